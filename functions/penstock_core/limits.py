@@ -1,0 +1,39 @@
+"""Every limit of the service, in one place. docs/limits.md lists them; each is enforced and tested."""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# Requests. Lambda's synchronous payload is 6 MB, and binary bodies travel as base64 (4/3): 4 MiB leaves room.
+REQUEST_BYTES_MAX = 4 * MIB
+FRAME_HEADER_BYTES_MAX = 256 * KIB
+REQUEST_PARTITIONS_MAX = 100  # topic-partitions in one produce or fetch: DynamoDB's BatchGetItem takes 100 keys
+
+# Batches and records. A batch is what a topic's max_batch_bytes bounds; a record cannot be larger than its batch.
+BATCH_BYTES_DEFAULT_MAX = 1 * MIB
+BATCH_BYTES_MIN = 1 * KIB
+BATCH_BYTES_MAX = REQUEST_BYTES_MAX - FRAME_HEADER_BYTES_MAX
+BATCH_RECORDS_MAX = 1_000_000
+BATCH_DECODED_BYTES_MAX = 64 * MIB  # what a compressed batch may expand to when the service itself decodes it
+
+# JSON produce and fetch.
+JSON_RECORDS_MAX = 10_000
+JSON_RESPONSE_BYTES_MAX = 4 * MIB
+
+# Fetch.
+FETCH_BYTES_DEFAULT_MAX = 1 * MIB
+FETCH_BYTES_MAX = REQUEST_BYTES_MAX
+FETCH_WAIT_MS_MAX = 20_000  # API Gateway ends a call after 30 s
+FETCH_REFS_MAX = 256  # ranged gets that one fetch may need at most
+
+# Names and topics.
+NAME_LENGTH_MAX = 249  # as Kafka
+TOPIC_PARTITIONS_MAX = 1_000
+TOPIC_LIST_MAX = 1_000  # topics in one page of the list
+
+# Groups.
+COMMIT_OFFSETS_MAX = 1_000  # offsets in one commit
+COMMIT_METADATA_BYTES_MAX = 4 * KIB
+OFFSET_MAX = 2**63 - 1
+
+# The index.
+TAIL_ROLL_REFS = 16  # the tail gives its oldest refs to a page when its length reaches a multiple of this
