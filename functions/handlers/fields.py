@@ -1,0 +1,43 @@
+"""Fields of the JSON inside binary requests, checked by hand: these functions do without pydantic and its import."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from penstock_core.errors import ErrorCode, PenstockError
+
+T = TypeVar("T", int, str, list[Any])
+_KINDS: Mapping[type, str] = {int: "a whole number", str: "text", list: "an array", dict: "an object"}
+
+
+def take(fields: Mapping[str, Any], name: str, kind: type[T], default: T | None = None) -> T:
+    """`fields[name]`, or `default` where it is missing. Raises INVALID_REQUEST naming the field and the value."""
+    value = fields.get(name, default)
+    if value is None:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name!r} is missing: it must be {_KINDS[kind]}")
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name}={value!r:.100}: must be {_KINDS[kind]}")
+    return value
+
+
+def take_number(fields: Mapping[str, Any], name: str, low: int, high: int, default: int | None = None) -> int:
+    """A whole number in `[low, high]`. Raises INVALID_REQUEST naming the field, the value and the bounds."""
+    value = take(fields, name, int, default)
+    if not low <= value <= high:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name}={value}: must be from {low} to {high}")
+    return value
+
+
+def take_objects(fields: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """An array of objects. Raises INVALID_REQUEST."""
+    values = take(fields, name, list)
+    for index, value in enumerate(values):
+        if not isinstance(value, dict):
+            raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name}[{index}]={value!r:.100}: must be an object")
+    return values
+
+
+def refuse_others(fields: Mapping[str, Any], *known: str) -> None:
+    """Raises INVALID_REQUEST for a field that is none of `known`: a typo must not be taken for a default."""
+    for name in fields:
+        if name not in known:
+            raise PenstockError(ErrorCode.INVALID_REQUEST, f"unknown field {name!r:.100}: known are {', '.join(known)}")

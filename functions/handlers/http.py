@@ -1,0 +1,66 @@
+"""API Gateway's events and results (HTTP API, payload format 2.0) to and from bytes."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_core.errors import Category, ErrorCode, PenstockError
+from penstock_core.limits import REQUEST_BYTES_MAX
+
+Event = Mapping[str, Any]
+Result = dict[str, Any]
+
+BATCHES = "application/vnd.penstock.batches"
+_JSON = "application/json"
+_RETRY_AFTER_S = 1
+
+
+def body_of(event: Event) -> bytes:
+    """The request's body. Raises REQUEST_TOO_LARGE and INVALID_REQUEST."""
+    text = event.get("body") or ""
+    if not event.get("isBase64Encoded"):
+        body = text.encode()
+    else:
+        try:
+            body = base64.b64decode(text)
+        except binascii.Error as error:
+            raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not base64 as announced: {error}") from error
+    if len(body) > REQUEST_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.REQUEST_TOO_LARGE,
+            f"a request body of {len(body)} bytes: at most {REQUEST_BYTES_MAX} are allowed, send less at once",
+            limit=REQUEST_BYTES_MAX,
+        )
+    return body
+
+
+def json_result(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Result:
+    return {
+        "statusCode": status,
+        "headers": {"Content-Type": _JSON, **(headers or {})},
+        "body": json.dumps(content, separators=(",", ":"), ensure_ascii=False),
+        "isBase64Encoded": False,
+    }
+
+
+def batches_result(frame: bytes) -> Result:
+    return {
+        "statusCode": 200,
+        "headers": {"Content-Type": BATCHES},
+        "body": base64.b64encode(frame).decode(),
+        "isBase64Encoded": True,
+    }
+
+
+def error_headers(error: PenstockError) -> dict[str, str]:
+    """`Retry-After` where trying again can help."""
+    is_passing = (
+        error.code.category in (Category.THROTTLED, Category.UNAVAILABLE) and error.code is not ErrorCode.INTERNAL
+    )
+    return {"Retry-After": str(_RETRY_AFTER_S)} if is_passing else {}
+
+
+def error_result(error: PenstockError) -> Result:
+    return json_result({"error": error.to_json()}, error.code.http_status, error_headers(error))

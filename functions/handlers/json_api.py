@@ -1,0 +1,95 @@
+"""What the JSON functions share: a resolver that validates with pydantic and answers errors in our form."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from handlers.entry import Serve
+from handlers.http import Event, Result, body_of, error_headers
+from handlers.models import Error
+from penstock_broker.broker import Broker
+from penstock_core.errors import ErrorCode, PenstockError
+
+
+def json_app() -> APIGatewayHttpResolver:
+    """A resolver whose errors are ours: 400 INVALID_REQUEST names each field that is wrong and its value."""
+    app = APIGatewayHttpResolver(enable_validation=True)
+
+    def on_invalid(error: RequestValidationError) -> Response[dict[str, Any]]:
+        return _error_response(PenstockError(ErrorCode.INVALID_REQUEST, _explain(error)))
+
+    def on_unknown_route(_error: NotFoundError) -> Response[dict[str, Any]]:
+        http = app.current_event.request_context.http
+        return _error_response(
+            PenstockError(ErrorCode.UNKNOWN_ROUTE, f"{http.method} {http.path} is no route of this API")
+        )
+
+    app.exception_handler(PenstockError)(_error_response)
+    app.exception_handler(RequestValidationError)(on_invalid)
+    app.not_found(on_unknown_route)
+    return app
+
+
+def only_parameters(*known: str) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
+    """Middleware that refuses query parameters other than `known`: a typo must not be taken for a default."""
+
+    def check(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+        for name in app.current_event.query_string_parameters:
+            if name not in known:
+                raise PenstockError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"unknown parameter {name!r:.100}: "
+                    + (f"known are {', '.join(known)}" if known else "none is known"),
+                )
+        return next_middleware(app)
+
+    return check
+
+
+def serve_with(app: APIGatewayHttpResolver) -> Serve:
+    """The `serve` of a function whose routes are on `app`; they find the broker by `broker_of`."""
+
+    def serve(event: Event, broker: Broker) -> Result:
+        body_of(event)  # its size and encoding, before anything parses it
+        app.append_context(broker=broker)  # type: ignore[no-untyped-call] # Powertools leaves it untyped
+        result: Result = app.resolve(dict(event), LambdaContext())
+        result["headers"] = {
+            name: values[0] if isinstance(values, list) else values
+            for name, values in result.get("headers", {}).items()
+        }
+        return result
+
+    return serve
+
+
+def broker_of(app: APIGatewayHttpResolver) -> Broker:
+    broker: Broker = app.context["broker"]
+    return broker
+
+
+def error_json(error: PenstockError) -> Error:
+    """The error object of an answer."""
+    return error.to_json()  # type: ignore[return-value] # facts vary by code
+
+
+def _error_response(error: PenstockError) -> Response[dict[str, Any]]:
+    return Response(
+        status_code=HTTPStatus(error.code.http_status),
+        content_type="application/json",
+        body={"error": error.to_json()},
+        headers=error_headers(error),
+    )
+
+
+def _explain(error: RequestValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+        + (f", got {detail['input']!r:.100}" if "input" in detail else "")
+        for detail in error.errors()
+    )

@@ -1,0 +1,221 @@
+"""The JSON API's requests and answers, from which the OpenAPI document is made.
+
+Requests are pydantic models, validated strictly; answers are typed dicts, so that what is not there is not sent.
+"""
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from penstock_core import limits
+
+Number = Annotated[int, Field(ge=0, le=limits.OFFSET_MAX)]
+PartitionNumber = Annotated[int, Field(ge=0, lt=limits.TOPIC_PARTITIONS_MAX)]
+
+
+class Request(BaseModel):
+    """Strict: no text for a number, no unknown field."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Base64(Request):
+    """Bytes that are not UTF-8."""
+
+    base64: str
+
+
+class Record(Request):
+    """A record to produce: `value` or `value_base64` must be there; a null value is a tombstone."""
+
+    key: str | None = None
+    key_base64: str | None = None
+    value: str | None = None
+    value_base64: str | None = None
+    headers: list[tuple[str, str | Base64]] = Field(default_factory=list)
+    partition: PartitionNumber | None = None
+    timestamp_ms: Number | None = None
+
+
+class ProduceRecords(Request):
+    """Records for one topic."""
+
+    records: list[Record] = Field(min_length=1, max_length=limits.JSON_RECORDS_MAX)
+
+
+class CreateTopic(Request):
+    """A topic to create."""
+
+    name: str
+    partitions: int = 1
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class AlterTopic(Request):
+    """Changes to a topic; what is not named stays."""
+
+    partitions: int | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class CommitOffset(Request):
+    """The offset a group reads next in one partition."""
+
+    topic: str
+    partition: PartitionNumber
+    offset: Number
+    metadata: str = ""
+
+
+class CommitOffsets(Request):
+    """Offsets to commit."""
+
+    offsets: list[CommitOffset] = Field(min_length=1, max_length=limits.COMMIT_OFFSETS_MAX)
+
+
+class Error(TypedDict):
+    """What went wrong, and further facts where they help."""
+
+    code: str
+    message: str
+    maybe_applied: bool
+    limit: NotRequired[int]
+    log_start_offset: NotRequired[int]
+    high_watermark: NotRequired[int]
+
+
+class ErrorAnswer(TypedDict):
+    """The body of every answer that is not a success."""
+
+    error: Error
+
+
+class ProducedOffset(TypedDict):
+    """Where a record went, or why it did not."""
+
+    partition: int
+    offset: NotRequired[int]
+    error: NotRequired[Error]
+
+
+class ProducedOffsets(TypedDict):
+    """One result per record, in request order."""
+
+    offsets: list[ProducedOffset]
+
+
+class Base64Answer(TypedDict):
+    """Bytes that are not plain text."""
+
+    base64: str
+
+
+class FetchedRecord(TypedDict):
+    """A record; bytes that are not plain text come in the `_base64` fields instead."""
+
+    offset: int
+    timestamp_ms: int
+    key: NotRequired[str | None]
+    key_base64: NotRequired[str]
+    value: NotRequired[str | None]
+    value_base64: NotRequired[str]
+    headers: list[tuple[str, str | Base64Answer | None]]
+
+
+class FetchedRecords(TypedDict):
+    """Records from the offset asked for; go on at `next_offset`."""
+
+    records: list[FetchedRecord]
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+
+
+class TopicAnswer(TypedDict):
+    """A topic."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    config: dict[str, Any]
+    created_at_ms: int
+
+
+class TopicList(TypedDict):
+    """One page of topics; the next starts behind `next_after`."""
+
+    topics: list[TopicAnswer]
+    next_after: str | None
+
+
+class PartitionBounds(TypedDict):
+    """A partition holds the offsets `[log_start_offset, high_watermark)`."""
+
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+
+
+class TopicDescription(TopicAnswer):
+    """A topic and the bounds of its partitions."""
+
+    offsets: list[PartitionBounds]
+
+
+class OffsetAnswer(TypedDict):
+    """`offset` is null where no record is at or after the time."""
+
+    partition: int
+    offset: int | None
+    timestamp_ms: int | None
+
+
+class OffsetList(TypedDict):
+    """Offsets by partition."""
+
+    offsets: list[OffsetAnswer]
+
+
+class TruncatedPartition(TypedDict):
+    """A partition's log start offset as it is now, or why it could not be raised."""
+
+    partition: int
+    log_start_offset: NotRequired[int]
+    error: NotRequired[Error]
+
+
+class TruncatedPartitions(TypedDict):
+    """One result per partition, in request order."""
+
+    partitions: list[TruncatedPartition]
+
+
+class CommitResult(TypedDict):
+    """Committed, if there is no error."""
+
+    topic: str
+    partition: int
+    error: NotRequired[Error]
+
+
+class CommitResults(TypedDict):
+    """One result per offset, in request order."""
+
+    results: list[CommitResult]
+
+
+class CommittedOffset(TypedDict):
+    """What the group has committed for one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+    committed_at_ms: int
+
+
+class CommittedOffsets(TypedDict):
+    """A group's commits, sorted by topic and partition."""
+
+    offsets: list[CommittedOffset]

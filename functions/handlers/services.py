@@ -1,0 +1,58 @@
+"""The broker of this function instance, made from its environment at the first request and then kept."""
+
+import os
+from functools import cache
+
+import boto3
+from botocore.config import Config
+
+from penstock_broker.adapters.dynamodb.client import DynamoDbClient
+from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
+from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
+from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
+from penstock_broker.adapters.s3 import S3SegmentStore
+from penstock_broker.adapters.storage_calls import StorageCalls
+from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
+from penstock_broker.broker import Broker
+from penstock_broker.directory import TopicDirectory
+
+STORAGE_CALLS = StorageCalls()
+
+# An append must never be sent again by the driver (adapters/dynamodb/client.py).
+_DYNAMODB = Config(
+    retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=5, max_pool_connections=32, tcp_keepalive=True
+)
+# Checksums are ours: CRC-32C given with each put, and in each batch for reads.
+_S3 = Config(
+    retries={"mode": "standard", "total_max_attempts": 2},
+    connect_timeout=1,
+    read_timeout=5,
+    max_pool_connections=32,
+    tcp_keepalive=True,
+    request_checksum_calculation="when_required",
+    response_checksum_validation="when_required",
+)
+
+
+@cache
+def broker() -> Broker:
+    """Reads `PENSTOCK_{TOPICS,LOG,GROUPS}_TABLE` and `PENSTOCK_ZONES` (`a=<bucket>,b=<bucket>,…`, whose order is each
+    zone's bit in a ref). Sends no call."""
+    clock, chance = SystemClock(), SystemChance()
+    session = boto3.session.Session()
+    driver, s3 = session.client("dynamodb", config=_DYNAMODB), session.client("s3", config=_S3)
+    STORAGE_CALLS.watch(driver)
+    STORAGE_CALLS.watch(s3)
+    dynamodb = DynamoDbClient(driver, clock, chance)
+    topics = DynamoDbTopicStore(dynamodb, os.environ["PENSTOCK_TOPICS_TABLE"])
+    zones = [zone.split("=", 1) for zone in os.environ["PENSTOCK_ZONES"].split(",")]
+    return Broker(
+        topics=topics,
+        log=DynamoDbLogIndex(dynamodb, os.environ["PENSTOCK_LOG_TABLE"]),
+        groups=DynamoDbGroupStore(dynamodb, os.environ["PENSTOCK_GROUPS_TABLE"]),
+        zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in zones],
+        parallel=Threads(),
+        clock=clock,
+        chance=chance,
+        directory=TopicDirectory(topics, clock),
+    )

@@ -1,0 +1,1 @@
+"""Adapters named for their technology. `memory` is as faithful as the AWS ones: one contract suite holds all."""

@@ -1,0 +1,1 @@
+"""The three tables, one module each."""

@@ -1,0 +1,100 @@
+"""Calls to DynamoDB: which failures are tried again, and what they mean to the caller.
+
+botocore's own retries must be off: they would send an append again after a lost answer, and append twice. Here a call
+is repeated only if it leaves the same state however often it is applied (`is_repeatable`; reads are), or if
+DynamoDB surely did not apply it.
+"""
+
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+)
+
+from penstock_broker.ports import Chance, Clock
+from penstock_core.backoff import full_jitter_ms
+from penstock_core.errors import ErrorCode, PenstockError
+
+_ATTEMPTS_MAX = 5
+_BACKOFF_MS = 10.0
+_BACKOFF_MS_MAX = 200.0
+_THROTTLED = {
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "ThrottlingException",
+}
+# Refused because a transaction (a tail roll) holds the item for a moment.
+_IN_CONFLICT = {"TransactionConflictException", "TransactionInProgressException"}
+_FOR_THE_CALLER = {"ConditionalCheckFailedException", "TransactionCanceledException"}
+
+
+class DynamoDbClient:
+    """A boto3 DynamoDB client made with `retries={"total_max_attempts": 1}`, and the policy above around it."""
+
+    def __init__(self, client: Any, clock: Clock, chance: Chance) -> None:
+        self._client = client
+        self._clock = clock
+        self._chance = chance
+
+    def call(self, operation: str, *, is_repeatable: bool, **arguments: Any) -> Any:
+        """The answer to `operation`, in 5 attempts at most, with full jitter up to 200 ms between them.
+
+        Raises THROTTLED or STORAGE_UNAVAILABLE, the latter with `maybe_applied` if a call that must not be repeated
+        may have been applied. A failed condition or a cancelled transaction comes as ClientError, for the caller.
+        """
+        for attempt in range(_ATTEMPTS_MAX - 1):
+            try:
+                return getattr(self._client, operation)(**arguments)
+            except (ClientError, BotoCoreError) as error:
+                if not _helps_again(error, is_repeatable=is_repeatable):
+                    _raise(operation, error, is_repeatable=is_repeatable)
+            chance = int.from_bytes(self._chance.random_bytes(2), "big") / 2**16
+            self._clock.sleep_ms(full_jitter_ms(attempt, _BACKOFF_MS, _BACKOFF_MS_MAX, chance))
+        try:
+            return getattr(self._client, operation)(**arguments)
+        except (ClientError, BotoCoreError) as error:
+            _raise(operation, error, is_repeatable=is_repeatable)
+
+
+def error_code(error: ClientError) -> str:
+    """DynamoDB's name for what went wrong."""
+    return str(error.response["Error"]["Code"])
+
+
+def condition_failed(error: ClientError) -> bool:
+    return error_code(error) == "ConditionalCheckFailedException"
+
+
+def _helps_again(error: Exception, *, is_repeatable: bool) -> bool:
+    if isinstance(error, ClientError) and error_code(error) in _THROTTLED | _IN_CONFLICT:
+        return True
+    if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
+        return True
+    return is_repeatable and _is_ambiguous(error)
+
+
+def _is_ambiguous(error: Exception) -> bool:
+    """Whether the call may have been applied: no answer came, or one that does not say."""
+    if isinstance(error, ClientError):
+        return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)) >= 500
+    if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
+        return False
+    return isinstance(error, HTTPClientError)
+
+
+def _raise(operation: str, error: Exception, *, is_repeatable: bool) -> None:
+    if isinstance(error, ClientError) and error_code(error) in _FOR_THE_CALLER:
+        raise error
+    if isinstance(error, ClientError) and error_code(error) in _THROTTLED:
+        raise PenstockError(
+            ErrorCode.THROTTLED, f"DynamoDB throttles {operation}: nothing was changed, try again later"
+        ) from error
+    raise PenstockError(
+        ErrorCode.STORAGE_UNAVAILABLE,
+        f"DynamoDB did not answer {operation}: {error}",
+        maybe_applied=not is_repeatable and _is_ambiguous(error),
+    ) from error

@@ -1,0 +1,171 @@
+"""LogIndex on the log table: heads and pages of partitions.
+
+The order of writes that matters is inside single calls here: an append is one UpdateItem, a roll one transaction.
+List elements are removed in descending order: AWS evaluates the indexes against the list as it was, some emulators
+against the list as it shrinks, and so all agree.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from penstock_broker.adapters.dynamodb.client import DynamoDbClient, condition_failed, error_code
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, Partition, TopicId
+from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, with_log_start
+from penstock_core.items import head_item, head_key, number, page_item, parse_head, parse_page
+from penstock_core.keys import PAGE_LAST, PartitionKey, page_key
+from penstock_core.ref import Ref, encode_ref
+
+_BATCH_GET_MAX = 100
+
+
+class DynamoDbLogIndex:
+    """LogIndex."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def create_head(self, key: PartitionKey) -> None:
+        try:
+            self._client.call(
+                "put_item",
+                is_repeatable=True,
+                TableName=self._table,
+                Item=head_item(key, EMPTY_HEAD),
+                ConditionExpression="attribute_not_exists(pk)",
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+
+    def delete_head(self, key: PartitionKey) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=head_key(key))
+
+    def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
+        if len(partitions) == 1:
+            answer = self._client.call(
+                "get_item",
+                is_repeatable=True,
+                TableName=self._table,
+                Key=head_key(partitions[0]),
+                ConsistentRead=True,
+            )
+            return {partitions[0]: parse_head(answer["Item"])} if "Item" in answer else {}
+        found: dict[PartitionKey, Head] = {}
+        for start in range(0, len(partitions), _BATCH_GET_MAX):
+            found.update(self._batch_get(partitions[start : start + _BATCH_GET_MAX]))
+        return found
+
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:
+        try:
+            answer = self._client.call(
+                "update_item",
+                is_repeatable=False,
+                TableName=self._table,
+                Key=head_key(key),
+                UpdateExpression="SET next_offset = next_offset + :span, tail = list_append(tail, :refs), "
+                "under_replicated = :unconfirmed",
+                ConditionExpression="attribute_exists(next_offset)",
+                ExpressionAttributeValues={
+                    ":span": number(ref.offset_span),
+                    ":refs": {"L": [{"B": encode_ref(ref)}]},
+                    ":unconfirmed": number(unconfirmed_zones),
+                },
+                ReturnValues="ALL_NEW",
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            raise _no_head(key) from error
+        return parse_head(answer["Attributes"])
+
+    def roll(self, key: PartitionKey, roll: Roll) -> bool:
+        removals = ", ".join(f"tail[{index}]" for index in reversed(range(roll.ref_count)))
+        try:
+            self._client.call(
+                "transact_write_items",
+                is_repeatable=True,  # the condition on tail_base refuses a second one
+                TransactItems=[
+                    {
+                        "Put": {
+                            "TableName": self._table,
+                            "Item": page_item(key, roll.page),
+                            "ConditionExpression": "attribute_not_exists(pk)",
+                        }
+                    },
+                    {
+                        "Update": {
+                            "TableName": self._table,
+                            "Key": head_key(key),
+                            "UpdateExpression": "SET tail_base = :end, rolled_max_timestamp_ms = :newest "
+                            f"REMOVE {removals}",
+                            "ConditionExpression": "tail_base = :base",
+                            "ExpressionAttributeValues": {
+                                ":base": number(roll.page.base_offset),
+                                ":end": number(roll.page.end_offset),
+                                ":newest": number(roll.page.max_timestamp_ms),
+                            },
+                        }
+                    },
+                ],
+            )
+        except ClientError as error:
+            if error_code(error) != "TransactionCanceledException":
+                raise
+            return False
+        return True
+
+    def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        answer = self._client.call(
+            "query",
+            is_repeatable=True,
+            TableName=self._table,
+            KeyConditionExpression="pk = :partition AND sk BETWEEN :first AND :last",
+            ExpressionAttributeValues={
+                ":partition": {"S": str(key)},
+                ":first": {"S": page_key(offset + 1)},
+                ":last": {"S": PAGE_LAST},
+            },
+            Limit=limit,
+            ConsistentRead=True,
+        )
+        return [parse_page(item) for item in answer["Items"]]
+
+    def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
+        try:
+            answer = self._client.call(
+                "update_item",
+                is_repeatable=True,
+                TableName=self._table,
+                Key=head_key(key),
+                UpdateExpression="SET log_start_offset = :offset",
+                ConditionExpression="log_start_offset < :offset AND next_offset >= :offset",
+                ExpressionAttributeValues={":offset": number(offset)},
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            if "Item" not in error.response:
+                raise _no_head(key) from error
+            return with_log_start(parse_head(error.response["Item"]), offset)
+        return parse_head(answer["Attributes"])
+
+    def _batch_get(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
+        found: dict[PartitionKey, Head] = {}
+        request: dict[str, Any] = {self._table: {"Keys": [head_key(key) for key in partitions], "ConsistentRead": True}}
+        while request:
+            answer = self._client.call("batch_get_item", is_repeatable=True, RequestItems=request)
+            for item in answer["Responses"].get(self._table, ()):
+                topic_id, partition = item["pk"]["S"].split("#")
+                found[PartitionKey(TopicId(topic_id), Partition(int(partition)))] = parse_head(item)
+            request = answer.get("UnprocessedKeys", {})
+        return found
+
+
+def _no_head(key: PartitionKey) -> PenstockError:
+    return PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")

@@ -1,0 +1,112 @@
+"""TopicStore on the topics table."""
+
+from collections.abc import Sequence
+
+from botocore.exceptions import ClientError
+
+from penstock_broker.adapters.dynamodb.client import DynamoDbClient, condition_failed, error_code
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import TopicName
+from penstock_core.items import deleted_topic_item, parse_topic, topic_item, topic_key
+from penstock_core.keys import TOPIC
+from penstock_core.topic import Topic
+
+
+class DynamoDbTopicStore:
+    """TopicStore."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def create(self, topic: Topic) -> None:
+        # Repeatable: the topic id is ours alone, so a repeat after a lost answer meets our own item.
+        try:
+            self._client.call(
+                "put_item",
+                is_repeatable=True,
+                TableName=self._table,
+                Item=topic_item(topic),
+                ConditionExpression="attribute_not_exists(pk) OR topic_id = :id",
+                ExpressionAttributeValues={":id": {"S": topic.topic_id}},
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already") from error
+
+    def get(self, name: TopicName) -> Topic | None:
+        answer = self._client.call(
+            "get_item", is_repeatable=True, TableName=self._table, Key=topic_key(name), ConsistentRead=True
+        )
+        return parse_topic(answer["Item"]) if "Item" in answer else None
+
+    def list(self) -> Sequence[Topic]:
+        topics: list[Topic] = []
+        start: dict[str, object] = {}
+        while True:
+            answer = self._client.call(
+                "scan",
+                is_repeatable=True,
+                TableName=self._table,
+                ConsistentRead=True,
+                FilterExpression="sk = :topic",
+                ExpressionAttributeValues={":topic": {"S": TOPIC}},
+                **start,
+            )
+            topics += map(parse_topic, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return sorted(topics, key=lambda topic: topic.name)
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def replace(self, old: Topic, new: Topic) -> None:
+        stored = topic_item(old)
+        try:
+            self._client.call(
+                "put_item",
+                is_repeatable=False,
+                TableName=self._table,
+                Item=topic_item(new),
+                ConditionExpression="topic_id = :id AND #partitions = :partitions AND config = :config",
+                ExpressionAttributeNames={"#partitions": "partitions"},
+                ExpressionAttributeValues={
+                    ":id": stored["topic_id"],
+                    ":partitions": stored["partitions"],
+                    ":config": stored["config"],
+                },
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            raise PenstockError(
+                ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by somebody else: read it and try again"
+            ) from error
+
+    def delete(self, topic: Topic, now_ms: int) -> None:
+        try:
+            self._client.call(
+                "transact_write_items",
+                is_repeatable=False,
+                TransactItems=[
+                    {
+                        "Delete": {
+                            "TableName": self._table,
+                            "Key": topic_key(topic.name),
+                            "ConditionExpression": "topic_id = :id",
+                            "ExpressionAttributeValues": {":id": {"S": topic.topic_id}},
+                        }
+                    },
+                    {"Put": {"TableName": self._table, "Item": deleted_topic_item(topic, now_ms)}},
+                ],
+            )
+        except ClientError as error:
+            if error_code(error) != "TransactionCanceledException":
+                raise
+            reasons = {reason.get("Code") for reason in error.response.get("CancellationReasons", ())}
+            if "ConditionalCheckFailed" in reasons:
+                raise PenstockError(
+                    ErrorCode.UNKNOWN_TOPIC, f"topic {topic.name!r} was deleted by somebody else"
+                ) from error
+            raise PenstockError(
+                ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} is being altered by somebody else: try again"
+            ) from error

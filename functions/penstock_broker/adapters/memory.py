@@ -1,0 +1,176 @@
+"""Every port in memory, as faithful as the AWS adapters: the same contract suite holds both.
+
+Each call is atomic under one lock, as DynamoDB's and S3's single calls are. Values are immutable or copied, so that
+what a caller holds never changes under it.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
+from penstock_broker.broker import Broker
+from penstock_broker.directory import TopicDirectory
+from penstock_broker.ports import Chance, Clock, Parallel
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, ZoneName
+from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, appended, rolled, with_log_start
+from penstock_core.items import CommittedOffset
+from penstock_core.keys import PartitionKey
+from penstock_core.ref import Ref
+from penstock_core.topic import Topic
+
+
+class MemoryTopicStore:
+    """TopicStore."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._topics: dict[TopicName, Topic] = {}
+        self.deleted: dict[TopicId, tuple[Topic, int]] = {}
+
+    def create(self, topic: Topic) -> None:
+        with self._lock:
+            if topic.name in self._topics:
+                raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already")
+            self._topics[topic.name] = topic
+
+    def get(self, name: TopicName) -> Topic | None:
+        return self._topics.get(name)
+
+    def list(self) -> Sequence[Topic]:
+        with self._lock:
+            return [self._topics[name] for name in sorted(self._topics)]
+
+    def replace(self, old: Topic, new: Topic) -> None:
+        with self._lock:
+            if self._topics.get(old.name) != old:
+                raise PenstockError(
+                    ErrorCode.CONCURRENT_UPDATE,
+                    f"topic {old.name!r} was altered by somebody else: read it and try again",
+                )
+            self._topics[old.name] = new
+
+    def delete(self, topic: Topic, now_ms: int) -> None:
+        with self._lock:
+            stored = self._topics.get(topic.name)
+            if stored is None or stored.topic_id != topic.topic_id:
+                raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {topic.name!r} was deleted by somebody else")
+            del self._topics[topic.name]
+            self.deleted[topic.topic_id] = (topic, now_ms)
+
+
+class MemoryLogIndex:
+    """LogIndex."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._heads: dict[PartitionKey, Head] = {}
+        self._pages: dict[PartitionKey, list[Page]] = {}
+
+    def create_head(self, key: PartitionKey) -> None:
+        with self._lock:
+            self._heads.setdefault(key, EMPTY_HEAD)
+
+    def delete_head(self, key: PartitionKey) -> None:
+        with self._lock:
+            self._heads.pop(key, None)
+
+    def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
+        with self._lock:
+            return {key: self._heads[key] for key in partitions if key in self._heads}
+
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:  # noqa: ARG002 - nothing reads it here
+        return self._change(key, lambda head: appended(head, ref))
+
+    def roll(self, key: PartitionKey, roll: Roll) -> bool:
+        with self._lock:
+            head = self._heads.get(key)
+            changed = rolled(head, roll) if head is not None else None
+            if changed is None:
+                return False
+            self._heads[key] = changed
+            self._pages.setdefault(key, []).append(roll.page)
+            return True
+
+    def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        with self._lock:
+            return [page for page in self._pages.get(key, ()) if page.end_offset > offset][:limit]
+
+    def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
+        return self._change(key, lambda head: with_log_start(head, offset))
+
+    def _change(self, key: PartitionKey, change: Callable[[Head], Head]) -> Head:
+        with self._lock:
+            if key not in self._heads:
+                raise PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")
+            self._heads[key] = change(self._heads[key])
+            return self._heads[key]
+
+
+class MemoryGroupStore:
+    """GroupStore."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._committed: dict[GroupName, dict[PartitionKey, CommittedOffset]] = {}
+
+    def commit(self, group: GroupName, committed: CommittedOffset) -> None:
+        with self._lock:
+            self._committed.setdefault(group, {})[committed.partition] = committed
+
+    def committed(self, group: GroupName) -> Sequence[CommittedOffset]:
+        with self._lock:
+            return list(self._committed.get(group, {}).values())
+
+
+class MemorySegmentStore:
+    """SegmentStore of one zone. `is_down` makes it refuse, as a lost zone does."""
+
+    def __init__(self, zone: str) -> None:
+        self._zone = ZoneName(zone)
+        self.segments: dict[SegmentId, bytes] = {}
+        self.is_down = False
+
+    @property
+    def zone(self) -> ZoneName:
+        return self._zone
+
+    def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:  # noqa: ARG002 - memory does not rot
+        self._check_up()
+        self.segments.setdefault(segment_id, bytes(body))
+
+    def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
+        self._check_up()
+        data = self.segments.get(segment_id, b"")[position : position + length]
+        if len(data) != length:
+            raise PenstockError(
+                ErrorCode.STORAGE_UNAVAILABLE,
+                f"zone {self._zone} does not hold {length} bytes from {position} of segment {segment_id.hex()}",
+            )
+        return data
+
+    def _check_up(self) -> None:
+        if self.is_down:
+            raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} does not answer")
+
+
+def memory_broker(
+    *,
+    zones: Sequence[str] = ("a", "b", "c"),
+    clock: Clock | None = None,
+    chance: Chance | None = None,
+    parallel: Parallel | None = None,
+) -> Broker:
+    """A whole service in memory, on the system's clock, chance and threads unless others are given."""
+    clock = clock or SystemClock()
+    topics = MemoryTopicStore()
+    return Broker(
+        topics=topics,
+        log=MemoryLogIndex(),
+        groups=MemoryGroupStore(),
+        zones=[MemorySegmentStore(zone) for zone in zones],
+        parallel=parallel or Threads(),
+        clock=clock,
+        chance=chance or SystemChance(),
+        directory=TopicDirectory(topics, clock),
+    )

@@ -1,0 +1,61 @@
+"""SegmentStore on one zone's bucket, a directory bucket or an ordinary one: nothing here knows which."""
+
+import base64
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId, ZoneName
+from penstock_core.keys import segment_key
+
+
+class S3SegmentStore:
+    """SegmentStore. botocore's retries may be on: a put that is repeated meets its own object."""
+
+    def __init__(self, client: Any, bucket: str, zone: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._zone = ZoneName(zone)
+
+    @property
+    def zone(self) -> ZoneName:
+        return self._zone
+
+    def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
+        try:
+            self._client.put_object(
+                Bucket=self._bucket,
+                Key=segment_key(segment_id),
+                Body=body,
+                ChecksumCRC32C=base64.b64encode(crc32c.to_bytes(4, "big")).decode(),
+                IfNoneMatch="*",
+            )
+        except ClientError as error:
+            # The id is ours alone, so what stands there is what an earlier attempt of this very put left.
+            if error.response["Error"]["Code"] != "PreconditionFailed":
+                raise self._unavailable("store", segment_id, error) from error
+        except BotoCoreError as error:
+            raise self._unavailable("store", segment_id, error) from error
+
+    def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
+        try:
+            answer = self._client.get_object(
+                Bucket=self._bucket,
+                Key=segment_key(segment_id),
+                Range=f"bytes={position}-{position + length - 1}",
+            )
+            data: bytes = answer["Body"].read()
+        except (ClientError, BotoCoreError) as error:
+            raise self._unavailable("read", segment_id, error) from error
+        if len(data) != length:
+            raise PenstockError(
+                ErrorCode.CORRUPT_SEGMENT,
+                f"zone {self._zone} holds {len(data)} of {length} bytes from {position} of segment {segment_id.hex()}",
+            )
+        return data
+
+    def _unavailable(self, verb: str, segment_id: SegmentId, error: Exception) -> PenstockError:
+        return PenstockError(
+            ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} could not {verb} segment {segment_id.hex()}: {error}"
+        )

@@ -1,0 +1,94 @@
+"""One append: a segment by quorum, then one update per partition (design.md §3). Verb behind every kind of produce.
+
+A crash before an update leaves an object that no ref names; a crash after it leaves nothing to do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_broker.broker import Broker
+from penstock_broker.put_segment import put_segment
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset
+from penstock_core.index import Head, roll_due
+from penstock_core.keys import PartitionKey
+from penstock_core.quorum import Acks
+from penstock_core.record_batch import BatchesSummary
+from penstock_core.ref import Ref
+from penstock_core.segment import SegmentPart, build_segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBatches:
+    """Validated batches for one partition."""
+
+    key: PartitionKey
+    data: memoryview | bytes
+    summary: BatchesSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """The records of one partition got the offsets `[base_offset, next_offset)`."""
+
+    base_offset: Offset
+    next_offset: Offset
+
+
+def append(broker: Broker, batches: Sequence[PartitionBatches], acks: Acks) -> list[Appended | PenstockError]:
+    """Appends to every partition or tells why not, each for itself, in request order; a partition stands once.
+
+    One put per zone and one update per partition, plus a roll (one transaction) per partition every 16th append.
+    Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE when nothing was appended anywhere.
+    """
+    segment = build_segment(
+        [
+            SegmentPart(
+                topic_id=batch.key.topic_id,
+                partition=batch.key.partition,
+                data=(batch.data,),
+                offset_span=batch.summary.offset_span,
+                max_timestamp_ms=batch.summary.max_timestamp_ms,
+            )
+            for batch in batches
+        ]
+    )
+    stored = put_segment(broker, segment, acks)
+    refs = [
+        Ref(
+            segment_id=stored.segment_id,
+            position=entry.position,
+            length=entry.length,
+            offset_span=batch.summary.offset_span,
+            record_count=batch.summary.record_count,
+            max_timestamp_ms=batch.summary.max_timestamp_ms,
+            zones=stored.zones,
+        )
+        for batch, entry in zip(batches, segment.toc, strict=True)
+    ]
+    keys = [batch.key for batch in batches]
+    heads = broker.parallel.map(
+        lambda pair: broker.log.append(*pair, stored.unconfirmed_zones), list(zip(keys, refs, strict=True))
+    )
+    _roll_tails(broker, keys, heads)
+    return [
+        head
+        if isinstance(head, PenstockError)
+        else Appended(base_offset=Offset(head.next_offset - ref.offset_span), next_offset=head.next_offset)
+        for head, ref in zip(heads, refs, strict=True)
+    ]
+
+
+def _roll_tails(broker: Broker, keys: Sequence[PartitionKey], heads: Sequence[Head | PenstockError]) -> None:
+    """Keeps heads small. A roll that fails costs nothing but a longer tail: a later append tries again."""
+    due = [
+        (key, roll)
+        for key, head in zip(keys, heads, strict=True)
+        if not isinstance(head, PenstockError) and (roll := roll_due(head)) is not None
+    ]
+    broker.parallel.map(lambda pair: broker.log.roll(*pair), due)
+
+
+def head_is_gone(result: object) -> bool:
+    """Whether an append was refused because its partition has no head: deleted since its topic was looked up."""
+    return isinstance(result, PenstockError) and result.code is ErrorCode.UNKNOWN_PARTITION

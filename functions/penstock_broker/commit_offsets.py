@@ -1,0 +1,50 @@
+"""Commit a group's offsets. Unfenced: whoever is allowed to call it moves them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_broker.broker import Broker
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, parse_group_name
+from penstock_core.items import CommittedOffset
+from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSETS_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEntry:
+    """`offset` is the one to read next, in `[0, OFFSET_MAX]`."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+
+
+def commit_offsets(broker: Broker, group_name: str, entries: Sequence[CommitEntry]) -> list[PenstockError | None]:
+    """None per entry that is committed, else why not, in order. One update each."""
+    group = parse_group_name(group_name)
+    if len(entries) > COMMIT_OFFSETS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{len(entries)} offsets in one commit: send {COMMIT_OFFSETS_MAX} at most"
+        )
+    now_ms = broker.clock.now_ms()
+
+    def commit_one(entry: CommitEntry) -> None:
+        topic, key = broker.directory.find_partition(entry.topic, entry.partition)
+        size = len(entry.metadata.encode())
+        if size > COMMIT_METADATA_BYTES_MAX:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST,
+                f"metadata of {size} bytes with the offset of partition {entry.partition} of topic {entry.topic!r}: "
+                f"{COMMIT_METADATA_BYTES_MAX} at most",
+            )
+        committed = CommittedOffset(
+            topic=topic.name,
+            partition=key,
+            offset=Offset(entry.offset),
+            metadata=entry.metadata,
+            committed_at_ms=now_ms,
+        )
+        broker.groups.commit(group, committed)
+
+    return broker.parallel.map(commit_one, entries)

@@ -1,0 +1,127 @@
+"""What the use cases need of the world. Every method raises PenstockError only.
+
+A write that may have happened although its answer was lost raises with `maybe_applied`; every other error of a
+write means that nothing was changed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import GroupName, Offset, SegmentId, TopicName, ZoneName
+from penstock_core.index import Head, Page, Roll
+from penstock_core.items import CommittedOffset
+from penstock_core.keys import PartitionKey
+from penstock_core.ref import Ref
+from penstock_core.topic import Topic
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class TopicStore(Protocol):
+    """Topics by name. Reads are consistent."""
+
+    def create(self, topic: Topic) -> None:
+        """Makes the topic visible. TOPIC_EXISTS if the name is taken. One conditional put."""
+
+    def get(self, name: TopicName) -> Topic | None:
+        """One consistent read."""
+
+    def list(self) -> Sequence[Topic]:
+        """All topics, sorted by name. Reads the whole table."""
+
+    def replace(self, old: Topic, new: Topic) -> None:
+        """CONCURRENT_UPDATE unless the stored topic is still `old`. One conditional put."""
+
+    def delete(self, topic: Topic, now_ms: int) -> None:
+        """Takes the name away and leaves a note of the topic's data, at once or not at all. UNKNOWN_TOPIC if the
+        name does not stand for this topic id any more. One transaction."""
+
+
+class LogIndex(Protocol):
+    """Heads and pages of partitions."""
+
+    def create_head(self, key: PartitionKey) -> None:
+        """An empty head, unless there is one. One conditional put."""
+
+    def delete_head(self, key: PartitionKey) -> None:
+        """From here on every append to the partition is refused. One delete."""
+
+    def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
+        """Consistent; partitions without a head are missing from the answer. One call for up to 100."""
+
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:
+        """Appends the ref and advances the offset; the head as it is then. UNKNOWN_PARTITION if there is no head.
+        `unconfirmed_zones` is the bitmap of zones that have not confirmed the segment. One conditional update,
+        never repeated once it may have been applied."""
+
+    def roll(self, key: PartitionKey, roll: Roll) -> bool:
+        """Moves refs from the tail to a page, at once or not at all; False if somebody else has. One transaction."""
+
+    def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        """The page that covers `offset` and those behind it, `limit` at most; consistent. One query."""
+
+    def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
+        """Raises the log start offset to `offset` unless it is there already; the head as it is then.
+        OFFSET_OUT_OF_RANGE above the high watermark, UNKNOWN_PARTITION if there is no head. One conditional update."""
+
+
+class GroupStore(Protocol):
+    """Committed offsets of groups."""
+
+    def commit(self, group: GroupName, committed: CommittedOffset) -> None:
+        """One update."""
+
+    def committed(self, group: GroupName) -> Sequence[CommittedOffset]:
+        """All of the group's commits, in no order; consistent. One query for each MB."""
+
+
+class SegmentStore(Protocol):
+    """Segments in one zone (or in the archive)."""
+
+    @property
+    def zone(self) -> ZoneName: ...
+
+    def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
+        """Stores the whole segment or nothing, checked on arrival; putting the same segment again is no error.
+        One put."""
+
+    def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
+        """Exactly `length` bytes. STORAGE_UNAVAILABLE if the zone does not have them or does not answer.
+        One ranged get."""
+
+
+class Parallel(Protocol):
+    """Calls a function for many items side by side. A PenstockError is that item's result; any other exception is
+    a defect and raised."""
+
+    def map(self, function: Callable[[A], T], items: Sequence[A]) -> "list[T | PenstockError]":
+        """All results, in the order of the items."""
+
+    def race(
+        self,
+        function: Callable[[A], T],
+        items: Sequence[A],
+        is_enough: "Callable[[Sequence[T | PenstockError | None]], bool]",
+        grace_ms: int,
+    ) -> "list[T | PenstockError | None]":
+        """Results as soon as `is_enough` of them says so, then `grace_ms` more for the rest; None is not there yet."""
+
+
+class Clock(Protocol):
+    """Time, in one adapter."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+
+    def monotonic_ms(self) -> float:
+        """For durations."""
+
+    def sleep_ms(self, duration_ms: float) -> None: ...
+
+
+class Chance(Protocol):
+    """Random bytes, in one adapter."""
+
+    def random_bytes(self, count: int) -> bytes: ...

@@ -1,0 +1,120 @@
+"""The index of one partition: its head (the sequencer), its tail, and the pages that refs roll into.
+
+Invariants: the refs of pages and tail, in order, cover every offset from the first page's base to the head's
+`next_offset` without gap or overlap; a page is never changed by an append; `log_start_offset` only rises.
+
+```
+ page [0,900)   page [900,1700)   head: tail_base=1700  tail=[ref ref ref]  next_offset=1763
+ 16 refs        16 refs                 0 to about 16 refs
+```
+
+A page is keyed by the end of its range (docs/adr/0001), so one ascending query finds the page that covers an
+offset and those behind it. `max_timestamp_ms` of a page is the largest of everything up to the page's end, so it
+never falls from page to page, and a time can be found by bisection.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset
+from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.ref import LocatedRef, Ref, locate, span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A partition's head as one consistent read shows it."""
+
+    next_offset: Offset
+    log_start_offset: Offset
+    tail_base: Offset
+    tail: tuple[Ref, ...]
+    rolled_max_timestamp_ms: int
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The offset behind the last committed record: the same as `next_offset`, as nothing else is ever visible."""
+        return self.next_offset
+
+    def located_tail(self) -> tuple[LocatedRef, ...]:
+        return tuple(locate(self.tail_base, self.tail))
+
+
+EMPTY_HEAD = Head(
+    next_offset=Offset(0), log_start_offset=Offset(0), tail_base=Offset(0), tail=(), rolled_max_timestamp_ms=-1
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Refs that have left the head; covers `[base_offset, end_offset)`."""
+
+    base_offset: Offset
+    refs: tuple[Ref, ...]
+    max_timestamp_ms: int
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(self.base_offset + span(self.refs))
+
+    def located(self) -> tuple[LocatedRef, ...]:
+        return tuple(locate(self.base_offset, self.refs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roll:
+    """Move the tail's oldest refs to `page`, on condition that the tail still starts at the page's base.
+
+    That condition is enough: the tail changes only at its end (appends) and by rolls, and a roll changes its base.
+    """
+
+    page: Page
+
+    @property
+    def ref_count(self) -> int:
+        return len(self.page.refs)
+
+
+def roll_due(head: Head) -> Roll | None:
+    """The roll that the append which left `head` behind should try, if any.
+
+    Due when the tail's length is a multiple of `TAIL_ROLL_REFS`, so that of many concurrent writers one tries, and
+    the next multiple tries again if that one failed or died.
+    """
+    if not head.tail or len(head.tail) % TAIL_ROLL_REFS:
+        return None
+    refs = head.tail[:TAIL_ROLL_REFS]
+    newest = max(head.rolled_max_timestamp_ms, *(ref.max_timestamp_ms for ref in refs))
+    return Roll(page=Page(base_offset=head.tail_base, refs=refs, max_timestamp_ms=newest))
+
+
+def appended(head: Head, ref: Ref) -> Head:
+    """The head after `ref` was appended to it."""
+    return replace(head, next_offset=Offset(head.next_offset + ref.offset_span), tail=(*head.tail, ref))
+
+
+def rolled(head: Head, roll: Roll) -> Head | None:
+    """The head after `roll`, or None where its condition does not hold."""
+    if head.tail_base != roll.page.base_offset:
+        return None
+    return replace(
+        head,
+        tail_base=roll.page.end_offset,
+        tail=head.tail[roll.ref_count :],
+        rolled_max_timestamp_ms=roll.page.max_timestamp_ms,
+    )
+
+
+def with_log_start(head: Head, offset: Offset) -> Head:
+    """The head with its log start raised to `offset`; unchanged if it is there already.
+
+    Raises OFFSET_OUT_OF_RANGE, with the bounds, above the high watermark.
+    """
+    if offset > head.high_watermark:
+        raise PenstockError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is above the high watermark {head.high_watermark}: nothing was truncated",
+            log_start_offset=head.log_start_offset,
+            high_watermark=head.high_watermark,
+        )
+    return replace(head, log_start_offset=max(offset, head.log_start_offset))

@@ -1,0 +1,130 @@
+"""Every DynamoDB item, built and parsed here and nowhere else, in the low-level form (`{"N": "1"}`).
+
+Attribute names are written out: a head with a full tail is about 850 bytes, one write unit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_core import keys
+from penstock_core.ids import Offset, TopicId, TopicName
+from penstock_core.index import Head, Page
+from penstock_core.keys import PartitionKey
+from penstock_core.ref import decode_ref, decode_refs, encode_ref, encode_refs
+from penstock_core.topic import Topic, TopicConfig, alter_config, config_to_json
+
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """What a group has committed for one partition: the offset it reads next."""
+
+    topic: TopicName
+    partition: PartitionKey
+    offset: Offset
+    metadata: str
+    committed_at_ms: int
+
+
+def head_key(key: PartitionKey) -> Item:
+    return {"pk": {"S": str(key)}, "sk": {"S": keys.HEAD}}
+
+
+def head_item(key: PartitionKey, head: Head) -> Item:
+    """`under_replicated` is the bitmap of zones that had not confirmed the newest append when it was committed."""
+    return {
+        **head_key(key),
+        "next_offset": number(head.next_offset),
+        "log_start_offset": number(head.log_start_offset),
+        "tail_base": number(head.tail_base),
+        "tail": {"L": [{"B": encode_ref(ref)} for ref in head.tail]},
+        "rolled_max_timestamp_ms": number(head.rolled_max_timestamp_ms),
+        "under_replicated": number(0),
+    }
+
+
+def parse_head(item: Mapping[str, Any]) -> Head:
+    return Head(
+        next_offset=Offset(int(item["next_offset"]["N"])),
+        log_start_offset=Offset(int(item["log_start_offset"]["N"])),
+        tail_base=Offset(int(item["tail_base"]["N"])),
+        tail=tuple(decode_ref(element["B"]) for element in item["tail"]["L"]),
+        rolled_max_timestamp_ms=int(item["rolled_max_timestamp_ms"]["N"]),
+    )
+
+
+def page_item(key: PartitionKey, page: Page) -> Item:
+    return {
+        "pk": {"S": str(key)},
+        "sk": {"S": keys.page_key(page.end_offset)},
+        "base_offset": number(page.base_offset),
+        "refs": {"B": encode_refs(page.refs)},
+        "max_timestamp_ms": number(page.max_timestamp_ms),
+    }
+
+
+def parse_page(item: Mapping[str, Any]) -> Page:
+    return Page(
+        base_offset=Offset(int(item["base_offset"]["N"])),
+        refs=decode_refs(item["refs"]["B"]),
+        max_timestamp_ms=int(item["max_timestamp_ms"]["N"]),
+    )
+
+
+def topic_key(name: TopicName) -> Item:
+    return {"pk": {"S": name}, "sk": {"S": keys.TOPIC}}
+
+
+def topic_item(topic: Topic) -> Item:
+    """Only settings that differ from their default are stored, so that a default can change with the code."""
+    defaults = config_to_json(TopicConfig())
+    set_values = {name: value for name, value in config_to_json(topic.config).items() if value != defaults[name]}
+    return {
+        **topic_key(topic.name),
+        "topic_id": {"S": topic.topic_id},
+        "partitions": number(topic.partitions),
+        "created_at_ms": number(topic.created_at_ms),
+        "config": {"M": {name: number(value) for name, value in set_values.items()}},
+    }
+
+
+def parse_topic(item: Mapping[str, Any]) -> Topic:
+    config = {name: int(value["N"]) for name, value in item["config"]["M"].items()}
+    return Topic(
+        name=TopicName(item["pk"]["S"]),
+        topic_id=TopicId(item["topic_id"]["S"]),
+        partitions=int(item["partitions"]["N"]),
+        created_at_ms=int(item["created_at_ms"]["N"]),
+        config=alter_config(TopicConfig(), config),
+    )
+
+
+def deleted_topic_item(topic: Topic, now_ms: int) -> Item:
+    """Names the data that a deleted topic left behind, for the job that removes it."""
+    return {
+        "pk": {"S": keys.DELETED},
+        "sk": {"S": topic.topic_id},
+        "name": {"S": topic.name},
+        "partitions": number(topic.partitions),
+        "deleted_at_ms": number(now_ms),
+    }
+
+
+def lease_item_key(group: str, key: PartitionKey) -> Item:
+    return {"pk": {"S": group}, "sk": {"S": keys.lease_key(key)}}
+
+
+def parse_committed(item: Mapping[str, Any]) -> CommittedOffset:
+    return CommittedOffset(
+        topic=TopicName(item["topic"]["S"]),
+        partition=keys.parse_lease_key(item["sk"]["S"]),
+        offset=Offset(int(item["committed_offset"]["N"])),
+        metadata=item["metadata"]["S"],
+        committed_at_ms=int(item["committed_at_ms"]["N"]),
+    )
+
+
+def number(value: int) -> dict[str, str]:
+    return {"N": str(value)}

@@ -1,0 +1,71 @@
+"""A topic and its settings."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Partition, TopicId, TopicName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Settings of a topic, each with its default."""
+
+    max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
+
+
+_BOUNDS: Mapping[str, tuple[int, int]] = {"max_batch_bytes": (limits.BATCH_BYTES_MIN, limits.BATCH_BYTES_MAX)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as the topics table holds it; its id is never used again after it is deleted."""
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: int
+    created_at_ms: int
+    config: TopicConfig = field(default_factory=TopicConfig)
+
+    def all_partitions(self) -> tuple[Partition, ...]:
+        return tuple(map(Partition, range(self.partitions)))
+
+
+def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
+    """`config` with `changes`; None sets a setting back to its default.
+
+    Raises INVALID_CONFIG naming the setting, the value and what is allowed.
+    """
+    known = {setting.name: setting for setting in fields(TopicConfig)}
+    checked: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name not in known:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"unknown topic setting {name!r}: known are {', '.join(sorted(known))}"
+            )
+        checked[name] = getattr(TopicConfig(), name) if value is None else _checked_number(name, value)
+    return replace(config, **checked)
+
+
+def config_to_json(config: TopicConfig) -> dict[str, Any]:
+    """Every setting by name, as the API shows it."""
+    return asdict(config)
+
+
+def check_partitions(count: int) -> int:
+    """Raises INVALID_REQUEST unless a topic may have `count` partitions."""
+    if not 1 <= count <= limits.TOPIC_PARTITIONS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{count} partitions: a topic has 1 to {limits.TOPIC_PARTITIONS_MAX}",
+        )
+    return count
+
+
+def _checked_number(name: str, value: Any) -> int:
+    low, high = _BOUNDS[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={value!r}: must be a whole number from {low} to {high}")
+    return value

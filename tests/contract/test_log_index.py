@@ -1,0 +1,159 @@
+"""What every LogIndex does, in memory and on DynamoDB."""
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, Partition, SegmentId, TopicId
+from penstock_core.index import EMPTY_HEAD, Head, appended, roll_due, rolled
+from penstock_core.keys import PartitionKey
+from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.ref import Ref
+from tests.contract.conftest import Ports
+
+KEY = PartitionKey(TopicId("t1"), Partition(0))
+OTHER = PartitionKey(TopicId("t1"), Partition(1))
+
+
+def ref(number: int, span: int = 3) -> Ref:
+    return Ref(
+        segment_id=SegmentId(number.to_bytes(16, "big")),
+        position=0,
+        length=100,
+        offset_span=span,
+        record_count=span,
+        max_timestamp_ms=1_000 + number,
+        zones=0b111,
+    )
+
+
+def fill(ports: Ports, count: int) -> Head:
+    head = EMPTY_HEAD
+    for number in range(count):
+        head = ports.log.append(KEY, ref(number), 0)
+        if (roll := roll_due(head)) is not None:
+            assert ports.log.roll(KEY, roll)
+    return ports.log.heads([KEY])[KEY]
+
+
+def test_heads_leaves_out_partitions_without_a_head(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    assert ports.log.heads([KEY, OTHER]) == {KEY: EMPTY_HEAD}
+    assert ports.log.heads([OTHER]) == {}
+    assert ports.log.heads([]) == {}
+
+
+def test_heads_answers_more_partitions_than_one_call_takes(ports: Ports) -> None:
+    keys = [PartitionKey(TopicId("t1"), Partition(number)) for number in range(130)]
+    for key in keys:
+        ports.log.create_head(key)
+    assert set(ports.log.heads(keys)) == set(keys)
+
+
+def test_create_head_keeps_what_is_there(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = ports.log.append(KEY, ref(1), 0)
+    ports.log.create_head(KEY)
+    assert ports.log.heads([KEY]) == {KEY: head}
+
+
+def test_append_advances_the_offset_and_keeps_order(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    first = ports.log.append(KEY, ref(1, span=3), 0)
+    second = ports.log.append(KEY, ref(2, span=5), 0b100)
+    assert first == appended(EMPTY_HEAD, ref(1, span=3))
+    assert second == appended(first, ref(2, span=5))
+    assert [located.base_offset for located in second.located_tail()] == [0, 3]
+    assert second.next_offset == 8
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_append_is_refused_when_there_is_no_head(ports: Ports, was_there: bool) -> None:
+    if was_there:
+        ports.log.create_head(KEY)
+        ports.log.delete_head(KEY)
+    with pytest.raises(PenstockError) as caught:
+        ports.log.append(KEY, ref(1), 0)
+    assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
+    assert not caught.value.maybe_applied
+    assert ports.log.heads([KEY]) == {}
+
+
+def test_roll_moves_the_oldest_refs_to_a_page(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = EMPTY_HEAD
+    for number in range(TAIL_ROLL_REFS):
+        head = ports.log.append(KEY, ref(number), 0)
+    roll = roll_due(head)
+    assert roll is not None
+    behind = ports.log.append(KEY, ref(99), 0)
+    assert ports.log.roll(KEY, roll)
+    assert ports.log.heads([KEY])[KEY] == rolled(behind, roll)
+    assert ports.log.heads([KEY])[KEY].tail == (ref(99),)
+    assert list(ports.log.pages(KEY, Offset(0), 10)) == [roll.page]
+
+
+def test_roll_is_refused_when_done_before(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = EMPTY_HEAD
+    for number in range(TAIL_ROLL_REFS):
+        head = ports.log.append(KEY, ref(number), 0)
+    roll = roll_due(head)
+    assert roll is not None
+    assert ports.log.roll(KEY, roll)
+    after = ports.log.heads([KEY])
+    assert not ports.log.roll(KEY, roll)
+    assert ports.log.heads([KEY]) == after
+    assert len(ports.log.pages(KEY, Offset(0), 10)) == 1
+
+
+def test_roll_is_refused_when_the_partition_is_deleted(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = EMPTY_HEAD
+    for number in range(TAIL_ROLL_REFS):
+        head = ports.log.append(KEY, ref(number), 0)
+    roll = roll_due(head)
+    assert roll is not None
+    ports.log.delete_head(KEY)
+    assert not ports.log.roll(KEY, roll)
+
+
+def test_pages_starts_with_the_one_that_covers_the_offset(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    fill(ports, 5 * TAIL_ROLL_REFS + 1)
+    span = 3 * TAIL_ROLL_REFS
+    for offset, first in [(0, 0), (span - 1, 0), (span, span), (3 * span + 7, 3 * span)]:
+        pages = ports.log.pages(KEY, Offset(offset), 2)
+        assert [page.base_offset for page in pages] == [first, first + span][: 5 - first // span]
+    assert [page.end_offset for page in ports.log.pages(KEY, Offset(0), 100)] == [span * n for n in range(1, 6)]
+    assert list(ports.log.pages(KEY, Offset(5 * span), 100)) == []
+
+
+def test_pages_of_one_partition_do_not_meet_another(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    fill(ports, TAIL_ROLL_REFS)
+    assert list(ports.log.pages(OTHER, Offset(0), 10)) == []
+
+
+def test_raise_log_start_only_rises(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    ports.log.append(KEY, ref(1, span=10), 0)
+    assert ports.log.raise_log_start(KEY, Offset(4)).log_start_offset == 4
+    assert ports.log.raise_log_start(KEY, Offset(2)).log_start_offset == 4
+    assert ports.log.raise_log_start(KEY, Offset(4)).log_start_offset == 4
+    assert ports.log.raise_log_start(KEY, Offset(10)).log_start_offset == 10
+
+
+def test_raise_log_start_is_refused_above_the_high_watermark(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    before = ports.log.append(KEY, ref(1, span=10), 0)
+    with pytest.raises(PenstockError) as caught:
+        ports.log.raise_log_start(KEY, Offset(11))
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert caught.value.facts == {"log_start_offset": 0, "high_watermark": 10}
+    assert ports.log.heads([KEY]) == {KEY: before}
+
+
+def test_raise_log_start_is_refused_when_there_is_no_head(ports: Ports) -> None:
+    with pytest.raises(PenstockError) as caught:
+        ports.log.raise_log_start(KEY, Offset(0))
+    assert caught.value.code is ErrorCode.UNKNOWN_PARTITION

@@ -1,0 +1,70 @@
+"""What every TopicStore does, in memory and on DynamoDB."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import TopicId, TopicName
+from penstock_core.topic import Topic, TopicConfig
+from tests.contract.conftest import Ports
+
+ORDERS = Topic(name=TopicName("orders"), topic_id=TopicId("t1"), partitions=3, created_at_ms=5)
+
+
+def test_create_makes_the_topic_visible(ports: Ports) -> None:
+    assert ports.topics.get(ORDERS.name) is None
+    ports.topics.create(ORDERS)
+    assert ports.topics.get(ORDERS.name) == ORDERS
+
+
+def test_create_is_refused_when_the_name_is_taken(ports: Ports) -> None:
+    ports.topics.create(ORDERS)
+    with pytest.raises(PenstockError) as caught:
+        ports.topics.create(replace(ORDERS, topic_id=TopicId("t2")))
+    assert caught.value.code is ErrorCode.TOPIC_EXISTS
+    assert ports.topics.get(ORDERS.name) == ORDERS
+
+
+def test_list_is_sorted_and_knows_topics_only(ports: Ports) -> None:
+    for name in ("b", "a", "c"):
+        ports.topics.create(replace(ORDERS, name=TopicName(name), topic_id=TopicId(name)))
+    ports.topics.delete(replace(ORDERS, name=TopicName("c"), topic_id=TopicId("c")), 7)
+    assert [topic.name for topic in ports.topics.list()] == ["a", "b"]
+
+
+def test_replace_changes_the_topic(ports: Ports) -> None:
+    ports.topics.create(ORDERS)
+    new = replace(ORDERS, partitions=6, config=TopicConfig(max_batch_bytes=4096))
+    ports.topics.replace(ORDERS, new)
+    assert ports.topics.get(ORDERS.name) == new
+    ports.topics.replace(new, ORDERS)
+    assert ports.topics.get(ORDERS.name) == ORDERS
+
+
+def test_replace_is_refused_when_somebody_was_faster(ports: Ports) -> None:
+    ports.topics.create(ORDERS)
+    theirs = replace(ORDERS, partitions=6)
+    ports.topics.replace(ORDERS, theirs)
+    for changed in ({"partitions": 4}, {"config": TopicConfig(max_batch_bytes=4096)}):
+        with pytest.raises(PenstockError) as caught:
+            ports.topics.replace(ORDERS, replace(ORDERS, **changed))
+        assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+    assert ports.topics.get(ORDERS.name) == theirs
+
+
+def test_delete_frees_the_name(ports: Ports) -> None:
+    ports.topics.create(ORDERS)
+    ports.topics.delete(ORDERS, 7)
+    assert ports.topics.get(ORDERS.name) is None
+    again = replace(ORDERS, topic_id=TopicId("t2"))
+    ports.topics.create(again)
+    assert ports.topics.get(ORDERS.name) == again
+
+
+def test_delete_is_refused_when_the_name_means_another_topic(ports: Ports) -> None:
+    ports.topics.create(ORDERS)
+    with pytest.raises(PenstockError) as caught:
+        ports.topics.delete(replace(ORDERS, topic_id=TopicId("t0")), 7)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
+    assert ports.topics.get(ORDERS.name) == ORDERS

@@ -1,0 +1,143 @@
+"""Items and keys: round trips, and the bytes that are stored today."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core import items, keys, limits
+from penstock_core.ids import GroupName, Offset, Partition, SegmentId, TopicId, TopicName, new_segment_id
+from penstock_core.index import EMPTY_HEAD, Head, Page, appended
+from penstock_core.items import CommittedOffset
+from penstock_core.keys import PartitionKey
+from penstock_core.ref import Ref
+from penstock_core.topic import Topic, TopicConfig
+from tests.core.test_ref import GOLDEN, REFS
+
+KEY = PartitionKey(TopicId("00ff"), Partition(7))
+_OFFSETS = st.integers(0, limits.OFFSET_MAX).map(Offset)
+_TIMES = st.integers(-1, 2**62)
+
+
+@given(
+    st.builds(
+        Head,
+        next_offset=_OFFSETS,
+        log_start_offset=_OFFSETS,
+        tail_base=_OFFSETS,
+        tail=st.lists(REFS, max_size=16).map(tuple),
+        rolled_max_timestamp_ms=_TIMES,
+    )
+)
+def test_head_survives_a_round_trip(head: Head) -> None:
+    assert items.parse_head(items.head_item(KEY, head)) == head
+
+
+@given(st.builds(Page, base_offset=_OFFSETS, refs=st.lists(REFS, max_size=16).map(tuple), max_timestamp_ms=_TIMES))
+def test_page_survives_a_round_trip(page: Page) -> None:
+    assert items.parse_page(items.page_item(KEY, page)) == page
+
+
+@given(st.integers(limits.BATCH_BYTES_MIN, limits.BATCH_BYTES_MAX))
+def test_topic_survives_a_round_trip(max_batch_bytes: int) -> None:
+    topic = Topic(
+        name=TopicName("orders"),
+        topic_id=TopicId("00ff"),
+        partitions=3,
+        created_at_ms=5,
+        config=TopicConfig(max_batch_bytes=max_batch_bytes),
+    )
+    assert items.parse_topic(items.topic_item(topic)) == topic
+
+
+def test_topic_item_leaves_defaults_to_the_code() -> None:
+    topic = Topic(name=TopicName("orders"), topic_id=TopicId("00ff"), partitions=3, created_at_ms=5)
+    assert items.topic_item(topic) == {
+        "pk": {"S": "orders"},
+        "sk": {"S": "topic"},
+        "topic_id": {"S": "00ff"},
+        "partitions": {"N": "3"},
+        "created_at_ms": {"N": "5"},
+        "config": {"M": {}},
+    }
+
+
+def test_head_item_is_what_is_stored_today() -> None:
+    assert items.head_item(KEY, EMPTY_HEAD) == {
+        "pk": {"S": "00ff#7"},
+        "sk": {"S": "head"},
+        "next_offset": {"N": "0"},
+        "log_start_offset": {"N": "0"},
+        "tail_base": {"N": "0"},
+        "tail": {"L": []},
+        "rolled_max_timestamp_ms": {"N": "-1"},
+        "under_replicated": {"N": "0"},
+    }
+
+
+def test_full_head_stays_within_one_write_unit() -> None:
+    head = EMPTY_HEAD
+    for _ in range(limits.TAIL_ROLL_REFS):
+        head = appended(head, GOLDEN)
+    head = Head(
+        next_offset=Offset(10**15),
+        log_start_offset=Offset(10**15),
+        tail_base=Offset(10**15),
+        tail=head.tail,
+        rolled_max_timestamp_ms=10**13,
+    )
+    key = PartitionKey(TopicId("f" * 20), Partition(999))
+    assert _item_bytes(items.head_item(key, head)) <= 1024
+
+
+def test_page_item_is_what_is_stored_today() -> None:
+    page = Page(base_offset=Offset(10), refs=(GOLDEN,), max_timestamp_ms=5)
+    item = items.page_item(KEY, page)
+    assert item["sk"] == {"S": "page#00000000000000000013"}
+    assert set(item) == {"pk", "sk", "base_offset", "refs", "max_timestamp_ms"}
+
+
+def test_committed_offset_is_read_from_a_lease_item() -> None:
+    item = items.lease_item_key(GroupName("g"), KEY) | {
+        "committed_offset": {"N": "5"},
+        "metadata": {"S": "m"},
+        "topic": {"S": "orders"},
+        "committed_at_ms": {"N": "9"},
+    }
+    assert items.parse_committed(item) == CommittedOffset(
+        topic=TopicName("orders"), partition=KEY, offset=Offset(5), metadata="m", committed_at_ms=9
+    )
+
+
+@given(_OFFSETS, _OFFSETS)
+def test_page_keys_sort_as_their_offsets(one: Offset, other: Offset) -> None:
+    assert (keys.page_key(one) < keys.page_key(other)) == (one < other)
+    assert keys.page_key(one) < keys.PAGE_LAST
+
+
+def test_segment_key_follows_from_the_id_alone() -> None:
+    segment_id = new_segment_id(1_790_000_000_000, bytes(range(10)))
+    assert keys.segment_key(segment_id) == "09/2026-09-21-14/01a0c4506c0000010203040506070809"
+
+
+@given(st.integers(0, 2**48 - 1 - 10**13), st.binary(min_size=10, max_size=10))
+def test_segment_ids_sort_by_time(now_ms: int, chance: bytes) -> None:
+    assert new_segment_id(now_ms, chance) < new_segment_id(now_ms + 1, bytes(10))
+    assert len(SegmentId(new_segment_id(now_ms, chance))) == 16
+
+
+def _item_bytes(item: items.Item) -> int:
+    """Size as DynamoDB counts it: names and values, 21 bytes at most a number, 3 + 1 each for a list."""
+    size = 0
+    for name, value in item.items():
+        [(kind, content)] = value.items()
+        size += len(name)
+        if kind == "L":
+            size += 3 + sum(1 + len(element["B"]) for element in content)
+        else:
+            size += len(content) if kind in "SB" else len(content) // 2 + 2
+    return size
+
+
+def test_item_bytes_counts_a_ref() -> None:
+    one: Ref = GOLDEN
+    empty, full = items.head_item(KEY, EMPTY_HEAD), items.head_item(KEY, appended(EMPTY_HEAD, one))
+    assert _item_bytes(full) - _item_bytes(empty) == 44
