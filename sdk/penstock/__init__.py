@@ -1,0 +1,90 @@
+"""Penstock: a serverless message queue in your own AWS account.
+
+    from penstock import Producer, Consumer
+
+    with Producer() as producer:
+        producer.send("orders", b"...", key=b"customer 7")
+
+    with Consumer("orders", group_id="billing") as consumer:
+        for record in consumer:
+            ...
+
+With no arguments the clients find the service by PENSTOCK_URL, or a local one started by `penstock local up`.
+Credentials and region come from the usual AWS chain. penstock.testing is an in-memory service for tests.
+"""
+
+from penstock.admin import Admin
+from penstock.consumer import Consumer
+from penstock.delivery import DeliveryCallback
+from penstock.errors import (
+    AccessDeniedError,
+    BufferFullError,
+    ClosedError,
+    ConflictError,
+    ConnectionFailedError,
+    CorruptError,
+    DeliveryTimeoutError,
+    FencedError,
+    InvalidError,
+    NoOffsetError,
+    NotConfiguredError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    ThrottledError,
+    TopicExistsError,
+    UnavailableError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from penstock.model import (
+    CommittedOffset,
+    ConsumerRecord,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    RecordMetadata,
+    Topic,
+    TopicDescription,
+    TopicPartition,
+)
+from penstock.producer import Producer
+from penstock.transport import HttpTransport, Response, Transport
+from penstock_core.errors import PenstockError
+
+__all__ = [
+    "AccessDeniedError",
+    "Admin",
+    "BufferFullError",
+    "ClosedError",
+    "CommittedOffset",
+    "ConflictError",
+    "ConnectionFailedError",
+    "Consumer",
+    "ConsumerRecord",
+    "CorruptError",
+    "DeliveryCallback",
+    "DeliveryTimeoutError",
+    "FencedError",
+    "HttpTransport",
+    "InvalidError",
+    "NoOffsetError",
+    "NotConfiguredError",
+    "NotFoundError",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
+    "PartitionOffsets",
+    "PenstockError",
+    "Producer",
+    "RecordMetadata",
+    "RecordTooLargeError",
+    "Response",
+    "ThrottledError",
+    "Topic",
+    "TopicDescription",
+    "TopicExistsError",
+    "TopicPartition",
+    "Transport",
+    "UnavailableError",
+    "UnknownPartitionError",
+    "UnknownTopicError",
+]

@@ -1,0 +1,91 @@
+"""Topics and groups, managed: what an operator or a set-up script does. Every call is one request (and its retries)."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.client import Client
+from penstock.model import CommittedOffset, OffsetAndTimestamp, Topic, TopicDescription, TopicPartition
+from penstock.start_offsets import offsets_at
+from penstock.transport import Transport, open_transport
+
+
+class Admin:
+    """Creates, describes, alters and deletes topics, and reads and moves offsets.
+
+    `url`, `region` and `transport` are as for Producer. Failures that may pass are tried again for 30 seconds, where
+    trying twice does no harm. Raises the classes of penstock.errors. Safe for use by several threads.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, region: str | None = None, transport: Transport | None = None
+    ) -> None:
+        self._client = Client(open_transport(url, region, transport))
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> Topic:
+        """Create a topic. Raises TopicExistsError, and InvalidError for a bad name, number or setting.
+
+        After a lost answer the topic may exist: then the error says `maybe_applied`.
+        """
+        return self._client.create_topic(name, partitions, config or {})
+
+    def list_topics(self) -> list[Topic]:
+        """All topics, sorted by name; one request per thousand."""
+        return self._client.list_topics()
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """The topic, and the offsets of each partition. Raises UnknownTopicError."""
+        return self._client.describe_topic(name)
+
+    def alter_topic(self, name: str, config: Mapping[str, Any]) -> Topic:
+        """Change settings; None sets one back to its default. Takes effect everywhere within 10 seconds."""
+        return self._client.alter_topic(name, partitions=None, config=config)
+
+    def add_partitions(self, name: str, partitions: int) -> Topic:
+        """Let the topic have `partitions` in all. Keys go to other partitions from then on."""
+        return self._client.alter_topic(name, partitions=partitions, config=None)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete the topic and all its records. Raises UnknownTopicError."""
+        self._client.delete_topic(name)
+
+    def list_offsets(self, name: str, timestamp: int | str = "latest") -> dict[int, int | None]:
+        """By partition: the "earliest" or "latest" offset, or that of the first record at or after a time, or None."""
+        found = self._client.list_offsets(name, timestamp)
+        return {partition: None if at is None else at.offset for partition, at in found.items()}
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (milliseconds since 1970); None where there is none."""
+        return offsets_at(self._client, timestamps)
+
+    def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
+        """Remove the records below an offset, by partition; answers the new log start offsets. For ever."""
+        return self._client.truncate(name, before_offsets)
+
+    def group_offsets(self, group: str, topic: str | None = None) -> list[CommittedOffset]:
+        """What a group has committed, in all topics or one; nothing for an unknown group."""
+        found = self._client.committed_offsets(group, topic)
+        return [found[partition] for partition in sorted(found)]
+
+    def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, metadata: str = "") -> None:
+        """Set a group's offsets (of the next record to read), also backwards. Running consumers do not notice."""
+        self._client.commit_offsets(group, {partition: (offset, metadata) for partition, offset in offsets.items()})
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """All partitions of the topics: one request each."""
+        counts = {name: self._client.describe_topic(name).topic.partitions for name in topics}
+        return [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,106 @@
+"""The future of one record, cheap enough to make for every record.
+
+A `concurrent.futures.Future` costs about 3 µs to make and resolve, most of it for a lock that nobody waits on. Here the
+batch carries the outcome, and a record's future becomes a real one (lock, state, callbacks) at its first use.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any
+
+from penstock.model import RecordMetadata
+from penstock.producer_batch import ProducerBatch
+from penstock_core.errors import PenstockError
+
+# Called with (error, metadata): error None for a delivered record; for a failed one metadata has offset -1.
+DeliveryCallback = Callable[[PenstockError | None, RecordMetadata], None]
+
+_log = logging.getLogger("penstock.producer")
+_first_use = Lock()
+
+
+class Delivery(Future[RecordMetadata]):
+    """Where one record went: a `concurrent.futures.Future` in every respect, except that it cannot be cancelled.
+
+    `result(timeout)` gives the RecordMetadata or raises the PenstockError that the record failed with.
+    Works with `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future`.
+    """
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
+        # Not Future.__init__: __getattr__ calls it when somebody first reads what it would set.
+        self.batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def __getattr__(self, name: str) -> Any:
+        with _first_use:
+            if "_followed" not in self.__dict__:
+                Future.__init__(self)
+                self.set_running_or_notify_cancel()
+                self._followed = True
+                # Registered before the outcome is looked at: the batch's driver sets the outcome, then takes the
+                # followers, so that one of the two sees the other.
+                self.batch.followers.append(self)
+                is_finished = self.batch.outcome is not None
+            else:
+                is_finished = False
+        if is_finished:
+            self.follow()
+        if name in self.__dict__:
+            return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def cancel(self) -> bool:
+        """False: what was sent cannot be called back."""
+        return False
+
+    def follow(self) -> None:
+        """Take the batch's outcome; called when there is one, by whoever sees it first."""
+        with _first_use:
+            if "_resolved" in self.__dict__:
+                return
+            self._resolved = True
+        outcome = self.batch.outcome
+        if isinstance(outcome, PenstockError):
+            self.set_exception(outcome)
+        else:
+            self.set_result(self.metadata())
+
+    def metadata(self) -> RecordMetadata:
+        """Where the record is, or (offset -1) where it was to go."""
+        batch = self.batch
+        base_offset = batch.outcome
+        offset = base_offset + self._index if isinstance(base_offset, int) and base_offset >= 0 else -1
+        return RecordMetadata(batch.topic, batch.partition, offset, self._timestamp_ms)
+
+
+class CallbackFollower:
+    """Calls a user's `on_delivery` when its record's batch has its outcome."""
+
+    __slots__ = ("_callback", "_delivery")
+
+    def __init__(self, callback: DeliveryCallback, delivery: Delivery) -> None:
+        self._callback = callback
+        self._delivery = delivery
+
+    def follow(self) -> None:
+        """Call it. What it raises is logged: it is nobody else's failure."""
+        outcome = self._delivery.batch.outcome
+        error = outcome if isinstance(outcome, PenstockError) else None
+        try:
+            self._callback(error, self._delivery.metadata())
+        except Exception:
+            _log.exception("on_delivery raised")
+
+
+def follow_up(batches: list[ProducerBatch]) -> None:
+    """Tell everybody who waits for these batches. Not under the driver's lock: callbacks may send."""
+    for batch in batches:
+        outcome = batch.outcome
+        if isinstance(outcome, PenstockError):
+            _log.warning("%s[%d]: %d records failed: %s", batch.topic, batch.partition, batch.record_count, outcome)
+        followers, batch.followers = batch.followers, []
+        for follower in followers:
+            follower.follow()

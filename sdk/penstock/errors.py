@@ -1,0 +1,256 @@
+"""The SDK's errors: one class per condition that a program handles differently, all `PenstockError`.
+
+    PenstockError                 code, message, maybe_applied, facts
+    ├── InvalidError              change the request
+    │   ├── RecordTooLargeError   over the topic's max_batch_bytes, or over 4 MiB a request
+    │   ├── OffsetOutOfRangeError facts: log_start_offset, high_watermark
+    │   ├── NoOffsetError         auto_offset_reset="none", and nothing says where to start
+    │   ├── NotConfiguredError    no URL, region or credentials
+    │   └── ClosedError           the producer or consumer was closed
+    ├── NotFoundError             UnknownTopicError, UnknownPartitionError
+    ├── ConflictError             TopicExistsError
+    ├── FencedError               somebody else has taken over
+    ├── AccessDeniedError         the signature or the policy does not allow it
+    ├── CorruptError              bytes are not what they were
+    └── UnavailableError          try again later; the SDK has tried for as long as it may
+        ├── ThrottledError
+        ├── BufferFullError       send() waited max_block_ms for memory
+        ├── ConnectionFailedError no answer; maybe_applied tells whether the request may have been sent
+        └── DeliveryTimeoutError  a record was not delivered in delivery_timeout_ms; its cause is the last error
+
+Conditions that the SDK finds itself carry the service's code with the same advice, and a `name` of their own.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from penstock_core.errors import Category, ErrorCode, PenstockError
+
+SECOND_MS = 1_000
+
+
+class InvalidError(PenstockError):
+    """The request can not succeed as it is."""
+
+
+class RecordTooLargeError(InvalidError):
+    """A record or request is over its limit (`facts["limit"]`, bytes, where it is known)."""
+
+
+class OffsetOutOfRangeError(InvalidError):
+    """The offset is below the log start or above the high watermark (both in `facts`)."""
+
+
+class NotFoundError(PenstockError):
+    """The request names what does not exist."""
+
+
+class UnknownTopicError(NotFoundError):
+    """The topic does not exist."""
+
+
+class UnknownPartitionError(NotFoundError):
+    """The topic has no such partition."""
+
+
+class ConflictError(PenstockError):
+    """The state is not what the caller thinks."""
+
+
+class TopicExistsError(ConflictError):
+    """A topic of this name exists."""
+
+
+class FencedError(PenstockError):
+    """Somebody else has taken over."""
+
+
+class AccessDeniedError(PenstockError):
+    """The credentials are missing, wrong, expired or not allowed to do this."""
+
+
+class CorruptError(PenstockError):
+    """Bytes are not what they were when they were written."""
+
+
+class UnavailableError(PenstockError):
+    """The service could not do it now; the same request may succeed later."""
+
+
+class ThrottledError(UnavailableError):
+    """Too many requests. `facts["retry_after_ms"]` tells when to come back, where the service said so."""
+
+
+class ClientError(PenstockError):
+    """A condition found by the SDK, not by the service: `name` stands where the service's code would."""
+
+    name: ClassVar[str] = "CLIENT_ERROR"
+
+    def to_json(self) -> dict[str, Any]:
+        """The error object, with `name` as its code."""
+        return {**super().to_json(), "code": self.name}
+
+    def __str__(self) -> str:
+        return super().__str__().replace(self.code.name, self.name, 1)
+
+
+class NotConfiguredError(ClientError, InvalidError):
+    """No URL, region or credentials were found."""
+
+    name = "NOT_CONFIGURED"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class ClosedError(ClientError, InvalidError):
+    """The producer or consumer was closed before."""
+
+    name = "CLOSED"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class NoOffsetError(ClientError, InvalidError):
+    """The consumer does not know where to start: no committed offset, and `auto_offset_reset` is "none"."""
+
+    name = "NO_OFFSET"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class BufferFullError(ClientError, UnavailableError):
+    """The producer's memory was full for `max_block_ms`: records are sent faster than they are delivered."""
+
+    name = "BUFFER_FULL"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.THROTTLED, message)
+
+
+class ConnectionFailedError(ClientError, UnavailableError):
+    """There was no answer. `maybe_applied` is false if the request was certainly not sent."""
+
+    name = "CONNECTION_FAILED"
+
+    def __init__(self, message: str, *, maybe_applied: bool) -> None:
+        super().__init__(ErrorCode.STORAGE_UNAVAILABLE, message, maybe_applied=maybe_applied)
+
+
+class DeliveryTimeoutError(ClientError, UnavailableError):
+    """A record was not delivered within `delivery_timeout_ms`. `__cause__` is the last error, if there was one."""
+
+    name = "DELIVERY_TIMEOUT"
+
+    def __init__(self, message: str, *, maybe_applied: bool) -> None:
+        super().__init__(ErrorCode.STORAGE_UNAVAILABLE, message, maybe_applied=maybe_applied)
+
+
+_BY_CODE: dict[ErrorCode, type[PenstockError]] = {
+    ErrorCode.RECORD_TOO_LARGE: RecordTooLargeError,
+    ErrorCode.REQUEST_TOO_LARGE: RecordTooLargeError,
+    ErrorCode.OFFSET_OUT_OF_RANGE: OffsetOutOfRangeError,
+    ErrorCode.UNKNOWN_TOPIC: UnknownTopicError,
+    ErrorCode.UNKNOWN_PARTITION: UnknownPartitionError,
+    ErrorCode.TOPIC_EXISTS: TopicExistsError,
+}
+
+_BY_CATEGORY: dict[Category, type[PenstockError]] = {
+    Category.INVALID: InvalidError,
+    Category.NOT_FOUND: NotFoundError,
+    Category.CONFLICT: ConflictError,
+    Category.FENCED: FencedError,
+    Category.DENIED: AccessDeniedError,
+    Category.THROTTLED: ThrottledError,
+    Category.UNAVAILABLE: UnavailableError,
+    Category.CORRUPT: CorruptError,
+}
+
+# What API Gateway or Lambda mean by a status when they answer in place of the service, and the statuses that a
+# newer service's unknown codes may have.
+_BY_STATUS = {
+    403: ErrorCode.ACCESS_DENIED,
+    404: ErrorCode.UNKNOWN_ROUTE,
+    409: ErrorCode.CONCURRENT_UPDATE,
+    413: ErrorCode.REQUEST_TOO_LARGE,
+    429: ErrorCode.THROTTLED,
+}
+
+
+def error_class(code: ErrorCode) -> type[PenstockError]:
+    """The class that stands for a code."""
+    return _BY_CODE.get(code) or _BY_CATEGORY[code.category]
+
+
+def as_sdk_error(error: PenstockError) -> PenstockError:
+    """An error of penstock_core as the class that stands for its code."""
+    return error_class(error.code)(error.code, error.message, maybe_applied=error.maybe_applied, **error.facts)
+
+
+def error_from_json(error: Mapping[str, Any], status: int = 200) -> PenstockError:
+    """The exception for an `error` object of the API, whole answer or one partition's.
+
+    A code that this version does not know becomes the one its HTTP status stands for; `facts["service_code"]` has it.
+    """
+    facts = {name: fact for name, fact in error.items() if name not in ("code", "message", "maybe_applied")}
+    name = str(error.get("code", ""))
+    if name in ErrorCode.__members__:
+        code = ErrorCode[name]
+    else:
+        code = _code_of_status(status)
+        facts["service_code"] = name
+    message = str(error.get("message", ""))
+    return error_class(code)(code, message, maybe_applied=bool(error.get("maybe_applied", False)), **facts)
+
+
+def error_from_response(status: int, headers: Mapping[str, str], body: bytes, *, is_read: bool) -> PenstockError:
+    """The exception for an answer outside 2xx, from the service or from API Gateway in front of it.
+
+    `is_read`: the request changes nothing, so that no failure of it can have been applied.
+    """
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if isinstance(document, dict) and isinstance(document.get("error"), dict):
+        error = error_from_json(document["error"], status)
+    else:
+        error = _gateway_error(status, document, is_read=is_read)
+    retry_after = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
+    if retry_after.isascii() and retry_after.isdigit():
+        error.facts["retry_after_ms"] = int(retry_after) * SECOND_MS
+    return error
+
+
+def as_maybe_applied(error: PenstockError) -> PenstockError:
+    """The same error, saying that the effect is not known."""
+    if error.maybe_applied:
+        return error
+    twin = error.__class__.__new__(error.__class__, *error.args)
+    twin.__dict__.update(error.__dict__)
+    twin.__cause__ = error.__cause__
+    twin.maybe_applied = True
+    return twin
+
+
+def _gateway_error(status: int, document: object, *, is_read: bool) -> PenstockError:
+    said = document.get("message") or document.get("Message") if isinstance(document, dict) else None
+    code = _code_of_status(status)
+    if code is ErrorCode.ACCESS_DENIED:
+        message = (
+            f"{said or 'Forbidden'}: check that the credentials belong to the account of this URL and have not "
+            "expired, that region and clock are right, and that the IAM policy allows execute-api:Invoke on this route"
+        )
+    else:
+        message = f"HTTP {status} from the gateway: {said or 'no explanation'}"
+    # 5xx without our error object: the function may have run and failed to answer.
+    maybe_applied = status >= 500 and not is_read
+    return error_class(code)(code, message, maybe_applied=maybe_applied)
+
+
+def _code_of_status(status: int) -> ErrorCode:
+    fallback = ErrorCode.INTERNAL if status >= 500 else ErrorCode.INVALID_REQUEST
+    return _BY_STATUS.get(status, fallback)

@@ -1,0 +1,89 @@
+"""The producer's state: batches on their way, queued by partition and topic. accumulator.py moves them."""
+
+from collections import deque
+from typing import Any
+
+from penstock_core.errors import PenstockError
+from penstock_core.records import BatchBuilder
+
+
+class ProducerBatch:
+    """Records of one partition on their way.
+
+    `outcome` is None, then the first record's offset (-1 if it will not be known) or the error.
+    `followers` belongs to the driver: who wants to hear of the outcome.
+    """
+
+    __slots__ = (
+        "_data",
+        "buffered_bytes",
+        "builder",
+        "created_ms",
+        "deadline_ms",
+        "failures",
+        "followers",
+        "maybe_applied",
+        "outcome",
+        "partition",
+        "record_count",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int, builder: BatchBuilder, created_ms: int, deadline_ms: int):
+        self.topic = topic
+        self.partition = partition
+        self.created_ms = created_ms
+        self.deadline_ms = deadline_ms
+        self.record_count = 0
+        self.buffered_bytes = 0
+        self.failures = 0
+        self.maybe_applied = False
+        self.outcome: int | PenstockError | None = None
+        self.followers: list[Any] = []
+        self.builder = builder
+        self._data: bytes | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the batch as it is; compression can only make it smaller."""
+        return self.builder.size_bytes
+
+    def build(self) -> bytes:
+        """The batch's bytes, compressed; the same at every retry. Not under the driver's lock: it takes its time."""
+        if self._data is None:
+            self._data = self.builder.build()
+        return self._data
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first; only the last may be open, that is, still take records."""
+
+    __slots__ = ("batches", "is_in_flight", "is_open", "partition", "retry_at_ms", "topic")
+
+    def __init__(self, topic: "TopicQueues", partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.is_open = False
+        self.is_in_flight = False
+        self.retry_at_ms = 0
+
+
+class TopicQueues:
+    """A topic as the producer knows it. Records without key stick to `sticky` until its batch is sealed (KIP-480)."""
+
+    __slots__ = ("batch_bytes", "batch_bytes_max", "fresh_until_ms", "name", "queues", "sticky")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.batch_bytes = 0
+        self.batch_bytes_max = 0
+        self.fresh_until_ms = 0  # when the description is to be asked for again
+        self.queues: list[PartitionQueue] = []
+        self.sticky: PartitionQueue | None = None
+
+    def update(self, partitions: int, batch_bytes: int, batch_bytes_max: int) -> None:
+        """Take a description; partitions are only ever added."""
+        self.batch_bytes = min(batch_bytes, batch_bytes_max)
+        self.batch_bytes_max = batch_bytes_max
+        self.queues += [PartitionQueue(self, partition) for partition in range(len(self.queues), partitions)]
