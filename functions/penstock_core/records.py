@@ -1,0 +1,244 @@
+"""Records to batches and back, on aiokafka's compiled codec: the only module that looks inside a batch.
+
+Importing it imports aiokafka (about 0.1 s), so nothing on the path of a binary produce or fetch may. A batch is
+decoded whole before its first record is handed out: it is delivered as it was written, or refused.
+"""
+
+import mmap
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import lt
+from typing import NamedTuple, Protocol
+
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from crc32c import crc32c
+
+from penstock_core.compression import compress, decompress_into
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, BATCH_DECODED_BYTES_MAX, BATCH_RECORDS_MAX
+from penstock_core.record_batch import (
+    BATCH_HEADER_BYTES,
+    BATCH_MAGIC,
+    BatchHeader,
+    BytesLike,
+    Compression,
+    crc_is_valid,
+    walk,
+)
+
+RECORD_OVERHEAD_BYTES_MAX = 21  # length, attributes, timestamp and offset of a record at their longest
+
+_COMPRESSION_BITS = 0x07
+_LENGTH_AT = 8
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+# The compiled decoder checks its bounds before a number, not within it: up to 11 bytes past the end may be looked at.
+_SLACK_BYTES = 16
+_SCRATCH_BYTES = BATCH_HEADER_BYTES + BATCH_DECODED_BYTES_MAX + _SLACK_BYTES
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Record(Protocol):
+    """A record as `decode` yields it. A null value is a tombstone.
+
+    These are the compiled codec's own objects, hence `timestamp` for milliseconds since 1970: a named tuple made
+    of each would halve the rate of decoding (measured: 3.4 to 1.6 million records a second).
+    """
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
+
+
+class NewRecord(NamedTuple):
+    """A record that has no offset yet."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class BatchBuilder:
+    """Records of one partition on their way into one batch.
+
+    The batch stays below `batch_bytes`, compressed or not, unless its first record alone is larger: that one is taken
+    whatever its size, and whoever sends the batch compares `size_bytes` with the topic's `max_batch_bytes`.
+    """
+
+    __slots__ = ("_append", "_builder", "_compression", "_record_count")
+
+    def __init__(
+        self, compression: Compression = Compression.NONE, *, batch_bytes: int = BATCH_BYTES_DEFAULT_MAX
+    ) -> None:
+        # Uncompressed and without a producer as far as the codec knows: `build` adds both.
+        self._builder = DefaultRecordBatchBuilder(BATCH_MAGIC, Compression.NONE.value, 0, -1, -1, -1, batch_bytes)
+        self._append = self._builder.append
+        self._compression = compression
+        self._record_count = 0
+
+    @property
+    def record_count(self) -> int:
+        return self._record_count
+
+    @property
+    def size_bytes(self) -> int:
+        """The batch's bytes before compression: `build` returns these many or fewer."""
+        return int(self._builder.size())
+
+    def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
+        """Add a record; False, and nothing changed, if the batch is full.
+
+        Raises INVALID_REQUEST for a negative timestamp, a value of a wrong type, and a header name that is not Unicode.
+        """
+        count = self._record_count
+        if count == BATCH_RECORDS_MAX:
+            return False
+        try:
+            if timestamp_ms < 0:  # -1 is what the compiled builder takes for "no record yet"
+                raise ValueError(f"timestamp {timestamp_ms} is before 1970")
+            appended = self._append(count, timestamp_ms, key, value, list(headers))
+        except (TypeError, ValueError, OverflowError, BufferError) as error:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST,
+                f"record {count} of the batch: {error}; give a timestamp in milliseconds since 1970, bytes or None for"
+                " key and value, and (str, bytes or None) tuples for headers",
+            ) from error
+        if appended is None:
+            return False
+        self._record_count = count + 1
+        return True
+
+    def build(self, *, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1) -> bytes:
+        """The batch, with base offset 0; left uncompressed where compression would not make it smaller.
+
+        May be called again, with another producer state or after further records. Raises INVALID_REQUEST if no
+        record was appended.
+        """
+        if not self._record_count:
+            raise PenstockError(ErrorCode.INVALID_REQUEST, "a batch without records: append one first")
+        self._builder.set_producer_state(producer_id, producer_epoch, base_sequence)
+        plain = self._builder.build()  # the builder's own bytearray: it cannot grow while a view of it lives
+        with memoryview(plain) as view:
+            if self._compression is Compression.NONE:
+                return bytes(view)
+            with view[BATCH_HEADER_BYTES:] as records:
+                payload = compress(records, self._compression)
+                return _compressed(view, payload, self._compression) if len(payload) < len(records) else bytes(view)
+
+
+def encode(records: Iterable[NewRecord], compression: Compression = Compression.NONE) -> bytes:
+    """One batch of all the records, in their order, with base offset 0.
+
+    Raises INVALID_REQUEST if there is none or one is malformed, RECORD_TOO_LARGE if one batch cannot hold them.
+    """
+    builder = BatchBuilder(compression, batch_bytes=BATCH_DECODED_BYTES_MAX)
+    append = builder.append
+    for timestamp_ms, key, value, headers in records:
+        if not append(timestamp_ms, key, value, headers):
+            raise PenstockError(
+                ErrorCode.RECORD_TOO_LARGE,
+                f"a batch holds {BATCH_RECORDS_MAX} records and {BATCH_DECODED_BYTES_MAX} bytes at most:"
+                f" record {builder.record_count} does not fit, use several batches",
+            )
+    return builder.build()
+
+
+def decode(data: BytesLike) -> Iterator[Record]:
+    """The records of one or more whole batches, in order, each with the offset that its batch's base offset gives it.
+
+    Decodes batch by batch as the iteration goes on. Raises, at the batch concerned and before any of its records,
+    CORRUPT_BATCH if it is torn, fails its CRC-32C or does not hold what its header says, and UNSUPPORTED_FORMAT if it
+    is of another magic, a control batch, or larger than `BATCH_RECORDS_MAX` records or `BATCH_DECODED_BYTES_MAX`.
+    """
+    return chain.from_iterable(_decode_batches(data))
+
+
+def record_bytes_max(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
+    """How much a record adds to a batch before compression, at most."""
+    return RECORD_OVERHEAD_BYTES_MAX + int(DefaultRecordBatchBuilder.size_of(key, value, list(headers)))
+
+
+def _compressed(plain: memoryview, payload: bytes, compression: Compression) -> bytes:
+    header = bytearray(plain[:BATCH_HEADER_BYTES])
+    (attributes,) = struct.unpack_from(">h", header, _ATTRIBUTES_AT)
+    struct.pack_into(">i", header, _LENGTH_AT, BATCH_HEADER_BYTES + len(payload) - 12)
+    struct.pack_into(">h", header, _ATTRIBUTES_AT, attributes | compression)
+    struct.pack_into(">I", header, _CRC_AT, crc32c(payload, crc32c(header[_ATTRIBUTES_AT:])))
+    return b"".join((header, payload))
+
+
+def _decode_batches(data: BytesLike) -> Iterator[list[Record]]:
+    view = memoryview(data)
+    scratch: memoryview | None = None
+    for position, header in walk(data):
+        try:
+            _check_decodable(data, position, header)
+            if header.compression is Compression.NONE:
+                plain = _with_slack(view, position, position + header.length)
+            else:
+                # Pages of it become memory when they are written, so a small batch does not pay for the bound.
+                scratch = memoryview(mmap.mmap(-1, _SCRATCH_BYTES)) if scratch is None else scratch
+                plain = _decompressed(view[position : position + header.length], header.compression, scratch)
+            yield _decode_batch(plain, header)
+        except PenstockError as error:
+            raise PenstockError(error.code, f"batch at byte {position}: {error.message}") from error
+
+
+def _check_decodable(data: BytesLike, position: int, header: BatchHeader) -> None:
+    if not crc_is_valid(data, position, header):
+        raise PenstockError(
+            ErrorCode.CORRUPT_BATCH, f"fails its CRC-32C ({header.crc:#010x} in the header): read it again"
+        )
+    if header.is_control:
+        raise PenstockError(ErrorCode.UNSUPPORTED_FORMAT, "is a control batch: it holds markers, no records")
+    if not 0 <= header.record_count <= BATCH_RECORDS_MAX:
+        raise PenstockError(
+            ErrorCode.UNSUPPORTED_FORMAT,
+            f"says it has {header.record_count} records: {BATCH_RECORDS_MAX} at most are read",
+        )
+
+
+def _with_slack(view: memoryview, start: int, end: int) -> memoryview:
+    """The bytes `[start, end)`, where they are if there are more behind them, else copied."""
+    if end + _SLACK_BYTES <= len(view):
+        return view[start:end]
+    return memoryview(bytes(view[start:end]) + bytes(_SLACK_BYTES))[: end - start]
+
+
+def _decompressed(batch: memoryview, compression: Compression, scratch: memoryview) -> memoryview:
+    """The batch without its compression, in `scratch`; its length and CRC are no longer right."""
+    scratch[:BATCH_HEADER_BYTES] = batch[:BATCH_HEADER_BYTES]
+    scratch[_ATTRIBUTES_AT + 1] &= ~_COMPRESSION_BITS & 0xFF
+    output = scratch[BATCH_HEADER_BYTES : BATCH_HEADER_BYTES + BATCH_DECODED_BYTES_MAX]
+    length = decompress_into(batch[BATCH_HEADER_BYTES:], compression, output)
+    return scratch[: BATCH_HEADER_BYTES + length]
+
+
+def _decode_batch(plain: memoryview, header: BatchHeader) -> list[Record]:
+    try:
+        records: list[Record] = list(DefaultRecordBatch(plain))
+    except (CorruptRecordException, ValueError, OverflowError, MemoryError) as error:
+        # The last two: a record that claims a length near 2**63, before anything is allocated.
+        raise PenstockError(
+            ErrorCode.CORRUPT_BATCH, f"its {header.record_count} records cannot be read: {error}"
+        ) from error
+    offsets = [record.offset for record in records]
+    is_increasing = all(map(lt, offsets, islice(offsets, 1, None)))
+    if records and not (is_increasing and header.base_offset <= offsets[0] and offsets[-1] < header.next_offset):
+        raise PenstockError(
+            ErrorCode.CORRUPT_BATCH,
+            f"its records have offsets from {offsets[0]} to {offsets[-1]}, not increasing within"
+            f" [{header.base_offset}, {header.next_offset}): the producer built it wrongly",
+        )
+    return records
