@@ -1,0 +1,222 @@
+"""The main job: a real text goes line by line into a topic and comes back through two processes, whole and in order.
+
+`make run` runs it on the deployed local stack. Exit code 0 says that every record came back in its place.
+"""
+
+import json
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bench.corpus import read_corpus, write_corpus
+from bench.counting import CountingTransport, Counts
+from penstock import Admin, Consumer, Producer, RecordMetadata, TopicPartition
+from penstock.transport import open_transport
+from penstock_core.partitioner import partition_for_key
+
+PARTITIONS = 6
+CONSUMER_PROCESSES = 2
+MB = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leg:
+    """One direction: what went through, in how long, at which cost."""
+
+    records: int
+    megabytes: float
+    seconds: float
+    counts: Counts
+
+    @property
+    def storage_calls(self) -> int:
+        return self.counts.storage_calls.total()
+
+
+@click.command(help=__doc__)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def main(as_json: bool) -> None:
+    console = Console(stderr=as_json)
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder) / "corpus"
+        lines, text_bytes = write_corpus(corpus)
+        console.print(
+            f"Text: Python's standard library, {lines:,} lines, {text_bytes / MB:.1f} MB; key: the source file."
+        )
+        topic = f"stdlib-lines-{time.time_ns() // 1_000_000:x}"
+        with Admin() as admin:
+            admin.create_topic(topic, partitions=PARTITIONS)
+        produced = _produce(topic, corpus, lines, console)
+        consumed, files = _consume(topic, lines, Path(folder), console)
+        difference = _compare(corpus, files)
+    _report(topic, produced, consumed, difference, console, as_json=as_json)
+    raise SystemExit(0 if difference is None else 1)
+
+
+def _produce(topic: str, corpus: Path, lines: int, console: Console) -> Leg:
+    transport = CountingTransport(open_transport())
+    failed: list[BaseException] = []
+
+    def on_delivery(error: BaseException | None, _metadata: RecordMetadata | None) -> None:
+        if error is not None:
+            failed.append(error)
+
+    text_bytes = 0
+    with _progress(console) as progress:
+        task = progress.add_task(f"produce to {topic}", total=lines)
+        started = time.perf_counter()
+        with Producer(transport=transport, on_delivery=on_delivery) as producer:
+            for count, (key, value) in enumerate(read_corpus(corpus), start=1):
+                producer.send(topic, value, key=key)
+                text_bytes += len(key) + len(value)
+                if count % 1_000 == 0:
+                    progress.update(task, completed=count)
+        seconds = time.perf_counter() - started
+        progress.update(task, completed=lines)
+    if failed:
+        raise failed[0]
+    return Leg(records=lines, megabytes=text_bytes / MB, seconds=seconds, counts=transport.counts("/v1/produce"))
+
+
+def _consume(topic: str, lines: int, folder: Path, console: Console) -> tuple[Leg, Sequence[Path]]:
+    shares = [list(range(first, PARTITIONS, CONSUMER_PROCESSES)) for first in range(CONSUMER_PROCESSES)]
+    files = [folder / f"partition-{partition}" for partition in range(PARTITIONS)]
+    with (
+        _progress(console) as progress,
+        multiprocessing.Manager() as manager,
+        ProcessPoolExecutor(CONSUMER_PROCESSES, mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
+        ready = manager.Barrier(CONSUMER_PROCESSES + 1)
+        done = manager.dict()
+        task = progress.add_task(f"consume with {CONSUMER_PROCESSES} processes", total=lines)
+        futures = [pool.submit(_consume_share, topic, share, str(folder), ready, done) for share in shares]
+        ready.wait()
+        started = time.perf_counter()
+        while not all(future.done() for future in futures):
+            progress.update(task, completed=sum(done.values()))
+            _wait_a_moment(futures)
+        seconds = time.perf_counter() - started
+        results = [future.result() for future in futures]
+        progress.update(task, completed=sum(records for records, _, _ in results))
+    counts = Counts()
+    for _, _, part in results:
+        counts.add(part)
+    records = sum(records for records, _, _ in results)
+    megabytes = sum(size for _, size, _ in results) / MB
+    return Leg(records=records, megabytes=megabytes, seconds=seconds, counts=counts), files
+
+
+def _consume_share(topic: str, share: Sequence[int], folder: str, ready: Any, done: Any) -> tuple[int, int, Counts]:
+    """In a process of its own: reads its partitions to their ends, into a file each, a line per record."""
+    transport = CountingTransport(open_transport())
+    partitions = [TopicPartition(topic, partition) for partition in share]
+    records = size = 0
+    outs = {partition: (Path(folder) / f"partition-{partition}").open("wb") for partition in share}
+    with Consumer(transport=transport, max_poll_records=10_000) as consumer:
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        ready.wait()
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            for record in consumer.poll(timeout_ms=5_000):
+                key, value = record.key or b"", record.value or b""
+                outs[record.partition].write(b"%d\t%b\t%b\n" % (record.offset, key, value))
+                records += 1
+                size += len(key) + len(value)
+            done[share[0]] = records
+    for out in outs.values():
+        out.close()
+    return records, size, transport.counts("/v1/fetch")
+
+
+def _compare(corpus: Path, files: Sequence[Path]) -> str | None:
+    """The first difference between what was sent and what came back, or None."""
+    expected = [path.with_suffix(".expected") for path in files]
+    outs = [path.open("wb") for path in expected]
+    offsets = [0] * PARTITIONS
+    for key, value in read_corpus(corpus):
+        partition = partition_for_key(key, PARTITIONS)
+        outs[partition].write(b"%d\t%b\t%b\n" % (offsets[partition], key, value))
+        offsets[partition] += 1
+    for out in outs:
+        out.close()
+    for number, (wanted, got) in enumerate(zip(expected, files, strict=True)):
+        for offset, (one, other) in enumerate(zip_longest(_lines(wanted), _lines(got))):
+            if one != other:
+                return f"partition {number}, offset {offset}: sent {one!r:.200}, read {other!r:.200}"
+    return None
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as lines:
+        yield from lines
+
+
+def _report(
+    topic: str, produced: Leg, consumed: Leg, difference: str | None, console: Console, *, as_json: bool
+) -> None:
+    segments = produced.counts.storage_calls["s3.PutObject"] // 3
+    rows = {
+        name: {
+            "records": leg.records,
+            "mb": round(leg.megabytes, 2),
+            "seconds": round(leg.seconds, 2),
+            "records_per_s": round(leg.records / leg.seconds),
+            "mb_per_s": round(leg.megabytes / leg.seconds, 2),
+            "requests": leg.counts.requests,
+            "segments_written": segments if name == "produced" else None,
+            "storage_calls": dict(leg.counts.storage_calls),
+            "storage_calls_per_mb": round(leg.storage_calls / leg.megabytes, 2),
+        }
+        for name, leg in (("produced", produced), ("consumed", consumed))
+    }
+    if as_json:
+        click.echo(json.dumps({"topic": topic, "held": difference is None, "difference": difference, **rows}))
+        return
+    table = Table("", "produced", "consumed", title=f"Topic {topic}, {PARTITIONS} partitions")
+    for label in rows["produced"]:
+        cells = [_cell(rows[name][label]) for name in ("produced", "consumed")]
+        table.add_row(label.replace("_per_", " per ").replace("_", " "), *cells)
+    console.print(table)
+    if difference is None:
+        console.print("[bold green]Every record came back, in its place.[/]")
+    else:
+        console.print(f"[bold red]Not what was sent:[/] {difference}")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return "\n".join(f"{name} {count:,}" for name, count in sorted(value.items()))
+    return f"{value:,}"
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+
+
+def _wait_a_moment(futures: Sequence[Future[Any]]) -> None:
+    """A tenth of a second, or until the first of those still running ends."""
+    running = [future for future in futures if not future.done()]
+    if running:
+        try:
+            running[0].exception(timeout=0.1)
+        except TimeoutError:
+            return
+
+
+if __name__ == "__main__":
+    main()
