@@ -1,4 +1,4 @@
-"""A proxy between the functions and the emulator that can kill the calling function, or lose an answer, at a given call."""
+"""A proxy between functions and emulator that kills the calling function, or loses an answer, at a given call."""
 
 import os
 import signal
