@@ -79,10 +79,6 @@ def _decompress_snappy(payload: memoryview, output: memoryview) -> int:
     while position < len(payload):
         block_at = position + 4
         position = block_at + int.from_bytes(payload[position:block_at], "big")
-        if position > len(payload):
-            raise PenstockError(
-                ErrorCode.CORRUPT_BATCH, f"a snappy block ends at byte {position} of {len(payload)}: send it again"
-            )
         written = _decompress_snappy_block(payload[block_at:position], output, written)
     return written
 

@@ -281,7 +281,7 @@ def _check_produced(data: BytesLike, position: int, header: BatchHeader, name: s
             ErrorCode.UNSUPPORTED_FORMAT,
             f"{name} has {count} records: at most {BATCH_RECORDS_MAX} are allowed, send smaller batches",
         )
-    if count < 1 or header.last_offset_delta != count - 1:
+    if header.last_offset_delta != count - 1:  # which is not negative, so there is a record
         raise PenstockError(
             ErrorCode.CORRUPT_BATCH,
             f"{name} says it has {count} records and last offset delta {header.last_offset_delta}:"

@@ -171,9 +171,8 @@ def record_bytes_max(key: bytes | None, value: bytes | None, headers: Headers = 
 
 def _compressed(plain: memoryview, payload: bytes, compression: Compression) -> bytes:
     header = bytearray(plain[:BATCH_HEADER_BYTES])
-    (attributes,) = struct.unpack_from(">h", header, _ATTRIBUTES_AT)
     struct.pack_into(">i", header, _LENGTH_AT, BATCH_HEADER_BYTES + len(payload) - 12)
-    struct.pack_into(">h", header, _ATTRIBUTES_AT, attributes | compression)
+    struct.pack_into(">h", header, _ATTRIBUTES_AT, compression)
     struct.pack_into(">I", header, _CRC_AT, crc32c(payload, crc32c(header[_ATTRIBUTES_AT:])))
     return b"".join((header, payload))
 

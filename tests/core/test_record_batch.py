@@ -294,6 +294,12 @@ def test_stamp_counts_the_offsets_that_compaction_has_emptied() -> None:
     assert parse_header(data).next_offset == 110
 
 
+def test_stamp_refuses_an_offset_delta_that_would_go_back() -> None:
+    with pytest.raises(PenstockError, match="last offset delta -2") as caught:
+        stamp(bytearray(make_batch(last_offset_delta=-2)), 100)
+    assert caught.value.code is ErrorCode.CORRUPT_BATCH
+
+
 def test_check_stored_accepts_whole_batches_of_the_right_span() -> None:
     check_stored(make_batches(2, 5), 7)
     check_stored(memoryview(make_batch(record_count=1, last_offset_delta=9)), 10)

@@ -211,6 +211,11 @@ def test_snappy_is_read_with_and_without_blocks(value: bytes, repeat: int) -> No
         assert contents(decode(batch)) == [NewRecord(NOW_MS, None, value * repeat, [])]
 
 
+def test_lz4_blocks_are_independent_as_kafkas_java_client_needs_them() -> None:
+    frame_flags = compress(bytes(1_000), Compression.LZ4)[4]
+    assert frame_flags & 0x20
+
+
 def test_builder_says_full_and_stays_below_its_bytes() -> None:
     builder = BatchBuilder(batch_bytes=1_000)
     appended = 0
@@ -307,8 +312,10 @@ def test_decode_yields_nothing_when_compaction_has_emptied_the_batch() -> None:
     assert list(decode(sealed(encode([NewRecord(NOW_MS, None, b"")]), b"", record_count=0, last_offset_delta=4))) == []
 
 
-def test_decode_gives_the_batchs_time_when_it_is_of_log_append() -> None:
-    batch = sealed(encode([NewRecord(NOW_MS, None, b""), NewRecord(NOW_MS + 9, None, b"")]), attributes=0x08)
+@every_compression
+def test_decode_gives_the_batchs_time_when_it_is_of_log_append(compression: Compression) -> None:
+    records = [NewRecord(NOW_MS, None, bytes(100)), NewRecord(NOW_MS + 9, None, bytes(100))]
+    batch = sealed(encode(records, compression), attributes=0x08 | compression)
     assert [record.timestamp for record in decode(batch)] == [NOW_MS + 9] * 2
 
 
