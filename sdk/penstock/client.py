@@ -93,8 +93,9 @@ class Client:
 
     def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
         body = {str(partition): offset for partition, offset in before_offsets.items()}
-        answer = self._json("POST", f"{topic_path(name)}/truncate", body=body, is_repeatable=True)
-        return {each["partition"]: each["log_start_offset"] for each in answer["partitions"]}
+        partitions = self._json("POST", f"{topic_path(name)}/truncate", body=body, is_repeatable=True)["partitions"]
+        _raise_first_error(partitions)
+        return {each["partition"]: each["log_start_offset"] for each in partitions}
 
     # Offsets.
 
@@ -106,6 +107,7 @@ class Client:
         if partition is not None:
             query["partition"] = str(partition)
         answer = self._json("GET", f"{topic_path(name)}/offsets", query)
+        _raise_first_error(answer["offsets"])
         return {each["partition"]: _offset_and_timestamp(each) for each in answer["offsets"]}
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
@@ -114,13 +116,11 @@ class Client:
             {"topic": checked_topic(topic), "partition": partition, "offset": offset, "metadata": metadata}
             for (topic, partition), (offset, metadata) in offsets.items()
         ]
-        errors: list[PenstockError] = []
+        results: list[Mapping[str, Any]] = []
         for start in range(0, len(items), COMMIT_OFFSETS_MAX):
             body = {"offsets": items[start : start + COMMIT_OFFSETS_MAX]}
-            answer = self._json("POST", f"{_group_path(group)}/offsets", body=body, is_repeatable=True)
-            errors += [error_from_json(each["error"]) for each in answer["results"] if "error" in each]
-        if errors:
-            raise errors[0]
+            results += self._json("POST", f"{_group_path(group)}/offsets", body=body, is_repeatable=True)["results"]
+        _raise_first_error(results)
 
     def committed_offsets(self, group: str, topic: str | None = None) -> dict[TopicPartition, CommittedOffset]:
         query = {} if topic is None else {"topic": checked_topic(topic)}
@@ -243,6 +243,12 @@ def _checked(response: Response, *, is_read: bool) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise _misunderstood("a request")
     return document
+
+
+def _raise_first_error(results: Iterable[Mapping[str, Any]]) -> None:
+    for each in results:
+        if "error" in each:
+            raise error_from_json(each["error"])
 
 
 def _misunderstood(route: str) -> PenstockError:

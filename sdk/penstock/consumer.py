@@ -134,18 +134,13 @@ class Consumer:
 
     def __next__(self) -> ConsumerRecord:
         """The next record, waiting for it (see `consumer_timeout_ms`)."""
-        if monotonic_ms() >= self._commit_due_ms:
+        if self._is_committing and monotonic_ms() >= self._commit_due_ms:
             self._auto_commit()
-        if self._run_at >= len(self._run):
-            deadline_ms = NEVER_MS if self._timeout_ms is None else monotonic_ms() + self._timeout_ms
-            run = self._take(self._buffer.take_run, self._max_poll_records, deadline_ms)
-            if not run:
-                raise StopIteration
-            self._commit_first(run)
-            self._run, self._run_at = run, 0
-        record = self._run[self._run_at]
-        self._run_at += 1
-        return record
+        at = self._run_at
+        if at >= len(self._run):
+            at = self._next_run()
+        self._run_at = at + 1
+        return self._run[at]
 
     # What is read.
 
@@ -257,6 +252,15 @@ class Consumer:
     ) -> None:
         # After an exception, what was handed out last was not dealt with: it must come again.
         self.close(autocommit=kind is None)
+
+    def _next_run(self) -> int:
+        deadline_ms = NEVER_MS if self._timeout_ms is None else monotonic_ms() + self._timeout_ms
+        run = self._take(self._buffer.take_run, self._max_poll_records, deadline_ms)
+        if not run:
+            raise StopIteration
+        self._commit_first(run)
+        self._run = run
+        return 0
 
     def _take(
         self, take: Callable[[int], list[ConsumerRecord]], max_records: int, deadline_ms: int

@@ -1,0 +1,114 @@
+"""What the commands share: how they reach the service, how they print, and how they fail."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import update_wrapper
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from penstock.transport import Transport, open_transport
+from penstock_core.errors import PenstockError
+
+TEXT_COLUMNS = ("topic", "settings", "created", "committed at", "metadata")
+FILE_COLUMNS = 10_000  # where there is no terminal: never wrap what a program may read
+
+
+class CommandError(click.ClickException):
+    """One line on stderr, the API's error object with --json, and exit code 1."""
+
+    def __init__(self, error: PenstockError, *, as_json: bool) -> None:
+        super().__init__(str(error))
+        self._error = error
+        self._as_json = as_json
+
+    def show(self, file: Any = None) -> None:
+        if self._as_json:
+            click.echo(json.dumps({"error": self._error.to_json()}), file=file, err=True)
+        else:
+            click.echo(f"error: {' '.join(self.message.split())}", file=file, err=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Where a command's requests go, and whether it prints for machines."""
+
+    transport: Transport
+    as_json: bool
+
+    def show(self, document: Any, *, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Print `document` as one line of JSON, or the table."""
+        if self.as_json:
+            click.echo(json.dumps(document))
+            return
+        click.echo(title)
+        table = Table()
+        for column in columns:
+            table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        console = Console(width=None if sys.stdout.isatty() else FILE_COLUMNS)
+        console.print(table)
+
+    def say(self, document: Any, text: str) -> None:
+        """Print `document` as one line of JSON, or the text."""
+        click.echo(json.dumps(document) if self.as_json else text)
+
+
+def service_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds --url, --region and --json to a command, whose first argument is then a Service."""
+
+    def with_service(url: str | None, region: str | None, as_json: bool, **options: Any) -> None:
+        given = click.get_current_context().obj  # a test's transport
+        try:
+            transport = open_transport(url, region, given)
+            command(Service(transport=transport, as_json=as_json), **options)
+        except PenstockError as error:
+            raise CommandError(error, as_json=as_json) from error
+
+    update_wrapper(with_service, command)
+    click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(with_service)
+    click.option("--region", metavar="REGION", help="AWS region to sign for, if the URL does not tell.")(with_service)
+    click.option("--url", metavar="URL", help="The API's URL; else PENSTOCK_URL, else the local stack.")(with_service)
+    return with_service
+
+
+def time_text(timestamp_ms: int) -> str:
+    """A time as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds since 1970 of an ISO 8601 time (UTC if it names no zone). Raises click.BadParameter."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not an ISO 8601 time such as 2026-11-21T07:30:00Z") from error
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return int(time.timestamp() * 1_000)
+
+
+def parse_pairs(texts: Iterable[str], what: str) -> dict[str, str]:
+    """`name=value` texts as a dict. Raises click.BadParameter."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{text!r}: give {what}")
+        pairs[name] = value
+    return pairs
+
+
+def parse_offsets(texts: Iterable[str]) -> dict[int, int]:
+    """`partition=offset` texts as numbers. Raises click.BadParameter."""
+    pairs = parse_pairs(texts, "PARTITION=OFFSET")
+    for text in (*pairs, *pairs.values()):
+        if not (text.isascii() and text.isdigit()):
+            raise click.BadParameter(f"{text!r} is not a number: give PARTITION=OFFSET")
+    return {int(partition): int(offset) for partition, offset in pairs.items()}

@@ -1,0 +1,129 @@
+"""`penstock topics`: create, list, describe, alter, delete, truncate."""
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from penstock.admin import Admin
+from penstock.cli.service import Service, parse_offsets, parse_pairs, service_command, time_text
+from penstock.model import Topic
+
+YES = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group()
+def topics() -> None:
+    """Create, look at, change and delete topics."""
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may come often.")
+@service_command
+def create(service: Service, name: str, partitions: int, settings: tuple[str, ...]) -> None:
+    """Create the topic NAME."""
+    topic = Admin(transport=service.transport).create_topic(name, partitions, _config(settings))
+    service.say(asdict(topic), f"created {topic.name} with {topic.partitions} partitions")
+
+
+@topics.command("list")
+@service_command
+def list_topics(service: Service) -> None:
+    """List all topics."""
+    found = Admin(transport=service.transport).list_topics()
+    _show(service, [asdict(topic) for topic in found], "topics", found)
+
+
+@topics.command()
+@click.argument("name")
+@service_command
+def describe(service: Service, name: str) -> None:
+    """Show the topic NAME, and what each partition holds."""
+    described = Admin(transport=service.transport).describe_topic(name)
+    topic = described.topic
+    settings = " ".join(f"{setting}={value}" for setting, value in topic.config.items()) or "all by default"
+    service.show(
+        {**asdict(topic), "offsets": [asdict(each) for each in described.offsets]},
+        title=f"{topic.name}, id {topic.topic_id}, created {time_text(topic.created_at_ms)}; settings: {settings}",
+        columns=("partition", "log start", "high watermark", "records"),
+        rows=[
+            (each.partition, each.log_start_offset, each.high_watermark, each.high_watermark - each.log_start_offset)
+            for each in described.offsets
+        ],
+    )
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), help="How many in all; they can only be added.")
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may come often.")
+@click.option("--default", "defaults", multiple=True, metavar="NAME", help="A setting to set back to its default.")
+@service_command
+def alter(
+    service: Service, name: str, partitions: int | None, settings: tuple[str, ...], defaults: tuple[str, ...]
+) -> None:
+    """Add partitions to the topic NAME, or change its settings."""
+    config = {**_config(settings), **dict.fromkeys(defaults)}
+    if partitions is None and not config:
+        raise click.UsageError("nothing to alter: give --partitions, --config or --default")
+    admin = Admin(transport=service.transport)
+    if config:
+        topic = admin.alter_topic(name, config)
+    if partitions is not None:
+        topic = admin.add_partitions(name, partitions)
+    _show(service, asdict(topic), "altered", [topic])
+
+
+@topics.command()
+@click.argument("name")
+@YES
+@service_command
+def delete(service: Service, name: str, yes: bool) -> None:
+    """Delete the topic NAME and all its records."""
+    if not yes:
+        click.confirm(f"Delete {name} and all its records, for ever?", abort=True, err=True)
+    Admin(transport=service.transport).delete_topic(name)
+    service.say({"deleted": name}, f"deleted {name}")
+
+
+@topics.command()
+@click.argument("name")
+@click.argument("offsets", nargs=-1, required=True, metavar="PARTITION=OFFSET...")
+@YES
+@service_command
+def truncate(service: Service, name: str, offsets: tuple[str, ...], yes: bool) -> None:
+    """Remove the records of the topic NAME below an offset, in one or more partitions."""
+    before = parse_offsets(offsets)
+    if not yes:
+        click.confirm(f"Remove records of {name}, for ever?", abort=True, err=True)
+    starts = Admin(transport=service.transport).truncate(name, before)
+    service.show(
+        [{"partition": partition, "log_start_offset": start} for partition, start in starts.items()],
+        title=name,
+        columns=("partition", "log start"),
+        rows=list(starts.items()),
+    )
+
+
+def _show(service: Service, document: Any, title: str, found: list[Topic]) -> None:
+    service.show(
+        document,
+        title=title,
+        columns=("topic", "partitions", "settings", "created"),
+        rows=[
+            (
+                topic.name,
+                topic.partitions,
+                " ".join(f"{setting}={value}" for setting, value in topic.config.items()),
+                time_text(topic.created_at_ms),
+            )
+            for topic in found
+        ],
+    )
+
+
+def _config(settings: tuple[str, ...]) -> dict[str, Any]:
+    pairs = parse_pairs(settings, "NAME=VALUE")
+    return {name: int(value) if value.lstrip("-").isdigit() else value for name, value in pairs.items()}
