@@ -1,7 +1,7 @@
 """Records to batches and back, on aiokafka's compiled codec: the only module that looks inside a batch.
 
-Importing it imports aiokafka (about 0.1 s), so nothing on the path of a binary produce or fetch may. A batch is
-decoded whole before its first record is handed out: it is delivered as it was written, or refused.
+Importing it imports aiokafka (about 0.1 s), so nothing on the path of a binary produce or fetch may. What it hands out
+has passed the batch's CRC-32C and stands at an offset of the batch, higher than the one before.
 """
 
 import mmap
@@ -38,6 +38,10 @@ _ATTRIBUTES_AT = 21
 _SLACK_BYTES = 16
 _SCRATCH_BYTES = BATCH_HEADER_BYTES + BATCH_DECODED_BYTES_MAX + _SLACK_BYTES
 
+# Few enough that the garbage collector, which starts at 700 new objects, seldom walks those about to be handed out:
+# decoding whole batches of 10,000 runs at less than half the rate.
+_CHUNK_RECORDS = 128
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -45,7 +49,7 @@ class Record(Protocol):
     """A record as `decode` yields it. A null value is a tombstone.
 
     These are the compiled codec's own objects, hence `timestamp` for milliseconds since 1970: a named tuple made
-    of each would halve the rate of decoding (measured: 3.4 to 1.6 million records a second).
+    of each takes more than half of the rate (measured at 100 B: 5.3 down to 2.3 million records a second).
     """
 
     @property
@@ -157,9 +161,10 @@ def encode(records: Iterable[NewRecord], compression: Compression = Compression.
 def decode(data: BytesLike) -> Iterator[Record]:
     """The records of one or more whole batches, in order, each with the offset that its batch's base offset gives it.
 
-    Decodes batch by batch as the iteration goes on. Raises, at the batch concerned and before any of its records,
+    Decodes as the iteration goes on; memory is bounded whatever the batches hold. Raises, at the batch concerned,
     CORRUPT_BATCH if it is torn, fails its CRC-32C or does not hold what its header says, and UNSUPPORTED_FORMAT if it
-    is of another magic, a control batch, or larger than `BATCH_RECORDS_MAX` records or `BATCH_DECODED_BYTES_MAX`.
+    is of another magic, a control batch, or larger than `BATCH_RECORDS_MAX` records or `BATCH_DECODED_BYTES_MAX`. A
+    batch's header, CRC and size are checked before its first record; what is wrong with a record, when it is reached.
     """
     return chain.from_iterable(_decode_batches(data))
 
@@ -189,7 +194,7 @@ def _decode_batches(data: BytesLike) -> Iterator[list[Record]]:
                 # Pages of it become memory when they are written, so a small batch does not pay for the bound.
                 scratch = memoryview(mmap.mmap(-1, _SCRATCH_BYTES)) if scratch is None else scratch
                 plain = _decompressed(view[position : position + header.length], header.compression, scratch)
-            yield _decode_batch(plain, header)
+            yield from _decode_batch(plain, header)
         except PenstockError as error:
             raise PenstockError(error.code, f"batch at byte {position}: {error.message}") from error
 
@@ -224,20 +229,30 @@ def _decompressed(batch: memoryview, compression: Compression, scratch: memoryvi
     return scratch[: BATCH_HEADER_BYTES + length]
 
 
-def _decode_batch(plain: memoryview, header: BatchHeader) -> list[Record]:
-    try:
-        records: list[Record] = list(DefaultRecordBatch(plain))
-    except (CorruptRecordException, ValueError, OverflowError, MemoryError) as error:
-        # The last two: a record that claims a length near 2**63, before anything is allocated.
-        raise PenstockError(
-            ErrorCode.CORRUPT_BATCH, f"its {header.record_count} records cannot be read: {error}"
-        ) from error
-    offsets = [record.offset for record in records]
-    is_increasing = all(map(lt, offsets, islice(offsets, 1, None)))
-    if records and not (is_increasing and header.base_offset <= offsets[0] and offsets[-1] < header.next_offset):
+def _decode_batch(plain: memoryview, header: BatchHeader) -> Iterator[list[Record]]:
+    # chain, because the compiled iterator refuses a second iter() and starts anew when it is asked past its end.
+    records_left: Iterator[Record] = chain(DefaultRecordBatch(plain))
+    start_offset = header.base_offset
+    while True:
+        try:
+            records = list(islice(records_left, _CHUNK_RECORDS))
+        except (CorruptRecordException, ValueError, OverflowError, MemoryError) as error:
+            # The last two: a record that claims a length near 2**63, before anything is allocated.
+            raise PenstockError(
+                ErrorCode.CORRUPT_BATCH, f"its {header.record_count} records cannot be read: {error}"
+            ) from error
+        if not records:
+            return
+        start_offset = _check_offsets([record.offset for record in records], start_offset, header.next_offset)
+        yield records
+
+
+def _check_offsets(offsets: list[int], start_offset: int, end_offset: int) -> int:
+    """Returns where the next offsets may start; raises CORRUPT_BATCH if these do not rise within `[start, end)`."""
+    if offsets[0] < start_offset or offsets[-1] >= end_offset or not all(map(lt, offsets, islice(offsets, 1, None))):
         raise PenstockError(
             ErrorCode.CORRUPT_BATCH,
             f"its records have offsets from {offsets[0]} to {offsets[-1]}, not increasing within"
-            f" [{header.base_offset}, {header.next_offset}): the producer built it wrongly",
+            f" [{start_offset}, {end_offset}): the producer built it wrongly",
         )
-    return records
+    return offsets[-1] + 1

@@ -9,6 +9,7 @@ from typing import Any
 import cramjam
 import kafka.codec
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -342,6 +343,30 @@ def test_decode_refuses_offsets_that_are_not_increasing_within_the_batch(deltas:
     for at, delta in zip((3, half + 3), deltas, strict=True):
         records[at] = 2 * delta if delta >= 0 else -2 * delta - 1
     assert_refused(sealed(plain, bytes(records)), ErrorCode.CORRUPT_BATCH, "not increasing within")
+
+
+@every_compression
+@pytest.mark.parametrize("record_count", [127, 128, 129, 1_000, 1_024])
+def test_decode_goes_through_a_batch_of_any_number_of_records(compression: Compression, record_count: int) -> None:
+    records = [NewRecord(NOW_MS + n, b"%d" % n, b"v", []) for n in range(record_count)]
+    batch = encode(records, compression)
+    assert contents(decode(batch + batch)) == 2 * records
+    lying = sealed(batch, record_count=record_count - 1, last_offset_delta=record_count - 2)
+    assert_refused(lying, ErrorCode.CORRUPT_BATCH, f"its {record_count - 1} records cannot be read")
+
+
+def test_decode_refuses_offsets_that_go_back_far_into_a_batch() -> None:
+    def records(start: int) -> bytes:
+        builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**20)
+        for offset in range(start, start + 1_000):
+            builder.append(offset, NOW_MS, None, b"v", [])
+        return bytes(builder.build()[BATCH_HEADER_BYTES:])
+
+    plain = encode([NewRecord(NOW_MS, None, b"v")])
+    rising = sealed(plain, records(0) + records(1_000), record_count=2_000, last_offset_delta=1_999)
+    assert [record.offset for record in decode(rising)] == list(range(2_000))
+    repeated = sealed(plain, records(0) + records(999), record_count=2_000, last_offset_delta=1_999)
+    assert_refused(repeated, ErrorCode.CORRUPT_BATCH, "not increasing within")
 
 
 def test_decode_refuses_the_second_batch_after_yielding_the_first() -> None:
