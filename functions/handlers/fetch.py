@@ -1,12 +1,11 @@
 """POST /v1/fetch: batches of many topic-partitions in one binary frame."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from handlers.entry import entry_point
 from handlers.fields import refuse_others, take, take_number, take_objects
-from handlers.http import Event, Result, batches_result, body_of
+from handlers.http import Event, Result, batches_result, parse_json, text_of
 from penstock_broker.broker import Broker
 from penstock_broker.fetch import Fetched, FetchEntry, fetch
 from penstock_core import frame, limits
@@ -14,7 +13,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 
 
 def serve(event: Event, broker: Broker) -> Result:
-    fields = _parse(body_of(event))
+    fields = _parse(event)
     refuse_others(fields, "partitions", "max_bytes", "min_bytes", "wait_ms")
     max_bytes = take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_DEFAULT_MAX)
     entries = [_entry(partition, max_bytes) for partition in take_objects(fields, "partitions")]
@@ -29,11 +28,8 @@ def serve(event: Event, broker: Broker) -> Result:
     return batches_result(frame.encode(header, [result.data for result in results if isinstance(result, Fetched)]))
 
 
-def _parse(body: bytes) -> Mapping[str, Any]:
-    try:
-        fields = json.loads(body)
-    except ValueError as error:
-        raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not JSON: {error}") from error
+def _parse(event: Event) -> Mapping[str, Any]:
+    fields = parse_json(text_of(event))
     if not isinstance(fields, dict):
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body must be a JSON object, not {fields!r:.100}")
     return fields

@@ -3,7 +3,6 @@
 Binary bodies come and go as base64, which by the standard library would be most of a handler's CPU; hence pybase64.
 """
 
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +28,7 @@ def body_of(event: Event) -> bytes:
     else:
         try:
             body = pybase64.b64decode(text, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not base64 as announced: {error}") from error
     if len(body) > REQUEST_BYTES_MAX:
         raise PenstockError(
@@ -40,11 +39,30 @@ def body_of(event: Event) -> bytes:
     return body
 
 
+def text_of(event: Event) -> str:
+    """The request's body as text. Raises as `body_of`, and INVALID_REQUEST if it is not UTF-8."""
+    try:
+        return body_of(event).decode()
+    except UnicodeDecodeError as error:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not UTF-8: {error}") from error
+
+
+def parse_json(text: str) -> Any:
+    """Raises INVALID_REQUEST, as for half a surrogate pair: it is no text, and could not be stored."""
+    try:
+        content = json.loads(text)
+        if "\\u" in text:
+            json.dumps(content, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:  # not JSON, an endless number, nested without end
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body is not JSON: {error}") from error
+    return content
+
+
 def json_result(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Result:
     return {
         "statusCode": status,
         "headers": {"Content-Type": _JSON, **(headers or {})},
-        "body": json.dumps(content, separators=(",", ":"), ensure_ascii=False),
+        "body": json.dumps(content, separators=(",", ":")),  # ASCII: a name that was refused may be no text
         "isBase64Encoded": False,
     }
 

@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from handlers.entry import Serve
-from handlers.http import Event, Result, body_of, error_headers
+from handlers.http import Event, Result, error_headers, parse_json, text_of
 from handlers.models import Error
 from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
@@ -19,7 +19,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 
 def json_app() -> APIGatewayHttpResolver:
     """A resolver whose errors are ours: 400 INVALID_REQUEST names each field that is wrong and its value."""
-    app = APIGatewayHttpResolver(enable_validation=True)
+    app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_json)
 
     def on_invalid(error: RequestValidationError) -> Response[dict[str, Any]]:
         return _error_response(PenstockError(ErrorCode.INVALID_REQUEST, _explain(error)))
@@ -56,9 +56,11 @@ def serve_with(app: APIGatewayHttpResolver) -> Serve:
     """The `serve` of a function whose routes are on `app`; they find the broker by `broker_of`."""
 
     def serve(event: Event, broker: Broker) -> Result:
-        body_of(event)  # its size and encoding, before anything parses it
+        # All bodies are JSON, whatever a client calls them: curl's default is a form.
+        headers = {**event.get("headers", {}), "content-type": "application/json"}
+        as_json = {**event, "headers": headers, "body": text_of(event), "isBase64Encoded": False}
         app.append_context(broker=broker)  # type: ignore[no-untyped-call] # Powertools leaves it untyped
-        result: Result = app.resolve(dict(event), LambdaContext())
+        result: Result = app.resolve(as_json, LambdaContext())
         result["headers"] = {
             name: values[0] if isinstance(values, list) else values
             for name, values in result.get("headers", {}).items()
