@@ -1,9 +1,10 @@
-"""Fields of the JSON inside binary requests, checked by hand: these functions do without pydantic and its import."""
+"""Fields checked by hand, as binary requests are: their functions do without pydantic and its import."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import OFFSET_MAX
 
 T = TypeVar("T", int, str, list[Any])
 _KINDS: Mapping[type, str] = {int: "a whole number", str: "text", list: "an array", dict: "an object"}
@@ -34,6 +35,13 @@ def take_objects(fields: Mapping[str, Any], name: str) -> list[Mapping[str, Any]
         if not isinstance(value, dict):
             raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name}[{index}]={value!r:.100}: must be an object")
     return values
+
+
+def whole_number(text: str) -> int | None:
+    """The number from 0 to `OFFSET_MAX` that a parameter or a name spells in ASCII digits, or None."""
+    is_short = len(text) <= len(str(OFFSET_MAX))  # before int(), which refuses thousands of digits with ValueError
+    number = int(text) if is_short and text.isascii() and text.isdigit() else None
+    return number if number is not None and number <= OFFSET_MAX else None
 
 
 def refuse_others(fields: Mapping[str, Any], *known: str) -> None:

@@ -5,12 +5,12 @@ Requests are pydantic models, validated strictly; answers are typed dicts, so th
 
 from typing import Annotated, Any, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, Strict
 from typing_extensions import TypedDict
 
 from penstock_core import limits
 
-Number = Annotated[int, Field(ge=0, le=limits.OFFSET_MAX)]
+Number = Annotated[int, Strict(), Field(ge=0, le=limits.OFFSET_MAX)]
 PartitionNumber = Annotated[int, Field(ge=0, lt=limits.TOPIC_PARTITIONS_MAX)]
 
 
@@ -26,6 +26,10 @@ class Base64(Request):
     base64: str
 
 
+# JSON has arrays where Python has tuples; what is in them stays strict.
+Header = Annotated[tuple[str, str | Base64], Strict(False)]
+
+
 class Record(Request):
     """A record to produce: `value` or `value_base64` must be there; a null value is a tombstone."""
 
@@ -33,7 +37,7 @@ class Record(Request):
     key_base64: str | None = None
     value: str | None = None
     value_base64: str | None = None
-    headers: list[tuple[str, str | Base64]] = Field(default_factory=list)
+    headers: list[Header] = Field(default_factory=list)
     partition: PartitionNumber | None = None
     timestamp_ms: Number | None = None
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from handlers.entry import entry_point
+from handlers.fields import whole_number
 from handlers.json_api import broker_of, json_app, only_parameters, serve_with
 from handlers.json_records import header_json, named
 from handlers.models import FetchedRecord, FetchedRecords
@@ -45,8 +46,9 @@ def _start_offset(broker: Broker, topic: str, partition: int, text: str) -> int:
     if text in ("earliest", "latest"):
         [end] = listed(list_offsets(broker, topic, OffsetSpec(text), partition))
         return end.offset or 0
-    if text.isascii() and text.isdigit() and int(text) <= limits.OFFSET_MAX:
-        return int(text)
+    number = whole_number(text)
+    if number is not None:
+        return number
     raise PenstockError(
         ErrorCode.INVALID_REQUEST, f"offset={text!r:.100}: must be earliest, latest or a whole number from 0"
     )

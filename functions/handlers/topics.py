@@ -6,10 +6,12 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
 from handlers.entry import entry_point
+from handlers.fields import whole_number
 from handlers.json_api import broker_of, error_json, json_app, only_parameters, serve_with
 from handlers.models import (
     AlterTopic,
     CreateTopic,
+    Number,
     OffsetList,
     PartitionBounds,
     TopicAnswer,
@@ -26,7 +28,7 @@ from penstock_broker.list_offsets import OffsetSpec, list_offsets, listed
 from penstock_broker.truncate import truncate
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.index import Head
-from penstock_core.limits import OFFSET_MAX, TOPIC_LIST_MAX
+from penstock_core.limits import TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.topic import Topic, config_to_json
 
 app = json_app()
@@ -94,9 +96,11 @@ def offsets(
 @app.post("/v1/topics/<topic>/truncate", summary="Remove records", tags=_TAG, middlewares=[only_parameters()])
 def truncate_topic(
     topic: Annotated[str, Path()],
-    before: Annotated[dict[str, int], Body(description="partition to the first offset that stays")],
+    before: Annotated[
+        dict[str, Number], Body(max_length=TOPIC_PARTITIONS_MAX, description="partition to the first offset that stays")
+    ],
 ) -> TruncatedPartitions:
-    wanted = dict(_truncation(*item) for item in before.items())
+    wanted = {_partition(name): offset for name, offset in before.items()}
     results = truncate(broker_of(app), topic, wanted)
     return {"partitions": [_truncated(*pair) for pair in zip(wanted, results, strict=True)]}
 
@@ -114,20 +118,19 @@ def _topic(topic: Topic) -> TopicAnswer:
 def _spec(text: str) -> OffsetSpec | int:
     if text in ("earliest", "latest"):
         return OffsetSpec(text)
-    if text.isascii() and text.isdigit() and int(text) <= OFFSET_MAX:
-        return int(text)
+    number = whole_number(text)
+    if number is not None:
+        return number
     raise PenstockError(
         ErrorCode.INVALID_REQUEST, f"timestamp={text!r:.100}: must be earliest, latest or milliseconds since 1970"
     )
 
 
-def _truncation(partition: str, offset: int) -> tuple[int, int]:
-    if not (partition.isascii() and partition.isdigit()) or isinstance(offset, bool) or not 0 <= offset <= OFFSET_MAX:
-        raise PenstockError(
-            ErrorCode.INVALID_REQUEST,
-            f"truncate {partition!r:.100} before {offset!r}: must be a partition's number and an offset from 0",
-        )
-    return int(partition), offset
+def _partition(name: str) -> int:
+    number = whole_number(name)
+    if number is None or name != str(number):  # "00" beside "0" would be the same partition twice
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name!r:.100} is no number of a partition: use 0, 1, 2, ...")
+    return number
 
 
 def _truncated(partition: int, result: Head | PenstockError) -> TruncatedPartition:
