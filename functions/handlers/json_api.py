@@ -1,5 +1,7 @@
 """What the JSON functions share: a resolver that validates with pydantic and answers errors in our form."""
 
+import json
+import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -16,10 +18,16 @@ from handlers.models import Error
 from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
 
+_EXPLAINED_MAX = 20  # mistakes told in one answer, which must stay within what Lambda returns
+
+# Powertools keeps the current event in an attribute of a class. A function serves one request at a time; a process
+# that serves many (router.py) must do so one after the other.
+_resolving = threading.Lock()
+
 
 def json_app() -> APIGatewayHttpResolver:
     """A resolver whose errors are ours: 400 INVALID_REQUEST names each field that is wrong and its value."""
-    app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_json)
+    app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_json, serializer=_to_json)
 
     def on_invalid(error: RequestValidationError) -> Response[dict[str, Any]]:
         return _error_response(PenstockError(ErrorCode.INVALID_REQUEST, _explain(error)))
@@ -59,8 +67,10 @@ def serve_with(app: APIGatewayHttpResolver) -> Serve:
         # All bodies are JSON, whatever a client calls them: curl's default is a form.
         headers = {**event.get("headers", {}), "content-type": "application/json"}
         as_json = {**event, "headers": headers, "body": text_of(event), "isBase64Encoded": False}
-        app.append_context(broker=broker)  # type: ignore[no-untyped-call] # Powertools leaves it untyped
-        result: Result = app.resolve(as_json, LambdaContext())
+        with _resolving:
+            app.append_context(broker=broker)  # type: ignore[no-untyped-call] # Powertools leaves it untyped
+            result: Result = app.resolve(as_json, LambdaContext())
+        result["body"] = result.get("body") or ""  # MiniStack takes no null body, which API Gateway does
         result["headers"] = {
             name: values[0] if isinstance(values, list) else values
             for name, values in result.get("headers", {}).items()
@@ -90,8 +100,16 @@ def _error_response(error: PenstockError) -> Response[dict[str, Any]]:
 
 
 def _explain(error: RequestValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+    details = error.errors()
+    shown = [
+        f"{'.'.join(map(str, detail['loc'])):.200}: {detail['msg']}"
         + (f", got {detail['input']!r:.100}" if "input" in detail else "")
-        for detail in error.errors()
-    )
+        for detail in details[:_EXPLAINED_MAX]
+    ]
+    more = len(details) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+
+def _to_json(content: Any) -> str:
+    """Text as it is: escaped to ASCII it would be three times as long."""
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)

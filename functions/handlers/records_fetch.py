@@ -55,25 +55,46 @@ def _start_offset(broker: Broker, topic: str, partition: int, text: str) -> int:
 
 
 def _answer(fetched: Fetched, start: int) -> FetchedRecords:
-    """Records while their JSON stays within bounds, one at least."""
+    """Records while their JSON stays within bounds and their batches can be decoded, one at least."""
     records: list[FetchedRecord] = []
-    size = 0
     next_offset: int = fetched.next_offset
-    for record in decode(fetched.data):
-        if record.offset < start:
-            continue
-        shown = _to_json(record)
-        size += len(json.dumps(shown, ensure_ascii=False).encode())
-        if records and size > limits.JSON_RESPONSE_BYTES_MAX:
-            next_offset = record.offset
-            break
-        records.append(shown)
+    size = 0
+    try:
+        for record in decode(fetched.data):
+            if record.offset < start:
+                continue
+            shown = _to_json(record)
+            size += _size_in_answer(shown)
+            if records and size > limits.JSON_RESPONSE_BYTES_MAX:
+                next_offset = record.offset
+                break
+            _check_size(record.offset, size)
+            records.append(shown)
+    except PenstockError:  # the next call starts at what is bad, and tells
+        if not records:
+            raise
+        next_offset = records[-1]["offset"] + 1
     return {
         "records": records,
         "next_offset": next_offset,
         "high_watermark": fetched.high_watermark,
         "log_start_offset": fetched.log_start_offset,
     }
+
+
+def _size_in_answer(shown: FetchedRecord) -> int:
+    """Bytes in what Lambda returns, where the body is text inside JSON: quotes and newlines are escaped twice."""
+    return len(json.dumps(json.dumps(shown, ensure_ascii=False), ensure_ascii=False).encode())
+
+
+def _check_size(offset: int, size: int) -> None:
+    if size > limits.JSON_RECORD_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.RECORD_TOO_LARGE,
+            f"the record at offset {offset} takes {size} bytes as JSON: at most {limits.JSON_RECORD_BYTES_MAX} fit "
+            "into an answer, fetch it in binary or go on behind it",
+            limit=limits.JSON_RECORD_BYTES_MAX,
+        )
 
 
 def _to_json(record: Record) -> FetchedRecord:

@@ -18,6 +18,7 @@ BATCH_DECODED_BYTES_MAX = 64 * MIB  # what a compressed batch may expand to when
 # JSON produce and fetch.
 JSON_RECORDS_MAX = 10_000
 JSON_RESPONSE_BYTES_MAX = 4 * MIB
+JSON_RECORD_BYTES_MAX = 6 * MIB - 64 * KIB  # one record alone: what Lambda's answer of 6 MB can carry
 
 # Fetch.
 FETCH_BYTES_DEFAULT_MAX = 1 * MIB
