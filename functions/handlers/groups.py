@@ -15,7 +15,11 @@ app = json_app()
 
 
 @app.post(
-    "/v1/groups/<group>/offsets", summary="Commit offsets of a group", tags=["groups"], middlewares=[only_parameters()]
+    "/v1/groups/<group>/offsets",
+    operation_id="commitOffsets",
+    summary="Commit offsets of a group",
+    tags=["groups"],
+    middlewares=[only_parameters()],
 )
 def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResults:
     entries = [
@@ -28,6 +32,7 @@ def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResul
 
 @app.get(
     "/v1/groups/<group>/offsets",
+    operation_id="committedOffsets",
     summary="Read a group's offsets",
     tags=["groups"],
     middlewares=[only_parameters("topic")],

@@ -14,6 +14,7 @@ _TITLE = "Penstock"
 _VERSION = "1"
 _DESCRIPTION = "A serverless message queue. docs/http-api.md is this for people."
 _ERROR = {"$ref": "#/components/schemas/Error"}
+_UNUSED = {"HTTPValidationError", "ResponseValidationError", "ValidationError"}  # Powertools' own, which never leave
 _PARTITION = {"type": "integer", "minimum": 0}
 _OFFSET = {"type": "integer", "minimum": 0}
 
@@ -31,7 +32,8 @@ def document() -> dict[str, Any]:
         part = json.loads(module.app.get_openapi_json_schema(title=_TITLE, version=_VERSION))
         for path, operations in part["paths"].items():
             merged["paths"].setdefault(path, {}).update(operations)
-        merged["components"]["schemas"].update(part.get("components", {}).get("schemas", {}))
+        schemas = part["components"]["schemas"]
+        merged["components"]["schemas"] |= {name: schemas[name] for name in schemas if name not in _UNUSED}
     merged["paths"]["/v1/produce"] = {"post": _produce()}
     merged["paths"]["/v1/fetch"] = {"post": _fetch()}
     for operations in merged["paths"].values():

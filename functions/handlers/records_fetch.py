@@ -22,6 +22,7 @@ app = json_app()
 
 @app.get(
     "/v1/topics/<topic>/partitions/<partition>/records",
+    operation_id="fetchRecords",
     summary="Fetch records",
     tags=["records"],
     middlewares=[only_parameters("offset", "max_bytes", "wait_ms")],

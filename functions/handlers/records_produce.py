@@ -23,7 +23,11 @@ app = json_app()
 
 
 @app.post(
-    "/v1/topics/<topic>/records", summary="Produce records", tags=["records"], middlewares=[only_parameters("acks")]
+    "/v1/topics/<topic>/records",
+    operation_id="produceRecords",
+    summary="Produce records",
+    tags=["records"],
+    middlewares=[only_parameters("acks")],
 )
 def produce_records(
     topic: Annotated[str, Path()], request: ProduceRecords, acks: Annotated[str, Query()] = "quorum"

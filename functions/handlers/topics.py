@@ -35,13 +35,21 @@ app = json_app()
 _TAG = ["topics"]
 
 
-@app.post("/v1/topics", summary="Create a topic", tags=_TAG, middlewares=[only_parameters()])
+@app.post(
+    "/v1/topics", operation_id="createTopic", summary="Create a topic", tags=_TAG, middlewares=[only_parameters()]
+)
 def create(request: CreateTopic) -> tuple[TopicAnswer, int]:
     topic = create_topic(broker_of(app), request.name, request.partitions, request.config)
     return _topic(topic), 201
 
 
-@app.get("/v1/topics", summary="List topics", tags=_TAG, middlewares=[only_parameters("limit", "after")])
+@app.get(
+    "/v1/topics",
+    operation_id="listTopics",
+    summary="List topics",
+    tags=_TAG,
+    middlewares=[only_parameters("limit", "after")],
+)
 def list_all(
     limit: Annotated[int, Query(ge=1, le=TOPIC_LIST_MAX)] = TOPIC_LIST_MAX, after: Annotated[str, Query()] = ""
 ) -> TopicList:
@@ -49,7 +57,13 @@ def list_all(
     return {"topics": [_topic(topic) for topic in topics], "next_after": next_after}
 
 
-@app.get("/v1/topics/<topic>", summary="Describe a topic", tags=_TAG, middlewares=[only_parameters()])
+@app.get(
+    "/v1/topics/<topic>",
+    operation_id="describeTopic",
+    summary="Describe a topic",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
 def describe(topic: Annotated[str, Path()]) -> TopicDescription:
     found, bounds = describe_topic(broker_of(app), topic)
     offsets: list[PartitionBounds] = [
@@ -63,12 +77,20 @@ def describe(topic: Annotated[str, Path()]) -> TopicDescription:
     return {**_topic(found), "offsets": offsets}
 
 
-@app.patch("/v1/topics/<topic>", summary="Alter a topic", tags=_TAG, middlewares=[only_parameters()])
+@app.patch(
+    "/v1/topics/<topic>", operation_id="alterTopic", summary="Alter a topic", tags=_TAG, middlewares=[only_parameters()]
+)
 def alter(topic: Annotated[str, Path()], request: AlterTopic) -> TopicAnswer:
     return _topic(alter_topic(broker_of(app), topic, request.partitions, request.config))
 
 
-@app.delete("/v1/topics/<topic>", summary="Delete a topic", tags=_TAG, middlewares=[only_parameters()])
+@app.delete(
+    "/v1/topics/<topic>",
+    operation_id="deleteTopic",
+    summary="Delete a topic",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
 def delete(topic: Annotated[str, Path()]) -> Response[None]:
     delete_topic(broker_of(app), topic)
     return Response(status_code=204)
@@ -76,6 +98,7 @@ def delete(topic: Annotated[str, Path()]) -> Response[None]:
 
 @app.get(
     "/v1/topics/<topic>/offsets",
+    operation_id="listOffsets",
     summary="Offsets by time, or of the ends",
     tags=_TAG,
     middlewares=[only_parameters("timestamp", "partition")],
@@ -93,7 +116,13 @@ def offsets(
     }
 
 
-@app.post("/v1/topics/<topic>/truncate", summary="Remove records", tags=_TAG, middlewares=[only_parameters()])
+@app.post(
+    "/v1/topics/<topic>/truncate",
+    operation_id="truncateTopic",
+    summary="Remove records",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
 def truncate_topic(
     topic: Annotated[str, Path()],
     before: Annotated[
