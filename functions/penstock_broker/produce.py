@@ -35,7 +35,12 @@ def produce(broker: Broker, entries: Sequence[ProduceEntry], acks: Acks) -> list
         # The topic was deleted, and perhaps created again, since it was looked up: ask once more what the name means.
         for index in gone:
             broker.directory.forget(entries[index].topic)
-        again = _append_checked(broker, [_check(broker, entries[index]) for index in gone], acks)
+        checked_again = [_check(broker, entries[index]) for index in gone]
+        again: Sequence[Appended | PenstockError]
+        try:
+            again = _append_checked(broker, checked_again, acks)
+        except PenstockError as error:  # of these only: their neighbours have been appended
+            again = [error] * len(gone)
         for index, result in zip(gone, again, strict=True):
             results[index] = result
     return results
