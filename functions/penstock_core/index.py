@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
-from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.limits import PAGE_REFS_MAX, TAIL_ROLL_REFS
 from penstock_core.ref import LocatedRef, Ref, locate, span
 
 
@@ -79,11 +79,12 @@ def roll_due(head: Head) -> Roll | None:
     """The roll that the append which left `head` behind should try, if any.
 
     Due when the tail's length is a multiple of `TAIL_ROLL_REFS`, so that of many concurrent writers one tries, and
-    the next multiple tries again if that one failed or died.
+    the next multiple tries again if that one failed or died. Takes the whole tail, up to `PAGE_REFS_MAX`: with a fixed
+    number, every roll that ever failed would leave the head longer for good.
     """
     if not head.tail or len(head.tail) % TAIL_ROLL_REFS:
         return None
-    refs = head.tail[:TAIL_ROLL_REFS]
+    refs = head.tail[:PAGE_REFS_MAX]
     newest = max(head.rolled_max_timestamp_ms, *(ref.max_timestamp_ms for ref in refs))
     return Roll(page=Page(base_offset=head.tail_base, refs=refs, max_timestamp_ms=newest))
 

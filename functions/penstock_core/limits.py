@@ -37,4 +37,5 @@ COMMIT_METADATA_BYTES_MAX = 4 * KIB
 OFFSET_MAX = 2**63 - 1
 
 # The index.
-TAIL_ROLL_REFS = 16  # the tail gives its oldest refs to a page when its length reaches a multiple of this
+TAIL_ROLL_REFS = 16  # the tail gives its refs to a page when its length reaches a multiple of this
+PAGE_REFS_MAX = 128  # refs that one roll moves at most, after rolls that failed
