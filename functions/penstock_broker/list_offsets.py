@@ -6,9 +6,9 @@ from enum import Enum
 
 from penstock_broker.broker import Broker
 from penstock_broker.read_range import read_range
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition
-from penstock_core.index import Head
+from penstock_core.index import Head, Page
 from penstock_core.keys import PartitionKey
 from penstock_core.read_plan import join_ranges
 from penstock_core.record_batch import stamp, walk
@@ -41,17 +41,27 @@ def list_offsets(
 
     `spec` is an end or a time in milliseconds, for the first record at or after it. An end costs one read for
     100 partitions; a time costs for each partition one query per bisection of its pages and the read of one ref.
+    Raises INVALID_NAME, UNKNOWN_TOPIC (as for a topic that is being deleted), UNKNOWN_PARTITION.
     """
-    if partition is None:
-        topic = broker.directory.look_up(topic_name)
-        keys = [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
-    else:
-        keys = [broker.directory.find_partition(topic_name, partition)[1]]
+    keys = _keys(broker, topic_name, partition)
     heads = broker.log.heads(keys)
-    present = [key for key in keys if key in heads]
+    if len(heads) < len(keys):
+        # Deleted, and perhaps created again, since the topic was looked up: ask once more what the name means.
+        broker.directory.forget(topic_name)
+        keys = _keys(broker, topic_name, partition)
+        heads = broker.log.heads(keys)
+    if len(heads) < len(keys):
+        raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {topic_name!r} is being deleted")
     if isinstance(spec, OffsetSpec):
-        return [_end(key, heads[key], spec) for key in present]
-    return broker.parallel.map(lambda key: _first_at_or_after(broker, key, heads[key], spec), present)
+        return [_end(key, heads[key], spec) for key in keys]
+    return broker.parallel.map(lambda key: _first_at_or_after(broker, key, heads[key], spec), keys)
+
+
+def _keys(broker: Broker, topic_name: str, partition: int | None) -> list[PartitionKey]:
+    if partition is not None:
+        return [broker.directory.find_partition(topic_name, partition)[1]]
+    topic = broker.directory.look_up(topic_name)
+    return [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
 
 
 def _end(key: PartitionKey, head: Head, spec: OffsetSpec) -> ListedOffset:
@@ -76,7 +86,7 @@ def _bisect(broker: Broker, key: PartitionKey, head: Head, timestamp_ms: int) ->
     if head.rolled_max_timestamp_ms < timestamp_ms:
         return max(low, high)
     while low < high:
-        page = broker.log.pages(key, Offset((low + high) // 2), 1)[0]
+        page = _pages(broker, key, Offset((low + high) // 2), 1)[0]
         if page.max_timestamp_ms >= timestamp_ms:
             high = page.base_offset
         else:
@@ -86,11 +96,20 @@ def _bisect(broker: Broker, key: PartitionKey, head: Head, timestamp_ms: int) ->
 
 def _refs_from(broker: Broker, key: PartitionKey, head: Head, offset: Offset) -> Iterator[LocatedRef]:
     while offset < head.tail_base:
-        pages = broker.log.pages(key, offset, _PAGES_PER_QUERY)
+        pages = _pages(broker, key, offset, _PAGES_PER_QUERY)
         for page in pages:
             yield from page.located()
         offset = pages[-1].end_offset
     yield from (located for located in head.located_tail() if located.end_offset > offset)
+
+
+def _pages(broker: Broker, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+    pages = broker.log.pages(key, offset, limit)
+    if not pages:
+        raise PenstockError(
+            ErrorCode.CORRUPT_SEGMENT, f"the index of partition {key} has no page for offset {offset} below its tail"
+        )
+    return pages
 
 
 def _search(broker: Broker, located: LocatedRef, timestamp_ms: int, start_offset: int) -> tuple[Offset, int] | None:
