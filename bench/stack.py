@@ -9,7 +9,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import click
@@ -100,27 +100,36 @@ def _latencies(transport: CountingTransport, samples: int) -> list[Row]:
 def _storage_calls(transport: CountingTransport) -> list[Row]:
     """Warm requests, as the functions counted them."""
     rows = []
+    batch = encode([NewRecord(1_000, None, b"x" * 100)])
     for partitions in (1, PARTITIONS):
         with _topic(transport, partitions) as topic:
-            batch = encode([NewRecord(1_000, None, b"x" * 100)])
-            _produce(transport, topic, partitions, batch)
-            rows.append({"request": f"produce to {partitions}", **_produce(transport, topic, partitions, batch)})
-            rows.append({"request": f"fetch of {partitions} at the tail", **_fetch(transport, topic, partitions, 1)})
+            produced = [_produce(transport, topic, partitions, batch) for _ in range(3)]
+            fetched = [_fetch(transport, topic, partitions, 2) for _ in range(3)]
+        for name, answers in ((f"produce to {partitions}", produced), (f"fetch of {partitions} at the tail", fetched)):
+            calls = {call: count for call, count in answers[-1].items() if "." in call}
+            rows.append({"request": name, "calls": ", ".join(f"{count} {call}" for call, count in calls.items())})
     return rows
 
 
 def _handler_cpu(transport: CountingTransport, samples: int) -> list[Row]:
-    """The same bytes as few or as many records: what a handler spends must not depend on it."""
-    rows = []
-    for records in (1, 1_000, 8_000):
-        batch = _batch_of(records, 1_000_000)
-        with _topic(transport, 1) as topic:
-            produced = [_produce(transport, topic, 1, batch) for _ in range(samples)]
-            fetched = [_fetch(transport, topic, 1, offset * records) for offset in range(samples)]
-        for name, answers in (("produce", produced), ("fetch", fetched)):
-            cpu_ms = statistics.median(float(answer["cpu_ms"]) for answer in answers)
-            rows.append({"request": name, "records": records, "cpu_ms_per_mib": round(cpu_ms * MIB / len(batch), 2)})
-    return rows
+    """The same bytes as few or as many records, in turns: what a handler spends must not depend on it."""
+    spent: dict[tuple[str, int], list[float]] = {}
+    with ExitStack() as topics:
+        batches = [
+            (records, topics.enter_context(_topic(transport, 1)), _batch_of(records, 1_000_000))
+            for records in (1, 100, 10_000)
+        ]
+        for number in range(samples):
+            for records, topic, batch in batches:
+                for name, answer in (
+                    ("produce", _produce(transport, topic, 1, batch)),
+                    ("fetch", _fetch(transport, topic, 1, number * records)),
+                ):
+                    spent.setdefault((name, records), []).append(answer["cpu_ms"] * MIB / len(batch))
+    return [
+        {"request": name, "records": records, "cpu ms per MiB": round(statistics.median(values), 2)}
+        for (name, records), values in sorted(spent.items())
+    ]
 
 
 def _produce(transport: CountingTransport, topic: str, partitions: int, batch: bytes) -> Row:
@@ -143,8 +152,8 @@ def _call(transport: CountingTransport, path: str, body: bytes) -> Row:
 
 
 def _batch_of(records: int, size: int) -> bytes:
-    value = os.urandom(size // records - 12)
-    return encode([NewRecord(1_000, None, value)] * records, Compression.NONE)
+    overhead = 8 if records > 1 else 12
+    return encode([NewRecord(1_000, None, os.urandom(size // records - overhead))] * records, Compression.NONE)
 
 
 @contextmanager
