@@ -10,7 +10,7 @@ from penstock_core.ids import Offset
 from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import FETCH_REFS_MAX, REQUEST_PARTITIONS_MAX
-from penstock_core.read_plan import choose, join_ranges
+from penstock_core.read_plan import SegmentRange, choose, join_ranges
 from penstock_core.record_batch import stamp, walk
 from penstock_core.ref import LocatedRef
 
@@ -49,6 +49,14 @@ class _Reading:
     head: Head
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """The refs to read of a partition, in order."""
+
+    reading: _Reading
+    refs: Sequence[LocatedRef]
+
+
 def fetch(
     broker: Broker, entries: Sequence[FetchEntry], *, max_bytes: int, min_bytes: int, wait_ms: int
 ) -> list[Fetched | PenstockError]:
@@ -63,15 +71,15 @@ def fetch(
             ErrorCode.INVALID_REQUEST,
             f"{len(entries)} topic-partitions in one fetch: ask for 1 to {REQUEST_PARTITIONS_MAX}",
         )
-    readings = _wait(broker, entries, min_bytes, wait_ms)
-    chosen = _choose(broker, readings, max_bytes)
-    contents = _read(broker, [located for refs in chosen for located in refs])
+    readings = _wait(broker, entries, min(min_bytes, max_bytes), wait_ms)
+    plans = _choose(broker, readings, max_bytes)
+    contents = _read(broker, [located for plan in plans if isinstance(plan, _Plan) for located in plan.refs])
     results: list[Fetched | PenstockError] = []
-    for reading, refs in zip(readings, chosen, strict=True):
-        if isinstance(reading, PenstockError):
-            results.append(reading)
+    for plan in plans:
+        if isinstance(plan, PenstockError):
+            results.append(plan)
             continue
-        result = _assemble(reading, refs, contents, min(max_bytes, reading.entry.max_bytes))
+        result = _assemble(plan, contents, min(max_bytes, plan.reading.entry.max_bytes))
         if isinstance(result, Fetched):
             max_bytes = max(0, max_bytes - len(result.data))
         results.append(result)
@@ -101,6 +109,7 @@ def _look(broker: Broker, entries: Sequence[FetchEntry]) -> list[_Reading | Pens
         # Deleted, and perhaps created again, since the topic was looked up: ask once more what the name means.
         for index in missing:
             broker.directory.forget(entries[index].topic)
+        for index in missing:
             found[index] = _find(broker, entries[index])
         heads = {**heads, **broker.log.heads([key for key in found if isinstance(key, PartitionKey)])}
     return [_reading(entry, key, heads) for entry, key in zip(entries, found, strict=True)]
@@ -143,22 +152,31 @@ def _is_enough(readings: Sequence[_Reading | PenstockError], min_bytes: int) -> 
     return available >= min_bytes
 
 
-def _choose(broker: Broker, readings: Sequence[_Reading | PenstockError], max_bytes: int) -> list[list[LocatedRef]]:
-    """Refs to read for each partition, in order, within the budget of bytes and of gets."""
+def _choose(
+    broker: Broker, readings: Sequence[_Reading | PenstockError], max_bytes: int
+) -> list[_Plan | PenstockError]:
+    """What to read for each partition, in order, within the budget of bytes and of gets."""
     refs_left = FETCH_REFS_MAX
     is_first = True
-    chosen: list[list[LocatedRef]] = []
+    plans: list[_Plan | PenstockError] = []
     for reading in readings:
+        if isinstance(reading, PenstockError):
+            plans.append(reading)
+            continue
         refs: list[LocatedRef] = []
-        if not isinstance(reading, PenstockError) and refs_left and (max_bytes > 0 or is_first):
+        if refs_left and (max_bytes > 0 or is_first):
             budget = min(max_bytes, reading.entry.max_bytes)
-            candidates = _candidates(broker, reading, budget, refs_left)
+            try:
+                candidates = _candidates(broker, reading, budget, refs_left)
+            except PenstockError as error:
+                plans.append(error)
+                continue
             refs = choose(candidates, reading.entry.offset, budget, refs_left, is_first=is_first)
         max_bytes -= sum(located.ref.length for located in refs)
         refs_left -= len(refs)
         is_first = is_first and not refs
-        chosen.append(refs)
-    return chosen
+        plans.append(_Plan(reading=reading, refs=refs))
+    return plans
 
 
 def _candidates(broker: Broker, reading: _Reading, max_bytes: int, max_refs: int) -> list[LocatedRef]:
@@ -181,7 +199,17 @@ def _candidates(broker: Broker, reading: _Reading, max_bytes: int, max_refs: int
 
 def _read(broker: Broker, refs: Sequence[LocatedRef]) -> dict[LocatedRef, memoryview | PenstockError]:
     """The bytes of every ref, or why they cannot be had."""
-    ranges = join_ranges(refs)
+    contents = _read_ranges(broker, join_ranges(refs))
+    # No zone had the whole range right; that does not mean that one of them has not this ref's part of it.
+    torn = [
+        located
+        for located, content in contents.items()
+        if isinstance(content, PenstockError) and content.code is ErrorCode.CORRUPT_SEGMENT
+    ]
+    return contents | _read_ranges(broker, [single for located in torn for single in join_ranges([located])])
+
+
+def _read_ranges(broker: Broker, ranges: Sequence[SegmentRange]) -> dict[LocatedRef, memoryview | PenstockError]:
     contents: dict[LocatedRef, memoryview | PenstockError] = {}
     results = broker.parallel.map(lambda wanted: read_range(broker, wanted), ranges)
     for wanted, data in zip(ranges, results, strict=True):
@@ -194,15 +222,15 @@ def _read(broker: Broker, refs: Sequence[LocatedRef]) -> dict[LocatedRef, memory
 
 
 def _assemble(
-    reading: _Reading,
-    refs: Sequence[LocatedRef],
+    plan: _Plan,
     contents: Mapping[LocatedRef, memoryview | PenstockError],
     max_bytes: int,
 ) -> Fetched | PenstockError:
     """Whole batches from the entry's offset on, stamped; stops before a ref that cannot be read."""
     data = bytearray()
+    reading = plan.reading
     next_offset = Offset(reading.entry.offset)
-    for located in refs:
+    for located in plan.refs:
         content = contents[located]
         if isinstance(content, PenstockError):
             if not data:
