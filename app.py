@@ -1,0 +1,35 @@
+"""The CDK app: `cdk deploy` installs a stage of Penstock (`-c stage=local|dev|prod`, prod if not given)."""
+
+import os
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_lambda as lambda_
+
+from infra.assets import functions_asset
+from infra.settings import settings_of
+from infra.stack import PenstockStack
+
+
+def main() -> None:
+    """Synthesizes the stage that the context names."""
+    app = cdk.App()
+    settings = settings_of(app.node.try_get_context("stage") or "prod")
+    asset = functions_asset(Path(__file__).parent, settings=settings)
+    account = os.environ.get("CDK_DEFAULT_ACCOUNT")
+    region = settings.region or os.environ.get("CDK_DEFAULT_REGION")
+    PenstockStack(
+        app,
+        "Penstock",
+        stack_name=settings.name.title().replace("-", ""),
+        settings=settings,
+        code=lambda_.Code.from_asset(
+            str(asset.path), asset_hash=asset.content_hash, asset_hash_type=cdk.AssetHashType.CUSTOM
+        ),
+        env=cdk.Environment(account=account, region=region),
+        termination_protection=settings.keeps_data_on_delete,
+    )
+    app.synth()
+
+
+main()

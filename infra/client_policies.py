@@ -1,0 +1,51 @@
+"""The managed policies that users attach to the principals of their applications and operators.
+
+PenstockProduce and PenstockConsume allow the routes of one job on every topic. A policy of one's own may name a
+topic instead of `*`. IAM's `*` also matches slashes: whoever may describe every topic (GET /v1/topics/*) may also
+read them by GET /v1/topics/{topic}/partitions/{partition}/records, so a producer that must not read gets a policy
+that names its topics.
+"""
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra import routes
+from infra.api import Api
+from infra.routes import Route
+from infra.settings import StageSettings
+
+PRODUCE_ROUTES = (routes.DESCRIBE_TOPIC, routes.PRODUCE, routes.PRODUCE_RECORDS)
+CONSUME_ROUTES = (
+    routes.DESCRIBE_TOPIC,
+    routes.LIST_OFFSETS,
+    routes.FETCH,
+    routes.FETCH_RECORDS,
+    routes.COMMIT_OFFSETS,
+    routes.COMMITTED_OFFSETS,
+)
+ADMIN_ROUTES = routes.ROUTES
+
+
+class ClientPolicies(Construct):
+    """execute-api:Invoke on exactly the routes that producing, consuming and operating need."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings, api: Api) -> None:
+        super().__init__(scope, construct_id)
+        self._prefix = settings.name.title().replace("-", "")
+        self._api = api
+        self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
+        self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
+        self.admin = self._policy("Admin", "Call every route of Penstock", ADMIN_ROUTES)
+
+    def _policy(self, job: str, description: str, allowed: tuple[Route, ...]) -> iam.ManagedPolicy:
+        return iam.ManagedPolicy(
+            self,
+            job,
+            managed_policy_name=f"{self._prefix}{job}",
+            description=description,
+            statements=[
+                iam.PolicyStatement(
+                    actions=["execute-api:Invoke"], resources=[self._api.route_arn(route) for route in allowed]
+                )
+            ],
+        )

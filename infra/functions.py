@@ -1,0 +1,139 @@
+"""The Lambda functions: what each may do, and its role, log group and environment.
+
+A function is allowed exactly what `GRANTS` says, on resources named one by one. TransactWriteItems and
+TransactGetItems need no permission of their own, only those of the writes and reads in them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.settings import StageSettings
+from infra.tables import Tables
+from infra.zones import Zones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """DynamoDB actions per table (without their prefix), and whether the function reads or writes segments."""
+
+    topics: tuple[str, ...]
+    log: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    reads_zones: bool = False
+    writes_zones: bool = False
+
+
+# On the log, an append is an UpdateItem of the head; the roll of a tail is a PutItem of a page with an UpdateItem.
+_PRODUCE = Grants(topics=("GetItem",), log=("UpdateItem", "PutItem"), writes_zones=True)
+_FETCH = Grants(topics=("GetItem",), log=("GetItem", "BatchGetItem", "Query"), reads_zones=True)
+
+GRANTS: Mapping[str, Grants] = {
+    "produce": _PRODUCE,
+    "records_produce": _PRODUCE,
+    "fetch": _FETCH,
+    "records_fetch": _FETCH,
+    "topics": Grants(
+        topics=("GetItem", "PutItem", "DeleteItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        reads_zones=True,
+    ),
+    "groups": Grants(topics=("GetItem",), groups=("UpdateItem", "Query")),
+}
+
+
+class Functions(Construct):
+    """One Lambda function per entry of `GRANTS`: module `handlers.<name>`, entry `handler`."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        tables: Tables,
+        zones: Zones,
+        code: lambda_.Code,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self._tables = tables
+        self._zones = zones
+        self._code = code
+        self.by_name: dict[str, lambda_.Function] = {name: self._function(name) for name in GRANTS}
+
+    def _function(self, name: str) -> lambda_.Function:
+        settings = self._settings
+        scope = Construct(self, name.title().replace("_", ""))
+        function_name = f"{settings.name}-{name.replace('_', '-')}"
+        log_group = logs.LogGroup(
+            scope,
+            "Logs",
+            log_group_name=f"/aws/lambda/{function_name}",
+            retention=logs.RetentionDays[settings.log_retention],
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        size = settings.function_sizes[name]
+        return lambda_.Function(
+            scope,
+            "Function",
+            function_name=function_name,
+            description=f"Penstock {name.replace('_', ' ')}",
+            runtime=lambda_.Runtime(f"python{settings.python_version}", lambda_.RuntimeFamily.PYTHON),
+            architecture=(
+                lambda_.Architecture.ARM_64 if settings.architecture == "arm64" else lambda_.Architecture.X86_64
+            ),
+            code=self._code,
+            handler=f"handlers.{name}.handler",
+            memory_size=size.memory_mb,
+            timeout=Duration.seconds(size.timeout_s),
+            role=self._role(scope, name, log_group),
+            log_group=log_group,
+            tracing=lambda_.Tracing.ACTIVE if settings.traces else lambda_.Tracing.DISABLED,
+            environment=self._environment(name),
+        )
+
+    def _role(self, scope: Construct, name: str, log_group: logs.LogGroup) -> iam.Role:
+        role = iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        grants = GRANTS[name]
+        statements = [
+            iam.PolicyStatement(
+                actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]
+            )
+        ]
+        for table, actions in (
+            (self._tables.topics, grants.topics),
+            (self._tables.log, grants.log),
+            (self._tables.groups, grants.groups),
+        ):
+            if actions:
+                statements.append(
+                    iam.PolicyStatement(
+                        actions=[f"dynamodb:{action}" for action in actions], resources=[table.table_arn]
+                    )
+                )
+        for zone in self._zones.all:
+            if grants.reads_zones:
+                statements.append(zone.read_statement())
+            if grants.writes_zones:
+                statements.append(zone.write_statement())
+        for statement in statements:
+            role.add_to_policy(statement)
+        return role
+
+    def _environment(self, name: str) -> dict[str, str]:
+        return {
+            "PENSTOCK_TOPICS_TABLE": self._tables.topics.table_name,
+            "PENSTOCK_LOG_TABLE": self._tables.log.table_name,
+            "PENSTOCK_GROUPS_TABLE": self._tables.groups.table_name,
+            "PENSTOCK_ZONES": self._zones.environment,
+            "POWERTOOLS_SERVICE_NAME": f"penstock-{name}",
+            "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
+            "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
+            "POWERTOOLS_TRACE_DISABLED": "false" if self._settings.traces else "true",
+        }

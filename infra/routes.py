@@ -1,0 +1,43 @@
+"""Every route of the HTTP API and the function that answers it; docs/openapi.json has the same list (tested)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One method and path of the API. `function` names the module under functions/handlers."""
+
+    method: str
+    path: str
+    function: str
+
+
+CREATE_TOPIC = Route(method="POST", path="/v1/topics", function="topics")
+LIST_TOPICS = Route(method="GET", path="/v1/topics", function="topics")
+DESCRIBE_TOPIC = Route(method="GET", path="/v1/topics/{topic}", function="topics")
+ALTER_TOPIC = Route(method="PATCH", path="/v1/topics/{topic}", function="topics")
+DELETE_TOPIC = Route(method="DELETE", path="/v1/topics/{topic}", function="topics")
+LIST_OFFSETS = Route(method="GET", path="/v1/topics/{topic}/offsets", function="topics")
+TRUNCATE = Route(method="POST", path="/v1/topics/{topic}/truncate", function="topics")
+PRODUCE = Route(method="POST", path="/v1/produce", function="produce")
+FETCH = Route(method="POST", path="/v1/fetch", function="fetch")
+PRODUCE_RECORDS = Route(method="POST", path="/v1/topics/{topic}/records", function="records_produce")
+FETCH_RECORDS = Route(method="GET", path="/v1/topics/{topic}/partitions/{partition}/records", function="records_fetch")
+COMMIT_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets", function="groups")
+COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", function="groups")
+
+ROUTES = (
+    CREATE_TOPIC,
+    LIST_TOPICS,
+    DESCRIBE_TOPIC,
+    ALTER_TOPIC,
+    DELETE_TOPIC,
+    LIST_OFFSETS,
+    TRUNCATE,
+    PRODUCE,
+    FETCH,
+    PRODUCE_RECORDS,
+    FETCH_RECORDS,
+    COMMIT_OFFSETS,
+    COMMITTED_OFFSETS,
+)

@@ -1,0 +1,101 @@
+"""All that differs between stages. Nothing else in infra knows which stage it builds."""
+
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Architecture = Literal["arm64", "x86_64"]
+
+ZONES = ("a", "b", "c")  # in this order: a produce that waits for one zone waits for the first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSize:
+    """What a Lambda function may use: memory (and with it CPU: 1,769 MB is one core) and time."""
+
+    memory_mb: int
+    timeout_s: int
+
+
+# fetch and records_fetch wait up to FETCH_WAIT_MS_MAX (20 s) for records; API Gateway hangs up after 30 s.
+FUNCTION_SIZES: Mapping[str, FunctionSize] = {
+    "produce": FunctionSize(memory_mb=1024, timeout_s=15),
+    "fetch": FunctionSize(memory_mb=1024, timeout_s=28),
+    "records_produce": FunctionSize(memory_mb=1024, timeout_s=15),
+    "records_fetch": FunctionSize(memory_mb=1024, timeout_s=28),
+    "topics": FunctionSize(memory_mb=512, timeout_s=28),
+    "groups": FunctionSize(memory_mb=512, timeout_s=15),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSettings:
+    """One deployment of Penstock.
+
+    `name` begins every physical name, so that stages can share an account: `penstock` gives the function
+    `penstock-produce` and the policy `PenstockProduce`. `express_zone_ids` are the AZ ids of the three directory
+    buckets, which must lie in `region` (S3 user guide, "Directory bucket quotas and Availability Zones"); None makes
+    them ordinary buckets. `pip_platforms` are the platform tags that wheels may have, None for the machine that
+    synthesizes. `log_retention` is a name of
+    aws_logs.RetentionDays. `alarm_topic_arn` is the SNS topic
+    that alarms tell.
+    """
+
+    name: str
+    region: str | None = None  # None: whatever the credentials say
+    express_zone_ids: tuple[str, str, str] | None = None
+    python_version: str = "3.14"
+    architecture: Architecture = "arm64"
+    pip_platforms: tuple[str, ...] | None = (
+        "manylinux_2_28_aarch64",
+        "manylinux_2_17_aarch64",
+        "manylinux2014_aarch64",
+    )
+    function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
+    keeps_data_on_delete: bool = True
+    enforces_tls: bool = True
+    traces: bool = True
+    log_level: str = "INFO"
+    log_retention: str = "THREE_MONTHS"
+    has_alarms: bool = True
+    alarm_topic_arn: str | None = None
+
+
+def _host_architecture() -> Architecture:
+    return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
+
+
+STAGES: Mapping[str, StageSettings] = {
+    # The emulator runs functions with the machine's own Python, speaks plain HTTP and knows no directory buckets.
+    "local": StageSettings(
+        name="penstock",
+        python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+        architecture=_host_architecture(),
+        pip_platforms=None,
+        keeps_data_on_delete=False,
+        enforces_tls=False,
+        traces=False,
+        log_retention="ONE_DAY",
+        has_alarms=False,
+    ),
+    "dev": StageSettings(
+        name="penstock-dev",
+        keeps_data_on_delete=False,
+        log_level="DEBUG",
+        log_retention="ONE_WEEK",
+    ),
+    "prod": StageSettings(
+        name="penstock",
+        region="us-east-1",
+        express_zone_ids=("use1-az4", "use1-az5", "use1-az6"),
+    ),
+}
+
+
+def settings_of(stage: str) -> StageSettings:
+    """The settings of a stage by its name. Raises ValueError with the names there are."""
+    if stage not in STAGES:
+        raise ValueError(f"stage {stage!r} does not exist: choose one of {', '.join(STAGES)}")
+    return STAGES[stage]

@@ -1,0 +1,46 @@
+"""The one stack of Penstock. It composes; what things are is said by the constructs it composes."""
+
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.alarms import Alarms
+from infra.api import Api
+from infra.client_policies import ClientPolicies
+from infra.functions import Functions
+from infra.settings import StageSettings
+from infra.tables import Tables
+from infra.zones import Zones
+
+
+class PenstockStack(Stack):
+    """A whole Penstock: tables, zones, functions, API, alarms and the policies of its clients.
+
+    `code` is the functions' code, one asset for all. `options` go to Stack as they are.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, settings: StageSettings, code: lambda_.Code, **options: object
+    ) -> None:
+        super().__init__(scope, construct_id, **options)  # type: ignore[arg-type]  # Stack names each option
+        tables = Tables(self, "Tables", settings=settings)
+        zones = Zones(self, "Zones", settings=settings)
+        functions = Functions(self, "Functions", settings=settings, tables=tables, zones=zones, code=code).by_name
+        api = Api(self, "Api", settings=settings, functions=functions)
+        policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api)
+        if settings.has_alarms:
+            Alarms(self, "Alarms", settings=settings, functions=functions)
+
+        self._output("ApiUrl", api.url)
+        self._output("ApiId", api.api_id)
+        self._output("ProducePolicyArn", policies.produce.managed_policy_arn)
+        self._output("ConsumePolicyArn", policies.consume.managed_policy_arn)
+        self._output("AdminPolicyArn", policies.admin.managed_policy_arn)
+        self._output("TopicsTable", tables.topics.table_name)
+        self._output("LogTable", tables.log.table_name)
+        self._output("GroupsTable", tables.groups.table_name)
+        for zone in zones.all:
+            self._output(f"Zone{zone.name.upper()}Bucket", zone.bucket_name)
+
+    def _output(self, name: str, value: str) -> None:
+        CfnOutput(self, name, value=value)
