@@ -9,9 +9,8 @@ def delete_topic(broker: Broker, name: str) -> None:
     """Once this returns, no append to the topic succeeds and its name is free.
 
     One transaction, then one delete per partition. The transaction leaves a note under the topic's id, by which the
-    bytes and pages go later. Raises
-    UNKNOWN_TOPIC; a storage error raised after the name went leaves heads that only instances which still
-    remember the topic (10 s) could append to.
+    bytes and pages go later. Raises UNKNOWN_TOPIC, and CONCURRENT_UPDATE if partitions are being added; a storage error
+    raised after the name went leaves heads that only instances which still remember the topic (10 s) could append to.
     """
     topic = broker.directory.look_up(name)
     broker.topics.delete(topic, broker.clock.now_ms())

@@ -36,7 +36,8 @@ class TopicStore(Protocol):
 
     def delete(self, topic: Topic, now_ms: int) -> None:
         """Takes the name away and leaves a note of the topic's data, at once or not at all. UNKNOWN_TOPIC if the
-        name does not stand for this topic id any more. One transaction."""
+        name does not stand for this topic id any more, CONCURRENT_UPDATE if the topic has got partitions since.
+        One transaction, and a read if it is refused."""
 
 
 class LogIndex(Protocol):

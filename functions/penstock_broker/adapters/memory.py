@@ -55,6 +55,10 @@ class MemoryTopicStore:
             stored = self._topics.get(topic.name)
             if stored is None or stored.topic_id != topic.topic_id:
                 raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {topic.name!r} was deleted by somebody else")
+            if stored.partitions != topic.partitions:
+                raise PenstockError(
+                    ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} is being altered by somebody else: try again"
+                )
             del self._topics[topic.name]
             self.deleted[topic.topic_id] = (topic, now_ms)
 

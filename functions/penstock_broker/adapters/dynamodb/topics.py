@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient, condition_failed, error_code
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicName
-from penstock_core.items import deleted_topic_item, parse_topic, topic_item, topic_key
+from penstock_core.items import deleted_topic_item, number, parse_topic, topic_item, topic_key
 from penstock_core.keys import TOPIC
 from penstock_core.topic import Topic
 
@@ -92,8 +92,13 @@ class DynamoDbTopicStore:
                         "Delete": {
                             "TableName": self._table,
                             "Key": topic_key(topic.name),
-                            "ConditionExpression": "topic_id = :id",
-                            "ExpressionAttributeValues": {":id": {"S": topic.topic_id}},
+                            # The heads to delete next are those of the partitions known here.
+                            "ConditionExpression": "topic_id = :id AND #partitions = :partitions",
+                            "ExpressionAttributeNames": {"#partitions": "partitions"},
+                            "ExpressionAttributeValues": {
+                                ":id": {"S": topic.topic_id},
+                                ":partitions": number(topic.partitions),
+                            },
                         }
                     },
                     {"Put": {"TableName": self._table, "Item": deleted_topic_item(topic, now_ms)}},
@@ -102,8 +107,8 @@ class DynamoDbTopicStore:
         except ClientError as error:
             if error_code(error) != "TransactionCanceledException":
                 raise
-            reasons = {reason.get("Code") for reason in error.response.get("CancellationReasons", ())}
-            if "ConditionalCheckFailed" in reasons:
+            stored = self.get(topic.name)
+            if stored is None or stored.topic_id != topic.topic_id:
                 raise PenstockError(
                     ErrorCode.UNKNOWN_TOPIC, f"topic {topic.name!r} was deleted by somebody else"
                 ) from error
