@@ -35,7 +35,7 @@ def commit_offsets(broker: Broker, group_name: str, entries: Sequence[CommitEntr
         if count > 1:
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST,
-                f"partition {partition} of topic {topic_name!r} stands {count} times in one commit: send its last offset",
+                f"partition {partition} of topic {topic_name!r} stands {count} times in one commit: send its last one",
             )
     # What is remembered will not do: a commit under the id of a deleted topic would be lost.
     names = list(dict.fromkeys(entry.topic for entry in entries))
