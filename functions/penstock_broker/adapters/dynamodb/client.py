@@ -5,15 +5,10 @@ is repeated only if it leaves the same state however often it is applied (`is_re
 DynamoDB surely did not apply it.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    HTTPClientError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
 
 from penstock_broker.ports import Chance, Clock
 from penstock_core.backoff import full_jitter_ms
@@ -30,6 +25,7 @@ _THROTTLED = {
 # Refused because a transaction (a tail roll) holds the item for a moment.
 _IN_CONFLICT = {"TransactionConflictException", "TransactionInProgressException"}
 _FOR_THE_CALLER = {"ConditionalCheckFailedException", "TransactionCanceledException"}
+_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
 
 
 class DynamoDbClient:
@@ -52,12 +48,26 @@ class DynamoDbClient:
             except (ClientError, BotoCoreError) as error:
                 if not _helps_again(error, is_repeatable=is_repeatable):
                     _raise(operation, error, is_repeatable=is_repeatable)
-            chance = int.from_bytes(self._chance.random_bytes(2), "big") / 2**16
-            self._clock.sleep_ms(full_jitter_ms(attempt, _BACKOFF_MS, _BACKOFF_MS_MAX, chance))
+            self._back_off(attempt)
         try:
             return getattr(self._client, operation)(**arguments)
         except (ClientError, BotoCoreError) as error:
             _raise(operation, error, is_repeatable=is_repeatable)
+
+    def batch_get(self, request: dict[str, Any]) -> Iterator[Any]:
+        """The answers to BatchGetItem until no key is left unprocessed, in 5 attempts at most. Raises as `call`."""
+        for attempt in range(_ATTEMPTS_MAX):
+            answer = self.call("batch_get_item", is_repeatable=True, RequestItems=request)
+            yield answer
+            request = answer.get("UnprocessedKeys", {})
+            if not request:
+                return
+            self._back_off(attempt)
+        raise _throttled("batch_get_item")
+
+    def _back_off(self, attempt: int) -> None:
+        chance = int.from_bytes(self._chance.random_bytes(2), "big") / 2**16
+        self._clock.sleep_ms(full_jitter_ms(attempt, _BACKOFF_MS, _BACKOFF_MS_MAX, chance))
 
 
 def error_code(error: ClientError) -> str:
@@ -72,29 +82,29 @@ def condition_failed(error: ClientError) -> bool:
 def _helps_again(error: Exception, *, is_repeatable: bool) -> bool:
     if isinstance(error, ClientError) and error_code(error) in _THROTTLED | _IN_CONFLICT:
         return True
-    if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
+    if isinstance(error, _NEVER_SENT):
         return True
     return is_repeatable and _is_ambiguous(error)
 
 
 def _is_ambiguous(error: Exception) -> bool:
-    """Whether the call may have been applied: no answer came, or one that does not say."""
+    """Whether the call may have been applied: no answer came, or one that does not say, such as a damaged one."""
     if isinstance(error, ClientError):
         return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)) >= 500
-    if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
-        return False
-    return isinstance(error, HTTPClientError)
+    return not isinstance(error, _NEVER_SENT)
 
 
 def _raise(operation: str, error: Exception, *, is_repeatable: bool) -> None:
     if isinstance(error, ClientError) and error_code(error) in _FOR_THE_CALLER:
         raise error
     if isinstance(error, ClientError) and error_code(error) in _THROTTLED:
-        raise PenstockError(
-            ErrorCode.THROTTLED, f"DynamoDB throttles {operation}: nothing was changed, try again later"
-        ) from error
+        raise _throttled(operation) from error
     raise PenstockError(
         ErrorCode.STORAGE_UNAVAILABLE,
         f"DynamoDB did not answer {operation}: {error}",
         maybe_applied=not is_repeatable and _is_ambiguous(error),
     ) from error
+
+
+def _throttled(operation: str) -> PenstockError:
+    return PenstockError(ErrorCode.THROTTLED, f"DynamoDB throttles {operation}: nothing was changed, try again later")

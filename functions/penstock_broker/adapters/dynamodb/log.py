@@ -158,12 +158,10 @@ class DynamoDbLogIndex:
     def _batch_get(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
         found: dict[PartitionKey, Head] = {}
         request: dict[str, Any] = {self._table: {"Keys": [head_key(key) for key in partitions], "ConsistentRead": True}}
-        while request:
-            answer = self._client.call("batch_get_item", is_repeatable=True, RequestItems=request)
+        for answer in self._client.batch_get(request):
             for item in answer["Responses"].get(self._table, ()):
                 topic_id, partition = item["pk"]["S"].split("#")
                 found[PartitionKey(TopicId(topic_id), Partition(int(partition)))] = parse_head(item)
-            request = answer.get("UnprocessedKeys", {})
         return found
 
 
