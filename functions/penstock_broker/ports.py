@@ -107,7 +107,8 @@ class Parallel(Protocol):
         is_enough: "Callable[[Sequence[T | PenstockError | None]], bool]",
         grace_ms: int,
     ) -> "list[T | PenstockError | None]":
-        """Results as soon as `is_enough` of them says so, then `grace_ms` more for the rest; None is not there yet."""
+        """Results as soon as `is_enough` of them says so, then `grace_ms` more for the rest; None is not there yet.
+        Calls that hang in one place of `items` hold up no other place, in later races either."""
 
 
 class Clock(Protocol):

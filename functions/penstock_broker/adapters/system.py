@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import TypeVar
 
 from penstock_core.errors import PenstockError
@@ -35,14 +36,18 @@ class SystemChance:
 
 
 class Threads:
-    """Parallel calls on a pool of threads that is kept between requests.
+    """Parallel calls on threads that are kept between requests.
 
-    A function instance that is frozen after its answer keeps its unfinished calls; they go on when it is thawed. The
-    pool is wide enough that calls to a zone that hangs until its timeout do not hold up the next requests.
+    A function instance that is frozen after its answer keeps its unfinished calls; they go on when it is thawed. Each
+    place in a race has threads of its own, so that a zone that hangs until its timeout holds up no other, however many
+    requests come meanwhile; its calls that have not begun when the race is over are dropped.
     """
 
-    def __init__(self, workers: int = 32) -> None:
+    def __init__(self, workers: int = 32, workers_per_place: int = 8) -> None:
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="penstock")
+        self._workers_per_place = workers_per_place
+        self._places: list[ThreadPoolExecutor] = []
+        self._growing = Lock()
 
     def map(self, function: Callable[[A], T], items: Sequence[A]) -> list[T | PenstockError]:
         if len(items) <= 1:
@@ -58,8 +63,10 @@ class Threads:
         grace_ms: int,
     ) -> list[T | PenstockError | None]:
         done: SimpleQueue[tuple[int, Future[T | PenstockError]]] = SimpleQueue()
-        for index, item in enumerate(items):
-            future = self._pool.submit(_outcome, function, item)
+        futures = [
+            pool.submit(_outcome, function, item) for pool, item in zip(self._pools(len(items)), items, strict=True)
+        ]
+        for index, future in enumerate(futures):
             future.add_done_callback(partial(_report, done, index))
         results: list[T | PenstockError | None] = [None] * len(items)
         missing = len(items)
@@ -74,11 +81,20 @@ class Threads:
                 break
             results[index] = future.result()
             missing -= 1
+        for future in futures:
+            future.cancel()
         return results
 
     def close(self) -> None:
         """Waits for what runs, then ends the threads."""
-        self._pool.shutdown()
+        for pool in (self._pool, *self._places):
+            pool.shutdown()
+
+    def _pools(self, count: int) -> list[ThreadPoolExecutor]:
+        with self._growing:
+            while len(self._places) < count:
+                self._places.append(ThreadPoolExecutor(self._workers_per_place, f"penstock-{len(self._places)}"))
+            return self._places[:count]
 
 
 def _report(done: "SimpleQueue[tuple[int, Future[T]]]", index: int, finished: "Future[T]") -> None:
