@@ -13,6 +13,7 @@ BATCH_BYTES_DEFAULT_MAX = 1 * MIB
 BATCH_BYTES_MIN = 1 * KIB
 BATCH_BYTES_MAX = REQUEST_BYTES_MAX - FRAME_HEADER_BYTES_MAX
 BATCH_RECORDS_MAX = 1_000_000
+REF_RECORDS_MAX = 2**32 - 1  # of one partition in one request, as a ref counts them in 32 bits
 BATCH_DECODED_BYTES_MAX = 64 * MIB  # what a compressed batch may expand to when the service itself decodes it
 
 # JSON produce and fetch.

@@ -32,7 +32,7 @@ from typing import TypeAlias
 from crc32c import crc32c
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import BATCH_RECORDS_MAX
+from penstock_core.limits import BATCH_RECORDS_MAX, REF_RECORDS_MAX
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
@@ -181,6 +181,11 @@ def validate(data: BytesLike) -> BatchesSummary:
         max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
         batch_count += 1
         largest_batch_bytes = max(largest_batch_bytes, header.length)
+    if record_count > REF_RECORDS_MAX:
+        raise PenstockError(
+            ErrorCode.UNSUPPORTED_FORMAT,
+            f"{batch_count} batches say they have {record_count} records: at most {REF_RECORDS_MAX} are allowed at once",
+        )
     if not batch_count:
         raise PenstockError(
             ErrorCode.CORRUPT_BATCH, "0 bytes and no batch: send at least one batch, or no entry at all"
