@@ -184,7 +184,7 @@ def validate(data: BytesLike) -> BatchesSummary:
     if record_count > REF_RECORDS_MAX:
         raise PenstockError(
             ErrorCode.UNSUPPORTED_FORMAT,
-            f"{batch_count} batches say they have {record_count} records: at most {REF_RECORDS_MAX} are allowed at once",
+            f"{batch_count} batches say they have {record_count} records: send {REF_RECORDS_MAX} at most at once",
         )
     if not batch_count:
         raise PenstockError(
