@@ -1,0 +1,35 @@
+"""boto3 clients of the emulator with its root key, which it never checks. localstack-client knows the endpoints."""
+
+import os
+from typing import Any
+
+from localstack_client.session import Session
+
+HOST = "127.0.0.1"
+REGION = "us-east-1"
+ACCOUNT = "000000000000"
+_ROOT_KEY = "test"
+
+
+def client(service: str, port: int) -> Any:
+    """A client of one service of the emulator on that port, who may do everything."""
+    session = Session(
+        aws_access_key_id=_ROOT_KEY,
+        aws_secret_access_key=_ROOT_KEY,
+        aws_session_token=None,
+        region_name=REGION,
+        localstack_host=f"{HOST}:{port}",
+    )
+    return session.client(service)
+
+
+def endpoint_url(port: int) -> str:
+    """Where the emulator answers for every service."""
+    return f"http://{HOST}:{port}"
+
+
+def forget_aws_environment() -> None:
+    """Removes AWS_* from this process: a profile, an endpoint or a region meant for elsewhere must not reach here."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull

@@ -1,0 +1,144 @@
+"""Deploys the CDK app of this checkout: synthesizes it, uploads its assets and creates or updates its stack.
+
+What the CDK's command line would do, by the same template and assets, in half its time and without its bootstrap
+stack: of that, only the bucket for assets and the version that templates ask for are made.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from localstack.clients import ACCOUNT, REGION, client, endpoint_url
+from localstack.errors import LocalStackError
+from localstack.places import CHECKOUT
+
+STAGE = "local"
+STACK_NAME = "Penstock"
+_BOOTSTRAP_VERSION_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
+_BOOTSTRAP_VERSION = "30"
+_DEPLOY_S_MAX = 300
+_POLL_S = 0.1
+_STATES_TO_REPLACE = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED")
+
+
+def synthesize(folder: Path) -> None:
+    """Runs app.py for the local stage. Raises LocalStackError with its last words if it fails."""
+    done = subprocess.run(
+        [sys.executable, str(CHECKOUT / "app.py")],
+        cwd=CHECKOUT,
+        env={
+            **os.environ,
+            "CDK_OUTDIR": str(folder),
+            "CDK_CONTEXT_JSON": json.dumps(_context()),
+            "CDK_VALIDATION": "false",  # checks the template against all of CloudFormation, for seconds; tests do it
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LocalStackError(f"the CDK app does not synthesize:\n{done.stderr.strip()[-4000:]}")
+
+
+def deploy(folder: Path, port: int) -> dict[str, str]:
+    """Deploys what `synthesize` left in `folder` and answers the stack's outputs.
+
+    Raises LocalStackError with the first resource that failed and why.
+    """
+    _bootstrap(port)
+    s3 = client("s3", port)
+    template_url = ""
+    for source, bucket, key in _assets(folder):
+        _upload(s3, source, bucket, key)
+        if source.name == f"{STACK_NAME}.template.json":
+            template_url = f"{endpoint_url(port)}/{bucket}/{key}"
+    cloudformation = client("cloudformation", port)
+    status = stack_status(port)
+    if status in _STATES_TO_REPLACE:
+        cloudformation.delete_stack(StackName=STACK_NAME)
+        _wait(cloudformation)
+        status = None
+    put = cloudformation.create_stack if status is None else cloudformation.update_stack
+    try:
+        put(StackName=STACK_NAME, TemplateURL=template_url, Capabilities=["CAPABILITY_NAMED_IAM"])
+    except ClientError as error:
+        if "No updates are to be performed" not in str(error):
+            raise LocalStackError(f"the emulator refuses the template: {error}") from error
+    return _wait(cloudformation)
+
+
+def stack_status(port: int) -> str | None:
+    """CloudFormation's word for the state of the stack, None if there is none."""
+    stack = _describe(client("cloudformation", port))
+    return None if stack is None else str(stack["StackStatus"])
+
+
+def _context() -> Mapping[str, Any]:
+    """What the command line would pass on: cdk.json's context and the stage."""
+    context: dict[str, Any] = json.loads((CHECKOUT / "cdk.json").read_text())["context"]
+    return context | {"stage": STAGE}
+
+
+def _bootstrap(port: int) -> None:
+    client("ssm", port).put_parameter(
+        Name=_BOOTSTRAP_VERSION_PARAMETER, Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
+    )
+
+
+def _assets(folder: Path) -> Iterator[tuple[Path, str, str]]:
+    """Every file to upload, with its bucket and key."""
+    manifest = json.loads((folder / f"{STACK_NAME}.assets.json").read_text())
+    for asset in manifest["files"].values():
+        for destination in asset["destinations"].values():
+            bucket = destination["bucketName"].replace("${AWS::AccountId}", ACCOUNT).replace("${AWS::Region}", REGION)
+            yield folder / asset["source"]["path"], bucket, destination["objectKey"]
+
+
+def _upload(s3: Any, source: Path, bucket: str, key: str) -> None:
+    """Keys are hashes of contents: an object that is there is the right one."""
+    try:
+        s3.head_object(Bucket=bucket, Key=key)
+    except ClientError:
+        s3.create_bucket(Bucket=bucket)
+        s3.put_object(Bucket=bucket, Key=key, Body=source.read_bytes())
+
+
+def _wait(cloudformation: Any) -> dict[str, str]:
+    deadline = time.monotonic() + _DEPLOY_S_MAX
+    while time.monotonic() < deadline:
+        stack = _describe(cloudformation)
+        if stack is None or stack["StackStatus"] == "DELETE_COMPLETE":
+            return {}
+        status = stack["StackStatus"]
+        if status in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+            return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+        if not status.endswith("_IN_PROGRESS"):
+            raise LocalStackError(f"the stack ended as {status}: {_first_failure(cloudformation)}")
+        time.sleep(_POLL_S)
+    raise LocalStackError(f"the stack was not deployed within {_DEPLOY_S_MAX} s")
+
+
+def _describe(cloudformation: Any) -> Any:
+    try:
+        return cloudformation.describe_stacks(StackName=STACK_NAME)["Stacks"][0]
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ValidationError":  # does not exist
+            return None
+        raise
+
+
+def _first_failure(cloudformation: Any) -> str:
+    events = cloudformation.describe_stack_events(StackName=STACK_NAME)["StackEvents"]
+    failures = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
+    if not failures:
+        return "no resource says why"
+    first = min(failures, key=lambda event: event["Timestamp"])
+    return f"{first['LogicalResourceId']} ({first['ResourceType']}): {first.get('ResourceStatusReason', 'no reason')}"

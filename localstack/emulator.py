@@ -1,0 +1,171 @@
+"""The emulator's process: start it, know whether it runs, stop it with everything it started.
+
+The process inherits a locked file from us and keeps it locked until it ends, so its pid on disk is never mistaken for
+another program's. It leads a process group, which its functions' workers belong to.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from localstack.clients import ACCOUNT, HOST, REGION, endpoint_url
+from localstack.errors import LocalStackError
+from localstack.locks import is_locked, open_lock, try_lock
+from localstack.places import Places
+
+DEFAULT_PORT = 4566
+_START_S_MAX = 60
+_STOP_S_MAX = 60  # it writes its state when it is told to stop
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emulator:
+    """A running emulator: the pid that leads its process group, and where it listens on 127.0.0.1."""
+
+    pid: int
+    port: int
+
+
+def find_emulator(places: Places) -> Emulator | None:
+    """The emulator that runs on this state directory, if one does."""
+    if not is_locked(places.lock) or not places.process.exists():
+        return None
+    return Emulator(**json.loads(places.process.read_text()))
+
+
+def last_port(places: Places) -> int | None:
+    """The port of the latest emulator of this state directory, running or not."""
+    return int(json.loads(places.process.read_text())["port"]) if places.process.exists() else None
+
+
+def start_emulator(places: Places, python: Path, port: int) -> Emulator:
+    """Starts MiniStack on the port and waits until it answers.
+
+    Raises LocalStackError if the port is taken or the emulator does not come up.
+    """
+    _check_port(port)
+    lock = open_lock(places.lock)
+    try:
+        if not try_lock(lock, within_s=0.5):  # is_locked may have it for an instant
+            raise LocalStackError(f"an emulator already runs on {places.state_dir}: stop it with `penstock local down`")
+        os.set_inheritable(lock, True)
+        places.temporary.mkdir(parents=True, exist_ok=True)
+        with places.log.open("wb") as log:
+            process = subprocess.Popen(
+                [str(python), "-m", "ministack"],
+                env=_environment(places, port),
+                cwd=places.state_dir,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock)
+    emulator = Emulator(pid=process.pid, port=port)
+    places.process.write_text(json.dumps(asdict(emulator)))
+    _wait_until_ready(process, emulator, places)
+    return emulator
+
+
+def stop_emulator(places: Places) -> Emulator | None:
+    """Stops the emulator and its workers and answers what was stopped, if anything was.
+
+    It is asked to stop, so that it saves its state; after `_STOP_S_MAX` it is killed, and LocalStackError says so.
+    """
+    emulator = find_emulator(places)
+    if emulator is None:
+        return None
+    os.kill(emulator.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_S_MAX
+    while is_locked(places.lock) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    is_killed = is_locked(places.lock)
+    _kill_group(emulator.pid)
+    shutil.rmtree(places.temporary, ignore_errors=True)
+    if is_killed:
+        raise LocalStackError(
+            f"the emulator (pid {emulator.pid}) did not stop within {_STOP_S_MAX} s and was killed: what was written "
+            f"to tables since it started is lost. Its log is {places.log}"
+        )
+    return emulator
+
+
+def _check_port(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise LocalStackError(
+                f"port {port} on {HOST} cannot be used ({error.strerror}): stop what listens there, or choose another "
+                f"port with `penstock local up --port {port + 1}`"
+            ) from error
+
+
+def _environment(places: Places, port: int) -> dict[str, str]:
+    """All that the emulator and, through it, the functions see: nothing of the user's AWS configuration.
+
+    AWS_ENDPOINT_URL is not set here: the emulator gives it to its functions.
+    """
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return kept | {
+        "AUTH": "true",
+        "BIND_HOST": HOST,
+        "GATEWAY_PORT": str(port),
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+        "LOG_LEVEL": "WARNING",
+        "MINISTACK_ACCOUNT_ID": ACCOUNT,
+        "MINISTACK_REGION": REGION,
+        "PERSIST_STATE": "1",
+        "STATE_DIR": str(places.tables),
+        "S3_PERSIST": "1",
+        "S3_DATA_DIR": str(places.objects),
+        "TMPDIR": str(places.temporary),
+        "DOCKER_HOST": f"unix://{places.temporary}/no-docker.sock",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], emulator: Emulator, places: Places) -> None:
+    deadline = time.monotonic() + _START_S_MAX
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise LocalStackError(f"the emulator ended with exit code {process.returncode}:\n{_last_words(places)}")
+        if _is_ready(emulator.port):
+            return
+        time.sleep(_POLL_S)
+    _kill_group(emulator.pid)
+    raise LocalStackError(f"the emulator did not answer within {_START_S_MAX} s:\n{_last_words(places)}")
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"{endpoint_url(port)}/_ministack/health", timeout=1) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _last_words(places: Places) -> str:
+    return places.log.read_text(errors="replace")[-2000:].strip()
+
+
+def _kill_group(leader: int) -> None:
+    """Workers end when the emulator's pipes close; one that is inside a request is not waited for."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        return

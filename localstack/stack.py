@@ -1,0 +1,146 @@
+"""The local stack as a whole: up, down and status of one state directory."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from localstack.client_user import ensure_user, read_env_file, write_env_file
+from localstack.clients import REGION, client, endpoint_url
+from localstack.deploy import deploy, stack_status, synthesize
+from localstack.emulator import DEFAULT_PORT, Emulator, find_emulator, last_port, start_emulator, stop_emulator
+from localstack.errors import LocalStackError
+from localstack.locks import exclusive
+from localstack.ministack import install_ministack, ministack_python
+from localstack.places import CHECKOUT, Places
+from localstack.progress import Progress
+
+_POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "AdminPolicyArn")
+_SOURCES = ("app.py", "cdk.json", "infra", "functions", "requirements/lambda.txt", "requirements/dev.txt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What runs where. `url` is None while nothing is deployed, `pid` and `port` while no emulator runs."""
+
+    is_running: bool
+    is_current: bool  # what is deployed is what the checkout's sources say
+    pid: int | None
+    port: int | None
+    url: str | None
+    endpoint_url: str | None
+    state_dir: str
+    env_file: str
+    log: str
+
+
+def up(places: Places, *, port: int | None, progress: Progress) -> bool:
+    """Makes the stack run as the checkout's sources say. Answers whether there was anything to do.
+
+    `port` None means where it runs, ran or 4566. Raises LocalStackError.
+    """
+    with exclusive(places.command_lock):
+        emulator = find_emulator(places)
+        if emulator is not None and port not in (None, emulator.port):
+            raise LocalStackError(
+                f"the stack already runs on port {emulator.port}: `penstock local down` first to move it to {port}"
+            )
+        has_started = emulator is None
+        if emulator is None:
+            emulator = _start(places, port or last_port(places) or DEFAULT_PORT, progress)
+        return _deploy(places, emulator.port, progress) or has_started
+
+
+def deploy_to(places: Places, *, port: int, progress: Progress) -> None:
+    """Deploys to an emulator that somebody else started on the port, such as LocalStack in Docker."""
+    with exclusive(places.command_lock):
+        _deploy(places, port, progress)
+
+
+def down(places: Places, *, progress: Progress) -> Emulator | None:
+    """Stops the stack, keeping its state, and answers what was stopped. Raises LocalStackError."""
+    with exclusive(places.command_lock):
+        if find_emulator(places) is None:
+            return None
+        with progress.step("Stopping the emulator and saving its state"):
+            return stop_emulator(places)
+
+
+def status(places: Places) -> Status:
+    """Looks, and changes nothing."""
+    emulator = find_emulator(places)
+    deployment = _read_deployment(places)
+    return Status(
+        is_running=emulator is not None,
+        is_current=deployment.get("fingerprint") == _fingerprint(),
+        pid=emulator.pid if emulator else None,
+        port=emulator.port if emulator else None,
+        url=_api_url(deployment["ApiId"], emulator.port) if emulator and "ApiId" in deployment else None,
+        endpoint_url=endpoint_url(emulator.port) if emulator else None,
+        state_dir=str(places.state_dir),
+        env_file=str(places.env_file),
+        log=str(places.log),
+    )
+
+
+def _start(places: Places, port: int, progress: Progress) -> Emulator:
+    python = ministack_python()
+    if python is None:
+        with progress.step("Installing MiniStack in a virtual environment of its own (first time only)"):
+            python = install_ministack()
+    with progress.step(f"Starting the emulator on port {port}"):
+        return start_emulator(places, python, port)
+
+
+def _deploy(places: Places, port: int, progress: Progress) -> bool:
+    """Deploys if the sources changed since the last time; answers whether they had."""
+    fingerprint = _fingerprint()
+    deployment = _read_deployment(places)
+    is_current = deployment.get("fingerprint") == fingerprint and stack_status(port) is not None
+    if not is_current:
+        with progress.step("Synthesizing the CDK app"):
+            synthesize(places.cloud_assembly)
+        with progress.step("Deploying it"):
+            deployment = deploy(places.cloud_assembly, port) | {"fingerprint": fingerprint}
+    _write_env(places, deployment, port)
+    places.deployment.write_text(json.dumps(deployment, indent=2))
+    return not is_current
+
+
+def _write_env(places: Places, deployment: dict[str, str], port: int) -> None:
+    known = read_env_file(places.env_file)
+    keys = ensure_user(client("iam", port), [deployment[name] for name in _POLICY_OUTPUTS], known)
+    values = {
+        "PENSTOCK_URL": _api_url(deployment["ApiId"], port),
+        "AWS_ENDPOINT_URL": endpoint_url(port),
+        "AWS_REGION": REGION,
+        **keys,
+    }
+    if values != known:
+        write_env_file(places.env_file, values)
+
+
+def _api_url(api_id: str, port: int) -> str:
+    """By path, since names below localhost do not resolve everywhere. The stage is the one without a name."""
+    return f"{endpoint_url(port)}/_aws/execute-api/{api_id}"
+
+
+def _read_deployment(places: Places) -> dict[str, str]:
+    return dict(json.loads(places.deployment.read_text())) if places.deployment.exists() else {}
+
+
+def _fingerprint() -> str:
+    """A hash of all that the deployed stack is made from."""
+    digest = hashlib.sha256()
+    for path in _source_files():
+        digest.update(f"{path.relative_to(CHECKOUT)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def _source_files() -> Iterator[Path]:
+    for source in _SOURCES:
+        path = CHECKOUT / source
+        if path.is_file():
+            yield path
+        yield from (file for file in sorted(path.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
