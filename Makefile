@@ -1,0 +1,67 @@
+# Set-up is kept in stamp files under .venv and node_modules: the second time costs nothing.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command 'make lock' $(UPGRADE)
+
+.PHONY: help setup run stop test test-all lint openapi bench lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+setup: .venv/.packages .venv/.penstock node_modules/.stamp ## Make .venv and node_modules, with all that is locked
+
+run: setup ## Start the local stack, move a real file through it, check it, and leave the stack up
+	$(BIN)/penstock local up
+	$(BIN)/python -m bench.demo
+
+stop: setup ## Stop the local stack; its state is kept
+	$(BIN)/penstock local down
+
+test: setup lint ## Lint, then run every test
+	$(BIN)/python -m pytest
+
+test-all: test openapi ## All of test, and that docs/openapi.json is what the handlers generate
+	git diff --exit-code -- docs/openapi.json
+
+lint: setup ## ruff, mypy and the import rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+openapi: setup ## Generate docs/openapi.json from the handlers
+	$(BIN)/python -m handlers.openapi > docs/openapi.json.new
+	mv docs/openapi.json.new docs/openapi.json
+
+bench: setup ## Measure throughput, latency, storage calls and CPU on the local stack
+	$(BIN)/penstock local up
+	$(BIN)/python -m bench.stack
+
+lock: setup ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
+	$(LOCK) requirements/dev.in -o requirements/dev.txt
+	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o requirements/lambda.txt
+	$(LOCK) requirements/ministack.in -o requirements/ministack.txt
+
+clean: ## Remove what was made: .venv, node_modules, caches, and the local stack with its state
+	if [ -x $(BIN)/penstock ]; then $(BIN)/penstock local down; fi
+	rm -rf .venv node_modules .penstock cdk.out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Penstock needs Python 3.11 or newer: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+
+.venv/.packages: requirements/dev.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
+	touch $@
+
+.venv/.penstock: pyproject.toml .venv/.packages
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+node_modules/.stamp: package.json package-lock.json
+	npm ci --silent
+	touch $@
