@@ -186,7 +186,9 @@ def error_class(code: ErrorCode) -> type[PenstockError]:
 
 
 def as_sdk_error(error: PenstockError) -> PenstockError:
-    """An error of penstock_core as the class that stands for its code."""
+    """An error of penstock_core as the class that stands for its code; an error of the SDK as it is."""
+    if type(error) is not PenstockError:
+        return error
     return error_class(error.code)(error.code, error.message, maybe_applied=error.maybe_applied, **error.facts)
 
 

@@ -117,6 +117,7 @@ class FetchBuffer:
         """Take the answer to a request: one entry per partition, in request order, and the bytes they count."""
         self._in_flight -= 1
         self._failures = 0
+        self.wake_at_ms = now_ms
         at = 0
         for cursor, generation, answer in zip(request.cursors, request.generations, answers, strict=True):
             length = int(answer.get("length", 0))
@@ -132,6 +133,7 @@ class FetchBuffer:
         """Take the failure of a whole request: try again later, or let `take` raise it."""
         self._in_flight -= 1
         self._failures += 1
+        self.wake_at_ms = now_ms
         retry_at_ms = self._retry_at_ms(error, self._failures, now_ms, chance)
         if not error.code.is_retriable:
             self._error = error

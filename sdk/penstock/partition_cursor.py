@@ -6,7 +6,7 @@ log:  ... handed out | prefetched, as stored: decoded when it is taken | not fet
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
+from itertools import dropwhile, islice
 
 from penstock.errors import as_sdk_error
 from penstock.model import ConsumerRecord, TopicPartition
@@ -72,6 +72,7 @@ class PartitionCursor:
         self.position = offset
         self.fetch_offset = offset or 0
         self.is_in_flight = False
+        self.is_quiet = False
         self.error = None
         self.buffered_bytes = 0
         self._answers.clear()
@@ -100,7 +101,7 @@ class PartitionCursor:
         while self._answers and not taken:
             data, next_offset = self._answers[0]
             if self._records is None:
-                self._records = decode(data)
+                self._records = _from_offset(self.position or 0, decode(data))
             try:
                 self._decode(max_records, taken)
             except PenstockError as error:
@@ -120,11 +121,13 @@ class PartitionCursor:
     def _decode(self, max_records: int, taken: list[ConsumerRecord]) -> None:
         assert self._records is not None
         topic, partition = self.partition
-        position = self.position or 0
         make, append = tuple.__new__, taken.append  # tuple's own: ConsumerRecord(...) costs twice as much
         for record in islice(self._records, max_records):
-            offset = record.offset
-            if offset >= position:  # the first batch may start below what was asked for
-                headers = tuple(record.headers)
-                fields = (topic, partition, offset, record.timestamp, record.key, record.value, headers)
-                append(make(ConsumerRecord, fields))
+            headers = tuple(record.headers)
+            fields = (topic, partition, record.offset, record.timestamp, record.key, record.value, headers)
+            append(make(ConsumerRecord, fields))
+
+
+def _from_offset(offset: int, records: Iterator[Record]) -> Iterator[Record]:
+    """The first batch of an answer may start below what was asked for."""
+    return dropwhile(lambda record: record.offset < offset, records)

@@ -4,7 +4,6 @@ import atexit
 import random
 import time
 import weakref
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from types import TracebackType
 from typing import Self
@@ -20,7 +19,7 @@ from penstock.errors import (
     UnknownPartitionError,
     as_sdk_error,
 )
-from penstock.producer_batch import TopicQueues
+from penstock.producer_batch import ProducerBatch, TopicQueues
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock.sender import Sender
 from penstock.transport import Transport, open_transport
@@ -28,6 +27,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, BATCH_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
 from penstock_core.partitioner import partition_for_key
 from penstock_core.record_batch import Compression
+from penstock_core.records import Headers
 
 ACKS = ("none", "leader", "quorum", "all")
 KEYS_REMEMBERED = 100_000  # hashing a key in Python takes longer than all else in send()
@@ -121,7 +121,7 @@ class Producer:
         value: bytes | str | None,
         *,
         key: bytes | str | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
@@ -147,17 +147,16 @@ class Producer:
         if partition is not None:
             self._check_partition(queues, partition)
         elif key is not None:
-            partition = _partition_for_key(key, len(queues.queues))
+            try:
+                partition = _partition_for_key(key, len(queues.queues))
+            except TypeError as error:
+                raise _wrong_type(error) from error
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        append = self._accumulator.append
         with self._lock:
             if self._is_closed:
                 raise ClosedError("send() on a closed producer")
-            batch = append(queues, partition, key, value, headers, timestamp_ms, now_ms)
-            while batch is None:
-                self._wait_for_memory(now_ms)
-                batch = append(queues, partition, key, value, headers, timestamp_ms, monotonic_ms())
+            batch = self._append(queues, partition, key, value, headers, timestamp_ms, now_ms)
             delivery = Delivery(batch, batch.record_count - 1, timestamp_ms)
             callback = on_delivery or self._on_delivery
             if callback is not None:
@@ -224,6 +223,29 @@ class Producer:
                 f"topic {queues.name!r} has no partition {partition}: it has 0 to {len(queues.queues) - 1}",
             )
 
+    def _append(
+        self,
+        queues: TopicQueues,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        now_ms: int,
+    ) -> ProducerBatch:
+        """Under the lock: wait for memory if need be."""
+        append = self._accumulator.append
+        try:
+            batch = append(queues, partition, key, value, headers, timestamp_ms, now_ms)
+            while batch is None:
+                self._wait_for_memory(now_ms)
+                batch = append(queues, partition, key, value, headers, timestamp_ms, monotonic_ms())
+        except PenstockError as error:
+            raise as_sdk_error(error) from None
+        except (TypeError, ValueError) as error:
+            raise _wrong_type(error) from error
+        return batch
+
     def _wait_for_memory(self, since_ms: int) -> None:
         if not self._sender.wait_for_memory(since_ms + self._max_block_ms):
             raise BufferFullError(
@@ -232,6 +254,13 @@ class Producer:
             )
         if self._is_closed:
             raise ClosedError("the producer was closed while send() waited for memory")
+
+
+def _wrong_type(error: Exception) -> InvalidError:
+    return InvalidError(
+        ErrorCode.INVALID_REQUEST,
+        f"{error}: give bytes, str or None for key and value, and (str, bytes or None) pairs for headers",
+    )
 
 
 def _compression(name: str) -> Compression:

@@ -270,12 +270,13 @@ _ACTIONS = st.one_of(
 def test_nothing_is_lost_reordered_or_told_wrongly_under_any_interleaving(
     actions: list[tuple[str, int, object]], chance: float
 ) -> None:
-    accumulator, topic, service = _accumulator(), _topic(), _Service()
+    accumulator, topic, service = _accumulator(linger_ms=0), _topic(), _Service()
     sent: list[tuple[bytes, ProducerBatch, int]] = []
     flying: list[list[Entry]] = []
     finished: list[ProducerBatch] = []
     lost_answers: set[int] = set()  # ids of batches that were applied without the producer knowing
     now_ms = 0
+    is_asleep = False
 
     def result(entry: Entry, what: str) -> int | PenstockError:
         if what == "ok":
@@ -291,8 +292,12 @@ def test_nothing_is_lost_reordered_or_told_wrongly_under_any_interleaving(
         finished.extend(accumulator.complete(entries, results, now_ms, chance))
 
     def drain() -> None:
+        nonlocal is_asleep
+        if is_asleep and accumulator.wake_at_ms > now_ms:
+            return  # as the sender does: nobody woke it
         finished.extend(accumulator.expire(now_ms))
         entries = accumulator.drain(now_ms)
+        is_asleep = not entries
         partitions = [entry.queue.partition for request in (*flying, entries) for entry in request]
         assert len(partitions) == len(set(partitions)), "a partition is in two requests"
         if entries:
@@ -310,7 +315,6 @@ def test_nothing_is_lost_reordered_or_told_wrongly_under_any_interleaving(
             complete(flying.pop(number % len(flying)), list(detail))  # type: ignore[call-overload]  # a list here
         elif action == "wait":
             now_ms += number
-    accumulator.hurry = 1
     while flying or accumulator.buffered_bytes:
         for entries in flying:
             complete(entries, ["ok"] * 3)

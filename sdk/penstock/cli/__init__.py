@@ -3,14 +3,10 @@
 import click
 
 from penstock.cli.consume import consume
+from penstock.cli.local import local
 from penstock.cli.offsets import groups, offsets
 from penstock.cli.produce import produce
 from penstock.cli.topics import topics
-
-try:
-    from penstock.cli.local import local
-except ModuleNotFoundError:
-    local = None
 
 
 @click.group(name="penstock", context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,5 +20,4 @@ def main() -> None:
 
 
 for command in (topics, produce, consume, offsets, groups, local):
-    if command is not None:
-        main.add_command(command)
+    main.add_command(command)

@@ -91,7 +91,7 @@ def parse_time_ms(text: str) -> int:
         raise click.BadParameter(f"{text!r} is not an ISO 8601 time such as 2026-11-21T07:30:00Z") from error
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    return int(time.timestamp() * 1_000)
+    return round(time.timestamp() * 1_000)
 
 
 def parse_pairs(texts: Iterable[str], what: str) -> dict[str, str]:

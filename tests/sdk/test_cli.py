@@ -1,0 +1,213 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli import main
+from penstock.testing import MemoryPenstock
+from penstock.transport import Transport
+from tests.sdk.faulty_transport import FaultyTransport, answer
+
+TRUNCATED_PIPE = """
+import sys
+from penstock.cli import main
+from penstock.testing import MemoryPenstock
+with MemoryPenstock() as service:
+    service.create_topic("t")
+    with service.producer() as producer:
+        for number in range(100_000):
+            producer.send("t", b"x" * 100)
+    main(["consume", "t"], obj=service.transport)
+"""
+
+
+def _run(transport: Transport, *arguments: str, input: bytes | None = None) -> Result:  # noqa: A002 - as CliRunner's
+    return CliRunner().invoke(main, arguments, obj=transport, input=input)
+
+
+def _json(transport: Transport, *arguments: str, input: bytes | None = None) -> Any:  # noqa: A002 - as CliRunner's
+    result = _run(transport, *arguments, "--json", input=input)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def orders(service: MemoryPenstock) -> str:
+    service.create_topic("orders", partitions=2)
+    return "orders"
+
+
+def test_topics_from_creation_to_deletion(service: MemoryPenstock) -> None:
+    transport = service.transport
+    created = _json(transport, "topics", "create", "a", "--partitions", "3", "--config", "max_batch_bytes=5000")
+    assert (created["name"], created["partitions"], created["config"]["max_batch_bytes"]) == ("a", 3, 5_000)
+    assert [topic["name"] for topic in _json(transport, "topics", "list")] == ["a"]
+    altered = _json(transport, "topics", "alter", "a", "--partitions", "4", "--default", "max_batch_bytes")
+    assert (altered["partitions"], altered["config"]["max_batch_bytes"]) == (4, 1_048_576)
+    assert len(_json(transport, "topics", "describe", "a")["offsets"]) == 4
+    assert _json(transport, "topics", "delete", "a", "--yes") == {"deleted": "a"}
+    assert _json(transport, "topics", "list") == []
+
+
+@pytest.mark.parametrize("command", [["topics", "list"], ["topics", "describe", "orders"], ["offsets", "orders"]])
+def test_people_get_tables(service: MemoryPenstock, orders: str, command: list[str]) -> None:
+    result = _run(service.transport, *command)
+    assert result.exit_code == 0
+    assert "orders" in result.stdout
+    assert "partition" in result.stdout
+
+
+def test_delete_asks_first(service: MemoryPenstock, orders: str) -> None:
+    assert _run(service.transport, "topics", "delete", orders, input=b"n\n").exit_code == 1
+    assert _run(service.transport, "topics", "delete", orders, input=b"y\n").exit_code == 0
+
+
+def test_lines_go_in_and_come_out_with_keys(service: MemoryPenstock, orders: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"a\tone\r\nb\ttwo\na\t\xff\xfe\n\tlast without end")
+    produced = _run(service.transport, "produce", orders, "--file", str(file), "--key-separator", r"\t")
+    assert produced.exit_code == 0, produced.output
+    assert produced.stdout.startswith("4 records")
+    assert sorted((record.key, record.value) for record in service.records(orders)) == [
+        (b"", b"last without end"),
+        (b"a", b"one"),
+        (b"a", b"\xff\xfe"),
+        (b"b", b"two"),
+    ]
+    consumed = _run(service.transport, "consume", orders, "--max-records", "4", "--format", r"{key}:{value}\n")
+    assert sorted(consumed.stdout_bytes.splitlines()) == [b":last without end", b"a:one", b"a:\xff\xfe", b"b:two"]
+
+
+def test_stdin_goes_in_with_headers_to_one_partition(service: MemoryPenstock, orders: str) -> None:
+    said = _json(
+        service.transport, "produce", orders, "--partition", "1", "--header", "h=v", "--acks", "all", input=b"x\ny\n"
+    )
+    assert (said["records"], said["bytes"]) == (2, 2)
+    assert [(record.value, record.headers) for record in service.records(orders)] == [
+        (b"x", (("h", b"v"),)),
+        (b"y", (("h", b"v"),)),
+    ]
+
+
+def test_consume_json_is_as_the_api_gives_it(service: MemoryPenstock, orders: str) -> None:
+    with service.producer() as producer:
+        producer.send(orders, b"\xff", key="é", headers=[("a", b"1"), ("b", b"\xff"), ("c", b"\x00")], timestamp_ms=7)
+        producer.send(orders, None, key="é", timestamp_ms=8)
+    result = _run(service.transport, "consume", orders, "--json", "--max-records", "2")
+    first, second = map(json.loads, result.stdout.splitlines())
+    path = f"/v1/topics/orders/partitions/{first.pop('partition')}/records"
+    answered = json.loads(service.transport.call("GET", path, {"offset": "0"}, {}, b"").body)["records"]
+    assert {**answered[0], "topic": "orders"} == first
+    assert (second["key"], second["value"]) == ("é", None)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [("earliest", ["0", "1", "2"]), ("1", ["1", "2"]), ("1970-01-01T00:00:01.002Z", ["2"]), ("latest", [])],
+)
+def test_consume_starts_where_it_is_told(service: MemoryPenstock, orders: str, where: str, expected: list[str]) -> None:
+    with service.producer() as producer:
+        for number in range(3):
+            producer.send(orders, str(number), partition=0, timestamp_ms=1_000 + number)
+    limit = ["--max-records", str(len(expected))] if expected else ["--timeout", "0.05"]
+    result = _run(service.transport, "consume", orders, "--partition", "0", "--from", where, *limit)
+    assert result.stdout.split() == expected
+
+
+def test_group_is_followed_shown_and_moved(service: MemoryPenstock, orders: str) -> None:
+    with service.producer() as producer:
+        for number in range(5):
+            producer.send(orders, str(number), partition=0)
+    run = ("consume", orders, "--partition", "0", "--group", "g", "--max-records")
+    assert _run(service.transport, *run, "2").stdout.split() == ["0", "1"]
+    assert _run(service.transport, *run, "1").stdout.split() == ["2"]
+    (shown,) = _json(service.transport, "groups", "offsets", "g")
+    assert (shown["partition"], shown["offset"], shown["lag"]) == (0, 3, 2)
+    assert _run(service.transport, "groups", "commit", "g", orders, "0=1").exit_code == 0
+    assert _run(service.transport, *run, "1").stdout.split() == ["1"]
+
+
+def test_offsets_and_truncate(service: MemoryPenstock, orders: str) -> None:
+    with service.producer() as producer:
+        for number in range(5):
+            producer.send(orders, b"v", partition=0, timestamp_ms=1_000 + number)
+    assert _run(service.transport, "topics", "truncate", orders, "0=2", "--yes").exit_code == 0
+    first, second = _json(service.transport, "offsets", orders, "--at", "1970-01-01T00:00:01.003")
+    assert first == {"partition": 0, "log_start_offset": 2, "high_watermark": 5, "offset_at_time": 3}
+    assert second["offset_at_time"] is None
+
+
+def test_failure_is_one_line_on_stderr_and_code_1(service: MemoryPenstock) -> None:
+    result = _run(service.transport, "topics", "describe", "nothing")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: UNKNOWN_TOPIC: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_failure_is_the_apis_error_object_with_json(service: MemoryPenstock) -> None:
+    result = _run(service.transport, "topics", "describe", "nothing", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error"]["code"] == "UNKNOWN_TOPIC"
+
+
+def test_undelivered_records_are_a_failure(faulty: FaultyTransport, orders: str) -> None:
+    faulty.faults["/v1/produce"] = [answer(403, b'{"message":"Forbidden"}')]
+    result = _run(faulty, "produce", orders, input=b"x\ny\n")
+    assert result.exit_code == 1
+    assert "2 of 2 records were not delivered" in result.stderr
+    assert "ACCESS_DENIED" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "nothing"],
+        ["topics", "create"],
+        ["topics", "create", "a", "--partitions", "0"],
+        ["topics", "alter", "orders"],
+        ["topics", "truncate", "orders", "0:3", "--yes"],
+        ["consume", "orders", "--format", "{nothing}"],
+        ["consume", "orders", "--from", "yesterday"],
+        ["produce", "orders", "--acks", "some"],
+        ["produce", "orders", "--key-separator", ":"],
+    ],
+)
+def test_wrong_usage_is_code_2(service: MemoryPenstock, orders: str, arguments: list[str]) -> None:
+    result = _run(service.transport, *arguments, input=b"no separator\n")
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+
+
+def test_missing_service_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PENSTOCK_URL", raising=False)
+    result = CliRunner().invoke(main, ["topics", "list"])
+    assert result.exit_code == 1
+    assert "penstock local up" in result.stderr
+
+
+@pytest.mark.parametrize("command", [[], ["topics"], ["produce"], ["consume"], ["offsets"], ["groups"]])
+def test_every_command_has_help(command: list[str]) -> None:
+    result = CliRunner().invoke(main, [*command, "--help"])
+    assert result.exit_code == 0
+    assert "Usage: penstock" in result.stdout
+
+
+def test_consume_ends_quietly_when_its_reader_has_gone() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", TRUNCATED_PIPE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
