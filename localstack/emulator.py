@@ -24,6 +24,7 @@ from localstack.places import Places
 DEFAULT_PORT = 4566
 _START_S_MAX = 60
 _STOP_S_MAX = 60  # it writes its state when it is told to stop
+_KILL_S_MAX = 5
 _POLL_S = 0.05
 
 
@@ -164,8 +165,14 @@ def _last_words(places: Places) -> str:
 
 
 def _kill_group(leader: int) -> None:
-    """Workers end when the emulator's pipes close; one that is inside a request is not waited for."""
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    """Kills what is left of the emulator's group and waits until it is gone.
+
+    Workers end when the emulator's pipes close; one that is inside a request is not waited for.
+    """
+    deadline = time.monotonic() + _KILL_S_MAX
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(leader, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        time.sleep(_POLL_S)

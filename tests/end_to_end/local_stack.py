@@ -1,0 +1,85 @@
+"""Runs `python -m localstack` as a user would, on a state directory and a port of the test's own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.credentials import Credentials
+
+from localstack.clients import client
+from localstack.places import CHECKOUT
+from penstock.configuration import Configuration
+from penstock.transport import HttpTransport
+
+COMMAND_S_MAX = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A running local stack, and the keys of its user, who may call every route."""
+
+    url: str
+    endpoint_url: str
+    region: str
+    access_key_id: str
+    secret_access_key: str
+
+    def root_client(self, service: str) -> Any:
+        """A boto3 client that may do everything: to look into tables and buckets, and to change functions."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("AWS_")]:
+                patch.delenv(name)
+            return client(service, int(self.endpoint_url.rpartition(":")[2]))
+
+    def create_user(self, name: str, policy: dict[str, Any]) -> tuple[str, str]:
+        """A further IAM user with that policy document and no other: its access key id and secret."""
+        iam = self.root_client("iam")
+        iam.create_user(UserName=name)
+        iam.put_user_policy(UserName=name, PolicyName="only", PolicyDocument=json.dumps(policy))
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        return key["AccessKeyId"], key["SecretAccessKey"]
+
+    def transport(self, access_key_id: str | None = None, secret_access_key: str | None = None) -> HttpTransport:
+        """Signed requests to the API, by the stack's own user if no other is given."""
+        credentials = Credentials(access_key_id or self.access_key_id, secret_access_key or self.secret_access_key)
+        return HttpTransport(Configuration(url=self.url, region=self.region, credentials=credentials))
+
+
+def run(command: str, state_dir: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """`python -m localstack <command>`, whatever its exit code."""
+    return subprocess.run(
+        [sys.executable, "-m", "localstack", command, "--state-dir", str(state_dir), *options],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S_MAX,
+        check=False,
+    )
+
+
+def up(state_dir: Path, *options: str) -> Stack:
+    """Brings the stack up and answers where it is."""
+    done = run("up", state_dir, *options)
+    assert done.returncode == 0, done.stderr
+    lines = (state_dir / "local.env").read_text().splitlines()
+    values = dict(line.split("=", 1) for line in lines)
+    return Stack(
+        url=values["PENSTOCK_URL"],
+        endpoint_url=values["AWS_ENDPOINT_URL"],
+        region=values["AWS_REGION"],
+        access_key_id=values["AWS_ACCESS_KEY_ID"],
+        secret_access_key=values["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody has at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
