@@ -1,0 +1,176 @@
+"""The log against a plain list: any order of appends, reads, truncations, outages, lost answers and rolls that fail."""
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from penstock_broker.broker import Broker
+from penstock_broker.describe_topic import describe_topic
+from penstock_broker.fetch import FetchEntry, fetch
+from penstock_broker.list_offsets import OffsetSpec, list_offsets, listed
+from penstock_broker.produce import produce
+from penstock_broker.truncate import truncate
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.index import Head
+from penstock_core.keys import PartitionKey
+from penstock_core.quorum import Acks
+from penstock_core.ref import Ref
+from tests.broker.setting import (
+    LOST_ANSWER,
+    UNAVAILABLE,
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    ask,
+    batch,
+    entry,
+    new_topic,
+    patient_broker,
+    values_of,
+    zone_of,
+)
+
+PARTITIONS = 2
+NEEDED = {Acks.NONE: 1, Acks.LEADER: 1, Acks.QUORUM: 2, Acks.ALL: 3}
+
+
+class LogMachine(RuleBasedStateMachine):
+    """`records[p]` is what partition p must hold from offset 0 on, `starts[p]` its log start."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.fate = "applied"
+        self.rolls_fail = False
+        self.inner = patient_broker(SteppedClock())
+        log = Intercepted(self.inner.log, append=self._append, roll=self._roll)
+        self.instances: list[Broker] = [another_instance(self.inner, log=log) for _ in range(2)]
+        new_topic(self.inner, partitions=PARTITIONS)
+        self.records: list[list[str]] = [[] for _ in range(PARTITIONS)]
+        self.starts = [0] * PARTITIONS
+        self.zones_of: list[list[int]] = [[] for _ in range(PARTITIONS)]
+        self.sent = 0
+
+    def _append(self, original: Any, key: PartitionKey, ref: Ref, unconfirmed: int) -> Head:
+        if self.fate == "refused":
+            raise UNAVAILABLE
+        head: Head = original(key, ref, unconfirmed)
+        self.zones_of[key.partition] += [ref.zones] * ref.offset_span
+        if self.fate == "answer lost":
+            raise LOST_ANSWER
+        return head
+
+    def _roll(self, original: Any, *arguments: Any) -> bool:
+        if self.rolls_fail:
+            raise UNAVAILABLE
+        return bool(original(*arguments))
+
+    @rule(
+        instance=st.integers(0, 1),
+        shape=st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=2), min_size=PARTITIONS, max_size=PARTITIONS),
+        acks=st.sampled_from(Acks),
+        fate=st.sampled_from(["applied", "applied", "applied", "refused", "answer lost"]),
+        times=st.integers(1, 20),
+    )
+    def produce(self, instance: int, shape: list[list[int]], acks: Acks, fate: str, times: int) -> None:
+        for _ in range(times):
+            self._produce_once(self.instances[instance], shape, acks, fate)
+
+    def _produce_once(self, broker: Broker, shape: list[list[int]], acks: Acks, fate: str) -> None:
+        values: list[list[list[str]]] = []
+        for counts in shape:
+            values.append([])
+            for count in counts:
+                values[-1].append([str(self.sent + number) for number in range(count)])
+                self.sent += count
+        entries = [
+            entry("orders", number, *(batch(*group) for group in groups)) for number, groups in enumerate(values)
+        ]
+        self.fate = fate
+        up = sum(not zone_of(self.inner, zone).is_down for zone in range(3))
+        if up < NEEDED[acks]:
+            with pytest.raises(PenstockError) as caught:
+                produce(broker, entries, acks)
+            assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.NOT_ENOUGH_ZONES, False)
+            return
+        results = produce(broker, entries, acks)
+        for number, (groups, result) in enumerate(zip(values, results, strict=True)):
+            flat = [value for group in groups for value in group]
+            if isinstance(result, PenstockError):
+                assert (fate, result.maybe_applied) in (("refused", False), ("answer lost", True))
+            else:
+                assert result.base_offset == len(self.records[number])
+                assert result.next_offset == result.base_offset + len(flat)
+            if fate != "refused":
+                self.records[number] += flat
+
+    @rule(instance=st.integers(0, 1), partition=st.integers(0, PARTITIONS - 1), data=st.data())
+    def fetch(self, instance: int, partition: int, data: st.DataObject) -> None:
+        end = len(self.records[partition])
+        offset = data.draw(st.integers(self.starts[partition], end), "offset")
+        max_bytes = data.draw(st.sampled_from([1, 100, 300, 2_000, 100_000]), "max_bytes")
+        is_readable = all(self._is_readable(zones) for zones in self.zones_of[partition][offset:])
+        wanted = FetchEntry(topic="orders", partition=partition, offset=offset, max_bytes=max_bytes)
+        [fetched] = fetch(self.instances[instance], [wanted], max_bytes=max_bytes, min_bytes=1, wait_ms=0)
+        if isinstance(fetched, PenstockError):
+            assert fetched.code is ErrorCode.STORAGE_UNAVAILABLE
+            assert not is_readable, "some zone that is up has it"
+            return
+        found = [value for number, value in values_of(fetched) if number >= offset]
+        assert found == self.records[partition][offset : fetched.next_offset]
+        assert (fetched.log_start_offset, fetched.high_watermark) == (self.starts[partition], end)
+        assert fetched.next_offset > offset or offset == end
+
+    def _is_readable(self, zones: int) -> bool:
+        return any(zones >> zone & 1 and not zone_of(self.inner, zone).is_down for zone in range(3))
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), data=st.data())
+    def truncate(self, partition: int, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(0, len(self.records[partition]) + 1), "offset")
+        [result] = truncate(self.instances[0], "orders", {partition: offset})
+        if offset > len(self.records[partition]):
+            assert isinstance(result, PenstockError)
+            assert result.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            self.starts[partition] = max(self.starts[partition], offset)
+            assert isinstance(result, Head)
+            assert result.log_start_offset == self.starts[partition]
+
+    @rule(zone=st.integers(0, 2), is_down=st.booleans())
+    def outage(self, zone: int, is_down: bool) -> None:
+        zone_of(self.inner, zone).is_down = is_down
+
+    @rule(fail=st.booleans())
+    def rolls(self, fail: bool) -> None:
+        self.rolls_fail = fail
+
+    @precondition(lambda self: any(self.records))
+    @rule()
+    def read_everything_with_all_zones_up(self) -> None:
+        downs = [zone_of(self.inner, zone).is_down for zone in range(3)]
+        for zone in range(3):
+            zone_of(self.inner, zone).is_down = False
+        for partition, records in enumerate(self.records):
+            offset = self.starts[partition]
+            while offset < len(records):
+                fetched = ask(self.inner, "orders", offset, partition=partition, max_bytes=1_000)
+                found = [value for number, value in values_of(fetched) if number >= offset]
+                assert found == records[offset : fetched.next_offset] != []
+                offset = fetched.next_offset
+        for zone, is_down in enumerate(downs):
+            zone_of(self.inner, zone).is_down = is_down
+
+    @invariant()
+    def bounds_are_true(self) -> None:
+        if not hasattr(self, "records"):
+            return
+        bounds = [(item.log_start_offset, item.high_watermark) for item in describe_topic(self.inner, "orders")[1]]
+        assert bounds == list(zip(self.starts, map(len, self.records), strict=True))
+        ends = listed(list_offsets(self.inner, "orders", OffsetSpec.LATEST, None))
+        assert [item.offset for item in ends] == [len(records) for records in self.records]
+
+
+LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+test_log_agrees_with_a_list_whatever_fails = LogMachine.TestCase

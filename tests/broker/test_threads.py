@@ -1,0 +1,176 @@
+"""Calls side by side: results in order, errors as results, defects raised, and nobody waits for who hangs."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import boto3
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+from moto import mock_aws
+
+from penstock_broker.adapters.storage_calls import StorageCalls
+from penstock_broker.adapters.system import Threads
+from tests.broker.setting import UNAVAILABLE
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    pool = Threads()
+    yield pool
+    pool.close()
+
+
+def _answer(item: Any) -> Any:
+    """Calls a callable, raises an error, returns anything else."""
+    if isinstance(item, Exception):
+        raise item
+    return item() if callable(item) else item
+
+
+def _enough(count: int) -> Callable[[Sequence[Any]], bool]:
+    return lambda results: sum(result is not None for result in results) >= count
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 100])
+def test_map_answers_in_the_order_of_the_items(threads: Threads, count: int) -> None:
+    assert threads.map(lambda item: item * 2, range(count)) == [item * 2 for item in range(count)]
+
+
+@pytest.mark.parametrize("items", [[UNAVAILABLE], [1, UNAVAILABLE, 3]])
+def test_map_makes_an_error_that_items_result(threads: Threads, items: list[Any]) -> None:
+    assert threads.map(_answer, items) == items
+
+
+@pytest.mark.parametrize("items", [[ValueError("defect")], [1, ValueError("defect"), 3]])
+def test_map_raises_a_defect(threads: Threads, items: list[Any]) -> None:
+    with pytest.raises(ValueError, match="defect"):
+        threads.map(_answer, items)
+
+
+def test_map_calls_side_by_side(threads: Threads) -> None:
+    together = threading.Barrier(5)
+    assert sorted(threads.map(lambda _: together.wait(timeout=30), range(5))) == list(range(5))
+
+
+def test_race_answers_all_when_all_come_within_the_grace(threads: Threads) -> None:
+    assert threads.race(_answer, ["a", UNAVAILABLE, "c"], _enough(1), 60_000) == ["a", UNAVAILABLE, "c"]
+
+
+def test_race_leaves_out_who_hangs_once_enough_have_answered(threads: Threads) -> None:
+    go_on = threading.Event()
+    try:
+        assert threads.race(_answer, ["a", go_on.wait, "c"], _enough(2), 0) == ["a", None, "c"]
+    finally:
+        go_on.set()
+
+
+def test_race_waits_for_a_straggler_within_the_grace(threads: Threads) -> None:
+    """The second answers only after the first is known to be enough."""
+    asked = threading.Event()
+
+    def is_enough(results: Sequence[Any]) -> bool:
+        if results[0] is None:
+            return False
+        asked.set()
+        return True
+
+    assert threads.race(_answer, ["a", asked.wait], is_enough, 60_000) == ["a", True]
+
+
+def test_race_waits_for_all_when_it_is_never_enough(threads: Threads) -> None:
+    asked = threading.Event()
+
+    def is_enough(results: Sequence[Any]) -> bool:
+        if results[0] is not None:
+            asked.set()
+        return False
+
+    assert threads.race(_answer, ["a", asked.wait], is_enough, 0) == ["a", True]
+
+
+def test_race_raises_a_defect(threads: Threads) -> None:
+    with pytest.raises(ValueError, match="defect"):
+        threads.race(_answer, ["a", ValueError("defect")], _enough(2), 0)
+
+
+def test_race_of_nothing_is_nothing(threads: Threads) -> None:
+    assert threads.race(_answer, [], _enough(1), 60_000) == []
+
+
+def test_race_is_not_held_up_by_those_that_hung_in_earlier_races(threads: Threads) -> None:
+    go_on = threading.Event()
+    hung = 0
+
+    def hang() -> None:
+        nonlocal hung
+        hung += 1
+        go_on.wait()
+
+    try:
+        for _ in range(100):
+            assert threads.race(_answer, ["a", hang, "c"], _enough(2), 0) == ["a", None, "c"]
+        assert threads.map(_answer, [1, 2]) == [1, 2]
+    finally:
+        go_on.set()
+    threads.close()
+    assert hung < 100, "calls that had not begun when their race was over are dropped"
+
+
+def test_close_waits_for_what_runs() -> None:
+    pool = Threads()
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        go_on.wait()
+        done.set()
+
+    pool.race(_answer, ["a", slow], lambda results: results[0] is not None and begun.wait(), 0)
+    go_on.set()
+    pool.close()
+    assert done.is_set()
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        yield boto3.client("s3", region_name="us-east-1", config=Config(retries={"total_max_attempts": 3}))
+
+
+def test_storage_calls_counts_what_is_sent_by_service_and_operation(driver: Any) -> None:
+    calls = StorageCalls()
+    calls.watch(driver)
+    before = calls.snapshot()
+    driver.create_bucket(Bucket="bucket")
+    driver.put_object(Bucket="bucket", Key="k", Body=b"x")
+    middle = calls.snapshot()
+    for _ in range(2):
+        driver.get_object(Bucket="bucket", Key="k")
+    assert calls.since(before) == {"s3.CreateBucket": 1, "s3.GetObject": 2, "s3.PutObject": 1}
+    assert calls.since(middle) == {"s3.GetObject": 2}
+    assert calls.since(calls.snapshot()) == {}
+
+
+def test_storage_calls_counts_repeats_of_the_driver(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = StorageCalls()
+    calls.watch(driver)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    failing = [500, 500]
+
+    def fail(request: Any, **_: Any) -> Any:
+        return AWSResponse(request.url, failing.pop(), {}, _Empty()) if failing else None
+
+    driver.create_bucket(Bucket="bucket")
+    driver.meta.events.register_first("before-send.s3.ListObjectsV2", fail)
+    driver.list_objects_v2(Bucket="bucket")
+    assert calls.snapshot()["s3.ListObjectsV2"] == 3
+
+
+class _Empty:
+    def stream(self) -> Iterator[bytes]:
+        return iter(())
