@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from penstock.errors import DeliveryTimeoutError, RecordTooLargeError, as_maybe_applied
 from penstock.producer_batch import PartitionQueue, ProducerBatch, TopicQueues
 from penstock.retry import NEVER_MS, RetryPolicy
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX
 from penstock_core.record_batch import BATCH_HEADER_BYTES, Compression
 from penstock_core.records import BatchBuilder, Headers
@@ -184,7 +184,7 @@ class Accumulator:
     def _sticky(self, topic: TopicQueues) -> PartitionQueue:
         queue = topic.sticky
         if queue is None or not queue.is_open:
-            count = len(topic.queues)
+            count = topic.partitions
             start = self._choose(count)
             cycle = (topic.queues[(start + step) % count] for step in range(count))
             queue = next((each for each in cycle if not each.is_in_flight), topic.queues[start])
@@ -216,6 +216,8 @@ class Accumulator:
                 base_offset += batch.record_count
 
     def _failed(self, entry: Entry, error: PenstockError, now_ms: int, chance: float) -> list[ProducerBatch]:
+        if error.code.category is Category.NOT_FOUND:
+            entry.queue.topic.fresh_until_ms = 0  # the topic is not what it was: ask before the next send
         finished: list[ProducerBatch] = []
         again: list[ProducerBatch] = []
         retry = None if self._is_abandoned else self._settings.retry

@@ -16,6 +16,7 @@ from typing import Any
 
 import botocore.session
 from botocore.credentials import Credentials
+from botocore.exceptions import BotoCoreError
 
 from penstock.errors import NotConfiguredError
 
@@ -75,7 +76,10 @@ def _region(url: str, environ: Mapping[str, str], local: Mapping[str, str], sess
 def _credentials(environ: Mapping[str, str], local: Mapping[str, str], session: Any) -> Any:
     if "AWS_ACCESS_KEY_ID" in local and "AWS_ACCESS_KEY_ID" not in environ:
         return Credentials(local["AWS_ACCESS_KEY_ID"], local.get("AWS_SECRET_ACCESS_KEY", ""))
-    credentials = session.get_credentials()
+    try:
+        credentials = session.get_credentials()
+    except BotoCoreError as error:
+        raise NotConfiguredError(f"the AWS credentials could not be loaded: {error}") from error
     if credentials is None:
         raise NotConfiguredError(
             "no AWS credentials to sign with: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile with "

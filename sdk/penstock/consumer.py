@@ -1,17 +1,18 @@
-"""The consumer as users see it. fetch_buffer.py decides, fetcher.py does, start_offsets.py says where to begin."""
+"""The consumer as users see it. fetch_buffer.py decides, fetcher.py does, assignment.py knows what to read."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Literal, Self
 
+from penstock.assignment import Assignment
 from penstock.client import Client, monotonic_ms
 from penstock.errors import ClosedError, InvalidError, UnavailableError
 from penstock.fetch_buffer import FetchBuffer, FetchSettings, OffsetReset
 from penstock.fetcher import Fetcher
 from penstock.model import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from penstock.retry import NEVER_MS, RetryPolicy
-from penstock.start_offsets import find_start_offsets, listed_offsets, offsets_at
+from penstock.start_offsets import listed_offsets, offsets_at
 from penstock.transport import Transport, open_transport
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB
@@ -94,19 +95,24 @@ class Consumer:
         )
         self._topics = topics
         self._group_id = group_id
-        self._offset_reset = auto_offset_reset
         self._is_at_most_once = delivery == "at_most_once"
         self._is_committing = enable_auto_commit and group_id is not None and not self._is_at_most_once
         self._commit_interval_ms = auto_commit_interval_ms
         self._commit_due_ms = monotonic_ms() + auto_commit_interval_ms if self._is_committing else NEVER_MS
         self._max_poll_records = max_poll_records
         self._timeout_ms = consumer_timeout_ms
-        self._metadata_max_age_ms = metadata_max_age_ms
-        self._refresh_due_ms = 0 if topics else NEVER_MS
         self._client = Client(open_transport(url, region, transport), retry=retry)
         self._buffer = FetchBuffer(settings)
         self._fetcher = Fetcher(self._buffer, self._client, max_in_flight=max_in_flight)
-        self._appeared: set[TopicPartition] = set()
+        self._assignment = Assignment(
+            self._client,
+            self._buffer,
+            self._fetcher,
+            topics=topics,
+            group_id=group_id,
+            offset_reset=auto_offset_reset,
+            refresh_ms=metadata_max_age_ms,
+        )
         self._committed: dict[TopicPartition, int] = {}
         self._run: list[ConsumerRecord] = []  # what iteration has taken from the buffer, of one partition
         self._run_at = 0
@@ -194,7 +200,7 @@ class Consumer:
         """The offset of the next record to be handed out. May ask the service where to start."""
         self._refresh()
         self._buffer.cursor(partition)
-        self._find_starts()
+        self._assignment.find_starts()
         return self._positions()[partition]
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -267,49 +273,20 @@ class Consumer:
     ) -> list[ConsumerRecord]:
         while True:
             self._refresh()
-            self._find_starts()
+            self._assignment.find_starts()
             self._fetcher.start()
-            taken = self._fetcher.take(take, max_records, min(deadline_ms, self._refresh_due_ms, self._commit_due_ms))
+            taken = self._fetcher.take(
+                take, max_records, min(deadline_ms, self._assignment.refresh_due_ms, self._commit_due_ms)
+            )
             if taken or monotonic_ms() >= deadline_ms:
                 return taken
             if monotonic_ms() >= self._commit_due_ms:
                 self._auto_commit()
 
     def _refresh(self) -> None:
-        """Look for new partitions of the topics, when it is time."""
         if self._is_closed:
             raise ClosedError("the consumer is closed")
-        if monotonic_ms() < self._refresh_due_ms:
-            return
-        known = set(self._buffer.assignment())
-        try:
-            counts = {topic: self._client.describe_topic(topic).topic.partitions for topic in self._topics}
-        except UnavailableError:
-            if not known:
-                raise
-            counts = {}
-        self._refresh_due_ms = monotonic_ms() + self._metadata_max_age_ms
-        found = {TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)}
-        if found - known:
-            self._appeared |= found - known if known else set()
-            with self._fetcher.lock:
-                self._buffer.assign(sorted(found | known))
-                self._fetcher.wake()
-
-    def _find_starts(self) -> None:
-        missing = self._buffer.without_position()
-        if missing:
-            starts = find_start_offsets(
-                self._client,
-                missing,
-                group_id=self._group_id,
-                offset_reset=self._offset_reset,
-                appeared=self._appeared,
-            )
-            with self._fetcher.lock:
-                for partition, offset in starts.items():
-                    self._buffer.seek(partition, offset)
-                self._fetcher.wake()
+        self._assignment.refresh(monotonic_ms())
 
     def _positions(self) -> dict[TopicPartition, int]:
         with self._fetcher.lock:

@@ -148,7 +148,7 @@ class Producer:
             self._check_partition(queues, partition)
         elif key is not None:
             try:
-                partition = _partition_for_key(key, len(queues.queues))
+                partition = _partition_for_key(key, queues.partitions)
             except TypeError as error:
                 raise _wrong_type(error) from error
         if timestamp_ms is None:
@@ -215,12 +215,12 @@ class Producer:
         return queues
 
     def _check_partition(self, queues: TopicQueues, partition: int) -> None:
-        if partition >= len(queues.queues):
+        if partition >= queues.partitions:
             self._describe(queues.name, monotonic_ms())
-        if not 0 <= partition < len(queues.queues):
+        if not 0 <= partition < queues.partitions:
             raise UnknownPartitionError(
                 ErrorCode.UNKNOWN_PARTITION,
-                f"topic {queues.name!r} has no partition {partition}: it has 0 to {len(queues.queues) - 1}",
+                f"topic {queues.name!r} has no partition {partition}: it has 0 to {queues.partitions - 1}",
             )
 
     def _append(

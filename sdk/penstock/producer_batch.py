@@ -72,18 +72,20 @@ class PartitionQueue:
 class TopicQueues:
     """A topic as the producer knows it. Records without key stick to `sticky` until its batch is sealed (KIP-480)."""
 
-    __slots__ = ("batch_bytes", "batch_bytes_max", "fresh_until_ms", "name", "queues", "sticky")
+    __slots__ = ("batch_bytes", "batch_bytes_max", "fresh_until_ms", "name", "partitions", "queues", "sticky")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.batch_bytes = 0
         self.batch_bytes_max = 0
         self.fresh_until_ms = 0  # when the description is to be asked for again
-        self.queues: list[PartitionQueue] = []
+        self.partitions = 0
+        self.queues: list[PartitionQueue] = []  # more than `partitions` after the topic was made anew with fewer
         self.sticky: PartitionQueue | None = None
 
     def update(self, partitions: int, batch_bytes: int, batch_bytes_max: int) -> None:
-        """Take a description; partitions are only ever added."""
+        """Take a description."""
+        self.partitions = partitions
         self.batch_bytes = min(batch_bytes, batch_bytes_max)
         self.batch_bytes_max = batch_bytes_max
         self.queues += [PartitionQueue(self, partition) for partition in range(len(self.queues), partitions)]

@@ -7,10 +7,11 @@ from urllib.parse import quote, urlencode
 import urllib3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
+from botocore.exceptions import BotoCoreError
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from penstock.configuration import Configuration, find_configuration
-from penstock.errors import ConnectionFailedError
+from penstock.errors import ConnectionFailedError, NotConfiguredError
 
 SERVICE = "execute-api"
 CONNECT_TIMEOUT_S = 5
@@ -84,8 +85,11 @@ class HttpTransport:
 
     def _sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
         request = AWSRequest(method=method, url=url, headers=dict(headers), data=body)
-        # Frozen: key, secret and token of one moment; refreshed here when they are about to expire.
-        credentials = self._configuration.credentials.get_frozen_credentials()
+        try:
+            # Frozen: key, secret and token of one moment; refreshed here when they are about to expire.
+            credentials = self._configuration.credentials.get_frozen_credentials()
+        except BotoCoreError as error:
+            raise NotConfiguredError(f"the AWS credentials could not be refreshed: {error}") from error
         SigV4Auth(credentials, SERVICE, self._configuration.region).add_auth(request)
         return dict(request.headers.items())
 

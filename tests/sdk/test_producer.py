@@ -189,6 +189,21 @@ def test_new_partition_is_found_when_it_is_named(service: MemoryPenstock, orders
         assert producer.send(orders, b"v", partition=4).result(DEADLINE_S).partition == 4
 
 
+def test_topic_made_anew_with_fewer_partitions_is_noticed(service: MemoryPenstock, orders: str) -> None:
+    with service.producer() as producer:
+        keys = [b"%d" % number for number in range(20)]
+        for key in keys:
+            producer.send(orders, b"old", key=key)
+        producer.flush()
+        service.admin().delete_topic(orders)
+        service.create_topic(orders, partitions=1)
+        for key in keys:
+            producer.send(orders, b"lost or new", key=key)
+        producer.flush()
+        sent = [producer.send(orders, b"new", key=key) for key in keys]
+    assert {each.result(DEADLINE_S).partition for each in sent} == {0}
+
+
 @pytest.mark.parametrize("wrong", [{"value": 7}, {"value": b"", "key": 7}, {"value": b"", "timestamp_ms": -1}])
 def test_values_of_a_wrong_type_are_refused_at_send(
     service: MemoryPenstock, orders: str, wrong: dict[str, Any]

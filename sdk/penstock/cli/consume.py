@@ -76,6 +76,8 @@ def consume(
             _seek(consumer, start)
         try:
             _copy(consumer, write_record, sys.stdout.buffer, max_records, timeout)
+        except KeyboardInterrupt:
+            pass  # the way to end it
         except BrokenPipeError:
             # The reader has gone. Python flushes stdout once more at exit: let that go nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
