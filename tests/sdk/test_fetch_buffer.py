@@ -252,6 +252,19 @@ def test_offset_out_of_range_is_raised_without_a_reset() -> None:
     assert caught.value.facts["log_start_offset"] == 3
 
 
+def test_answer_and_failure_wake_the_driver_that_had_nothing_to_ask() -> None:
+    buffer, service = _buffer(T0), _Service()
+    request = _next(buffer)
+    assert buffer.next_request(0) is None
+    assert buffer.wake_at_ms == NEVER_MS
+    buffer.accept(request, *service.answer(request), now_ms=5, chance=0.0)
+    assert buffer.wake_at_ms <= 5
+    request = _next(buffer)
+    assert buffer.next_request(5) is None
+    buffer.fail(request, UNAVAILABLE, now_ms=7, chance=0.0)
+    assert buffer.wake_at_ms <= 7
+
+
 def test_failed_request_is_tried_again_after_its_time() -> None:
     buffer = _buffer(T0)
     buffer.fail(_next(buffer), UNAVAILABLE, now_ms=1_000, chance=0.5)
