@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.errors import CorruptError, InvalidError, OffsetOutOfRangeError, UnavailableError, UnknownTopicError
 from penstock.fetch_buffer import FetchBuffer, FetchRequest, FetchSettings
 from penstock.model import ConsumerRecord, TopicPartition
-from penstock.retry import RetryPolicy
+from penstock.retry import NEVER_MS, RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.record_batch import stamp
 from penstock_core.records import NewRecord, encode
