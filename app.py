@@ -18,7 +18,7 @@ def main() -> None:
     asset = functions_asset(Path(__file__).parent, settings=settings)
     account = os.environ.get("CDK_DEFAULT_ACCOUNT")
     region = settings.region or os.environ.get("CDK_DEFAULT_REGION")
-    PenstockStack(
+    stack = PenstockStack(
         app,
         "Penstock",
         stack_name=settings.name.title().replace("-", ""),
@@ -29,6 +29,12 @@ def main() -> None:
         env=cdk.Environment(account=account, region=region),
         termination_protection=settings.keeps_data_on_delete,
     )
+    if not asset.is_compiled:
+        cdk.Annotations.of(stack).add_warning_v2(
+            "penstock:asset-without-bytecode",
+            f"there is no python{settings.python_version} on the PATH to compile the functions with: "
+            "each cold start will take about 0.8 s longer",
+        )
     app.synth()
 
 

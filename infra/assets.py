@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ LOCK_FILE = Path("requirements/lambda.txt")
 PACKAGES_FOLDER = Path("functions")
 PACKAGES = ("penstock_core", "penstock_broker", "handlers")
 
-# What botocore loads for DynamoDB, S3 and STS clients; the rest of its data is other services.
+# What botocore loads for its clients of DynamoDB, S3 and STS; the rest of its data is other services.
 _BOTOCORE_DATA = frozenset(
     ("dynamodb", "s3", "sts", "endpoints.json", "partitions.json", "_retry.json", "sdk-default-configuration.json")
 )
@@ -39,7 +39,7 @@ _DEAD_FOLDERS = (
 _DEAD_SUFFIXES = (".pyi", ".pyx", ".pxd", ".c", ".h", ".typed", "examples-1.json", "examples-1.json.gz")
 _DEAD_NAMES = ("RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json")
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-_KEPT_ASSETS = 4
+_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +67,12 @@ def functions_asset(root: Path, *, settings: StageSettings) -> Asset:
     folder = root / CACHE_FOLDER / dependencies_key
     asset = folder / f"{content_hash}.zip"
     if not asset.exists():
-        dependencies = folder / "dependencies.zip"
+        dependencies = folder / "packages.zip"
         if not dependencies.exists():
             _build_dependencies(root / LOCK_FILE, dependencies, settings=settings, python=python)
         _add_sources(dependencies, sources, asset, python=python)
-        _forget_old_assets(folder)
+        _keep_latest(folder.glob("[0-9a-f]*.zip"))
+        _keep_latest(folder.parent.iterdir())
     return Asset(path=asset, content_hash=content_hash, is_compiled=python is not None)
 
 
@@ -163,8 +164,10 @@ def _write_zip(target: Path, folder: Path) -> None:
                 archive.writestr(entry, path.read_bytes())
 
 
-def _forget_old_assets(folder: Path) -> None:
-    """Keeps the latest few; another synth may be reading one of them."""
-    assets = sorted(folder.glob("[0-9a-f]*.zip"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in assets[_KEPT_ASSETS:]:
-        path.unlink(missing_ok=True)
+def _keep_latest(paths: Iterable[Path]) -> None:
+    """Removes all but the latest few; another synth may be reading one of them."""
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

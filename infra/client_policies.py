@@ -13,6 +13,7 @@ from infra import routes
 from infra.api import Api
 from infra.routes import Route
 from infra.settings import StageSettings
+from infra.wildcards import acknowledge_wildcard
 
 PRODUCE_ROUTES = (routes.DESCRIBE_TOPIC, routes.PRODUCE, routes.PRODUCE_RECORDS)
 CONSUME_ROUTES = (
@@ -38,14 +39,14 @@ class ClientPolicies(Construct):
         self.admin = self._policy("Admin", "Call every route of Penstock", ADMIN_ROUTES)
 
     def _policy(self, job: str, description: str, allowed: tuple[Route, ...]) -> iam.ManagedPolicy:
-        return iam.ManagedPolicy(
+        resources = [self._api.route_arn(route) for route in allowed]
+        policy = iam.ManagedPolicy(
             self,
             job,
             managed_policy_name=f"{self._prefix}{job}",
             description=description,
-            statements=[
-                iam.PolicyStatement(
-                    actions=["execute-api:Invoke"], resources=[self._api.route_arn(route) for route in allowed]
-                )
-            ],
+            statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=resources)],
         )
+        for resource in (resource for resource in resources if "*" in resource):
+            acknowledge_wildcard(policy, resource, "Any topic and any group, on a route that is named.")
+        return policy

@@ -15,6 +15,7 @@ from constructs import Construct
 
 from infra.settings import StageSettings
 from infra.tables import Tables
+from infra.wildcards import acknowledge_wildcard
 from infra.zones import Zones
 
 
@@ -124,6 +125,11 @@ class Functions(Construct):
                 statements.append(zone.write_statement())
         for statement in statements:
             role.add_to_policy(statement)
+            for resource in statement.resources:
+                if resource.endswith("/*"):
+                    acknowledge_wildcard(role, resource, "The keys of segments are made up as they are written.")
+        if self._settings.traces:
+            acknowledge_wildcard(role, "*", "X-Ray has no resources to name.")
         return role
 
     def _environment(self, name: str) -> dict[str, str]:

@@ -1,0 +1,57 @@
+"""Each stage synthesized once per session, without CloudFormation's built-in validation and with an empty asset."""
+
+import os
+
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from aws_cdk import App, Environment
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk.assertions import Template
+
+from infra.settings import settings_of
+from infra.stack import PenstockStack
+
+Resources = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], PenstockStack]:
+    """The stack of a stage in an app of its own."""
+    code = tmp_path_factory.mktemp("code")
+    (code / "handlers.py").touch()
+
+    @cache
+    def make(stage: str) -> PenstockStack:
+        settings = settings_of(stage)
+        return PenstockStack(
+            App(outdir=str(tmp_path_factory.mktemp(stage)), builtin_cloud_formation_validation=False),
+            "Penstock",
+            settings=settings,
+            code=lambda_.Code.from_asset(str(code)),
+            env=Environment(region=settings.region),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def template(make_stack: Callable[[str], PenstockStack]) -> Callable[[str], dict[str, Any]]:
+    """A stage's CloudFormation template."""
+    return cache(lambda stage: dict(Template.from_stack(make_stack(stage)).to_json()))
+
+
+@pytest.fixture(params=["local", "dev", "prod"])
+def stage(request: pytest.FixtureRequest) -> str:
+    """Every stage in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def resources(template: Callable[[str], dict[str, Any]], stage: str) -> Resources:
+    """The resources of the stage by their logical ids without CDK's hash, which says nothing to a reader."""
+    return {logical_id[:-8]: resource for logical_id, resource in template(stage)["Resources"].items()}

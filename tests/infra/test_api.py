@@ -1,0 +1,93 @@
+"""The HTTP API: the routes that docs/openapi.json has, each signed by IAM, and the policies of its clients."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.routes import ROUTES
+from infra.settings import STAGES
+from tests.infra.conftest import Resources
+from tests.infra.reading import name_of, of_type, permissions
+
+pytestmark = pytest.mark.synth
+
+OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
+METHODS = {"get", "post", "put", "patch", "delete", "head", "options"}
+ARN = "arn:<AWS::Partition>:execute-api:<AWS::Region>:<AWS::AccountId>:<ApiHttpApi>/$default/"
+
+
+def test_routes_are_the_operations_of_the_openapi_document(resources: Resources) -> None:
+    assert OPENAPI.exists(), f"{OPENAPI} is missing: `make openapi` generates it"
+    paths: dict[str, dict[str, Any]] = json.loads(OPENAPI.read_text())["paths"]
+    documented = {f"{method.upper()} {path}" for path, item in paths.items() for method in item if method in METHODS}
+    deployed = {route["RouteKey"] for route in of_type(resources, "AWS::ApiGatewayV2::Route").values()}
+    assert deployed == documented == {f"{route.method} {route.path}" for route in ROUTES}
+
+
+def test_every_route_wants_a_signature_and_reaches_its_function(resources: Resources) -> None:
+    integrations = of_type(resources, "AWS::ApiGatewayV2::Integration")
+    functions = {f"{route.method} {route.path}": route.function for route in ROUTES}
+    for route in of_type(resources, "AWS::ApiGatewayV2::Route").values():
+        assert route["AuthorizationType"] == "AWS_IAM"
+        integration = integrations[name_of(route["Target"]).removeprefix("integrations/").strip("<>")]
+        function = functions[route["RouteKey"]].title().replace("_", "")
+        assert name_of(integration["IntegrationUri"]) == f"<Functions{function}Function>"
+        assert integration["PayloadFormatVersion"] == "2.0"
+
+
+def test_only_this_api_may_call_the_functions_and_only_by_its_routes(resources: Resources) -> None:
+    allowed = of_type(resources, "AWS::Lambda::Permission").values()
+    assert len(allowed) == len(ROUTES)
+    for permission in allowed:
+        assert permission["Principal"] == "apigateway.amazonaws.com"
+        assert "<ApiHttpApi>/*/*/v1/" in name_of(permission["SourceArn"])
+
+
+def test_requests_are_logged(resources: Resources) -> None:
+    [stage] = of_type(resources, "AWS::ApiGatewayV2::Stage").values()
+    assert (stage["StageName"], stage["AutoDeploy"]) == ("$default", True)
+    assert name_of(stage["AccessLogSettings"]["DestinationArn"]) == "<ApiAccessLog>"
+    assert json.loads(stage["AccessLogSettings"]["Format"])["requestId"] == "$context.requestId"
+
+
+@pytest.mark.parametrize(
+    ("job", "routes"),
+    [
+        ("Produce", ["GET/v1/topics/*", "POST/v1/produce", "POST/v1/topics/*/records"]),
+        (
+            "Consume",
+            [
+                "GET/v1/topics/*",
+                "GET/v1/topics/*/offsets",
+                "POST/v1/fetch",
+                "GET/v1/topics/*/partitions/*/records",
+                "POST/v1/groups/*/offsets",
+                "GET/v1/groups/*/offsets",
+            ],
+        ),
+        ("Admin", [f"{r.method}{r.path}".replace("{topic}", "*").replace("{partition}", "*") for r in ROUTES]),
+    ],
+)
+def test_client_policy_allows_the_routes_of_its_job(
+    resources: Resources, stage: str, job: str, routes: list[str]
+) -> None:
+    policies = {
+        policy["ManagedPolicyName"]: policy for policy in of_type(resources, "AWS::IAM::ManagedPolicy").values()
+    }
+    prefix = STAGES[stage].name.title().replace("-", "")
+    assert set(policies) == {f"{prefix}{name}" for name in ("Produce", "Consume", "Admin")}
+    region = STAGES[stage].region or "<AWS::Region>"
+    expected = {
+        ("execute-api:Invoke", ARN.replace("<AWS::Region>", region) + route.replace("{group}", "*")) for route in routes
+    }
+    assert permissions(policies[f"{prefix}{job}"]["PolicyDocument"]["Statement"]) == expected
+
+
+def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], dict[str, Any]], stage: str) -> None:
+    assert set(template(stage)["Outputs"]) == {
+        "ApiUrl", "ApiId", "ProducePolicyArn", "ConsumePolicyArn", "AdminPolicyArn",
+        "TopicsTable", "LogTable", "GroupsTable", "ZoneABucket", "ZoneBBucket", "ZoneCBucket",
+    }  # fmt: skip

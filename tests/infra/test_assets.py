@@ -1,0 +1,78 @@
+"""The functions' asset: whole, small, compiled, and named by what it was made from."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.assets import CACHE_FOLDER, LOCK_FILE, Asset, functions_asset
+from infra.functions import GRANTS
+from infra.settings import settings_of
+
+pytestmark = pytest.mark.synth
+
+ROOT = Path(__file__).parents[2]
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def asset() -> Asset:
+    return functions_asset(ROOT, settings=settings_of("local"))
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """Another checkout with the same sources, made at another time, that shares the built dependencies."""
+    shutil.copytree(ROOT / "functions", tmp_path / "functions", copy_function=shutil.copyfile)
+    (tmp_path / LOCK_FILE).parent.mkdir()
+    shutil.copyfile(ROOT / LOCK_FILE, tmp_path / LOCK_FILE)
+    (tmp_path / CACHE_FOLDER).parent.mkdir()
+    (tmp_path / CACHE_FOLDER).symlink_to(ROOT / CACHE_FOLDER)
+    return tmp_path
+
+
+def test_every_handler_loads_from_the_asset_alone(asset: Asset, tmp_path: Path) -> None:
+    with zipfile.ZipFile(asset.path) as archive:
+        archive.extractall(tmp_path)
+    imports = "; ".join(f"import handlers.{name}; handlers.{name}.handler" for name in GRANTS)
+    # Clients are made at the first request: DynamoDB's and S3's data must be there, and nothing else of botocore's.
+    clients = "import boto3; [boto3.client(name, region_name='us-east-1') for name in ('dynamodb', 's3', 'sts')]"
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {imports}; {clients}"
+    environment = {"PATH": os.environ["PATH"], "LAMBDA_TASK_ROOT": str(tmp_path)}  # X-Ray's SDK looks for it
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_asset_has_no_dead_weight(asset: Asset) -> None:
+    assert asset.path.stat().st_size < 16 * MB
+    with zipfile.ZipFile(asset.path) as archive:
+        names = archive.namelist()
+        assert len(names) == len(set(names))
+        assert sum(entry.file_size for entry in archive.infolist()) < 50 * MB
+    services = {name.split("/")[2] for name in names if name.startswith("botocore/data/")}
+    assert {name for name in services if "." not in name} == {"dynamodb", "s3", "sts"}
+    assert not [name for name in names if "/tests/" in name]
+
+
+def test_modules_are_compiled_and_nothing_in_the_asset_tells_when_it_was_made(asset: Asset) -> None:
+    with zipfile.ZipFile(asset.path) as archive:
+        names = set(archive.namelist())
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    for module in (name for name in names if name.startswith("handlers/") and name.endswith(".py")):
+        folder, _, file = module.rpartition("/")
+        assert f"{folder}/__pycache__/{file[:-3]}.{sys.implementation.cache_tag}.pyc" in names
+
+
+def test_hash_is_of_the_sources_alone(asset: Asset, copied: Path) -> None:
+    assert functions_asset(copied, settings=settings_of("local")).content_hash == asset.content_hash
+    (copied / "functions" / "handlers" / "topics.py").write_text("handler = None\n")
+    changed = functions_asset(copied, settings=settings_of("local"))
+    assert changed.content_hash != asset.content_hash
+    assert changed.path.exists()
+    changed.path.unlink()

@@ -1,0 +1,73 @@
+"""What the Lambda functions run as: sizes, environment, log groups, alarms."""
+
+import re
+
+import pytest
+
+from infra.settings import STAGES
+from penstock_core.limits import FETCH_WAIT_MS_MAX
+from tests.infra.conftest import Resources
+from tests.infra.reading import name_of, of_type
+
+pytestmark = pytest.mark.synth
+
+FUNCTIONS = ("fetch", "groups", "produce", "records-fetch", "records-produce", "topics")
+
+
+def test_functions_are_the_handlers_with_their_settings(resources: Resources, stage: str) -> None:
+    settings = STAGES[stage]
+    found = of_type(resources, "AWS::Lambda::Function").values()
+    assert sorted(function["FunctionName"] for function in found) == [f"{settings.name}-{name}" for name in FUNCTIONS]
+    for function in found:
+        name = function["FunctionName"].removeprefix(f"{settings.name}-").replace("-", "_")
+        size = settings.function_sizes[name]
+        assert function["Handler"] == f"handlers.{name}.handler"
+        assert function["Runtime"] == f"python{settings.python_version}"
+        assert function["Architectures"] == [settings.architecture]
+        assert (function["MemorySize"], function["Timeout"]) == (size.memory_mb, size.timeout_s)
+        assert (function.get("TracingConfig") == {"Mode": "Active"}) is settings.traces
+
+
+def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
+    for function in of_type(resources, "AWS::Lambda::Function").values():
+        environment = {name: name_of(value) for name, value in function["Environment"]["Variables"].items()}
+        own = function["Handler"].split(".")[1]
+        assert environment == {
+            "PENSTOCK_TOPICS_TABLE": "<TablesTopics>",
+            "PENSTOCK_LOG_TABLE": "<TablesLog>",
+            "PENSTOCK_GROUPS_TABLE": "<TablesGroups>",
+            "PENSTOCK_ZONES": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
+            "POWERTOOLS_SERVICE_NAME": f"penstock-{own}",
+            "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
+            "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
+            "POWERTOOLS_TRACE_DISABLED": "true" if stage == "local" else "false",
+        }
+
+
+@pytest.mark.parametrize("name", ["fetch", "records_fetch"])
+def test_fetch_may_wait_as_long_as_the_api_promises_and_ends_before_the_gateway_does(name: str, stage: str) -> None:
+    assert FETCH_WAIT_MS_MAX / 1000 + 5 <= STAGES[stage].function_sizes[name].timeout_s < 30
+
+
+def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resources) -> None:
+    groups = of_type(resources, "AWS::Logs::LogGroup")
+    functions = of_type(resources, "AWS::Lambda::Function")
+    used = {name_of(function["LoggingConfig"]["LogGroup"]) for function in functions.values()}
+    assert used == {f"<{name}>" for name in groups if name.startswith("Functions")}
+    assert len(used) == len(functions)
+    assert all(group["RetentionInDays"] > 0 for group in groups.values())
+
+
+def test_errors_throttles_and_slowness_of_every_function_are_watched(resources: Resources, stage: str) -> None:
+    settings = STAGES[stage]
+    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
+    names = sorted(alarm["AlarmName"] for alarm in alarms.values())
+    suffixes = ("duration-p99", "errors", "throttles")
+    expected = [f"{settings.name}-{name}-{suffix}" for name in FUNCTIONS for suffix in suffixes]
+    assert names == (sorted(expected) if settings.has_alarms else [])
+    for alarm in alarms.values():
+        [dimension] = alarm["Dimensions"]
+        watched = re.sub(r"^<Functions(.*)Function>$", r"\1", name_of(dimension["Value"])).lower()
+        assert watched in alarm["AlarmName"].replace("-", "")
+        if alarm["AlarmName"].endswith("duration-p99"):
+            assert (alarm["ExtendedStatistic"], alarm["MetricName"]) == ("p99", "Duration")

@@ -1,0 +1,79 @@
+"""Least privilege: the exact actions on the exact resources of every function's role, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from tests.infra.conftest import Resources
+from tests.infra.reading import name_of, of_type, permissions
+
+pytestmark = pytest.mark.synth
+
+PRODUCE = {"TablesTopics": "GetItem", "TablesLog": "UpdateItem PutItem", "zones": "write"}
+FETCH = {"TablesTopics": "GetItem", "TablesLog": "GetItem BatchGetItem Query", "zones": "read"}
+ALLOWED = {
+    "Produce": PRODUCE,
+    "RecordsProduce": PRODUCE,
+    "Fetch": FETCH,
+    "RecordsFetch": FETCH,
+    "Topics": {
+        "TablesTopics": "GetItem PutItem DeleteItem Scan",
+        "TablesLog": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
+        "zones": "read",
+    },
+    "Groups": {"TablesTopics": "GetItem", "TablesGroups": "UpdateItem Query"},
+}
+XRAY = {("xray:PutTelemetryRecords", "*"), ("xray:PutTraceSegments", "*")}
+
+
+def zone_permissions(access: str | None, stage: str) -> set[tuple[str, str]]:
+    if access is None:
+        return set()
+    if stage == "prod":
+        return {("s3express:CreateSession", f"<ZonesZone{zone}>") for zone in "ABC"}
+    return {({"read": "s3:GetObject", "write": "s3:PutObject"}[access], f"<ZonesZone{zone}>/*") for zone in "ABC"}
+
+
+def statements_of(resources: Resources, function: str) -> list[dict[str, Any]]:
+    role = f"<Functions{function}Role>"
+    found = of_type(resources, "AWS::IAM::Policy").values()
+    return [
+        statement
+        for policy in found
+        if [name_of(attached) for attached in policy["Roles"]] == [role]
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+
+
+@pytest.mark.parametrize("function", ALLOWED)
+def test_role_allows_exactly_what_its_function_calls(resources: Resources, stage: str, function: str) -> None:
+    allowed = dict(ALLOWED[function])
+    zones = zone_permissions(allowed.pop("zones", None), stage)
+    tables = {(f"dynamodb:{action}", f"<{table}>") for table, actions in allowed.items() for action in actions.split()}
+    logs = {(f"logs:{action}", f"<Functions{function}Logs>") for action in ("CreateLogStream", "PutLogEvents")}
+    tracing = set() if stage == "local" else XRAY
+    assert permissions(statements_of(resources, function)) == logs | tables | zones | tracing
+
+
+def test_every_function_has_a_role_of_its_own_without_managed_policies(resources: Resources) -> None:
+    functions = of_type(resources, "AWS::Lambda::Function")
+    roles = of_type(resources, "AWS::IAM::Role")
+    assert {name_of(function["Role"]) for function in functions.values()} == {f"<{role}>" for role in roles}
+    assert len(roles) == len(functions) == len(ALLOWED)
+    assert not any(role.get("ManagedPolicyArns") or role.get("Policies") for role in roles.values())
+
+
+@pytest.mark.parametrize("stage", ["prod"], indirect=False)
+@pytest.mark.parametrize(
+    ("function", "mode"), [("Produce", "ReadWrite"), ("Fetch", "ReadOnly"), ("Topics", "ReadOnly")]
+)
+def test_session_with_a_directory_bucket_is_of_the_mode_that_the_function_needs(
+    resources: Resources, function: str, mode: str
+) -> None:
+    sessions = [
+        statement
+        for statement in statements_of(resources, function)
+        if "s3express:CreateSession" in statement["Action"]
+    ]
+    assert sessions
+    assert all(statement["Condition"] == {"StringEquals": {"s3express:SessionMode": mode}} for statement in sessions)
