@@ -26,6 +26,7 @@ _START_S_MAX = 60
 _STOP_S_MAX = 60  # it writes its state when it is told to stop
 _KILL_S_MAX = 5
 _POLL_S = 0.05
+_LAUNCHER = Path(__file__).with_name("launch_ministack.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def start_emulator(places: Places, python: Path, port: int) -> Emulator:
         places.temporary.mkdir(parents=True, exist_ok=True)
         with places.log.open("wb") as log:
             process = subprocess.Popen(
-                [str(python), "-m", "ministack"],
+                [str(python), "-I", str(_LAUNCHER)],
                 env=_environment(places, port),
                 cwd=places.state_dir,
                 stdin=subprocess.DEVNULL,

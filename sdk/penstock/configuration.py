@@ -3,8 +3,8 @@
 - URL: the argument, PENSTOCK_URL, then PENSTOCK_URL in `.penstock/local.env` of the working directory or of a parent
   (`penstock local up` writes it), so that with no arguments the local stack is found.
 - Region: the argument, the URL's host (`….execute-api.<region>.amazonaws.com`), AWS_REGION, botocore's chain.
-- Credentials: botocore's chain, with refresh. For the local stack: the environment's, else the file's; profiles and
-  instance roles are for AWS and not looked at.
+- Credentials: botocore's chain, with refresh. Where the file gave the URL, it gives keys and region too, whatever is
+  exported for AWS; where the local stack's URL was given otherwise, the environment goes before the file.
 """
 
 import os
@@ -44,7 +44,8 @@ def find_configuration(
     """
     environ = os.environ if environ is None else environ
     local = _local_env()
-    found = url or environ.get("PENSTOCK_URL") or local.get("PENSTOCK_URL")
+    given = url or environ.get("PENSTOCK_URL")
+    found = given or local.get("PENSTOCK_URL")
     if not found:
         raise NotConfiguredError(
             "no service to talk to: give url=, or set PENSTOCK_URL to the API's URL (an output of `cdk deploy`), or "
@@ -54,6 +55,8 @@ def find_configuration(
         raise NotConfiguredError(f"url {found!r}: it must begin with https:// or http://")
     if found != local.get("PENSTOCK_URL"):
         local = {}
+    elif not given:
+        environ = {}  # keys and region that somebody has exported are for AWS
     session = botocore.session.Session()
     return Configuration(
         url=found.rstrip("/"),

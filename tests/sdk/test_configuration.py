@@ -63,10 +63,18 @@ def test_local_stack_of_a_parent_folder_is_found_with_its_keys_and_region() -> N
 
 
 @pytest.mark.usefixtures("local_stack", "aws_keys")
-def test_environment_goes_before_the_local_stack_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_for_aws_are_not_used_for_the_local_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-2")
     found = find_configuration()
-    assert found.url == "http://127.0.0.1:4566/api"
+    assert (found.url, found.region) == ("http://127.0.0.1:4566/api", "eu-west-3")
+    assert found.credentials.get_frozen_credentials().access_key == "local-key"
+
+
+@pytest.mark.usefixtures("local_stack", "aws_keys")
+def test_environment_goes_before_the_file_when_it_gives_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_URL", "http://127.0.0.1:4566/api")
+    monkeypatch.setenv("AWS_REGION", "us-east-2")
+    found = find_configuration()
     assert found.region == "us-east-2"
     assert found.credentials.get_frozen_credentials().access_key == "cloud-key"
 
