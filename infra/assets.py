@@ -33,6 +33,7 @@ _DEAD_FOLDERS = (
     "bin",
     "boto3/data",
     "boto3/examples",
+    "pydantic/v1",  # the old API, for those who still call it
     "wrapt-stubs",
     "aws_lambda_powertools/event_handler/openapi/swagger_ui",
 )
