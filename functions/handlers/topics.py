@@ -36,11 +36,15 @@ _TAG = ["topics"]
 
 
 @app.post(
-    "/v1/topics", operation_id="createTopic", summary="Create a topic", tags=_TAG, middlewares=[only_parameters()]
+    "/v1/topics",
+    status_code=201,
+    operation_id="createTopic",
+    summary="Create a topic",
+    tags=_TAG,
+    middlewares=[only_parameters()],
 )
-def create(request: CreateTopic) -> tuple[TopicAnswer, int]:
-    topic = create_topic(broker_of(app), request.name, request.partitions, request.config)
-    return _topic(topic), 201
+def create(request: CreateTopic) -> TopicAnswer:
+    return _topic(create_topic(broker_of(app), request.name, request.partitions, request.config))
 
 
 @app.get(
@@ -86,6 +90,7 @@ def alter(topic: Annotated[str, Path()], request: AlterTopic) -> TopicAnswer:
 
 @app.delete(
     "/v1/topics/<topic>",
+    status_code=204,
     operation_id="deleteTopic",
     summary="Delete a topic",
     tags=_TAG,
