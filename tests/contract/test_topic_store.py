@@ -68,3 +68,15 @@ def test_delete_is_refused_when_the_name_means_another_topic(ports: Ports) -> No
         ports.topics.delete(replace(ORDERS, topic_id=TopicId("t0")), 7)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
     assert ports.topics.get(ORDERS.name) == ORDERS
+
+
+def test_delete_is_refused_when_partitions_were_added_since(ports: Ports) -> None:
+    ports.topics.create(ORDERS)
+    theirs = replace(ORDERS, partitions=6)
+    ports.topics.replace(ORDERS, theirs)
+    with pytest.raises(PenstockError) as caught:
+        ports.topics.delete(ORDERS, 7)
+    assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+    assert ports.topics.get(ORDERS.name) == theirs
+    ports.topics.delete(theirs, 8)
+    assert ports.topics.get(ORDERS.name) is None

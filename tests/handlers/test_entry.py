@@ -1,0 +1,139 @@
+"""What stands around every function in Lambda: headers, one log line, metrics, and no secrets in either."""
+
+import base64
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from handlers import entry, fetch, produce, records_produce, topics
+from handlers.http import Event, Result
+from penstock_broker.adapters.storage_calls import StorageCalls
+from penstock_broker.broker import Broker
+from penstock_core import frame
+from tests.broker.setting import batch, new_topic
+from tests.handlers.service import Service, base64_of, gateway_event
+
+CONTEXT = SimpleNamespace(
+    function_name="penstock",
+    function_version="1",
+    memory_limit_in_mb=512,
+    invoked_function_arn="arn:aws:lambda:eu-central-1:1:function:penstock",
+    aws_request_id="request-1",
+)
+SECRET = "swordfish"
+
+
+@pytest.fixture
+def calls(service: Service, monkeypatch: pytest.MonkeyPatch) -> StorageCalls:
+    """Functions that find the service in memory, with storage calls counted by hand."""
+    counted = StorageCalls()
+    monkeypatch.setattr(entry, "broker", lambda: service.broker)
+    monkeypatch.setattr(entry, "STORAGE_CALLS", counted)
+    monkeypatch.setattr(entry._metrics.provider, "namespace", "Penstock")
+    monkeypatch.setattr(entry._metrics.provider, "service", "penstock")
+    return counted
+
+
+def _produce_event(value: str) -> Event:
+    data = batch(value)
+    header = {"batches": [{"topic": "orders", "partition": 0, "length": len(data)}]}
+    return gateway_event("POST", "/v1/produce", base64_of(frame.encode(header, [data])), is_base64=True)
+
+
+def _metrics(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The lines in embedded metric format."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+
+
+def test_handler_answers_through_every_layer(service: Service, calls: StorageCalls) -> None:
+    new_topic(service.broker)
+    result = produce.handler(_produce_event("v"), CONTEXT)
+    assert (result["statusCode"], json.loads(result["body"])["results"][0]["next_offset"]) == (200, 1)
+    body = json.dumps({"partitions": [{"topic": "orders", "partition": 0, "offset": 0}]})
+    result = fetch.handler(gateway_event("POST", "/v1/fetch", body), CONTEXT)
+    _, data = frame.decode(base64.b64decode(result["body"]))
+    assert result["isBase64Encoded"]
+    assert bytes(data) == batch("v")
+    result = topics.handler(gateway_event("GET", "/v1/topics"), CONTEXT)
+    assert [topic["name"] for topic in json.loads(result["body"])["topics"]] == ["orders"]
+    json.dumps(result, ensure_ascii=False).encode()  # what Lambda does with it
+
+
+def test_handler_tells_time_and_storage_calls_in_headers(service: Service, calls: StorageCalls) -> None:
+    def serve(_event: Event, _broker: Broker) -> Result:
+        for name in ("s3.PutObject", "s3.PutObject", "dynamodb.UpdateItem"):
+            calls._count(f"before-send.{name}")
+        return {"statusCode": 200, "headers": {"Content-Type": "x"}, "body": "", "isBase64Encoded": False}
+
+    calls._count("before-send.s3.GetObject")  # an earlier request's
+    headers = entry.entry_point(serve)(gateway_event("POST", "/v1/produce"), CONTEXT)["headers"]
+    assert headers["Content-Type"] == "x"
+    assert headers["Penstock-Storage-Calls"] == "dynamodb.UpdateItem=1,s3.PutObject=2"
+    total, cpu = (part.strip().split(";dur=") for part in headers["Server-Timing"].split(","))
+    assert (total[0], cpu[0]) == ("total", "cpu")
+    assert float(total[1]) >= 0
+    assert float(cpu[1]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("module", "event", "status"),
+    [
+        (topics, gateway_event("GET", "/v1/topics"), 200),
+        (topics, gateway_event("GET", "/v1/topics/missing"), 404),
+        (produce, gateway_event("POST", "/v1/produce", "broken"), 400),
+    ],
+)
+def test_handler_logs_one_line_and_metrics_per_request(
+    calls: StorageCalls,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    module: Any,
+    event: Any,
+    status: int,
+) -> None:
+    result = module.handler(event, CONTEXT)
+    assert result["statusCode"] == status
+    [record] = [record for record in caplog.records if record.getMessage() == "request"]
+    assert (record.route, record.path, record.status) == (event["routeKey"], event["rawPath"], status)  # type: ignore[attr-defined]
+    [metrics] = _metrics(capsys)
+    assert metrics["requests_served"] == [1.0]
+    assert metrics["requests_refused"] == [float(400 <= status < 500)]
+    assert metrics["requests_failed"] == [0.0]
+    assert metrics["bytes_sent"] == [float(len(result["body"]))]
+    [described] = metrics["_aws"]["CloudWatchMetrics"]
+    assert described["Namespace"] == "Penstock"
+    units = {metric["Name"]: metric["Unit"] for metric in described["Metrics"]}
+    assert units["request_duration"] == units["request_cpu"] == "Milliseconds"
+    assert units["bytes_received"] == "Bytes"
+
+
+def test_handler_counts_a_defect_as_failed(calls: StorageCalls, capsys: pytest.CaptureFixture[str]) -> None:
+    def serve(_event: Event, _broker: Broker) -> Result:
+        raise RuntimeError("a defect")
+
+    result = entry.entry_point(serve)(gateway_event("GET", "/v1/topics"), CONTEXT)
+    assert result["statusCode"] == 500
+    assert json.loads(result["body"])["error"]["maybe_applied"] is True
+    assert {"Server-Timing", "Penstock-Storage-Calls"} <= set(result["headers"])
+    [metrics] = _metrics(capsys)
+    assert (metrics["requests_failed"], metrics["requests_refused"]) == ([1.0], [0.0])
+
+
+def test_handler_logs_no_secret_and_no_payload(
+    service: Service, calls: StorageCalls, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    new_topic(service.broker)
+    body = json.dumps({"records": [{"value": SECRET, "key": SECRET}, {"value": SECRET, "partition": 9}]})
+    wrong = json.dumps({"records": [{"value": 1, SECRET: SECRET}]})
+    for handler, event in [
+        (produce.handler, _produce_event(SECRET)),
+        (records_produce.handler, gateway_event("POST", "/v1/topics/orders/records", body)),
+        (records_produce.handler, gateway_event("POST", "/v1/topics/orders/records", wrong)),
+    ]:
+        handler(event, CONTEXT)
+    everything = capsys.readouterr().out + "".join(repr(vars(record)) for record in caplog.records)
+    assert "request" in everything
+    for hidden in (SECRET, base64_of(SECRET.encode())[:8], "AKIASECRET"):
+        assert hidden not in everything

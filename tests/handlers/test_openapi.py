@@ -1,0 +1,121 @@
+"""docs/openapi.json is what the handlers are, and every successful answer conforms to it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from handlers import models, openapi
+from handlers.router import ROUTES
+from tests.broker.setting import batch
+from tests.handlers.service import Service
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.json"
+
+
+def _operations() -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in json.loads(DOCUMENT.read_text())["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_document_is_what_the_handlers_generate() -> None:
+    assert DOCUMENT.read_text() == json.dumps(openapi.document(), indent=1, sort_keys=True) + "\n", "make openapi"
+
+
+def test_document_has_the_operations_of_the_router() -> None:
+    assert set(_operations()) == set(ROUTES)
+
+
+def test_operation_ids_are_short_and_unique() -> None:
+    ids = [operation["operationId"] for operation in _operations().values()]
+    assert len(set(ids)) == len(ids)
+    assert all(name.isalpha() and name[0].islower() and len(name) <= 20 for name in ids)
+
+
+def test_document_has_every_schema_that_it_names_and_no_other() -> None:
+    text = DOCUMENT.read_text()
+    named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert named == set(json.loads(text)["components"]["schemas"])
+
+
+def test_every_operation_describes_its_errors_and_no_422() -> None:
+    for operation in _operations().values():
+        assert "default" in operation["responses"]
+        assert "422" not in operation["responses"]
+
+
+# One call of each route in this order, what it answers, and the type of the answer.
+COMMITS = {
+    "offsets": [{"topic": "orders", "partition": 0, "offset": 1}, {"topic": "none", "partition": 0, "offset": 1}]
+}
+CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
+    ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, models.TopicAnswer),
+    ("GET /v1/topics", "/v1/topics", b"", {"limit": "1"}, 200, models.TopicList),
+    ("PATCH /v1/topics/{topic}", "/v1/topics/orders", {"partitions": 3}, {}, 200, models.TopicAnswer),
+    (
+        "POST /v1/topics/{topic}/records",
+        "/v1/topics/orders/records",
+        {
+            "records": [{"value": "v", "partition": n, "headers": [["h", "x"]]} for n in (0, 9)]
+            + [{"value_base64": "/w=="}]
+        },
+        {},
+        200,
+        models.ProducedOffsets,
+    ),
+    (
+        "GET /v1/topics/{topic}/partitions/{partition}/records",
+        "/v1/topics/orders/partitions/0/records",
+        b"",
+        {},
+        200,
+        models.FetchedRecords,
+    ),
+    ("GET /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 200, models.TopicDescription),
+    ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {"timestamp": "5"}, 200, models.OffsetList),
+    ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {}, 200, models.OffsetList),
+    (
+        "POST /v1/topics/{topic}/truncate",
+        "/v1/topics/orders/truncate",
+        {"0": 1, "1": 99},
+        {},
+        200,
+        models.TruncatedPartitions,
+    ),
+    ("POST /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", COMMITS, {}, 200, models.CommitResults),
+    ("GET /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", b"", {}, 200, models.CommittedOffsets),
+    ("DELETE /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 204, None),
+]
+
+
+def test_every_json_answer_conforms_to_its_type(service: Service) -> None:
+    called = set()
+    for route, path, body, query, status, form in CALLS:
+        called.add(route)
+        answer = service.call(route.split()[0], path, body, **query)
+        assert answer.status == status, (route, answer.body)
+        if form is None:
+            assert answer.body == b""
+        else:
+            assert answer.headers["Content-Type"] == "application/json"
+            TypeAdapter(form).validate_json(answer.body, strict=True, extra="forbid")
+        assert str(status) in _operations()[route]["responses"], route
+    assert called == set(ROUTES) - {"POST /v1/produce", "POST /v1/fetch"}
+
+
+def test_every_answer_that_is_no_success_conforms_to_its_type(service: Service) -> None:
+    answer = service.call("GET", "/v1/topics/missing")
+    TypeAdapter(models.ErrorAnswer).validate_json(answer.body, strict=True, extra="forbid")
+
+
+def test_binary_answers_have_the_fields_of_the_document(service: Service) -> None:
+    service.create("orders")
+    produced = service.produce(("orders", 0, batch("v")), ("orders", 5, batch("v"))).json
+    schema = _operations()["POST /v1/produce"]["responses"]["200"]["content"]["application/json"]["schema"]
+    item = schema["properties"]["results"]["items"]
+    for result in produced["results"]:
+        assert set(item["required"]) <= set(result) <= set(item["properties"])
