@@ -13,8 +13,8 @@ help: ## List the targets
 
 setup: .venv/.packages .venv/.penstock node_modules/.stamp ## Make .venv and node_modules, with all that is locked
 
-run: setup ## Start the local stack, move a real file through it, check it, and leave the stack up
-	$(BIN)/penstock local up
+run: setup ## Start the local stack, move a real file through it, check it, leave the stack up (PORT=4566)
+	$(BIN)/penstock local up $(if $(PORT),--port $(PORT))
 	$(BIN)/python -m bench.demo
 
 stop: setup ## Stop the local stack; its state is kept
@@ -37,7 +37,7 @@ openapi: setup ## Generate docs/openapi.json from the handlers
 	mv docs/openapi.json.new docs/openapi.json
 
 bench: setup ## Measure throughput, latency, storage calls and CPU on the local stack
-	$(BIN)/penstock local up
+	$(BIN)/penstock local up $(if $(PORT),--port $(PORT))
 	$(BIN)/python -m bench.stack
 
 lock: setup ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
