@@ -118,9 +118,11 @@ def test_fetch_reads_what_its_head_showed_when_the_tail_rolls_meanwhile(before: 
             append_and_roll()
         return found
 
-    def pages(original: Any, key: PartitionKey, offset: Offset, _limit: int) -> Sequence[Page]:
-        found: Sequence[Page] = original(key, offset, 1)
-        if moment == "pages":
+    def pages(original: Any, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        if moment == "heads":
+            found: Sequence[Page] = original(key, offset, limit)
+        else:
+            found = original(key, offset, 1)
             append_and_roll()
         return found
 

@@ -69,6 +69,11 @@ def test_produce_stores_nothing_when_everything_is_refused(warm: Broker, counts:
     assert counts == {}
 
 
+def test_produce_looks_an_unknown_partition_up_once(warm: Broker, counts: Counter[str]) -> None:
+    produce(warm, [entry("orders", PARTITIONS, batch("x"))], Acks.QUORUM)
+    assert counts == {"topics.get": 1}
+
+
 def test_produce_looks_a_deleted_topic_up_once_for_all_its_partitions(
     broker: Broker, warm: Broker, counts: Counter[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -242,6 +243,7 @@ def _poisoned() -> bytes:
 
 def test_requests_of_many_threads_do_not_meet(orders: Service) -> None:
     """Powertools keeps the current event in a class attribute; each group must still get its own offset."""
+    usual_s = sys.getswitchinterval()
     start = threading.Barrier(8)
 
     def commit(name: int) -> list[int]:
@@ -254,5 +256,9 @@ def test_requests_of_many_threads_do_not_meet(orders: Service) -> None:
             seen.append(orders.call("GET", path).json["offsets"][0]["offset"])
         return seen
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(commit, range(8))) == [[n * 1_000 + i for i in range(25)] for n in range(8)]
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(commit, range(8))) == [[n * 1_000 + i for i in range(25)] for n in range(8)]
+    finally:
+        sys.setswitchinterval(usual_s)
