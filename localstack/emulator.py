@@ -24,6 +24,7 @@ from localstack.places import Places
 DEFAULT_PORT = 4566
 _START_S_MAX = 60
 _STOP_S_MAX = 60  # it writes its state when it is told to stop
+_SIGNAL_AGAIN_S = 2
 _KILL_S_MAX = 5
 _POLL_S = 0.05
 _LAUNCHER = Path(__file__).with_name("launch_ministack.py")
@@ -88,10 +89,12 @@ def stop_emulator(places: Places) -> Emulator | None:
     emulator = find_emulator(places)
     if emulator is None:
         return None
-    os.kill(emulator.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_S_MAX
     while is_locked(places.lock) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+        # To the whole group: the emulator would wait for workers inside a long poll. Again, for those it started since,
+        # and for itself, once its state is saved and it only waits for its threads.
+        _signal_group(emulator.pid, signal.SIGTERM)
+        _wait_for_end(places, _SIGNAL_AGAIN_S)
     is_killed = is_locked(places.lock)
     _kill_group(emulator.pid)
     shutil.rmtree(places.temporary, ignore_errors=True)
@@ -165,15 +168,23 @@ def _last_words(places: Places) -> str:
     return places.log.read_text(errors="replace")[-2000:].strip()
 
 
-def _kill_group(leader: int) -> None:
-    """Kills what is left of the emulator's group and waits until it is gone.
-
-    Workers end when the emulator's pipes close; one that is inside a request is not waited for.
-    """
-    deadline = time.monotonic() + _KILL_S_MAX
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(leader, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+def _wait_for_end(places: Places, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while is_locked(places.lock) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
+
+
+def _kill_group(leader: int) -> None:
+    """Kills what is left of the emulator's group and waits until it is gone."""
+    deadline = time.monotonic() + _KILL_S_MAX
+    while _signal_group(leader, signal.SIGKILL) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _signal_group(leader: int, number: signal.Signals) -> bool:
+    """Whether there was anybody to signal."""
+    try:
+        os.killpg(leader, number)
+    except ProcessLookupError:
+        return False
+    return True

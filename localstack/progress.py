@@ -19,4 +19,4 @@ class Progress:
         started = time.monotonic()
         with self._console.status(what):
             yield
-        self._console.print(f"{what} … {time.monotonic() - started:.1f} s")
+        self._console.print(f"{what} … {time.monotonic() - started:.1f} s", soft_wrap=True)
