@@ -1,0 +1,155 @@
+"""The check of a whole history: one pass over its lines, a second one for witnesses if there is anything to witness."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from tests.history.anomaly import Anomaly, Kind
+from tests.history.format import Commit, Poll, Send
+from tests.history.lag import Lag, RealTimeLag
+from tests.history.ledger import Ledger
+from tests.history.operations import Operation, read_operations
+from tests.history.poll_order import PollOrder
+from tests.history.report import Counts, Report, find_witnesses
+from tests.history.send_order import SendOrder
+from tests.history.truncation import Truncations
+from tests.history.version_order import VersionOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the workload makes legitimate, and how much to show."""
+
+    allow_retry_duplicates: bool = False  # idempotence was off
+    allow_unseen: bool = False  # nobody read to the end
+    examples_max: int = 5  # of each kind
+
+
+def check(lines: Iterable[str | bytes], options: Options | None = None) -> Report:
+    """Judge a history. `lines` is iterated twice if it has anomalies: a list, a `HistoryFile` or the like.
+
+    Raises MalformedHistoryError for the first line that is not of the format. The same history gives the same report.
+    """
+    options = options or Options()
+    checker = Checker(options)
+    for operation in read_operations(lines):
+        checker.observe(operation)
+    verdict = checker.finish()
+    shown = [anomaly for found in verdict.anomalies.values() for anomaly in islice(found, options.examples_max)]
+    return Report(
+        found={kind: len(found) for kind, found in verdict.anomalies.items()},
+        examples=find_witnesses(shown, read_operations(lines)) if shown else (),
+        explained=tuple(verdict.explained[: options.examples_max]),
+        counts=verdict.counts,
+        worst_lag=_worst_first(verdict.lag.worst.values()),
+        worst_empty_lag=_worst_first(verdict.lag.worst_empty.values()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """All that was found, by kind, worst kind first; those of a kind in order of topic, partition, offset."""
+
+    anomalies: dict[Kind, list[Anomaly]]
+    explained: list[Anomaly]
+    counts: Counts
+    lag: RealTimeLag
+
+
+class Checker:
+    """Takes operations in, in order of their completion, and then judges them once.
+
+    A family of anomalies is a class with `observe(operation)` and `anomalies(...)`; a new one joins both methods here.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._order = VersionOrder()
+        self._ledger = Ledger()
+        self._truncations = Truncations()
+        self._sends = SendOrder()
+        self._polls = PollOrder()
+        self._lag = RealTimeLag()
+        self._tally = _Tally()
+
+    def observe(self, operation: Operation) -> None:
+        self._tally.observe(operation)
+        self._order.observe(operation)
+        self._ledger.observe(operation)
+        self._truncations.observe(operation)
+        self._sends.observe(operation)
+        self._polls.observe(operation)
+        self._lag.observe(operation, self._polls, self._truncations)
+
+    def finish(self) -> Verdict:
+        self._ledger.settle(self._order)
+        explained: list[Anomaly] = []
+        by_kind: dict[Kind, list[Anomaly]] = {kind: [] for kind in Kind}
+        for anomaly in self._anomalies(explained):
+            by_kind[anomaly.kind].append(anomaly)
+        unseen = len(by_kind[Kind.UNSEEN])
+        if self._options.allow_unseen:
+            by_kind[Kind.UNSEEN].clear()
+        return Verdict(
+            anomalies={kind: sorted(found, key=_log_order) for kind, found in by_kind.items() if found},
+            explained=sorted(explained, key=_log_order),
+            counts=self._tally.counts(retry_duplicates=len(explained), unseen=unseen),
+            lag=self._lag,
+        )
+
+    def _anomalies(self, explained: list[Anomaly]) -> Iterator[Anomaly]:
+        yield from self._order.inconsistent_offsets()
+        for anomaly, copies in self._order.duplicates():
+            limit = self._ledger.copies_explained(anomaly.where, anomaly.values[0])
+            if self._options.allow_retry_duplicates and copies <= limit:
+                explained.append(anomaly)
+            else:
+                yield anomaly
+        yield from self._ledger.anomalies(self._order, self._truncations)
+        yield from self._sends.anomalies(self._order, self._ledger)
+        yield from self._polls.anomalies(self._order, self._ledger, self._truncations)
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self._operations = self._ok = self._maybe = self._failed = self._polls = self._read = self._commits = 0
+
+    def observe(self, operation: Operation) -> None:
+        self._operations += 1
+        sends = polls = 0
+        for op in operation.ops:
+            if type(op) is Send:
+                sends += 1
+            elif type(op) is Poll:
+                polls = 1
+                self._read += len(op.records)
+            elif type(op) is Commit:
+                self._commits += operation.is_ok
+        self._polls += polls
+        if operation.is_ok:
+            self._ok += sends
+        elif operation.has_failed:
+            self._failed += sends
+        else:
+            self._maybe += sends
+
+    def counts(self, *, retry_duplicates: int, unseen: int) -> Counts:
+        return Counts(
+            operations=self._operations,
+            sends_acknowledged=self._ok,
+            sends_maybe=self._maybe,
+            sends_failed=self._failed,
+            polls=self._polls,
+            records_read=self._read,
+            commits=self._commits,
+            retry_duplicates=retry_duplicates,
+            unseen=unseen,
+        )
+
+
+def _log_order(anomaly: Anomaly) -> tuple[object, ...]:
+    return anomaly.where, anomaly.offsets, anomaly.lines, anomaly.text
+
+
+def _worst_first(lags: Iterable[Lag]) -> tuple[Lag, ...]:
+    return tuple(sorted(lags, key=lambda lag: (-lag.lag_ns, lag.where)))

@@ -1,0 +1,155 @@
+"""Writes histories: the clients of a simulation or of a run on a real stack tell it what they do.
+
+Thread-safe: a line's time is taken and the line written under one lock, so times never fall within a file. Safe to
+kill: every line is one unbuffered write, and `invoke` returns only then, so nothing is sent that the history does not
+know of. For several operating system processes, one file each (their process names must differ), joined by `merge`.
+"""
+
+import heapq
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Protocol, Self
+
+from tests.history.format import Acks, Assign, Commit, Function, MicroOp, Outcome, Poll, Seek, Send, Subscribe, Truncate
+
+
+class LineStream(Protocol):
+    """What takes lines: a file opened for binary writing without a buffer, or an io.BytesIO."""
+
+    def write(self, line: bytes, /) -> object: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOperation:
+    """An operation between its invoke and its completion."""
+
+    process: str
+    id: int
+    function: Function
+
+
+class Recorder:
+    """Writes the operations of any number of threads to one stream.
+
+    `now_ns` is the monotonic clock that orders the history; `wall_ms`, if given, is noted beside it.
+    """
+
+    def __init__(
+        self,
+        stream: LineStream,
+        *,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        wall_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self._stream = stream
+        self._now_ns = now_ns
+        self._wall_ms = wall_ms
+        self._ids = count()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Record to a new file; raises FileExistsError if it is there."""
+        return cls(path.open("xb", buffering=0), wall_ms=lambda: time.time_ns() // 1_000_000)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def invoke(
+        self,
+        process: str,
+        function: Function,
+        ops: Sequence[MicroOp] = (),
+        *,
+        acks: Acks | None = None,
+        group: str | None = None,
+    ) -> OpenOperation:
+        """Tell that an operation begins; call it before anything leaves the client. Sends must be named here."""
+        operation = OpenOperation(process=process, id=next(self._ids), function=function)
+        self._write(operation, Outcome.INVOKE, ops, acks=acks, group=group)
+        return operation
+
+    def ok(self, operation: OpenOperation, ops: Sequence[MicroOp] = (), *, attempts: int | None = None) -> None:
+        """Tell that it was done, with what it returned; without `ops`, those of the invoke. `attempts` if not one."""
+        self._write(operation, Outcome.OK, ops, attempts=attempts)
+
+    def fail(self, operation: OpenOperation) -> None:
+        """Tell that it certainly had no effect and never will: an error whose `maybe_applied` is false."""
+        self._write(operation, Outcome.FAIL)
+
+    def maybe(self, operation: OpenOperation, ops: Sequence[MicroOp] = (), *, attempts: int | None = None) -> None:
+        """Tell that nobody knows: time-out, broken connection, an error whose `maybe_applied` is true."""
+        self._write(operation, Outcome.MAYBE, ops, attempts=attempts)
+
+    def done(self, process: str, function: Function, ops: Sequence[MicroOp], *, group: str | None = None) -> None:
+        """Tell in one line of something that took no time: assign, subscribe, seek."""
+        operation = OpenOperation(process=process, id=next(self._ids), function=function)
+        self._write(operation, Outcome.OK, ops, group=group)
+
+    def _write(self, operation: OpenOperation, outcome: Outcome, ops: Sequence[MicroOp] = (), **facts: object) -> None:
+        fields: dict[str, object] = {
+            "process": operation.process,
+            "id": operation.id,
+            "type": outcome,
+            "f": operation.function,
+        }
+        if ops:
+            fields["ops"] = [encode_micro_op(op) for op in ops]
+        fields.update((name, fact) for name, fact in facts.items() if fact is not None)
+        if self._wall_ms is not None:
+            fields["wall_ms"] = self._wall_ms()
+        rest = json.dumps(fields, separators=(",", ":"))[1:]
+        with self._lock:
+            self._stream.write(f'{{"time_ns":{self._now_ns()},{rest}\n'.encode())
+
+
+def encode_micro_op(op: MicroOp) -> list[object]:
+    """The micro-operation as JSON values, as `format` reads it."""
+    match op:
+        case Send((topic, partition), value, offset):
+            return ["send", topic, partition, value, offset]
+        case Poll((topic, partition), records):
+            return ["poll", topic, partition, records]
+        case Commit((topic, partition), offset):
+            return ["commit", topic, partition, offset]
+        case Assign(kept, started):
+            return ["assign", [*kept, *((topic, partition, offset) for (topic, partition), offset in started)]]
+        case Subscribe(topics):
+            return ["subscribe", topics]
+        case Seek((topic, partition), position):
+            return ["seek", topic, partition, position]
+        case Truncate((topic, partition), before_offset):
+            return ["truncate", topic, partition, before_offset]
+
+
+def merge(paths: Iterable[Path], into: Path) -> None:
+    """Join histories of one machine's monotonic clock by time into a new file; in constant memory.
+
+    A last line without its end was being written when its process died: it is left out, as if never told.
+    """
+    histories = [_whole_lines(path) for path in paths]
+    with into.open("xb") as merged:
+        for line in heapq.merge(*histories, key=_time_ns):
+            merged.write(line)
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as lines:
+        yield from (line for line in lines if line.endswith(b"\n"))
+
+
+def _time_ns(line: bytes) -> int:
+    return int(json.loads(line)["time_ns"])

@@ -1,0 +1,159 @@
+"""What a check tells: anomalies by kind, the operations that witness them, counts, lag."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import islice
+
+from tests.history.anomaly import Anomaly, Kind
+from tests.history.format import (
+    Assign,
+    Commit,
+    MicroOp,
+    Poll,
+    Seek,
+    Send,
+    Subscribe,
+    TopicPartition,
+    Truncate,
+    Value,
+)
+from tests.history.lag import Lag
+from tests.history.operations import Operation
+
+WITNESSES_MAX = 8  # of one anomaly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the history holds. Sends are counted by record, polls by operation, and records each time they were read."""
+
+    operations: int = 0
+    sends_acknowledged: int = 0
+    sends_maybe: int = 0
+    sends_failed: int = 0
+    polls: int = 0
+    records_read: int = 0
+    commits: int = 0
+    retry_duplicates: int = 0  # explained by repeated attempts; 0 unless they are allowed
+    unseen: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """An operation that an anomaly rests on, as it stands in the history from `invoke_line` to `line`."""
+
+    line: int
+    invoke_line: int
+    process: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    anomaly: Anomaly
+    witnesses: tuple[Witness, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The verdict. `found` counts each kind that was found, `examples` has the first of each in order of the log."""
+
+    found: dict[Kind, int]
+    examples: tuple[Example, ...]
+    explained: tuple[Anomaly, ...]  # the first duplicates that repeated attempts explain
+    counts: Counts
+    worst_lag: tuple[Lag, ...]  # one per partition that lagged, the worst first
+    worst_empty_lag: tuple[Lag, ...]  # likewise, of polls that returned nothing
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.found
+
+    def to_json(self) -> dict[str, object]:
+        """The report as JSON values."""
+        return {
+            "is_clean": self.is_clean,
+            "anomalies": dict(self.found),
+            "examples": [
+                {**asdict(example.anomaly), "witnesses": [asdict(witness) for witness in example.witnesses]}
+                for example in self.examples
+            ],
+            "explained": [asdict(anomaly) for anomaly in self.explained],
+            "counts": asdict(self.counts),
+            "worst_lag": [asdict(lag) for lag in self.worst_lag],
+            "worst_empty_lag": [asdict(lag) for lag in self.worst_empty_lag],
+        }
+
+
+def find_witnesses(anomalies: Iterable[Anomaly], operations: Iterable[Operation]) -> tuple[Example, ...]:
+    """Look up the operations that each anomaly names, or that mention one of its offsets or values; at most 8 each."""
+    found: list[tuple[Anomaly, list[Witness]]] = [(anomaly, []) for anomaly in anomalies]
+    by_line: dict[int, list[int]] = {}
+    by_mention: dict[tuple[TopicPartition, Value, str], list[int]] = {}
+    for index, (anomaly, _) in enumerate(found):
+        for line in anomaly.lines:
+            by_line.setdefault(line, []).append(index)
+        for offset in anomaly.offsets:
+            by_mention.setdefault((anomaly.where, offset, "offset"), []).append(index)
+        for value in anomaly.values:
+            by_mention.setdefault((anomaly.where, value, "value"), []).append(index)
+    for operation in operations:
+        indexes = set(by_line.get(operation.line, ()))
+        named = set(indexes)
+        for mention in _mentions(operation):
+            indexes.update(by_mention.get(mention, ()))
+        for index in sorted(indexes):
+            anomaly, witnesses = found[index]
+            reserved = 0 if index in named else sum(line > operation.line for line in set(anomaly.lines))
+            if len(witnesses) + reserved < WITNESSES_MAX:
+                witnesses.append(_witness(operation, anomaly))
+    return tuple(Example(anomaly=anomaly, witnesses=tuple(witnesses)) for anomaly, witnesses in found)
+
+
+def _mentions(operation: Operation) -> Iterable[tuple[TopicPartition, Value, str]]:
+    for op in operation.ops:
+        if type(op) is Send:
+            yield op.where, op.value, "value"
+            if op.offset is not None:
+                yield op.where, op.offset, "offset"
+        elif type(op) is Poll:
+            for offset, value in op.records:
+                yield op.where, offset, "offset"
+                yield op.where, value, "value"
+
+
+def _witness(operation: Operation, anomaly: Anomaly) -> Witness:
+    ops = [text for op in operation.ops if (text := _describe(op, anomaly))]
+    text = (
+        f"{operation.function} {'never completed' if operation.is_open else operation.outcome}: {'; '.join(ops) or '-'}"
+    )
+    return Witness(line=operation.line, invoke_line=operation.invoke_line, process=operation.process, text=text)
+
+
+def _describe(op: MicroOp, anomaly: Anomaly) -> str:
+    match op:
+        case Send(where, value, offset) if where == anomaly.where:
+            is_named = value in anomaly.values or offset in anomaly.offsets
+            return f"{value!r} to offset {'?' if offset is None else offset}" if is_named else ""
+        case Poll(where, records) if where == anomaly.where:
+            return _describe_records(records, anomaly)
+        case Commit(where, offset) if where == anomaly.where:
+            return f"commit {offset}"
+        case Seek(where, position) if where == anomaly.where:
+            return f"to {position}"
+        case Truncate(where, before_offset) if where == anomaly.where:
+            return f"before {before_offset}"
+        case Assign(kept, started):
+            return f"keeps {list(kept)}, starts {list(started)}"
+        case Subscribe(topics):
+            return ", ".join(topics)
+    return ""
+
+
+def _describe_records(records: tuple[tuple[int, Value], ...], anomaly: Anomaly) -> str:
+    named = (
+        f"{offset}: {value!r}" for offset, value in records if offset in anomaly.offsets or value in anomaly.values
+    )
+    span = f"offsets {records[0][0]} to {records[-1][0]} ({len(records)} records)" if records else "nothing"
+    shown = ", ".join(islice(named, WITNESSES_MAX))
+    return f"{span}, of them {shown}" if shown else span

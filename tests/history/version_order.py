@@ -1,0 +1,84 @@
+"""What each partition holds at each offset, as acknowledgements and polls tell it.
+
+Polls count whatever became of their operation: nobody is ever to be shown a wrong record (G2). Sends count if they were
+acknowledged; what a maybe says of its offsets counts only once a poll has proved it (`Ledger.settle`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.history.anomaly import Anomaly, Kind
+from tests.history.format import Poll, Send, TopicPartition, Value
+from tests.history.operations import Operation
+
+
+@dataclass(slots=True)
+class PartitionOrder:
+    """The first value told of each offset, the first offset told of each value, and all that disagrees."""
+
+    value_at: dict[int, Value] = field(default_factory=dict)
+    offset_of: dict[Value, int] = field(default_factory=dict)
+    other_values: dict[int, list[Value]] = field(default_factory=dict)
+    other_offsets: dict[Value, list[int]] = field(default_factory=dict)
+    last_read_offset: int = -1
+
+    def add(self, offset: int, value: Value) -> None:
+        """Take in that `value` is at `offset`."""
+        if self.value_at.setdefault(offset, value) != value:
+            _add_once(self.other_values.setdefault(offset, []), value)
+        if self.offset_of.setdefault(value, offset) != offset:
+            _add_once(self.other_offsets.setdefault(value, []), offset)
+
+    def only_offset_of(self, value: Value) -> int | None:
+        """Where `value` is; None if that is unknown, or if it is in several places."""
+        return None if value in self.other_offsets else self.offset_of.get(value)
+
+    def offsets_of(self, value: Value) -> list[int]:
+        """Everywhere `value` is, in ascending order."""
+        return sorted([self.offset_of[value], *self.other_offsets.get(value, [])])
+
+
+class VersionOrder:
+    """The order of every partition."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPartition, PartitionOrder] = {}
+
+    def __getitem__(self, where: TopicPartition) -> PartitionOrder:
+        order = self.partitions.get(where)
+        if order is None:
+            order = self.partitions[where] = PartitionOrder()
+        return order
+
+    def observe(self, operation: Operation) -> None:
+        for op in operation.ops:
+            if type(op) is Poll:
+                order = self[op.where]
+                for offset, value in op.records:
+                    order.add(offset, value)
+                    if offset > order.last_read_offset:
+                        order.last_read_offset = offset
+            elif type(op) is Send and op.offset is not None and operation.is_ok:
+                self[op.where].add(op.offset, op.value)
+
+    def inconsistent_offsets(self) -> Iterator[Anomaly]:
+        """Offsets at which different records were told of (G2)."""
+        for where, order in self.partitions.items():
+            for offset, others in order.other_values.items():
+                values = (order.value_at[offset], *others)
+                text = f"offset {offset} holds {' and '.join(map(repr, values))}"
+                yield Anomaly(kind=Kind.INCONSISTENT_OFFSETS, where=where, text=text, offsets=(offset,), values=values)
+
+    def duplicates(self) -> Iterator[tuple[Anomaly, int]]:
+        """Values at more than one offset, with the number of copies."""
+        for where, order in self.partitions.items():
+            for value in order.other_offsets:
+                offsets = tuple(order.offsets_of(value))
+                text = f"{value!r} is at offsets {', '.join(map(str, offsets))}"
+                anomaly = Anomaly(kind=Kind.DUPLICATE, where=where, text=text, offsets=offsets, values=(value,))
+                yield anomaly, len(offsets)
+
+
+def _add_once(known: list[Value] | list[int], new: Value | int) -> None:
+    if new not in known:
+        known.append(new)  # type: ignore[arg-type]  # both callers pass an element of the list's own type
