@@ -1,0 +1,135 @@
+"""Bad input through the deployed HTTP API: what tests/handlers holds in memory is true of the service as users meet it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock import Admin
+from penstock.transport import HttpTransport
+from penstock_core import frame
+from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX
+from penstock_core.records import NewRecord, encode
+from tests.end_to_end.local_stack import Stack
+from tests.handlers.test_errors import REFUSED
+
+pytestmark = pytest.mark.stack
+BATCH = encode([NewRecord(1_000, b"k", b"v")])
+
+
+@pytest.fixture(scope="module")
+def transport(stack: Stack) -> Iterator[HttpTransport]:
+    transport = stack.transport()
+    with Admin(transport=transport) as admin:
+        admin.create_topic("orders", partitions=3)
+    yield transport
+    with Admin(transport=transport) as admin:
+        admin.delete_topic("orders")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "code", "told"),
+    # The gateway itself knows its routes, and the emulator hands on text as UTF-8 whatever it was.
+    [case for case in REFUSED if case[2] != "UNKNOWN_ROUTE" and case[3] != "not UTF-8"],
+    ids=lambda value: str(value)[:60],
+)
+def test_request_is_refused_with_status_code_and_value(
+    transport: HttpTransport, request_: tuple[str, str, dict[str, str], object], status: int, code: str, told: str
+) -> None:
+    method, path, query, content = request_
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    answer = transport.call(method, path, query, {"Content-Type": "application/json"}, body)
+    assert answer.status == status, answer.body
+    error = json.loads(answer.body)["error"]
+    assert error["code"] == code
+    assert told in error["message"]
+
+
+@pytest.mark.parametrize("route", ["GET /v2/topics", "PUT /v1/topics"])
+def test_gateway_refuses_what_is_no_route(transport: HttpTransport, route: str) -> None:
+    method, path = route.split()
+    # 404 in AWS; the emulator asks IAM first, and no policy names what is no route.
+    assert transport.call(method, path, {}, {}, b"").status in (403, 404)
+
+
+def produced(transport: HttpTransport, batch: bytes, *, length: int | None = None, cut: int = 0) -> tuple[int, Any]:
+    header = {"batches": [{"topic": "orders", "partition": 0, "length": len(batch) if length is None else length}]}
+    body = frame.encode(header, [batch])
+    answer = transport.call(
+        "POST", "/v1/produce", {}, {"Content-Type": frame.FRAME_CONTENT_TYPE}, body[: len(body) - cut]
+    )
+    return answer.status, json.loads(answer.body)
+
+
+def flipped(batch: bytes, position: int, value: int) -> bytes:
+    return batch[:position] + bytes([value]) + batch[position + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("batch", "code", "told"),
+    [
+        (flipped(BATCH, len(BATCH) - 1, 0x7F), "CORRUPT_BATCH", "CRC"),
+        (flipped(BATCH, 16, 1), "UNSUPPORTED_FORMAT", "magic 1"),
+        (BATCH[:-1], "CORRUPT_BATCH", str(len(BATCH))),
+        (b"", "CORRUPT_BATCH", "0 bytes"),
+        (encode([NewRecord(1_000, None, bytes(BATCH_BYTES_DEFAULT_MAX))]), "RECORD_TOO_LARGE", "max_batch_bytes"),
+    ],
+    ids=["corrupt", "magic", "torn", "empty", "oversize"],
+)
+def test_bad_batch_is_refused_for_its_partition(transport: HttpTransport, batch: bytes, code: str, told: str) -> None:
+    status, answer = produced(transport, batch)
+    assert status == 200
+    [result] = answer["results"]
+    assert result["error"]["code"] == code
+    assert told in result["error"]["message"]
+
+
+def test_body_that_is_cut_off_is_refused(transport: HttpTransport) -> None:
+    status, answer = produced(transport, BATCH, cut=5)
+    assert (status, answer["error"]["code"]) == (400, "INVALID_REQUEST")
+    assert str(len(BATCH) - 5) in answer["error"]["message"]
+
+
+def test_bad_partition_does_not_fail_its_neighbour(transport: HttpTransport) -> None:
+    entries = [{"topic": "orders", "partition": number, "length": len(BATCH)} for number in (1, 9)]
+    answer = transport.call("POST", "/v1/produce", {}, {}, frame.encode({"batches": entries}, [BATCH, BATCH]))
+    good, bad = json.loads(answer.body)["results"]
+    assert good["next_offset"] - good["base_offset"] == 1
+    assert bad["error"]["code"] == "UNKNOWN_PARTITION"
+
+
+def test_secret_of_somebody_else_is_refused(stack: Stack) -> None:
+    wrong = stack.transport(stack.access_key_id, "x" * 40)
+    assert wrong.call("GET", "/v1/topics", {}, {}, b"").status == 403
+
+
+def test_changed_body_is_refused(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = stack.transport()
+    request = transport._pool.request
+
+    def tampered(*args: Any, **options: Any) -> Any:
+        return request(*args, **{**options, "body": b'{"name": "stolen"}'})
+
+    monkeypatch.setattr(transport._pool, "request", tampered)
+    assert transport.call("POST", "/v1/topics", {}, {}, b'{"name": "wanted"}').status == 403
+    with Admin(transport=stack.transport()) as admin:
+        assert {topic.name for topic in admin.list_topics()}.isdisjoint({"stolen", "wanted"})
+
+
+def test_principal_with_the_consume_policy_cannot_produce(stack: Stack, transport: HttpTransport) -> None:
+    iam = stack.root_client("iam")
+    [arn] = [
+        policy["Arn"]
+        for policy in iam.list_policies(Scope="Local")["Policies"]
+        if policy["PolicyName"] == "PenstockConsume"
+    ]
+    nothing = {"Effect": "Deny", "Action": "iam:*", "Resource": "*"}
+    access_key_id, secret = stack.create_user("reader", {"Version": "2012-10-17", "Statement": [nothing]})
+    iam.attach_user_policy(UserName="reader", PolicyArn=arn)
+    reader = stack.transport(access_key_id, secret)
+    assert produced(reader, BATCH)[0] == 403
+    assert reader.call("DELETE", "/v1/topics/orders", {}, {}, b"").status == 403
+    assert reader.call("GET", "/v1/topics/orders", {}, {}, b"").status == 200
+    body = json.dumps({"partitions": [{"topic": "orders", "partition": 0, "offset": 0}]}).encode()
+    assert reader.call("POST", "/v1/fetch", {}, {}, body).status == 200
