@@ -1,4 +1,4 @@
-"""Bad input through the deployed HTTP API: what tests/handlers holds in memory is true of the service as users meet it."""
+"""Bad input through the deployed HTTP API: what tests/handlers holds in memory is true as users meet it."""
 
 import json
 from collections.abc import Iterator
