@@ -160,14 +160,14 @@ def _parse_event(line: int, fields: dict[str, object]) -> Event:
     if not fields.keys() <= _FIELDS:
         raise _FieldError(f"unknown field {min(fields.keys() - _FIELDS)!r}")
     get = fields.get
-    outcome = _OUTCOMES.get(get("type"))
+    outcome = _OUTCOMES.get(_str(get("type"), "type"))
     if outcome is None:
         raise _FieldError(f"type {get('type')!r} is none of {', '.join(Outcome)}")
-    function = _FUNCTIONS.get(get("f"))
+    function = _FUNCTIONS.get(_str(get("f"), "f"))
     if function is None:
         raise _FieldError(f"f {get('f')!r} is none of {', '.join(Function)}")
     acks = get("acks")
-    if acks not in _ACKS:
+    if acks is not None and _str(acks, "acks") not in _ACKS:
         raise _FieldError(f"acks {acks!r} is none of {', '.join(Acks)}")
     time_ns = _int(get("time_ns"), "time_ns")
     start_ns = _optional_int(get("start_ns"), "start_ns")

@@ -101,9 +101,7 @@ def _pair(invoke: Event, event: Event) -> Operation:
             event.line, f"{_name(event)} was invoked as {invoke.function} in line {invoke.line}"
         )
     if invoke.ops and event.ops and _identities(invoke) not in ([], _identities(event)):
-        raise MalformedHistoryError(
-            event.line, f"{_name(event)} does not name the sends of its invoke (line {invoke.line})"
-        )
+        raise MalformedHistoryError(event.line, f"{_name(event)} names other sends than its invoke, line {invoke.line}")
     return Operation(
         line=event.line,
         invoke_line=invoke.line,
