@@ -4,12 +4,16 @@ import json
 import os
 import socket
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 import urllib3
+from click.testing import CliRunner
 
 from localstack.clients import ACCOUNT
+from penstock.cli import main
+from penstock.cli.local import local
 from tests.end_to_end.local_stack import Stack, free_port, run, up
 
 pytestmark = pytest.mark.stack
@@ -92,3 +96,19 @@ def test_user_is_refused_where_the_policy_names_another_route(stack: Stack) -> N
     refused = transport.call("POST", "/v1/topics", {}, {}, b'{"name": "mine"}')
     assert refused.status == 403
     assert stack.transport().call("GET", "/v1/topics/mine", {}, {}, b"").status == 404
+
+
+def test_command_of_the_sdk_runs_the_checkout_s_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    done = CliRunner().invoke(main, ["local", "status", "--json", "--state-dir", str(tmp_path)])
+    assert done.exit_code == 1
+    assert json.loads(capfd.readouterr().out)["state_dir"] == str(tmp_path)
+
+
+def test_command_of_the_sdk_says_how_to_get_a_checkout_when_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules[local.callback.__module__], "__file__", str(tmp_path / "local.py"))
+    done = CliRunner().invoke(main, ["local", "up"])
+    assert done.exit_code == 1
+    assert "clone the repository" in done.output
