@@ -76,3 +76,14 @@ def test_hash_is_of_the_sources_alone(asset: Asset, copied: Path) -> None:
     assert changed.content_hash != asset.content_hash
     assert changed.path.exists()
     changed.path.unlink()
+
+
+def test_libraries_of_the_cloud_s_asset_are_for_its_processor(tmp_path: Path) -> None:
+    settings = settings_of("prod")
+    with zipfile.ZipFile(functions_asset(ROOT, settings=settings).path) as archive:
+        libraries = {name: archive.read(name)[:20] for name in archive.namelist() if name.endswith(".so")}
+    assert len(libraries) >= 5
+    # ELF's e_machine: 183 is AArch64 (System V ABI).
+    assert {int.from_bytes(header[18:20], "little") for header in libraries.values()} == {183}
+    tag = f"cpython-{settings.python_version.replace('.', '')}-"
+    assert all(tag in name or ".abi3." in name for name in libraries)
