@@ -41,7 +41,7 @@ class SendOrder:
         """Call `ledger.settle` first: what maybes sent is then looked up."""
         yield from self._within
         for operation, where, sends in self._unresolved:
-            known = [_offset(operation, send, order) for send in sends]
+            known = [_offset(operation, send, order, ledger) for send in sends]
             offsets = [offset for offset in known if offset is not None]
             if offsets:
                 self._add_row(operation, where, offsets)
@@ -78,9 +78,11 @@ class SendOrder:
                 last_offset, last_line = last, line
 
 
-def _offset(operation: Operation, send: Send, order: VersionOrder) -> int | None:
+def _offset(operation: Operation, send: Send, order: VersionOrder, ledger: Ledger) -> int | None:
     if operation.is_ok and send.offset is not None:
         return send.offset
+    if ledger.was_resent(send.where, send.value):
+        return None  # what is read may be the other operation's
     return order[send.where].only_offset_of(send.value)
 
 

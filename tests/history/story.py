@@ -1,10 +1,11 @@
 """A history written by hand, a step per tick of its clock, for tests."""
 
+import json
 from collections.abc import Iterable
 
 from tests.history.checker import Options, check
 from tests.history.format import Acks, Assign, Function, MicroOp, Poll, Seek, Send, TopicPartition, Truncate, Value
-from tests.history.recorder import OpenOperation, Recorder
+from tests.history.recorder import OpenOperation, Recorder, encode_micro_op
 from tests.history.report import Report
 
 ORDERS: TopicPartition = ("orders", 0)
@@ -54,6 +55,12 @@ class Story:
     def polled(self, process: str, *polls: Poll) -> None:
         """Poll once, with these results."""
         self.recorder.ok(self.recorder.invoke(process, Function.POLL), polls)
+
+    def failed_to_poll(self, process: str, poll: Poll) -> None:
+        """Poll, get these records, and take it back, as an aborted transaction does."""
+        operation = self.recorder.invoke(process, Function.POLL)
+        fields = {"process": process, "id": operation.id, "type": "fail", "f": "poll", "time_ns": self._tick()}
+        self.write(json.dumps({**fields, "ops": [encode_micro_op(poll)]}).encode() + b"\n")
 
     def assigned(
         self, process: str, *kept: TopicPartition, started: Iterable[tuple[TopicPartition, int | None]] = ()

@@ -271,6 +271,50 @@ def test_not_unseen_when_a_maybe_send_to_two_partitions_took_effect_in_one() -> 
     assert story.found() == {}
 
 
+def test_lost_write_when_an_append_acknowledged_without_offsets_is_there_in_part() -> None:
+    story = abc()
+    story.sent("producer", ("d", None), ("e", None))
+    story.maybe_sent("other", "x")
+    story.polled("reader", read((3, "x"), (4, "e")))
+    assert story.found() == {"lost-write": 1}
+
+
+def test_neither_lost_nor_unseen_when_only_what_was_sent_again_of_a_maybe_is_there() -> None:
+    story = abc()
+    story.maybe_sent("producer", "d", "e")
+    story.sent("producer", ("d", 3))
+    story.polled("reader", read((3, "d")))
+    assert story.found() == {}
+
+
+def test_lost_write_is_told_from_unseen_by_records_that_were_sent_once() -> None:
+    story = abc()
+    story.maybe_sent("producer", "d", "e", "f")
+    story.sent("producer", ("d", 9))
+    story.polled("reader", read((3, "x"), (4, "e"), (5, "y")))
+    story.sought("reader", 9)
+    story.polled("reader", read((9, "d")))
+    story.maybe_sent("other", "x")
+    story.maybe_sent("other", "y")
+    assert story.found() == {"lost-write": 1}
+    assert story.check().examples[0].anomaly.offsets == (5,)
+
+
+def test_neither_lost_nor_unseen_when_a_lower_truncation_follows() -> None:
+    story = abc()
+    story.sent("producer", ("d", 3))
+    story.truncated(4)
+    story.truncated(2)
+    assert story.found() == {}
+
+
+def test_a_record_that_one_zone_acknowledged_may_be_read() -> None:
+    story = abc()
+    story.sent("producer", ("d", 3), acks=Acks.LEADER)
+    story.polled("reader", read((3, "d")))
+    assert story.found() == {}
+
+
 # offset-gap, poll-skip, int-poll-skip
 
 
@@ -429,11 +473,26 @@ def test_poll_skip_when_another_partition_was_moved_during_the_poll() -> None:
 def test_poll_skip_when_a_failed_poll_moved_the_position() -> None:
     story = abc()
     story.polled("skipper", read((0, "a")))
-    story.recorder.ok(story.recorder.invoke("skipper", Function.POLL), [read()])
-    operation = story.recorder.invoke("skipper", Function.TXN, [])
-    story.recorder.fail(operation)
+    story.failed_to_poll("skipper", read((1, "b")))
     story.polled("skipper", read((2, "c")))
     assert story.found() == {"poll-skip": 1}
+
+
+def test_no_skip_when_the_client_subscribed_during_the_poll() -> None:
+    story = abc()
+    story.polled("member", read((0, "a")))
+    operation = story.recorder.invoke("member", Function.POLL)
+    story.recorder.done("member", Function.SUBSCRIBE, [Subscribe(("orders",))])
+    story.recorder.ok(operation, [read((0, "a"), (2, "c"))])
+    assert story.found() == {}
+
+
+def test_no_step_back_when_the_partition_was_first_assigned_during_the_poll() -> None:
+    story = abc()
+    operation = story.recorder.invoke("member", Function.POLL)
+    story.assigned("member", ORDERS)
+    story.recorder.ok(operation, [read((2, "c"), (0, "a"))])
+    assert story.found() == {}
 
 
 def test_no_poll_skip_when_it_is_unknown_whether_the_poll_before_counted() -> None:
@@ -490,11 +549,7 @@ def test_no_nonmonotonic_poll_when_another_process_reads_it() -> None:
 def test_no_nonmonotonic_poll_when_the_poll_before_failed() -> None:
     story = abc()
     story.polled("worker", read((0, "a")))
-    operation = story.recorder.invoke("worker", Function.POLL)
-    story.write(
-        b'{"process":"worker","id":%d,"type":"fail","f":"poll","time_ns":%d,"ops":[["poll","orders",0,[[1,"b"]]]]}\n'
-        % (operation.id, story.now_ns)
-    )
+    story.failed_to_poll("worker", read((1, "b")))
     story.polled("worker", read((1, "b"), (2, "c")))
     assert story.found() == {}
 
@@ -513,6 +568,37 @@ def test_int_nonmonotonic_poll_when_a_poll_goes_back() -> None:
 
 def test_nonmonotonic_send_when_a_later_send_has_a_lower_offset() -> None:
     assert told(("a", 1), ("b", 0)).found() == {"nonmonotonic-send": 1}
+
+
+def test_nonmonotonic_send_when_two_sends_were_given_one_offset() -> None:
+    story = Story()
+    story.sent("producer", ("a", 0))
+    story.sent("producer", ("b", 0))
+    story.polled("reader", read((0, "a")))
+    assert story.found() == {"inconsistent-offsets": 1, "lost-write": 1, "nonmonotonic-send": 1}
+
+
+def test_int_nonmonotonic_send_when_one_operation_was_given_an_offset_twice() -> None:
+    story = Story()
+    story.sent("producer", ("a", 0), ("b", 0))
+    story.polled("reader", read((0, "a")))
+    assert story.found() == {"inconsistent-offsets": 1, "lost-write": 1, "int-nonmonotonic-send": 1}
+
+
+def test_no_nonmonotonic_send_when_the_send_that_is_read_too_early_failed() -> None:
+    story = Story()
+    story.sent("producer", ("b", 1))
+    story.failed_to_send("producer", "a")
+    story.polled("reader", read((0, "a"), (1, "b")))
+    assert story.found() == {"aborted-read": 1}
+
+
+def test_no_nonmonotonic_send_when_a_maybe_left_copies_on_both_sides() -> None:
+    story = Story()
+    story.sent("producer", ("b", 1))
+    story.maybe_sent("producer", "a")
+    story.polled("reader", read((0, "a"), (1, "b"), (2, "a")))
+    assert story.found() == {"duplicate": 1}
 
 
 def test_no_nonmonotonic_send_when_another_process_sent_it() -> None:
@@ -608,6 +694,14 @@ def test_no_lag_when_the_record_was_acknowledged_after_the_poll_began() -> None:
     story.sent("producer", ("a", 0))
     story.recorder.ok(operation, [Poll(ORDERS, ())])
     story.polled("reader", read((0, "a")))
+    assert story.check().worst_lag == ()
+
+
+def test_no_lag_when_the_record_was_truncated() -> None:
+    story = told(("a", 0))
+    story.sent("producer", ("b", 1))
+    story.truncated(2)
+    story.polled("reader", Poll(ORDERS, ()))
     assert story.check().worst_lag == ()
 
 
