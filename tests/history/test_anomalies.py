@@ -705,6 +705,16 @@ def test_no_lag_when_the_record_was_truncated() -> None:
     assert story.check().worst_lag == ()
 
 
+def test_a_poll_that_returned_records_first_and_nothing_then_is_not_empty() -> None:
+    story = told(("a", 0))
+    story.sent("producer", ("b", 1), ("c", 2))
+    story.polled("reader", read((1, "b")), read())
+    story.polled("reader", read((2, "c")))
+    report = story.check()
+    assert report.worst_lag[0].offset == 2
+    assert report.worst_empty_lag == ()
+
+
 def test_lag_grows_until_the_record_is_returned() -> None:
     story = told(("a", 0))
     story.sent("producer", ("b", 1), ("c", 2))
@@ -727,6 +737,17 @@ def test_counts_tell_what_was_sent_and_read() -> None:
     counts = story.check().counts
     assert (counts.sends_acknowledged, counts.sends_maybe, counts.sends_failed) == (3, 2, 2)
     assert (counts.polls, counts.records_read, counts.unseen, counts.operations) == (1, 3, 0, 7)
+
+
+def test_witnesses_always_have_the_operations_that_are_wrong() -> None:
+    story = abc()
+    for index in range(20):
+        story.polled(f"bystander-{index}", read((1, "b")))
+    story.polled("skipper", read((0, "a")))
+    story.polled("skipper", read((2, "c")))
+    (example,) = story.check().examples
+    assert len(example.witnesses) == 8
+    assert [witness.process for witness in example.witnesses][-2:] == ["skipper", "skipper"]
 
 
 def test_witnesses_are_those_who_sent_and_read_what_is_wrong() -> None:
