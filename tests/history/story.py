@@ -102,3 +102,8 @@ def told(*records: tuple[Value, int]) -> Story:
         story.sent("producer", (value, offset))
     story.polled("reader", read(*sorted((offset, value) for value, offset in records)))
     return story
+
+
+def abc() -> Story:
+    """Records a, b and c at offsets 0, 1 and 2, sent one by one and read by one reader."""
+    return told(("a", 0), ("b", 1), ("c", 2))
