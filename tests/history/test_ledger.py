@@ -1,4 +1,4 @@
-"""Reads of what is not there and records that nobody reads: histories made by hand, each beside the nearest right one."""
+"""Reads of what is not there, records that nobody reads: histories made by hand, each beside the nearest right one."""
 
 from tests.history.format import Acks, Function, Send
 from tests.history.story import ORDERS, OTHER, abc, read
