@@ -2,8 +2,8 @@
 
 PenstockProduce and PenstockConsume allow the routes of one job on every topic. A policy of one's own may name a
 topic instead of `*`. IAM's `*` also matches slashes: whoever may describe every topic (GET /v1/topics/*) may also
-read them by GET /v1/topics/{topic}/partitions/{partition}/records, so a producer that must not read gets a policy
-that names its topics.
+read them by GET /v1/topics/{topic}/partitions/{partition}/records. Producers learn partitions by GET /v1/metadata
+instead, and so may not read.
 """
 
 from aws_cdk import aws_iam as iam
@@ -15,8 +15,9 @@ from infra.routes import Route
 from infra.settings import StageSettings
 from infra.wildcards import acknowledge_wildcard
 
-PRODUCE_ROUTES = (routes.DESCRIBE_TOPIC, routes.PRODUCE, routes.PRODUCE_RECORDS)
+PRODUCE_ROUTES = (routes.TOPIC_METADATA, routes.PRODUCE, routes.PRODUCE_RECORDS)
 CONSUME_ROUTES = (
+    routes.TOPIC_METADATA,
     routes.DESCRIBE_TOPIC,
     routes.LIST_OFFSETS,
     routes.FETCH,

@@ -14,6 +14,7 @@ class Route:
 
 CREATE_TOPIC = Route(method="POST", path="/v1/topics", function="topics")
 LIST_TOPICS = Route(method="GET", path="/v1/topics", function="topics")
+TOPIC_METADATA = Route(method="GET", path="/v1/metadata", function="topics")
 DESCRIBE_TOPIC = Route(method="GET", path="/v1/topics/{topic}", function="topics")
 ALTER_TOPIC = Route(method="PATCH", path="/v1/topics/{topic}", function="topics")
 DELETE_TOPIC = Route(method="DELETE", path="/v1/topics/{topic}", function="topics")
@@ -29,6 +30,7 @@ COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", funct
 ROUTES = (
     CREATE_TOPIC,
     LIST_TOPICS,
+    TOPIC_METADATA,
     DESCRIBE_TOPIC,
     ALTER_TOPIC,
     DELETE_TOPIC,

@@ -21,6 +21,7 @@ ROUTES: Mapping[str, Serve] = {
     "GET /v1/topics/{topic}/partitions/{partition}/records": records_fetch.serve,
     "POST /v1/topics": topics.serve,
     "GET /v1/topics": topics.serve,
+    "GET /v1/metadata": topics.serve,
     "GET /v1/topics/{topic}": topics.serve,
     "PATCH /v1/topics/{topic}": topics.serve,
     "DELETE /v1/topics/{topic}": topics.serve,

@@ -75,7 +75,7 @@ class Admin:
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics: one request each."""
-        counts = {name: self._client.describe_topic(name).topic.partitions for name in topics}
+        counts = {name: self._client.topic_metadata(name).partitions for name in topics}
         return [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class Assignment:
             return
         known = set(self._buffer.assignment())
         try:
-            counts = {topic: self._client.describe_topic(topic).topic.partitions for topic in self._topics}
+            counts = {topic: self._client.topic_metadata(topic).partitions for topic in self._topics}
         except UnavailableError:
             if not known:
                 raise

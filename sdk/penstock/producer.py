@@ -199,7 +199,7 @@ class Producer:
         """Learn or refresh a topic: one call, when it is first used and each `metadata_max_age_ms`."""
         known = self._topics.get(topic)
         try:
-            described = self._client.describe_topic(topic).topic
+            described = self._client.topic_metadata(topic)
         except UnavailableError:
             if known is None:
                 raise

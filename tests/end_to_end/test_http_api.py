@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Admin
+from penstock import Admin, Producer
 from penstock.transport import HttpTransport
 from penstock_core import frame
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX
@@ -117,19 +117,33 @@ def test_changed_body_is_refused(stack: Stack, monkeypatch: pytest.MonkeyPatch) 
         assert {topic.name for topic in admin.list_topics()}.isdisjoint({"stolen", "wanted"})
 
 
-def test_principal_with_the_consume_policy_cannot_produce(stack: Stack, transport: HttpTransport) -> None:
+def principal(stack: Stack, policy_name: str) -> HttpTransport:
+    """Somebody with one of the deployed policies and nothing else."""
     iam = stack.root_client("iam")
-    [arn] = [
-        policy["Arn"]
-        for policy in iam.list_policies(Scope="Local")["Policies"]
-        if policy["PolicyName"] == "PenstockConsume"
-    ]
+    policies = iam.list_policies(Scope="Local")["Policies"]
+    [arn] = [policy["Arn"] for policy in policies if policy["PolicyName"] == policy_name]
     nothing = {"Effect": "Deny", "Action": "iam:*", "Resource": "*"}
-    access_key_id, secret = stack.create_user("reader", {"Version": "2012-10-17", "Statement": [nothing]})
-    iam.attach_user_policy(UserName="reader", PolicyArn=arn)
-    reader = stack.transport(access_key_id, secret)
+    keys = stack.create_user(policy_name, {"Version": "2012-10-17", "Statement": [nothing]})
+    iam.attach_user_policy(UserName=policy_name, PolicyArn=arn)
+    return stack.transport(*keys)
+
+
+READ = json.dumps({"partitions": [{"topic": "orders", "partition": 0, "offset": 0}]}).encode()
+
+
+def test_principal_with_the_consume_policy_can_read_and_nothing_else(stack: Stack, transport: HttpTransport) -> None:
+    reader = principal(stack, "PenstockConsume")
+    assert reader.call("GET", "/v1/metadata", {"topic": "orders"}, {}, b"").status == 200
+    assert reader.call("POST", "/v1/fetch", {}, {}, READ).status == 200
+    assert reader.call("GET", "/v1/topics/orders/partitions/0/records", {}, {}, b"").status == 200
     assert produced(reader, BATCH)[0] == 403
     assert reader.call("DELETE", "/v1/topics/orders", {}, {}, b"").status == 403
-    assert reader.call("GET", "/v1/topics/orders", {}, {}, b"").status == 200
-    body = json.dumps({"partitions": [{"topic": "orders", "partition": 0, "offset": 0}]}).encode()
-    assert reader.call("POST", "/v1/fetch", {}, {}, body).status == 200
+
+
+def test_principal_with_the_produce_policy_can_write_and_not_read(stack: Stack, transport: HttpTransport) -> None:
+    writer = principal(stack, "PenstockProduce")
+    with Producer(transport=writer) as producer:
+        assert producer.send("orders", b"v").result().topic == "orders"
+    assert writer.call("POST", "/v1/fetch", {}, {}, READ).status == 403
+    assert writer.call("GET", "/v1/topics/orders/partitions/0/records", {}, {}, b"").status == 403
+    assert writer.call("POST", "/v1/topics", {}, {}, b'{"name": "t"}').status == 403

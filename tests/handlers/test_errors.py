@@ -42,6 +42,8 @@ REFUSED: list[tuple[tuple[str, str, dict[str, str], object], int, str, str]] = [
     (("PATCH", "/v1/topics/orders", {}, {"config": {"max_batch_bytes": True}}), 400, "INVALID_CONFIG", "True"),
     (("PATCH", "/v1/topics/orders", {}, {"partitions": 2}), 400, "INVALID_REQUEST", "2 partitions"),
     (("POST", "/v1/topics", {}, {"name": "orders"}), 409, "TOPIC_EXISTS", "'orders'"),
+    (("GET", "/v1/metadata", {}, b""), 400, "INVALID_REQUEST", "topic"),
+    (("GET", "/v1/metadata", {"topic": "missing"}, b""), 404, "UNKNOWN_TOPIC", "'missing'"),
     (("GET", "/v1/topics/missing", {}, b""), 404, "UNKNOWN_TOPIC", "'missing'"),
     (("PATCH", "/v1/topics/missing", {}, {}), 404, "UNKNOWN_TOPIC", "'missing'"),
     (("DELETE", "/v1/topics/missing", {}, b""), 404, "UNKNOWN_TOPIC", "'missing'"),

@@ -55,6 +55,7 @@ COMMITS = {
 CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, models.TopicAnswer),
     ("GET /v1/topics", "/v1/topics", b"", {"limit": "1"}, 200, models.TopicList),
+    ("GET /v1/metadata", "/v1/metadata", b"", {"topic": "orders"}, 200, models.TopicAnswer),
     ("PATCH /v1/topics/{topic}", "/v1/topics/orders", {"partitions": 3}, {}, 200, models.TopicAnswer),
     (
         "POST /v1/topics/{topic}/records",

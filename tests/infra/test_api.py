@@ -56,10 +56,11 @@ def test_requests_are_logged(resources: Resources) -> None:
 @pytest.mark.parametrize(
     ("job", "routes"),
     [
-        ("Produce", ["GET/v1/topics/*", "POST/v1/produce", "POST/v1/topics/*/records"]),
+        ("Produce", ["GET/v1/metadata", "POST/v1/produce", "POST/v1/topics/*/records"]),
         (
             "Consume",
             [
+                "GET/v1/metadata",
                 "GET/v1/topics/*",
                 "GET/v1/topics/*/offsets",
                 "POST/v1/fetch",
