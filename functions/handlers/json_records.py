@@ -33,12 +33,9 @@ def value_of(record: Record, where: str) -> bytes | None:
     return _utf8(record.value)
 
 
-def headers_of(record: Record, where: str) -> list[tuple[str, bytes]]:
+def headers_of(record: Record, where: str) -> list[tuple[str, bytes | None]]:
     """Names and values of the record's headers, in order."""
-    return [
-        (name, _decoded(value.base64, f"{where}.headers") if isinstance(value, Base64) else value.encode())
-        for name, value in record.headers
-    ]
+    return [(name, _header_value(value, where)) for name, value in record.headers]
 
 
 def named(name: str, data: bytes | None) -> dict[str, str | None]:
@@ -55,6 +52,10 @@ def header_json(name: str, value: bytes | None) -> list[Any]:
     if value is None or text is not None:
         return [name, text]
     return [name, {"base64": base64.b64encode(value).decode()}]
+
+
+def _header_value(value: str | Base64 | None, where: str) -> bytes | None:
+    return _decoded(value.base64, f"{where}.headers") if isinstance(value, Base64) else _utf8(value)
 
 
 def _plain_text(data: bytes) -> str | None:

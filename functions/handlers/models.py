@@ -27,7 +27,7 @@ class Base64(Request):
 
 
 # JSON has arrays where Python has tuples; what is in them stays strict.
-Header = Annotated[tuple[str, str | Base64], Strict(False)]
+Header = Annotated[tuple[str, str | Base64 | None], Strict(False)]
 
 
 class Record(Request):

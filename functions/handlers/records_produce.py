@@ -71,7 +71,7 @@ class _Parsed:
     index: int
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes]]
+    headers: list[tuple[str, bytes | None]]
     timestamp_ms: int
 
 

@@ -61,7 +61,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         "POST /v1/topics/{topic}/records",
         "/v1/topics/orders/records",
         {
-            "records": [{"value": "v", "partition": n, "headers": [["h", "x"]]} for n in (0, 9)]
+            "records": [{"value": "v", "partition": n, "headers": [["h", "x"], ["null", None]]} for n in (0, 9)]
             + [{"value_base64": "/w=="}]
         },
         {},
