@@ -138,9 +138,7 @@ def test_field_is_refused_when_it_has_a_wrong_type(orders: Service, field: str) 
         assert answer.error["code"] in ("INVALID_REQUEST", "INVALID_NAME", "INVALID_CONFIG")
 
 
-@pytest.mark.parametrize(
-    "header", [["a"], ["a", "b", "c"], [1, "b"], ["a", 1], ["a", None], ["a", {"base65": "AA=="}], "ab"]
-)
+@pytest.mark.parametrize("header", [["a"], ["a", "b", "c"], [1, "b"], ["a", 1], ["a", {"base65": "AA=="}], "ab"])
 def test_header_is_refused_when_it_is_no_pair_of_name_and_text(orders: Service, header: object) -> None:
     answer = orders.call("POST", "/v1/topics/orders/records", {"records": [{"value": "v", "headers": [header]}]})
     assert (answer.status, answer.error["code"]) == (400, "INVALID_REQUEST")
