@@ -23,8 +23,9 @@ stop: setup ## Stop the local stack; its state is kept
 test: setup lint ## Lint, then run every test
 	$(BIN)/python -m pytest
 
-test-all: test openapi ## All of test, and that docs/openapi.json is what the handlers generate
+test-all: test openapi ## All of test, 10,000 simulated runs, and that docs/openapi.json is what the handlers generate
 	git diff --exit-code -- docs/openapi.json
+	PYTHONPATH=.:functions:sdk $(BIN)/python -m tests.simulation --seeds 0..10000 --jobs 2
 
 lint: setup ## ruff, mypy and the import rules
 	$(BIN)/ruff check

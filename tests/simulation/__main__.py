@@ -1,0 +1,161 @@
+"""`python -m tests.simulation`: run seeds, replay one. Exits with 1 if one fails, and says how to replay it."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import click
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+from rich.table import Table
+
+from tests.simulation.regressions import read_regressions
+from tests.simulation.run import Result, run
+from tests.simulation.scheduler import format_entry
+from tests.simulation.workloads import MIXED, WORKLOADS
+
+_TAIL_LINES = 40
+_FAILURES_SHOWN = 5
+
+
+@dataclass(slots=True)
+class _Summary:
+    """Results of many runs, added up."""
+
+    seeds: int = 0
+    steps: int = 0
+    acknowledged: int = 0
+    maybe: int = 0
+    failed: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: list[Result] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        self.seeds += 1
+        self.steps += result.steps
+        self.acknowledged += result.acknowledged
+        self.maybe += result.maybe
+        self.failed += result.failed
+        self.lost += result.lost
+        self.duplicates += result.duplicates
+        self.faults += result.faults
+        if result.failure is not None:
+            self.failures.append(result)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "acknowledged": self.acknowledged,
+            "maybe": self.maybe,
+            "failed": self.failed,
+            "lost": self.lost,
+            "duplicates": self.duplicates,
+            "faults": dict(self.faults.most_common()),
+            "failures": [
+                {"seed": each.seed, "workloads": each.workloads, "failure": each.failure} for each in self.failures
+            ],
+        }
+
+
+@click.command()
+@click.option("--seed", type=int, help="Replay one seed.")
+@click.option("--seeds", help="Run many: A..B, B not included.")
+@click.option("--workload", default=MIXED, help=f"Joined by commas: {', '.join(WORKLOADS)}; or {MIXED}.")
+@click.option("--trace", is_flag=True, help="Print the whole trace of --seed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Processes.")
+def main(seed: int | None, seeds: str | None, workload: str, trace: bool, as_json: bool, jobs: int) -> None:
+    """Run the simulator (docs/simulation.md). Seeds that once failed come first, unless one seed is asked for."""
+    if (seed is None) == (seeds is None):
+        raise click.UsageError("give --seed N or --seeds A..B")
+    if workload != MIXED and not set(workload.split(",")) <= set(WORKLOADS):
+        raise click.UsageError(f"--workload {workload}: use {', '.join(WORKLOADS)}, joined by commas, or {MIXED}")
+    console = Console(highlight=False, soft_wrap=True, stderr=as_json)
+    if seed is not None:
+        result = run(seed, workload)
+        if trace:
+            for entry in result.trace:
+                click.echo(format_entry(entry))
+        results: Iterable[Result] = [result]
+    else:
+        wanted = [(each, workload) for each in _parse_range(str(seeds))]
+        runs = [*read_regressions(), *wanted]
+        results = _progress(console, _run_all(runs, jobs), len(runs))
+    summary = _Summary()
+    for each in results:
+        summary.add(each)
+    if as_json:
+        click.echo(json.dumps(summary.to_json(), indent=2))
+    else:
+        _print(console, summary)
+    for failure in summary.failures[:_FAILURES_SHOWN]:
+        console.print(explain(failure), markup=False)
+    sys.exit(1 if summary.failures else 0)
+
+
+def explain(result: Result) -> str:
+    """What failed, the end of its trace, and how to see it again."""
+    workloads = ",".join(result.workloads)
+    return (
+        f"\nseed {result.seed}, workloads {workloads}: {result.failure}\n\nThe end of its trace:\n"
+        f"{result.tail(_TAIL_LINES)}\n\nReplay it: python -m tests.simulation --seed {result.seed} "
+        f"--workload {workloads} --trace\nKeep it: add `{result.seed} {workloads} # why` to "
+        "tests/simulation/regressions.txt"
+    )
+
+
+def _parse_range(text: str) -> range:
+    first, dots, end = text.partition("..")
+    if not dots or not first.isdigit() or not end.isdigit() or int(first) >= int(end):
+        raise click.UsageError(f"--seeds {text}: use A..B with A below B")
+    return range(int(first), int(end))
+
+
+def _run_all(runs: list[tuple[int, str]], jobs: int) -> Iterator[Result]:
+    if jobs == 1:
+        yield from map(_run_one, runs)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(_run_one, runs, chunksize=20)
+
+
+def _run_one(wanted: tuple[int, str]) -> Result:
+    result = run(*wanted)
+    return result if result.failure is not None else replace(result, trace=[])
+
+
+def _progress(console: Console, results: Iterator[Result], total: int) -> Iterator[Result]:
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        yield from progress.track(results, total=total, description="seeds")
+
+
+def _print(console: Console, summary: _Summary) -> None:
+    table = Table("", "", show_header=False)
+    add = partial(_add_row, table)
+    add("seeds", summary.seeds)
+    add("failed seeds", len(summary.failures))
+    add("steps", summary.steps)
+    add("records acknowledged", summary.acknowledged)
+    add("of these lost", summary.lost)
+    add("records maybe applied", summary.maybe)
+    add("records certainly not applied", summary.failed)
+    add("duplicates left by retries", summary.duplicates)
+    for fault, count in summary.faults.most_common():
+        add(f"fault: {fault}", count)
+    console.print(table)
+
+
+def _add_row(table: Table, name: str, count: int) -> None:
+    table.add_row(name, f"{count:,}")
+
+
+if __name__ == "__main__":
+    main()

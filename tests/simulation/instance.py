@@ -1,0 +1,237 @@
+"""A function instance: one broker with a memory of its own, its storage calls, and its death.
+
+request task --storage call--> send .. effect .. reply     each `..` lets others run
+     |                                                     a dead caller's call may still take effect
+     '-- parallel calls: tasks of the same instance, stragglers of earlier requests among them
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock_core.errors import ErrorCode, PenstockError
+from tests.simulation.faults import Fault
+from tests.simulation.scheduler import Scheduler, Task
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+FUNCTION_TIMEOUT_MS = 30_000.0
+_GIVE_UP_MS = 1_000.0
+
+# Reads cannot have been applied. Repeatable writes are those that the AWS adapters send again after a lost answer.
+READS = {"get", "list", "heads", "pages", "committed", "read", "states", "size", "checksum", "exists", "due"}
+REPEATABLE = {"put", "create", "create_head", "delete_head", "roll", "raise_log_start"}
+
+
+class Killed(BaseException):
+    """The function instance ends here, as Lambda may end it anywhere: nothing in the service catches this."""
+
+
+class Instance:
+    """One function instance; it serves one request at a time, as Lambda has it."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        self.name = f"i{number}"
+        self.world = world
+        self.is_dead = False
+        self.is_busy = False
+        self.timeout_at_ms = float("inf")
+        self.on_death: Callable[[], object] = lambda: None
+        self.clock = SimulatedClock(self, world.scheduler.random.uniform(-500.0, 500.0))
+        self.parallel = SimulatedParallel(self)
+        self.broker = world.broker_for(self)
+
+    def check_alive(self) -> None:
+        """Raise Killed in a task of an instance that has ended."""
+        if not self.is_dead and self.is_busy and self.world.scheduler.now_ms >= self.timeout_at_ms:
+            self.world.count("function timeout")
+            self.die()
+        if self.is_dead:
+            raise Killed
+
+    def die(self) -> None:
+        if not self.is_dead:
+            self.is_dead = True
+            self.world.scheduler.note("dies", self.name)
+            self.parallel.wake_all()
+            self.on_death()
+
+
+class SimulatedPort:
+    """A store as one instance sees it: every call is sent, takes effect and is answered at three different times."""
+
+    def __init__(self, port: Any, label: str, instance: Instance) -> None:
+        self._port = port
+        self._label = label
+        self._instance = instance
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        return partial(self._call, name, found) if callable(found) else found
+
+    def _call(self, method: str, effect: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        instance, world = self._instance, self._instance.world
+        scheduler, faults = world.scheduler, world.faults
+        instance.check_alive()
+        is_write = method not in READS
+        fault = faults.draw(is_write=is_write, is_repeatable=method in REPEATABLE)
+        scheduler.note(f"{self._label}.{method}" + (f" ({fault.value})" if fault else ""), *arguments)
+        if fault is Fault.KILLED_BEFORE:
+            self._kill()
+        scheduler.pause(faults.slowness() if fault is Fault.SLOW else faults.latency(method))
+        if instance.is_dead and scheduler.random.random() < 0.5:
+            raise Killed  # the request never left
+        run = partial(world.apply, self._label, method, partial(effect, *arguments, **named), arguments)
+        if fault is Fault.REFUSED:
+            outcome: Any = _refused(self._label, method, scheduler.random.random())
+        elif fault is Fault.LOST_REQUEST:
+            outcome = _lost(self._label, method, is_write=is_write)
+        elif fault is Fault.LATE:
+            delay_ms = scheduler.random.uniform(0.0, faults.late_ms)
+            scheduler.spawn(f"late {self._label}", run, delay_ms=delay_ms)
+            scheduler.pause(_GIVE_UP_MS)
+            outcome = _lost(self._label, method, is_write=is_write)
+        else:
+            outcome = run()
+            if fault is Fault.REPEATED:
+                scheduler.pause(faults.slowness())
+                outcome = run()
+            elif fault is Fault.LOST_REPLY:
+                outcome = _lost(self._label, method, is_write=is_write)
+            elif fault is Fault.KILLED_AFTER:
+                self._kill()
+        scheduler.pause(faults.latency())
+        instance.check_alive()
+        if isinstance(outcome, PenstockError):
+            raise outcome
+        return list(outcome) if isinstance(outcome, Iterator) else outcome
+
+    def _kill(self) -> None:
+        self._instance.die()
+        raise Killed
+
+
+class SimulatedParallel:
+    """Parallel: sub-calls are tasks, so they interleave with everything, and stragglers outlive their request."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._waiting: dict[Task, None] = {}
+
+    def wake_all(self) -> None:
+        for task in list(self._waiting):
+            self._instance.world.scheduler.wake(task)
+
+    def map(self, function: Callable[[A], T], items: Sequence[A]) -> "list[T | PenstockError]":
+        if len(items) <= 1:
+            return [_outcome(function, item) for item in items]
+        results: list[Any] = [None] * len(items)
+        self._start(function, items, results)
+        self._wait(lambda: None not in results, None)
+        return [result[0] for result in results]
+
+    def race(
+        self,
+        function: Callable[[A], T],
+        items: Sequence[A],
+        is_enough: "Callable[[Sequence[T | PenstockError | None]], bool]",
+        grace_ms: int,
+    ) -> "list[T | PenstockError | None]":
+        boxes: list[Any] = [None] * len(items)
+        started = self._start(function, items, boxes)
+
+        def results() -> list[Any]:
+            return [box and box[0] for box in boxes]
+
+        self._wait(lambda: is_enough(results()), None)
+        self._wait(lambda: None not in boxes, grace_ms)
+        started.clear()  # those that have not begun never will
+        return results()
+
+    def _start(self, function: Callable[[A], T], items: Sequence[A], boxes: list[Any]) -> dict[int, None]:
+        """A task per item; each puts its outcome, in a tuple of its own, into its box."""
+        scheduler, instance = self._instance.world.scheduler, self._instance
+        wanted = dict.fromkeys(range(len(items)))
+        parent = scheduler.current
+
+        def run(index: int, item: A) -> None:
+            try:
+                if index in wanted and not instance.is_dead:
+                    boxes[index] = (_outcome(function, item),)
+            except Killed:
+                pass
+            scheduler.wake(parent)
+
+        for index, item in enumerate(items):
+            delay_ms = scheduler.random.random() * 0.1
+            scheduler.spawn(f"{parent.name}/{index}", partial(run, index, item), owner=instance, delay_ms=delay_ms)
+        return wanted
+
+    def _wait(self, is_done: Callable[[], bool], timeout_ms: float | None) -> None:
+        scheduler = self._instance.world.scheduler
+        deadline_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
+        task = scheduler.current
+        self._instance.check_alive()
+        while not is_done():
+            remaining_ms = None if deadline_ms is None else deadline_ms - scheduler.now_ms
+            if remaining_ms is not None and remaining_ms <= 0:
+                return
+            self._waiting[task] = None
+            scheduler.block(remaining_ms)
+            del self._waiting[task]
+            self._instance.check_alive()
+
+
+class SimulatedClock:
+    """Clock of one instance: the simulation's time, wrong by up to half a second of wall time."""
+
+    def __init__(self, instance: Instance, skew_ms: float) -> None:
+        self._instance = instance
+        self._scheduler = instance.world.scheduler
+        self._skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        return int(EPOCH_MS + self._skew_ms + self._scheduler.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._scheduler.now_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self._scheduler.pause(duration_ms)
+        self._instance.check_alive()
+
+
+EPOCH_MS = 1_700_000_000_000
+
+
+class SimulatedChance:
+    """Chance from the run's seed."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._scheduler.random.randbytes(count)
+
+
+def _outcome(function: Callable[[A], T], item: A) -> T | PenstockError:
+    try:
+        return function(item)
+    except PenstockError as error:
+        return error
+
+
+def _refused(label: str, method: str, chance: float) -> PenstockError:
+    code = ErrorCode.THROTTLED if chance < 0.5 else ErrorCode.STORAGE_UNAVAILABLE
+    return PenstockError(code, f"simulated: {label}.{method} was refused")
+
+
+def _lost(label: str, method: str, *, is_write: bool) -> PenstockError:
+    message = f"simulated: {label}.{method} was not answered"
+    # A put that is not known to be there is not there, for its caller: the segment's id is its own.
+    maybe_applied = is_write and not label.startswith("zone")
+    return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, message, maybe_applied=maybe_applied)

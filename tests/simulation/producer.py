@@ -1,0 +1,181 @@
+"""A producer as the SDK has it: the SDK's own accumulator decides, tasks of the simulation carry its requests."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from penstock.accumulator import Accumulator, AccumulatorSettings, Entry
+from penstock.producer_batch import ProducerBatch, TopicQueues
+from penstock.retry import RetryPolicy
+from penstock_broker.append import Appended
+from penstock_broker.broker import Broker
+from penstock_broker.describe_topic import describe_topic
+from penstock_broker.produce import ProduceEntry, produce
+from penstock_core.errors import Category, PenstockError
+from penstock_core.quorum import Acks
+from penstock_core.record_batch import Compression
+from tests.history import format as history
+from tests.history.recorder import OpenOperation
+from tests.simulation.claims import SentValue
+from tests.simulation.instance import EPOCH_MS
+from tests.simulation.world import World
+
+_METADATA_MS = 5_000
+
+
+@dataclass(slots=True)
+class _OnItsWay:
+    """A batch that has been sent at least once."""
+
+    operation: OpenOperation
+    attempts: int = 0
+    results: list[int | PenstockError] = field(default_factory=list)
+
+
+class SimulatedProducer:
+    """Sends `records` records to one topic, then waits for the outcome of each."""
+
+    def __init__(
+        self, world: World, name: str, topic: str, *, records: int, acks: Acks, pace_ms: float, max_in_flight: int = 2
+    ) -> None:
+        self._world = world
+        self._scheduler = world.scheduler
+        self._name = name
+        self._acks = acks
+        self._records = records
+        self._pace_ms = pace_ms
+        self._max_in_flight = max_in_flight
+        random = world.scheduler.random
+        settings = AccumulatorSettings(
+            linger_ms=random.choice([0, 5, 50]),
+            batch_bytes=random.choice([120, 200, 400]),
+            request_bytes=random.choice([600, 2_000]),
+            buffer_bytes=2_000,
+            delivery_timeout_ms=random.choice([3_000, 20_000]),
+            compression=Compression.NONE,
+            retry=None if acks is Acks.NONE else RetryPolicy(backoff_ms=20, backoff_max_ms=1_000),
+        )
+        self._accumulator = Accumulator(settings, random.randrange)
+        self._queues = TopicQueues(topic)
+        self._on_its_way: dict[ProducerBatch, _OnItsWay] = {}
+        self._in_flight = 0
+        self._has_sent_all = False
+
+    def start(self) -> None:
+        self._world.work(self._name, self._run)
+        for number in range(self._max_in_flight):
+            self._world.work(f"{self._name}.{number}", self._send)
+
+    def _run(self) -> None:
+        for number in range(self._records):
+            self._scheduler.pause(self._scheduler.random.random() * self._pace_ms)
+            value = f"{self._name}-{number}"
+            while (batch := self._append(value)) is None:
+                self._scheduler.pause(20.0)
+            batch.followers.append(value)
+            self._world.claims.sent[value] = SentValue(batch.topic, batch.partition, self._acks)
+        self._accumulator.hurry = 1
+        self._accumulator.wake_at_ms = 0
+        self._has_sent_all = True
+
+    def _append(self, value: str) -> ProducerBatch | None:
+        now_ms = int(self._scheduler.now_ms)
+        if self._queues.fresh_until_ms <= now_ms and not self._describe():
+            return None
+        return self._accumulator.append(self._queues, None, None, value.encode(), (), EPOCH_MS + now_ms, now_ms)
+
+    def _describe(self) -> bool:
+        name = self._queues.name
+        try:
+            topic, _ = self._world.call(lambda broker: describe_topic(broker, name), is_read=True)
+        except PenstockError:
+            self._scheduler.pause(50.0)
+            return self._queues.partitions > 0 and self._scheduler.random.random() < 0.5
+        self._queues.update(topic.partitions, 10_000, topic.config.max_batch_bytes)
+        self._queues.fresh_until_ms = int(self._scheduler.now_ms) + _METADATA_MS
+        return True
+
+    def _send(self) -> None:
+        while not self._has_sent_all or self._in_flight or self._accumulator.unfinished():
+            now_ms = int(self._scheduler.now_ms)
+            self._follow_up(self._accumulator.expire(now_ms))
+            entries = self._accumulator.drain(now_ms)
+            if entries:
+                self._in_flight += 1
+                self._carry(entries)
+                self._in_flight -= 1
+            else:
+                self._scheduler.pause(min(max(self._accumulator.wake_at_ms - now_ms, 1), 25))
+
+    def _carry(self, entries: list[Entry]) -> None:
+        began_ms = self._scheduler.now_ms
+        for entry in entries:
+            for batch in entry.batches:
+                self._begin(batch)
+        sent = [
+            ProduceEntry(
+                topic=entry.queue.topic.name,
+                partition=entry.queue.partition,
+                data=b"".join(batch.build() for batch in entry.batches),
+            )
+            for entry in entries
+        ]
+        results: list[int | PenstockError]
+        try:
+            answers = self._world.call(lambda broker: self._produce(broker, sent), is_read=False)
+            results = [answer if isinstance(answer, PenstockError) else int(answer.base_offset) for answer in answers]
+        except PenstockError as error:
+            results = [error] * len(entries)
+        for entry, result in zip(entries, results, strict=True):
+            self._claim(entry, result, began_ms)
+        chance = self._scheduler.random.random()
+        self._follow_up(self._accumulator.complete(entries, results, int(self._scheduler.now_ms), chance))
+
+    def _produce(self, broker: Broker, sent: list[ProduceEntry]) -> list[Appended | PenstockError]:
+        return produce(broker, sent, self._acks)
+
+    def _begin(self, batch: ProducerBatch) -> None:
+        if batch not in self._on_its_way:
+            sends = [history.Send((batch.topic, batch.partition), value) for value in batch.followers]
+            acks = history.Acks(self._acks.value)
+            operation = self._world.story.recorder.invoke(self._name, history.Function.SEND, sends, acks=acks)
+            self._on_its_way[batch] = _OnItsWay(operation)
+        self._on_its_way[batch].attempts += 1
+
+    def _claim(self, entry: Entry, result: int | PenstockError, began_ms: float) -> None:
+        claims = self._world.claims
+        offset = result if isinstance(result, int) else 0
+        for batch in entry.batches:
+            for value in batch.followers:
+                if isinstance(result, int):
+                    claims.acknowledge(value, offset, began_ms)
+                    offset += 1
+                elif result.maybe_applied:
+                    claims.sent[value].maybe += 1
+        if isinstance(result, PenstockError) and result.code.category is Category.NOT_FOUND:
+            self._scheduler.note("told", result.code.name, entry.queue.topic.name, entry.queue.partition)
+
+    def _follow_up(self, finished: list[ProducerBatch]) -> None:
+        for batch in finished:
+            way = self._on_its_way.pop(batch, None)
+            self._scheduler.note("outcome", batch.followers[0], len(batch.followers), batch.outcome)
+            if way is None:
+                continue
+            recorder = self._world.story.recorder
+            if isinstance(batch.outcome, int):
+                where = (batch.topic, batch.partition)
+                sends = [
+                    history.Send(where, value, batch.outcome + index) for index, value in enumerate(batch.followers)
+                ]
+                recorder.ok(way.operation, sends, attempts=way.attempts)
+            elif batch.outcome is not None and batch.maybe_applied:
+                recorder.maybe(way.operation, attempts=way.attempts)
+            else:
+                recorder.fail(way.operation)
+
+
+def count_outcomes(world: World) -> Counter[str]:
+    """Records by what their producers know of them."""
+    counts: Counter[str] = Counter()
+    for sent in world.claims.sent.values():
+        counts["acknowledged" if sent.acked else "maybe" if sent.maybe else "failed"] += 1
+    return counts

@@ -1,0 +1,182 @@
+"""A reader as the SDK has it: the SDK's own fetch buffer decides, one task of the simulation fetches and hands out."""
+
+from typing import Any
+
+from penstock.fetch_buffer import FetchBuffer, FetchRequest, FetchSettings
+from penstock.model import ConsumerRecord, TopicPartition
+from penstock.retry import RetryPolicy
+from penstock_broker.broker import Broker
+from penstock_broker.describe_topic import describe_topic
+from penstock_broker.fetch import Fetched, FetchEntry, fetch
+from penstock_core.errors import PenstockError
+from tests.history import format as history
+from tests.simulation.truth import expect
+from tests.simulation.world import World
+
+
+class SimulatedReader:
+    """Reads all partitions of one topic from their start until the run is over."""
+
+    def __init__(self, world: World, name: str, topic: str, *, is_topic_stable: bool) -> None:
+        self._world = world
+        self._scheduler = world.scheduler
+        self._name = name
+        self._topic = topic
+        self._is_topic_stable = is_topic_stable  # it is never created again
+        random = world.scheduler.random
+        self._wait_ms = random.choice([0, 300])
+        self._max_records = random.choice([1, 5, 1_000])
+        self._buffer = FetchBuffer(
+            FetchSettings(
+                fetch_max_bytes=random.choice([100, 1_000, 100_000]),
+                fetch_wait_ms=self._wait_ms,
+                buffer_bytes=300_000,
+                max_in_flight=1,
+                offset_reset="earliest",
+                retry=RetryPolicy(backoff_ms=20, backoff_max_ms=500),
+            )
+        )
+        self._expected: dict[TopicPartition, int] = {}
+        self.positions: dict[int, int] = {}  # by partition: what a consumer would commit
+
+    def start(self) -> None:
+        self._scheduler.spawn(self._name, self._run)
+
+    def _run(self) -> None:
+        described_at_ms = -1e9
+        while not self._world.is_over:
+            if self._scheduler.now_ms - described_at_ms > 2_000.0:
+                described_at_ms = self._scheduler.now_ms
+                self._assign()
+            request = self._buffer.next_request(int(self._scheduler.now_ms))
+            if request is None:
+                self._scheduler.pause(40.0)
+            else:
+                self._fetch(request)
+                self._hand_out()
+                self._scheduler.pause(self._scheduler.random.choice([0.1, 10.0, 100.0]))
+
+    def _assign(self) -> None:
+        try:
+            topic, _ = self._world.call(lambda broker: describe_topic(broker, self._topic), is_read=True)
+        except PenstockError:
+            return
+        # A topic made anew with fewer partitions leaves the others without answer, as it does the SDK's users.
+        count = max(topic.partitions, len(self._buffer.assignment()))
+        known = self._buffer.assignment()
+        partitions = [TopicPartition(self._topic, number) for number in range(count)]
+        if len(known) == count:
+            return
+        self._buffer.assign(partitions)
+        for partition in partitions:
+            if partition not in self._expected:
+                self._seek(partition, 0)
+        kept = tuple((each.topic, each.partition) for each in partitions if each in known)
+        started = tuple(((each.topic, each.partition), 0) for each in partitions if each not in known)
+        self._world.story.recorder.done(self._name, history.Function.ASSIGN, [history.Assign(kept, started)])
+
+    def _seek(self, partition: TopicPartition, offset: int) -> None:
+        self._expected[partition] = offset
+        self._buffer.seek(partition, offset)
+
+    def _fetch(self, request: FetchRequest) -> None:
+        entries = [FetchEntry(**wanted) for wanted in request.body["partitions"]]
+        acked_ends = [self._world.claims.acked_ends.get((entry.topic, entry.partition), 0) for entry in entries]
+        random = self._scheduler.random
+        try:
+            results = self._world.call(
+                lambda broker: self._ask(broker, entries, request.body["max_bytes"]), is_read=True
+            )
+        except PenstockError as error:
+            self._buffer.fail(request, error, int(self._scheduler.now_ms), random.random())
+            return
+        self._check_answer(entries, results, acked_ends)
+        answers = [_to_json(result) for result in results]
+        body = b"".join(result.data for result in results if isinstance(result, Fetched))
+        generations = [cursor.generation for cursor in request.cursors]
+        self._buffer.accept(request, answers, memoryview(body), int(self._scheduler.now_ms), random.random())
+        for cursor, generation in zip(request.cursors, generations, strict=True):
+            if cursor.generation != generation and cursor.position is not None:
+                self._was_reset(cursor.partition, cursor.position)
+
+    def _ask(self, broker: Broker, entries: list[FetchEntry], max_bytes: int) -> list[Fetched | PenstockError]:
+        return fetch(broker, entries, max_bytes=max_bytes, min_bytes=1, wait_ms=self._wait_ms)
+
+    def _check_answer(
+        self, entries: list[FetchEntry], results: list[Fetched | PenstockError], acked_ends: list[int]
+    ) -> None:
+        for entry, result, acked_end in zip(entries, results, acked_ends, strict=True):
+            if isinstance(result, PenstockError):
+                continue
+            expect(
+                result.log_start_offset <= entry.offset <= result.next_offset <= result.high_watermark,
+                f"a fetch of {entry.topic}[{entry.partition}] from {entry.offset} answered {result.log_start_offset}"
+                f" <= {result.next_offset} <= {result.high_watermark}",
+            )
+            expect(bool(result.data) == (result.next_offset > entry.offset), "a fetch moved on without data")
+            expect(
+                not self._is_topic_stable or result.high_watermark >= acked_end,
+                f"high watermark of {entry.topic}[{entry.partition}] is {result.high_watermark}, although {acked_end}"
+                " was acknowledged before it was asked for",
+            )
+        fetched = [result for result in results if isinstance(result, Fetched)]
+        expect(
+            len(fetched) < len(results)
+            or any(result.data for result in fetched)
+            or all(result.next_offset == result.high_watermark for result in fetched),
+            "a fetch below the high watermark brought nothing",
+        )
+
+    def _was_reset(self, partition: TopicPartition, offset: int) -> None:
+        self._scheduler.note("reset", partition, offset)
+        self._expected[partition] = offset
+        seek = history.Seek((partition.topic, partition.partition), offset)
+        self._world.story.recorder.done(self._name, history.Function.SEEK, [seek])
+
+    def _hand_out(self) -> None:
+        recorder = self._world.story.recorder
+        while True:
+            poll = recorder.invoke(self._name, history.Function.POLL)
+            try:
+                records = self._buffer.take(self._max_records)
+            except PenstockError as error:
+                recorder.fail(poll)
+                self._scheduler.note("raised", error)
+                for partition in self._buffer.assignment():  # go on where it was, as an application would
+                    self._buffer.seek(partition, self._expected[partition])
+                return
+            by_partition: dict[TopicPartition, list[tuple[int, str]]] = {}
+            for record in records:
+                by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
+                    self._checked(record)
+                )
+            recorder.ok(
+                poll, [history.Poll((at.topic, at.partition), tuple(found)) for at, found in by_partition.items()]
+            )
+            if not records:
+                return
+
+    def _checked(self, record: ConsumerRecord) -> tuple[int, str]:
+        partition = TopicPartition(record.topic, record.partition)
+        value = (record.value or b"").decode()
+        expected = self._expected[partition]
+        expect(record.offset == expected, f"{self._name} got offset {record.offset} of {partition}, not {expected}")
+        self._expected[partition] = record.offset + 1
+        self.positions[partition.partition] = record.offset + 1
+        expect(
+            self._world.truth.value_at(record.topic, record.partition, record.offset, value),
+            f"{self._name} read {value!r} at offset {record.offset} of {partition}, where it was never appended",
+        )
+        return record.offset, value
+
+
+def _to_json(result: Fetched | PenstockError) -> dict[str, Any]:
+    """As handlers/fetch.py has it."""
+    if isinstance(result, PenstockError):
+        return {"error": result.to_json()}
+    return {
+        "log_start_offset": result.log_start_offset,
+        "high_watermark": result.high_watermark,
+        "next_offset": result.next_offset,
+        "length": len(result.data),
+    }

@@ -1,0 +1,71 @@
+"""One run: a seed in, what happened out."""
+
+import hashlib
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.simulation.producer import count_outcomes
+from tests.simulation.scheduler import TraceEntry, format_entry
+from tests.simulation.truth import ViolationError
+from tests.simulation.verdict import judge
+from tests.simulation.workloads import MIXED, WORKLOADS, choose
+from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one run showed. `failure` is None, or what was broken."""
+
+    seed: int
+    workloads: tuple[str, ...]
+    steps: int
+    faults: Counter[str]
+    acknowledged: int
+    maybe: int
+    failed: int
+    lost: int  # acknowledged records that are in no log
+    duplicates: int  # copies of records beyond the first, left by retries
+    failure: str | None = None
+    trace: list[TraceEntry] = field(repr=False, default_factory=list)
+
+    def tail(self, lines: int) -> str:
+        """The end of the trace."""
+        return "\n".join(map(format_entry, self.trace[-lines:]))
+
+    def digest(self) -> str:
+        """Stands for the whole trace."""
+        return hashlib.sha256("\n".join(map(format_entry, self.trace)).encode()).hexdigest()
+
+
+def run(seed: int, workload: str = MIXED) -> Result:
+    """Run one seed. `workload` is a name, several joined by commas, or "mixed", where the seed chooses."""
+    names = choose(Random(seed)) if workload == MIXED else workload.split(",")
+    world = World(seed)
+    # Zone loss decides which acks the others may use: it goes first.
+    for name in sorted(names, key=list(WORKLOADS)[::-1].index):
+        WORKLOADS[name](world)
+    failure = None
+    try:
+        world.scheduler.run()
+        world.faults.is_calm = True
+        judge(world)
+    except ViolationError as violation:
+        failure = str(violation)
+    except Exception:  # a defect of the code under test as much as of a check: the run has failed, and says how
+        failure = traceback.format_exc()
+    outcomes = count_outcomes(world)
+    return Result(
+        seed=seed,
+        workloads=tuple(names),
+        steps=world.scheduler.steps,
+        faults=world.faults.counts + world.counts,
+        acknowledged=outcomes["acknowledged"],
+        maybe=outcomes["maybe"],
+        failed=outcomes["failed"],
+        lost=sum(bool(sent.acked) and value not in world.truth.places for value, sent in world.claims.sent.items()),
+        duplicates=sum(len(places) - 1 for places in world.truth.places.values()),
+        failure=failure,
+        trace=world.scheduler.trace,
+    )

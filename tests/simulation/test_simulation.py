@@ -1,0 +1,103 @@
+"""The service keeps its promises under seeded schedules and faults; the simulator keeps its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from tests.simulation.__main__ import explain, main
+from tests.simulation.faults import Fault
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.regressions import read_regressions
+from tests.simulation.run import Result, run
+from tests.simulation.scheduler import format_entry
+from tests.simulation.workloads import WORKLOADS
+
+SEEDS = 250
+MUTANT_SEEDS_MAX = 200
+
+
+def expect_no_failure(result: Result) -> None:
+    if result.failure is not None:
+        pytest.fail(explain(result), pytrace=False)
+
+
+@pytest.mark.parametrize(("seed", "workload"), read_regressions())
+def test_promises_hold_for_seeds_that_once_failed(seed: int, workload: str) -> None:
+    expect_no_failure(run(seed, workload))
+
+
+def test_promises_hold_for_mixed_workloads_whatever_fails() -> None:
+    counts: Counter[str] = Counter()
+    workloads: set[str] = set()
+    for seed in range(SEEDS):
+        result = run(seed)
+        expect_no_failure(result)
+        counts += result.faults
+        counts["acknowledged"] += result.acknowledged
+        counts["lost"] += result.lost
+        workloads.update(result.workloads)
+    # The runs were worth something: every kind of fault struck, every workload ran, and much was acknowledged.
+    assert {fault.value for fault in Fault} <= counts.keys()
+    assert workloads == set(WORKLOADS)
+    assert counts["acknowledged"] > 50 * SEEDS
+    assert counts["lost"] == 0
+
+
+def test_same_seed_gives_same_trace_when_run_twice() -> None:
+    for seed in range(10):
+        first, second = run(seed), run(seed)
+        assert first.steps > 50
+        assert list(map(format_entry, first.trace)) == list(map(format_entry, second.trace))
+        assert replace(first, trace=[]) == replace(second, trace=[])
+
+
+def test_same_seed_gives_same_trace_when_another_process_hashes_otherwise() -> None:
+    program = "from tests.simulation.run import run; print([run(seed).digest() for seed in range(5)])"
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert digests[0] == digests[1]
+    assert digests[0].count("'") == 10
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_simulator_finds_the_defect_when_one_is_put_in(mutant: Mutant) -> None:
+    with mutant.patched():
+        assert any(run(seed, mutant.workload).failure is not None for seed in range(MUTANT_SEEDS_MAX))
+
+
+def test_command_tells_how_to_replay_when_a_seed_fails() -> None:
+    mutant = next(each for each in MUTANTS if each.name == "delete leaves heads")
+    with mutant.patched():
+        found = CliRunner().invoke(main, ["--seeds", "0..3", "--workload", "recreation", "--json"])
+    assert found.exit_code == 1
+    summary = json.loads(found.stdout)
+    assert summary["seeds"] == 3 + len(read_regressions())
+    assert summary["failures"][-1]["workloads"] == ["recreation"]
+    seed = summary["failures"][0]["seed"]
+    assert f"python -m tests.simulation --seed {seed} --workload recreation --trace" in found.stderr
+
+
+def test_command_shows_the_whole_trace_when_asked() -> None:
+    found = CliRunner().invoke(main, ["--seed", "1", "--workload", "traffic", "--trace"])
+    assert found.exit_code == 0
+    trace = [format_entry(entry) for entry in run(1, "traffic").trace]
+    assert found.stdout.splitlines()[: len(trace)] == trace
+
+
+@pytest.mark.parametrize("arguments", [[], ["--seeds", "5"], ["--seeds", "5..5"], ["--seed", "1", "--workload", "no"]])
+def test_command_refuses_when_asked_for_nothing_it_knows(arguments: list[str]) -> None:
+    assert CliRunner().invoke(main, arguments).exit_code == 2

@@ -1,0 +1,137 @@
+"""What really happened at the stores, seen at each call's effect, and the invariants that every effect must keep.
+
+Owns the log as it must be: for each partition the records in order, each with the ref that brought it.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import Offset, SegmentId, TopicId
+from penstock_core.index import Head
+from penstock_core.keys import PartitionKey
+from penstock_core.records import decode
+from penstock_core.ref import LocatedRef, Ref
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class ViolationError(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """One append that took effect, and the zones that really held its segment then."""
+
+    base_offset: int
+    values: tuple[str, ...]
+    ref: Ref
+    stored_in: int
+    at_ms: float
+
+
+class Truth:
+    """Ground truth of one run."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.appends: dict[PartitionKey, list[Appended]] = {}
+        self.ends: dict[PartitionKey, int] = {}
+        self.places: dict[str, list[tuple[PartitionKey, int, Appended]]] = {}
+        self.log_starts: dict[PartitionKey, int] = {}
+        self.names: dict[TopicId, str] = {}
+        self.deleted_at_ms: dict[TopicId, float] = {}  # when its deletion was confirmed
+        self.partitions_deleted: dict[TopicId, int] = {}
+        self.destroyed: set[tuple[str, SegmentId]] = set()  # copies that the simulation itself took or spoilt
+        self._bodies: dict[SegmentId, bytes] = {}
+
+    def observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        """Take note of one effect and check what it must keep."""
+        if isinstance(outcome, PenstockError):
+            return
+        if method == "put" and label.startswith("zone"):
+            self._bodies.setdefault(arguments[0], bytes(arguments[1]))
+            if self._world.zone(label.removeprefix("zone ")).segments[arguments[0]] == arguments[1]:
+                self.destroyed.discard((label, arguments[0]))  # else what is there stays: a put overwrites nothing
+        elif label == "log":
+            self._observe_log(method, arguments, outcome)
+        elif label == "topics" and method == "create":
+            self.names[arguments[0].topic_id] = arguments[0].name
+        elif label == "topics" and method == "delete":
+            self.partitions_deleted[arguments[0].topic_id] = arguments[0].partitions
+
+    def _observe_log(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        if method == "append":
+            self._appended(arguments[0], arguments[1], outcome)
+        elif method == "roll":
+            if outcome:
+                self.check_index(arguments[0])
+        elif method == "raise_log_start":
+            key, offset = arguments
+            self.log_starts[key] = max(self.log_starts.get(key, 0), offset)
+            expect(
+                outcome.log_start_offset == self.log_starts[key] <= outcome.next_offset,
+                f"log start of {key} is {outcome.log_start_offset} of {outcome.next_offset}, raised to {offset}",
+            )
+
+    def _appended(self, key: PartitionKey, ref: Ref, head: Head) -> None:
+        values = tuple(
+            (record.value or b"").decode()
+            for record in decode(memoryview(self._bodies[ref.segment_id])[ref.position : ref.position + ref.length])
+        )
+        base_offset = self.ends.get(key, 0)
+        stores = self._world.stores.zones
+        stored_in = sum(
+            1 << index
+            for index, store in enumerate(stores)
+            if ref.segment_id in store.segments or (f"zone {store.zone}", ref.segment_id) in self.destroyed  # type: ignore[attr-defined]
+        )
+        entry = Appended(
+            base_offset=base_offset, values=values, ref=ref, stored_in=stored_in, at_ms=self._world.scheduler.now_ms
+        )
+        expect(len(values) == ref.offset_span == ref.record_count, f"ref of {key} spans {ref}, holds {len(values)}")
+        expect(ref.zones & ~stored_in == 0, f"{ref} names zones that do not hold its segment: {stored_in:03b} do")
+        expect(
+            head.next_offset == base_offset + len(values),
+            f"offsets of {key} are not dense: {base_offset} + {len(values)} records made {head.next_offset}",
+        )
+        self.ends[key] = head.next_offset
+        self.appends.setdefault(key, []).append(entry)
+        for index, value in enumerate(values):
+            self.places.setdefault(value, []).append((key, base_offset + index, entry))
+
+    def check_index(self, key: PartitionKey) -> list[LocatedRef]:
+        """Pages and tail cover the log from its start on without gap, and name what was appended; the refs."""
+        log = self._world.stores.log
+        head = log.heads([key])[key]
+        pages = log.pages(key, Offset(0), 1_000_000)
+        end = pages[0].base_offset if pages else head.tail_base
+        expect(end <= head.log_start_offset, f"index of {key} begins at {end}, its log at {head.log_start_offset}")
+        for page in pages:
+            expect(page.base_offset == end, f"index of {key}: a page begins at {page.base_offset} where {end} ended")
+            end = page.end_offset
+        expect(end == head.tail_base, f"index of {key}: its pages end at {end}, its tail begins at {head.tail_base}")
+        located = [each for page in pages for each in page.located()] + list(head.located_tail())
+        end = located[-1].end_offset if located else head.tail_base
+        expect(end == head.next_offset == self.ends.get(key, 0), f"index of {key}: {end} of {head.next_offset} covered")
+        start = located[0].base_offset if located else end
+        wanted = [each for each in self.appends.get(key, ()) if each.base_offset >= start]
+        named = [(each.base_offset, each.ref.segment_id, each.ref.position, each.ref.length) for each in located]
+        appended = [(each.base_offset, each.ref.segment_id, each.ref.position, each.ref.length) for each in wanted]
+        expect(named == appended, f"index of {key} names other refs than were appended")
+        return located
+
+    def value_at(self, topic: str, partition: int, offset: int, value: str) -> bool:
+        """Whether this record was ever appended there."""
+        return any(
+            self.names.get(key.topic_id) == topic and key.partition == partition and at == offset
+            for key, at, _ in self.places.get(value, ())
+        )
+
+
+def expect(holds: bool, message: str) -> None:
+    """Raise ViolationError unless it holds."""
+    if not holds:
+        raise ViolationError(message)

@@ -1,0 +1,23 @@
+"""Many small appends to one partition by several producers: tails roll under contention, old offsets are read."""
+
+from tests.simulation.producer import SimulatedProducer
+from tests.simulation.reader import SimulatedReader
+from tests.simulation.world import World
+
+
+def install(world: World) -> None:
+    random = world.scheduler.random
+    topic = world.topic("hot", partitions=1)
+    world.faults.sluggish = random.choice(["roll", "pages", world.faults.sluggish])
+    for number in range(random.choice([4, 8, 12])):
+        SimulatedProducer(
+            world,
+            f"h{number}",
+            topic,
+            records=random.choice([10, 20]),
+            acks=world.acks_allowed[0],
+            pace_ms=random.choice([1.0, 10.0, 50.0]),
+            max_in_flight=1,
+        ).start()
+    for number in range(2):
+        SimulatedReader(world, f"hr{number}", topic, is_topic_stable=True).start()

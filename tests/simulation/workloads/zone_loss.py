@@ -1,0 +1,38 @@
+"""One zone refuses, hangs, comes back, loses objects or has its bytes spoilt; the other two carry on."""
+
+from penstock_core.quorum import Acks
+from tests.simulation.world import World
+
+
+def install(world: World) -> None:
+    random = world.scheduler.random
+    # With one copy only, what the simulation destroys is gone by right.
+    world.acks_allowed = (Acks.QUORUM, Acks.ALL)
+    victim = random.choice(["a", "b", "c"])
+    store = world.zone(victim)
+    label = f"zone {victim}"
+
+    def run() -> None:
+        for _ in range(random.choice([1, 3, 6])):
+            world.scheduler.pause(random.uniform(10.0, 1_000.0))
+            match random.choice(["refuses", "hangs", "loses", "rots"]):
+                case "loses":
+                    for segment_id in list(store.segments):
+                        if random.random() < 0.5:
+                            world.count("object lost")
+                            del store.segments[segment_id]
+                            world.truth.destroyed.add((label, segment_id))
+                case "rots":
+                    for segment_id, body in list(store.segments.items()):
+                        if random.random() < 0.5:
+                            world.count("object spoilt")
+                            at = random.randrange(len(body))
+                            store.segments[segment_id] = body[:at] + bytes([body[at] ^ 0x10]) + body[at + 1 :]
+                            world.truth.destroyed.add((label, segment_id))
+                case trouble:
+                    world.scheduler.note("trouble", label, trouble)
+                    world.zone_trouble[label] = trouble
+                    world.scheduler.pause(random.uniform(100.0, 3_000.0))
+                    del world.zone_trouble[label]
+
+    world.work("zone trouble", run)

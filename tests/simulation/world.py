@@ -1,0 +1,187 @@
+"""One simulated world: stores, function instances, what is known of both, and the way clients call the service."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from penstock_broker.adapters.memory import MemorySegmentStore, memory_broker
+from penstock_broker.broker import Broker
+from penstock_broker.create_topic import create_topic
+from penstock_broker.directory import TopicDirectory
+from penstock_broker.zone_latency import ZoneLatency
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.quorum import Acks
+from tests.simulation.claims import Claims
+from tests.simulation.faults import FaultPlan
+from tests.simulation.instance import FUNCTION_TIMEOUT_MS, Instance, Killed, SimulatedChance, SimulatedPort
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.story import Story
+from tests.simulation.truth import Truth
+
+T = TypeVar("T")
+
+_API_TIMEOUT_MS = 29_000.0
+_INSTANCES_MAX = 6
+
+
+class World:
+    """Everything of one run. `stores` is a broker on the bare stores: calls through it are never disturbed."""
+
+    def __init__(self, seed: int) -> None:
+        self.scheduler = Scheduler(seed)
+        self.faults = FaultPlan.chosen(self.scheduler.random)
+        self.stores = memory_broker(
+            clock=_StoppedClock(self.scheduler), chance=SimulatedChance(self.scheduler), parallel=_InOrder()
+        )
+        self.truth = Truth(self)
+        self.claims = Claims()
+        self.story = Story(self.scheduler)
+        self.counts: Counter[str] = Counter()
+        self.zone_trouble: dict[str, str] = {}
+        self.lost_answer_rate = self.scheduler.random.choice([0.0, 0.01, 0.05])
+        self.topics: dict[str, int] = {}  # those that workloads have made, with their partitions
+        self.acks_allowed: tuple[Acks, ...] = tuple(Acks)[::-1]
+        self.is_over = False  # clients that never end by themselves end now
+        self._working = 0
+        self._instances: list[Instance] = []
+        self._instance_count = 0
+
+    def zone(self, name: str) -> MemorySegmentStore:
+        [store] = [store for store in self.stores.zones if store.zone == name]
+        assert isinstance(store, MemorySegmentStore)
+        return store
+
+    def topic(self, name: str, partitions: int) -> str:
+        """A topic that is there from the beginning."""
+        topic = create_topic(self.stores, name, partitions, {})
+        self.truth.names[topic.topic_id] = name
+        self.topics[name] = partitions
+        return name
+
+    def count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    def work(self, name: str, run: Callable[[], object]) -> None:
+        """A client that comes to an end by itself; when all have, `is_over` tells the others."""
+        self._working += 1
+
+        def until_done() -> None:
+            run()
+            self._working -= 1
+            self.is_over = not self._working
+
+        self.scheduler.spawn(name, until_done)
+
+    def call(self, run: Callable[[Broker], T], *, is_read: bool) -> T:
+        """Call the service as a client does: some function instance runs the use case; the answer may be lost."""
+        scheduler = self.scheduler
+        scheduler.pause(self.faults.latency())
+        instance = self._free_instance()
+        instance.is_busy = True
+        instance.timeout_at_ms = scheduler.now_ms + FUNCTION_TIMEOUT_MS
+        caller = scheduler.current
+        answer: list[Any] = []
+
+        def request() -> None:
+            try:
+                answer.append(run(instance.broker))
+            except PenstockError as error:
+                answer.append(error)
+            except Killed:
+                pass
+            instance.is_busy = False
+            scheduler.wake(caller)
+
+        instance.on_death = partial(scheduler.wake, caller)
+        deadline_ms = scheduler.now_ms + _API_TIMEOUT_MS
+        scheduler.spawn(f"{instance.name}:{caller.name}", request, owner=instance)
+        while not answer and not instance.is_dead and scheduler.now_ms < deadline_ms:
+            scheduler.block(deadline_ms - scheduler.now_ms)
+        instance.on_death = _nobody_cares
+        scheduler.pause(self.faults.latency())
+        if not answer or (not self.faults.is_calm and scheduler.random.random() < self.lost_answer_rate):
+            self.count("lost answer" if answer else "no answer")
+            raise PenstockError(ErrorCode.INTERNAL, "simulated: the service did not answer", maybe_applied=not is_read)
+        if isinstance(answer[0], PenstockError):
+            raise answer[0]
+        result: T = answer[0]
+        return result
+
+    def apply(self, label: str, method: str, effect: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        """The moment at which a storage call takes effect: its result, or the error that the store answers."""
+        trouble = self.zone_trouble.get(label)
+        if trouble is not None:
+            self.count(f"zone {trouble}")
+            if trouble == "hangs":
+                self.scheduler.pause(self.scheduler.random.uniform(1_000.0, 10_000.0))
+            return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"simulated: {label} {trouble}")
+        try:
+            outcome = effect()
+        except PenstockError as error:
+            outcome = error
+        self.truth.observe(label, method, arguments, outcome)
+        return outcome
+
+    def broker_for(self, instance: Instance) -> Broker:
+        """The service as a new function instance has it: the same stores, nothing remembered."""
+        topics = SimulatedPort(self.stores.topics, "topics", instance)
+        return replace(
+            self.stores,
+            topics=topics,
+            log=SimulatedPort(self.stores.log, "log", instance),
+            groups=SimulatedPort(self.stores.groups, "groups", instance),
+            zones=[SimulatedPort(store, f"zone {store.zone}", instance) for store in self.stores.zones],
+            parallel=instance.parallel,
+            clock=instance.clock,
+            chance=SimulatedChance(self.scheduler),
+            directory=TopicDirectory(topics, instance.clock),  # type: ignore[arg-type]
+            latency=ZoneLatency(),
+        )
+
+    def _free_instance(self) -> Instance:
+        self._instances = [instance for instance in self._instances if not instance.is_dead]
+        free = [instance for instance in self._instances if not instance.is_busy]
+        if not free or (len(self._instances) < _INSTANCES_MAX and self.scheduler.random.random() < 0.1):
+            self._instance_count += 1
+            free = [Instance(self, self._instance_count)]
+            self._instances += free
+        return self.scheduler.random.choice(free)
+
+
+class _StoppedClock:
+    """The simulation's time, for calls that take none."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def now_ms(self) -> int:
+        return int(self._scheduler.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._scheduler.now_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        raise AssertionError("nothing waits on the bare stores")
+
+
+class _InOrder:
+    """Parallel, one after the other."""
+
+    def map(self, function: Callable[[Any], Any], items: Any) -> list[Any]:
+        return [_outcome(function, item) for item in items]
+
+    def race(self, function: Callable[[Any], Any], items: Any, is_enough: object, grace_ms: int) -> list[Any]:
+        return [_outcome(function, item) for item in items]
+
+
+def _outcome(function: Callable[[Any], Any], item: Any) -> Any:
+    try:
+        return function(item)
+    except PenstockError as error:
+        return error
+
+
+def _nobody_cares() -> None:
+    pass
