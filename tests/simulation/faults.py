@@ -19,7 +19,7 @@ class Fault(Enum):
     KILLED_AFTER = "killed after"  # likewise, after it
 
 
-_SLUGGISH_FACTOR = 20.0
+_SLUGGISH_FACTOR = 40.0
 
 WRITES_ONLY = {Fault.LATE, Fault.REPEATED}
 

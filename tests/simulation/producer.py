@@ -35,7 +35,16 @@ class SimulatedProducer:
     """Sends `records` records to one topic, then waits for the outcome of each."""
 
     def __init__(
-        self, world: World, name: str, topic: str, *, records: int, acks: Acks, pace_ms: float, max_in_flight: int = 2
+        self,
+        world: World,
+        name: str,
+        topic: str,
+        *,
+        records: int,
+        acks: Acks,
+        pace_ms: float,
+        max_in_flight: int = 2,
+        is_batching: bool = True,
     ) -> None:
         self._world = world
         self._scheduler = world.scheduler
@@ -46,9 +55,9 @@ class SimulatedProducer:
         self._max_in_flight = max_in_flight
         random = world.scheduler.random
         settings = AccumulatorSettings(
-            linger_ms=random.choice([0, 5, 50]),
-            batch_bytes=random.choice([120, 200, 400]),
-            request_bytes=random.choice([600, 2_000]),
+            linger_ms=random.choice([0, 5, 50]) if is_batching else 0,
+            batch_bytes=random.choice([120, 200, 400]) if is_batching else 80,  # 80: a batch, an append per record
+            request_bytes=random.choice([600, 2_000]) if is_batching else 200,
             buffer_bytes=2_000,
             delivery_timeout_ms=random.choice([3_000, 20_000]),
             compression=Compression.NONE,

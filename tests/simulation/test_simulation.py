@@ -19,7 +19,7 @@ from tests.simulation.scheduler import format_entry
 from tests.simulation.workloads import WORKLOADS
 
 SEEDS = 250
-MUTANT_SEEDS_MAX = 200
+MUTANT_SEEDS_MAX = 400
 
 
 def expect_no_failure(result: Result) -> None:

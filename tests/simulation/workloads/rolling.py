@@ -9,15 +9,16 @@ def install(world: World) -> None:
     random = world.scheduler.random
     topic = world.topic("hot", partitions=1)
     world.faults.sluggish = random.choice(["roll", "pages", world.faults.sluggish])
-    for number in range(random.choice([4, 8, 12])):
+    for number in range(random.choice([4, 8, 16])):
         SimulatedProducer(
             world,
             f"h{number}",
             topic,
             records=random.choice([10, 20]),
             acks=world.acks_allowed[0],
-            pace_ms=random.choice([1.0, 10.0, 50.0]),
+            pace_ms=random.choice([1.0, 10.0]),
             max_in_flight=1,
+            is_batching=False,
         ).start()
     for number in range(2):
         SimulatedReader(world, f"hr{number}", topic, is_topic_stable=True).start()
