@@ -8,7 +8,7 @@ from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_heads
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition
-from penstock_core.topic import Topic, alter_config, check_partitions
+from penstock_core.topic import Topic, alter_config, check_partitions, check_zones
 
 
 def alter_topic(broker: Broker, name: str, partitions: int | None, config: Mapping[str, Any]) -> Topic:
@@ -24,6 +24,7 @@ def alter_topic(broker: Broker, name: str, partitions: int | None, config: Mappi
             f"{partitions} partitions: topic {name!r} has {old.partitions}, and partitions can only be added",
         )
     new = replace(old, partitions=partitions or old.partitions, config=alter_config(old.config, config))
+    check_zones(new.config, len(broker.zones))
     create_heads(broker, new, map(Partition, range(old.partitions, new.partitions)))
     broker.topics.replace(old, new)
     broker.directory.forget(name)

@@ -25,6 +25,7 @@ class PartitionBatches:
     key: PartitionKey
     data: memoryview | bytes
     summary: BatchesSummary
+    min_insync_zones: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ def append(broker: Broker, batches: Sequence[PartitionBatches], acks: Acks) -> l
             for batch in batches
         ]
     )
-    stored = put_segment(broker, segment, acks)
+    stored = put_segment(broker, segment, acks, max(batch.min_insync_zones for batch in batches))
     refs = [
         Ref(
             segment_id=stored.segment_id,

@@ -4,10 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock_broker.directory import TopicDirectory
-from penstock_broker.ports import Chance, Clock, GroupStore, LogIndex, Parallel, SegmentStore, TopicStore
-from penstock_broker.zone_latency import ZoneLatency
+from penstock_broker.events import Events
+from penstock_broker.ports import (
+    Chance,
+    Clock,
+    GroupStore,
+    LogIndex,
+    Parallel,
+    SegmentStore,
+    TopicStore,
+    ZoneStateStore,
+)
+from penstock_broker.zone_directory import ZoneDirectory
+from penstock_broker.zone_health import ZoneHealth
+from penstock_broker.zone_latency import HEDGE_FLOOR_MS, ZoneLatency
+from penstock_core.ids import ZoneName
 
 STRAGGLER_GRACE_MS = 5
+PUT_TIMEOUT_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,16 +30,27 @@ class Broker:
 
     `zones` are in configured order, which is their bit in a ref's bitmap. `straggler_grace_ms` is how long an append
     waits, once it has its acks, for the remaining zones to confirm too: a zone that just misses the quorum by
-    a moment is then not marked as under-replicated.
+    a moment is then not marked as under-replicated. A put that has not answered within `put_timeout_ms` has failed for
+    its request. A read asks the next zone too when one takes longer than usual, and at least `hedge_floor_ms`.
     """
 
     topics: TopicStore
     log: LogIndex
     groups: GroupStore
+    zone_states: ZoneStateStore
     zones: Sequence[SegmentStore]
     parallel: Parallel
     clock: Clock
     chance: Chance
     directory: TopicDirectory
+    zone_directory: ZoneDirectory
     latency: ZoneLatency = field(default_factory=ZoneLatency)
+    health: ZoneHealth = field(default_factory=ZoneHealth)
+    events: Events = field(default_factory=Events)
     straggler_grace_ms: int = STRAGGLER_GRACE_MS
+    put_timeout_ms: float = PUT_TIMEOUT_MS
+    hedge_floor_ms: float = HEDGE_FLOOR_MS
+
+    @property
+    def zone_names(self) -> tuple[ZoneName, ...]:
+        return tuple(store.zone for store in self.zones)

@@ -7,7 +7,7 @@ from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TOPIC_ID_BYTES, Partition, new_topic_id, parse_topic_name
 from penstock_core.keys import PartitionKey
-from penstock_core.topic import Topic, TopicConfig, alter_config, check_partitions
+from penstock_core.topic import Topic, TopicConfig, alter_config, check_partitions, check_zones
 
 
 def create_topic(broker: Broker, name: str, partitions: int, config: Mapping[str, Any]) -> Topic:
@@ -23,6 +23,7 @@ def create_topic(broker: Broker, name: str, partitions: int, config: Mapping[str
         created_at_ms=broker.clock.now_ms(),
         config=alter_config(TopicConfig(), config),
     )
+    check_zones(topic.config, len(broker.zones))
     if broker.topics.get(topic.name) is not None:
         raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {name!r} exists already")
     create_heads(broker, topic, topic.all_partitions())

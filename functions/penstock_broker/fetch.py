@@ -211,6 +211,8 @@ def _read(broker: Broker, refs: Sequence[LocatedRef]) -> dict[LocatedRef, memory
 
 def _read_ranges(broker: Broker, ranges: Sequence[SegmentRange]) -> dict[LocatedRef, memoryview | PenstockError]:
     contents: dict[LocatedRef, memoryview | PenstockError] = {}
+    if ranges:
+        broker.zone_directory.find_for_reading()  # here, once, for all the reads that go by what is remembered
     results = broker.parallel.map(lambda wanted: read_range(broker, wanted), ranges)
     for wanted, data in zip(ranges, results, strict=True):
         for located in wanted.refs:

@@ -7,6 +7,7 @@ write means that nothing was changed.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import PenstockError
 from penstock_core.ids import GroupName, Offset, SegmentId, TopicName, ZoneName
 from penstock_core.index import Head, Page, Roll
@@ -14,6 +15,7 @@ from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import Ref
 from penstock_core.topic import Topic
+from penstock_core.zone_state import ZoneStates
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -68,6 +70,23 @@ class LogIndex(Protocol):
         OFFSET_OUT_OF_RANGE above the high watermark, UNKNOWN_PARTITION if there is no head. One conditional update."""
 
 
+class ZoneStateStore(Protocol):
+    """The states of all zones, and how far the keeper has come with those that catch up. Reads are consistent."""
+
+    def get(self) -> ZoneStates:
+        """One read."""
+
+    def change(self, old: ZoneStates, new: ZoneStates) -> None:
+        """CONCURRENT_UPDATE unless the stored version is still `old`'s. One conditional put."""
+
+    def get_pass(self) -> CatchUpPass | None:
+        """The pass over the index that is under way. One read."""
+
+    def save_pass(self, old: CatchUpPass | None, new: CatchUpPass) -> None:
+        """CONCURRENT_UPDATE unless the stored pass is still as old as `old`, by its number of saves. One conditional
+        put."""
+
+
 class GroupStore(Protocol):
     """Committed offsets of groups."""
 
@@ -106,9 +125,17 @@ class Parallel(Protocol):
         items: Sequence[A],
         is_enough: "Callable[[Sequence[T | PenstockError | None]], bool]",
         grace_ms: int,
+        *,
+        timeout_ms: float | None = None,
+        places: Sequence[str] = (),
+        patience_ms: Sequence[float] = (),
     ) -> "list[T | PenstockError | None]":
-        """Results as soon as `is_enough` of them says so, then `grace_ms` more for the rest; None is not there yet.
-        Calls that hang in one place of `items` hold up no other place, in later races either."""
+        """Results as soon as `is_enough` of them says so, then `grace_ms` more for the rest, and after `timeout_ms` in
+        any case; None is not there yet.
+
+        With `patience_ms`, only the first item begins at once: item i + 1 begins when item i has taken
+        `patience_ms[i]`, or when all that have begun have ended and were not enough. `places` names where each item
+        goes (by default its index): calls that hang in one place hold up no other, in later races either."""
 
 
 class Clock(Protocol):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock_broker.append import Appended, PartitionBatches, append, head_is_gone
 from penstock_broker.broker import Broker
+from penstock_broker.put_segment import check_in_sync
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX
 from penstock_core.quorum import Acks
@@ -29,6 +30,7 @@ def produce(broker: Broker, entries: Sequence[ProduceEntry], acks: Acks) -> list
     """
     _check_entries(entries)
     checked = [_check(broker, entry) for entry in entries]
+    _raise_if_none_has_zones(checked)
     results = _append_checked(broker, checked, acks)
     gone = [index for index, result in enumerate(results) if head_is_gone(result) and checked[index] is not result]
     if gone:
@@ -66,9 +68,19 @@ def _check(broker: Broker, entry: ProduceEntry) -> PartitionBatches | PenstockEr
                 f"{limit}: send smaller batches or records, or raise the setting",
                 limit=limit,
             )
+        check_in_sync(broker, broker.zone_directory.find(), topic.config.min_insync_zones)
     except PenstockError as error:
         return error
-    return PartitionBatches(key=key, data=entry.data, summary=summary)
+    return PartitionBatches(key=key, data=entry.data, summary=summary, min_insync_zones=topic.config.min_insync_zones)
+
+
+def _raise_if_none_has_zones(checked: Sequence[PartitionBatches | PenstockError]) -> None:
+    """What is true of all entries is the answer to the request, with Retry-After."""
+    refused = [
+        entry for entry in checked if isinstance(entry, PenstockError) and entry.code is ErrorCode.NOT_ENOUGH_ZONES
+    ]
+    if len(refused) == len(checked):
+        raise refused[0]
 
 
 def _check_entries(entries: Sequence[ProduceEntry]) -> None:

@@ -1,31 +1,60 @@
-"""Read one range of a segment from whichever zone has it whole: the fastest first, then the others."""
+"""Read one range of a segment from whichever zone has it whole: the fastest first, hedged to the others.
+
+When a zone takes longer than it usually does, the next is asked too and the first good answer wins.
+"""
+
+from collections.abc import Sequence
 
 from penstock_broker.broker import Broker
 from penstock_broker.ports import SegmentStore
-from penstock_broker.zone_latency import FAILURE_MS
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.read_plan import SegmentRange
 from penstock_core.record_batch import check_stored
+from penstock_core.zone_state import read_order
 
 
 def read_range(broker: Broker, wanted: SegmentRange) -> bytes:
     """The range's bytes, every batch in it checked by its CRC-32C.
 
-    One ranged get, and one more for each zone that fails. Raises CORRUPT_SEGMENT if every zone answered and none had
-    the bytes right, else STORAGE_UNAVAILABLE.
+    One ranged get, and one more for each zone that fails or takes longer than usual. Zones' states are taken as they
+    are remembered. Raises CORRUPT_SEGMENT if every zone answered and none had the bytes right, else STORAGE_UNAVAILABLE.
     """
-    errors: list[PenstockError] = []
-    for store in _in_order(broker, wanted):
+    stores = _in_order(broker, wanted)
+    begun: list[tuple[SegmentStore, float]] = []
+
+    def get(store: SegmentStore) -> bytes:
         started_ms = broker.clock.monotonic_ms()
+        begun.append((store, started_ms))
         try:
             data = store.get(wanted.segment_id, wanted.position, wanted.length)
             _check(data, wanted)
-        except PenstockError as error:
-            broker.latency.observe(store.zone, FAILURE_MS)
-            errors.append(error)
-        else:
-            broker.latency.observe(store.zone, broker.clock.monotonic_ms() - started_ms)
-            return data
+        except PenstockError:
+            broker.latency.observe_failure(store.zone)
+            raise
+        broker.latency.observe(store.zone, broker.clock.monotonic_ms() - started_ms)
+        return data
+
+    def is_read(results: Sequence[bytes | PenstockError | None]) -> bool:
+        return any(isinstance(result, bytes) for result in results)
+
+    results = broker.parallel.race(
+        get,
+        stores,
+        is_read,
+        0,
+        places=[store.zone for store in stores],
+        patience_ms=[broker.latency.patience_ms(store.zone, wanted.length, broker.hedge_floor_ms) for store in stores],
+    )
+    by_zone = dict(zip((store.zone for store in stores), results, strict=True))
+    now_ms = broker.clock.monotonic_ms()
+    for store, started_ms in begun:
+        if by_zone[store.zone] is None:  # overtaken: what comes next begins elsewhere
+            broker.latency.observe_failure(store.zone, now_ms - started_ms)
+            broker.events.count("reads_hedged")
+    for result in results:
+        if isinstance(result, bytes):
+            return result
+    errors = [result for result in results if isinstance(result, PenstockError)]
     is_corrupt = all(error.code is ErrorCode.CORRUPT_SEGMENT for error in errors)
     raise PenstockError(
         ErrorCode.CORRUPT_SEGMENT if is_corrupt else ErrorCode.STORAGE_UNAVAILABLE,
@@ -34,11 +63,11 @@ def read_range(broker: Broker, wanted: SegmentRange) -> bytes:
 
 
 def _in_order(broker: Broker, wanted: SegmentRange) -> list[SegmentStore]:
-    """Zones that confirmed the segment before those that may have got it since; within each, the fastest first."""
+    """Zones that confirmed the segment before those that may have got it since, then those that are out; within each,
+    the fastest first."""
     by_name = {store.zone: store for store in broker.zones}
-    confirmed = [store.zone for index, store in enumerate(broker.zones) if wanted.zones >> index & 1]
-    others = [zone for zone in by_name if zone not in confirmed]
-    order = broker.latency.fastest_first(confirmed) + broker.latency.fastest_first(others)
+    confirmed = frozenset(store.zone for index, store in enumerate(broker.zones) if wanted.zones >> index & 1)
+    order = read_order(broker.zone_directory.remembered, broker.latency.fastest_first(by_name), confirmed)
     return [by_name[zone] for zone in order]
 
 

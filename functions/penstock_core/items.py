@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_core import keys
-from penstock_core.ids import Offset, TopicId, TopicName
+from penstock_core.catch_up import CatchUpPass, Cursor, Progress
+from penstock_core.ids import Offset, TopicId, TopicName, ZoneName
 from penstock_core.index import Head, Page
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import decode_ref, decode_refs, encode_ref, encode_refs
 from penstock_core.topic import Topic, TopicConfig, alter_config, config_to_json
+from penstock_core.zone_state import ZoneState, ZoneStates, ZoneStatus
 
 Item = dict[str, Any]
 
@@ -110,6 +112,81 @@ def deleted_topic_item(topic: Topic, now_ms: int) -> Item:
         "partitions": number(topic.partitions),
         "deleted_at_ms": number(now_ms),
     }
+
+
+def zone_states_key() -> Item:
+    return {"pk": {"S": keys.ZONES}, "sk": {"S": keys.ZONE_STATES}}
+
+
+def zone_states_item(states: ZoneStates) -> Item:
+    return {
+        **zone_states_key(),
+        "version": number(states.version),
+        "zones": {
+            "M": {
+                zone: {
+                    "M": {
+                        "status": {"S": state.status.value},
+                        "version": number(state.version),
+                        "since_ms": number(state.since_ms),
+                        "reason": {"S": state.reason},
+                    }
+                }
+                for zone, state in states.by_zone.items()
+            }
+        },
+    }
+
+
+def parse_zone_states(item: Mapping[str, Any]) -> ZoneStates:
+    return ZoneStates(
+        version=int(item["version"]["N"]),
+        by_zone={
+            ZoneName(zone): ZoneState(
+                status=ZoneStatus(state["M"]["status"]["S"]),
+                version=int(state["M"]["version"]["N"]),
+                since_ms=int(state["M"]["since_ms"]["N"]),
+                reason=state["M"]["reason"]["S"],
+            )
+            for zone, state in item["zones"]["M"].items()
+        },
+    )
+
+
+def catch_up_pass_key() -> Item:
+    return {"pk": {"S": keys.ZONES}, "sk": {"S": keys.CATCH_UP}}
+
+
+def catch_up_pass_item(current: CatchUpPass) -> Item:
+    """`zones` maps each zone that catches up to the version of its state; the cursor is where the pass goes on."""
+    cursor, done = current.cursor, current.progress
+    return {
+        **catch_up_pass_key(),
+        "saves": number(current.saves),
+        "began_ms": number(current.began_ms),
+        "zones": {"M": {zone: number(version) for zone, version in current.zones.items()}},
+        "cursor": {"L": [{"S": cursor.topic}, number(cursor.partition), number(cursor.offset)]},
+        "refs": number(done.refs),
+        "segments": number(done.segments),
+        "bytes": number(done.bytes),
+        "failures": number(done.failures),
+    }
+
+
+def parse_catch_up_pass(item: Mapping[str, Any]) -> CatchUpPass:
+    topic, partition, offset = item["cursor"]["L"]
+    return CatchUpPass(
+        zones={ZoneName(zone): int(version["N"]) for zone, version in item["zones"]["M"].items()},
+        began_ms=int(item["began_ms"]["N"]),
+        saves=int(item["saves"]["N"]),
+        cursor=Cursor(topic["S"], int(partition["N"]), int(offset["N"])),
+        progress=Progress(
+            refs=int(item["refs"]["N"]),
+            segments=int(item["segments"]["N"]),
+            bytes=int(item["bytes"]["N"]),
+            failures=int(item["failures"]["N"]),
+        ),
+    )
 
 
 def lease_item_key(group: str, key: PartitionKey) -> Item:

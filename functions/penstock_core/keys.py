@@ -4,10 +4,12 @@
 |--------|-------------------------|----------------------------------------|
 | topics | topic name              | `topic`                                |
 | topics | `#deleted`              | topic id                               |
+| topics | `#zones`                | `states`, `catch_up`                   |
 | log    | `<topic id>#<partition>`| `head`, `page#<end offset, 20 digits>` |
 | groups | group name              | `lease#<topic id>#<partition>`         |
 
-A topic name has no `#`, so `#deleted` meets no topic. Twenty digits hold every offset and sort as numbers do.
+A topic name has no `#`, so `#deleted` and `#zones` meet no topic. Twenty digits hold every offset and sort as numbers
+do.
 S3: `<2 hex>/<yyyy-mm-dd-hh>/<segment id, 32 hex>`; the two digits come from the id's random part and spread the
 load over S3's prefixes, the hour from its time part, so the key follows from the segment id alone.
 """
@@ -20,6 +22,9 @@ from penstock_core.ids import Offset, Partition, SegmentId, TopicId, segment_tim
 HEAD = "head"
 TOPIC = "topic"
 DELETED = "#deleted"
+ZONES = "#zones"
+ZONE_STATES = "states"
+CATCH_UP = "catch_up"
 PAGE_LAST = "page#~"
 LEASE_PREFIX = "lease#"
 

@@ -31,6 +31,8 @@ FETCH_REFS_MAX = 256  # ranged gets that one fetch may need at most
 NAME_LENGTH_MAX = 249  # as Kafka
 TOPIC_PARTITIONS_MAX = 1_000
 TOPIC_LIST_MAX = 1_000  # topics in one page of the list
+MIN_INSYNC_ZONES_DEFAULT = 2
+ZONES_MAX = 8  # bits of a ref's bitmap
 
 # Groups.
 COMMIT_OFFSETS_MAX = 1_000  # offsets in one commit

@@ -1,4 +1,4 @@
-"""How many zones must hold a segment before its append may be committed."""
+"""What a producer waits for, and how many zones a quorum is; `zone_state.is_stored` puts both together."""
 
 from enum import Enum
 
@@ -23,14 +23,6 @@ def parse_acks(text: object) -> Acks:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"acks={text!r}: must be one of {choices}") from None
 
 
-def zones_needed(acks: Acks, configured: int, in_sync: int) -> int:
-    """A quorum is a majority of the *configured* zones, so that two quorums always share one; `all` means every
-    zone in sync, and never fewer than a quorum."""
-    majority = configured // 2 + 1
-    match acks:
-        case Acks.NONE | Acks.LEADER:
-            return 1
-        case Acks.QUORUM:
-            return majority
-        case Acks.ALL:
-            return max(majority, in_sync)
+def majority_of(configured: int) -> int:
+    """How many zones a quorum is."""
+    return configured // 2 + 1

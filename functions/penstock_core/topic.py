@@ -14,9 +14,13 @@ class TopicConfig:
     """Settings of a topic, each with its default."""
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
+    min_insync_zones: int = limits.MIN_INSYNC_ZONES_DEFAULT
 
 
-_BOUNDS: Mapping[str, tuple[int, int]] = {"max_batch_bytes": (limits.BATCH_BYTES_MIN, limits.BATCH_BYTES_MAX)}
+_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "max_batch_bytes": (limits.BATCH_BYTES_MIN, limits.BATCH_BYTES_MAX),
+    "min_insync_zones": (1, limits.ZONES_MAX),  # and as many as there are: check_zones
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,15 @@ def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig
             )
         checked[name] = getattr(TopicConfig(), name) if value is None else _checked_number(name, value)
     return replace(config, **checked)
+
+
+def check_zones(config: TopicConfig, zone_count: int) -> None:
+    """Raises INVALID_CONFIG if the topic wants more zones in sync than there are; the default is met by fewer zones."""
+    wanted = config.min_insync_zones
+    if wanted > zone_count and wanted != TopicConfig().min_insync_zones:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"min_insync_zones={wanted}: must be from 1 to {zone_count}, the number of zones"
+        )
 
 
 def config_to_json(config: TopicConfig) -> dict[str, Any]:

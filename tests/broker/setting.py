@@ -11,9 +11,12 @@ from penstock_broker.append import Appended
 from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_topic
 from penstock_broker.directory import TopicDirectory
+from penstock_broker.events import Events
 from penstock_broker.fetch import Fetched, FetchEntry, fetch
 from penstock_broker.ports import Clock
 from penstock_broker.produce import ProduceEntry, produce
+from penstock_broker.zone_directory import ZoneDirectory
+from penstock_broker.zone_health import ZoneHealth
 from penstock_broker.zone_latency import ZoneLatency
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import FETCH_BYTES_MAX
@@ -84,23 +87,32 @@ class Counted:
 
 def patient_broker(clock: Clock | None = None, zones: Iterable[str] = ("a", "b", "c")) -> Broker:
     """A service in memory whose appends wait for every zone that answers, so that what they note is determined."""
-    return replace(memory_broker(clock=clock, zones=list(zones)), straggler_grace_ms=60_000)
+    broker = memory_broker(clock=clock, zones=list(zones))
+    return replace(broker, straggler_grace_ms=60_000, put_timeout_ms=60_000, hedge_floor_ms=60_000)
 
 
 def another_instance(broker: Broker, **changes: Any) -> Broker:
     """A second function instance over the same stores, which remembers nothing yet."""
-    changes = {"directory": TopicDirectory(broker.topics, broker.clock), "latency": ZoneLatency()} | changes
-    return replace(broker, **changes)
+    remembering: dict[str, Any] = {
+        "directory": TopicDirectory(broker.topics, broker.clock),
+        "zone_directory": ZoneDirectory(changes.get("zone_states", broker.zone_states), broker.clock),
+        "latency": ZoneLatency(),
+        "health": ZoneHealth(),
+        "events": Events(),
+    }
+    return replace(broker, **(remembering | changes))
 
 
 def counted_broker(broker: Broker, counts: Counter[str]) -> Broker:
     """The same service, each call to its stores counted; zones as `zone.put` and `zone.get`."""
     topics = Counted(broker.topics, "topics", counts)
+    zone_states = Counted(broker.zone_states, "zone_states", counts)
     return another_instance(
         broker,
         topics=topics,
         log=Counted(broker.log, "log", counts),
         groups=Counted(broker.groups, "groups", counts),
+        zone_states=zone_states,
         zones=[Counted(zone, "zone", counts) for zone in broker.zones],
         directory=TopicDirectory(topics, broker.clock),  # type: ignore[arg-type]
     )

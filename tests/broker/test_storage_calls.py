@@ -29,6 +29,7 @@ def warm(broker: Broker, counts: Counter[str]) -> Broker:
     instance = counted_broker(broker, counts)
     for name in ("orders", "bills"):
         instance.directory.find(name)
+    instance.zone_directory.find()
     counts.clear()
     return instance
 
@@ -54,7 +55,7 @@ def test_produce_reads_each_topic_once_when_cold(broker: Broker, counts: Counter
     for name in ("orders", "bills"):
         new_topic(broker, name, PARTITIONS)
     produce(counted_broker(broker, counts), _everywhere("x"), Acks.QUORUM)
-    assert counts == {"topics.get": 2, "zone.put": 3, "log.append": 2 * PARTITIONS}
+    assert counts == {"topics.get": 2, "zone_states.get": 1, "zone.put": 3, "log.append": 2 * PARTITIONS}
 
 
 def test_produce_costs_one_roll_more_when_the_tail_is_full(warm: Broker, counts: Counter[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from penstock_broker.broker import Broker
 from penstock_broker.fetch import Fetched, FetchEntry, fetch
 from penstock_broker.produce import produce
-from penstock_broker.zone_latency import FAILURE_MS, ZoneLatency
+from penstock_broker.zone_latency import ZoneLatency
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.quorum import Acks
@@ -227,7 +227,7 @@ def test_zone_latency_orders_by_mean_when_observed_and_unknown_first() -> None:
     latency.observe(a, 10.0)
     latency.observe(b, 4.0)
     assert latency.fastest_first([a, b, c]) == [c, b, a]
-    latency.observe(c, FAILURE_MS)
+    latency.observe_failure(c)
     assert latency.fastest_first([a, b, c]) == [b, a, c]
     for _ in range(20):
         latency.observe(a, 1.0)

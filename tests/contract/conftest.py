@@ -13,10 +13,17 @@ from penstock_broker.adapters.dynamodb.client import DynamoDbClient
 from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
-from penstock_broker.adapters.memory import MemoryGroupStore, MemoryLogIndex, MemorySegmentStore, MemoryTopicStore
+from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_broker.adapters.memory import (
+    MemoryGroupStore,
+    MemoryLogIndex,
+    MemorySegmentStore,
+    MemoryTopicStore,
+    MemoryZoneStateStore,
+)
 from penstock_broker.adapters.s3 import S3SegmentStore
 from penstock_broker.adapters.system import SystemChance, SystemClock
-from penstock_broker.ports import GroupStore, LogIndex, SegmentStore, TopicStore
+from penstock_broker.ports import GroupStore, LogIndex, SegmentStore, TopicStore, ZoneStateStore
 
 REGION = "us-east-1"
 
@@ -27,10 +34,13 @@ class Ports:
     log: LogIndex
     groups: GroupStore
     segments: SegmentStore
+    zone_states: ZoneStateStore
 
 
 def _memory() -> Iterator[Ports]:
-    yield Ports(MemoryTopicStore(), MemoryLogIndex(), MemoryGroupStore(), MemorySegmentStore("a"))
+    yield Ports(
+        MemoryTopicStore(), MemoryLogIndex(), MemoryGroupStore(), MemorySegmentStore("a"), MemoryZoneStateStore()
+    )
 
 
 def _aws() -> Iterator[Ports]:
@@ -46,6 +56,7 @@ def _aws() -> Iterator[Ports]:
             DynamoDbLogIndex(client, "log"),
             DynamoDbGroupStore(client, "groups"),
             S3SegmentStore(s3, "zone-a", "a"),
+            DynamoDbZoneStateStore(client, "topics"),
         )
 
 

@@ -11,6 +11,8 @@ from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
 from penstock_broker.broker import Broker
 from penstock_broker.directory import TopicDirectory
 from penstock_broker.ports import Chance, Clock, Parallel
+from penstock_broker.zone_directory import ZoneDirectory
+from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, ZoneName
 from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, appended, rolled, with_log_start
@@ -18,6 +20,7 @@ from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import Ref
 from penstock_core.topic import Topic
+from penstock_core.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
 
 
 class MemoryTopicStore:
@@ -111,6 +114,35 @@ class MemoryLogIndex:
             return self._heads[key]
 
 
+class MemoryZoneStateStore:
+    """ZoneStateStore."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._states = EVERY_ZONE_IN_SYNC
+        self._pass: CatchUpPass | None = None
+
+    def get(self) -> ZoneStates:
+        return self._states
+
+    def change(self, old: ZoneStates, new: ZoneStates) -> None:
+        with self._lock:
+            if self._states.version != old.version:
+                raise PenstockError(
+                    ErrorCode.CONCURRENT_UPDATE, "a zone's state was changed by somebody else: try again"
+                )
+            self._states = new
+
+    def get_pass(self) -> CatchUpPass | None:
+        return self._pass
+
+    def save_pass(self, old: CatchUpPass | None, new: CatchUpPass) -> None:
+        with self._lock:
+            if (self._pass and self._pass.saves) != (old and old.saves):
+                raise PenstockError(ErrorCode.CONCURRENT_UPDATE, "another keeper is at work: leave it to that one")
+            self._pass = new
+
+
 class MemoryGroupStore:
     """GroupStore."""
 
@@ -167,14 +199,16 @@ def memory_broker(
 ) -> Broker:
     """A whole service in memory, on the system's clock, chance and threads unless others are given."""
     clock = clock or SystemClock()
-    topics = MemoryTopicStore()
+    topics, zone_states = MemoryTopicStore(), MemoryZoneStateStore()
     return Broker(
         topics=topics,
         log=MemoryLogIndex(),
         groups=MemoryGroupStore(),
+        zone_states=zone_states,
         zones=[MemorySegmentStore(zone) for zone in zones],
         parallel=parallel or Threads(),
         clock=clock,
         chance=chance or SystemChance(),
         directory=TopicDirectory(topics, clock),
+        zone_directory=ZoneDirectory(zone_states, clock),
     )

@@ -1,5 +1,6 @@
 """The system's clock, chance and threads: the only place that imports them."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -43,10 +44,10 @@ class Threads:
     requests come meanwhile; its calls that have not begun when the race is over are dropped.
     """
 
-    def __init__(self, workers: int = 32, workers_per_place: int = 8) -> None:
+    def __init__(self, workers: int = 32, workers_per_place: int = 32) -> None:
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="penstock")
         self._workers_per_place = workers_per_place
-        self._places: list[ThreadPoolExecutor] = []
+        self._places: dict[str, ThreadPoolExecutor] = {}
         self._growing = Lock()
 
     def map(self, function: Callable[[A], T], items: Sequence[A]) -> list[T | PenstockError]:
@@ -61,40 +62,56 @@ class Threads:
         items: Sequence[A],
         is_enough: Callable[[Sequence[T | PenstockError | None]], bool],
         grace_ms: int,
+        *,
+        timeout_ms: float | None = None,
+        places: Sequence[str] = (),
+        patience_ms: Sequence[float] = (),
     ) -> list[T | PenstockError | None]:
         done: SimpleQueue[tuple[int, Future[T | PenstockError]]] = SimpleQueue()
-        futures = [
-            pool.submit(_outcome, function, item) for pool, item in zip(self._pools(len(items)), items, strict=True)
-        ]
-        for index, future in enumerate(futures):
-            future.add_done_callback(partial(_report, done, index))
+        pools = self._pools(places or [str(index) for index in range(len(items))])
+        futures: list[Future[T | PenstockError]] = []
+
+        def begin(index: int) -> None:
+            futures.append(pools[index].submit(_outcome, function, items[index]))
+            futures[index].add_done_callback(partial(_report, done, index))
+
         results: list[T | PenstockError | None] = [None] * len(items)
-        missing = len(items)
-        deadline: float | None = None
-        while missing:
-            if deadline is None and is_enough(results):
-                deadline = time.perf_counter() + grace_ms / 1_000
-            try:
-                wait = None if deadline is None else max(0.0, deadline - time.perf_counter())
-                index, future = done.get(timeout=wait)
-            except Empty:
+        now = time.perf_counter()
+        end = math.inf if timeout_ms is None else now + timeout_ms / 1_000
+        next_at = now
+        ended, is_decided = 0, False
+        while ended < len(items):
+            if not is_decided and is_enough(results):
+                is_decided, end = True, min(end, now + grace_ms / 1_000)
+            while not is_decided and len(futures) < len(items) and (now >= next_at or ended == len(futures)):
+                begin(len(futures))
+                next_at = now + patience_ms[len(futures) - 1] / 1_000 if patience_ms else now
+            if is_decided and ended == len(futures):
                 break
-            results[index] = future.result()
-            missing -= 1
+            wake_at = end if is_decided or len(futures) == len(items) else min(end, next_at)
+            try:
+                index, future = done.get(timeout=None if wake_at == math.inf else max(0.0, wake_at - now))
+                results[index] = future.result()
+                ended += 1
+            except Empty:
+                if time.perf_counter() >= end:
+                    break
+            now = time.perf_counter()
         for future in futures:
             future.cancel()
         return results
 
     def close(self) -> None:
         """Waits for what runs, then ends the threads."""
-        for pool in (self._pool, *self._places):
+        for pool in (self._pool, *self._places.values()):
             pool.shutdown()
 
-    def _pools(self, count: int) -> list[ThreadPoolExecutor]:
+    def _pools(self, places: Sequence[str]) -> list[ThreadPoolExecutor]:
         with self._growing:
-            while len(self._places) < count:
-                self._places.append(ThreadPoolExecutor(self._workers_per_place, f"penstock-{len(self._places)}"))
-            return self._places[:count]
+            for place in places:
+                if place not in self._places:
+                    self._places[place] = ThreadPoolExecutor(self._workers_per_place, f"penstock-{place}")
+            return [self._places[place] for place in places]
 
 
 def _report(done: "SimpleQueue[tuple[int, Future[T]]]", index: int, finished: "Future[T]") -> None:
