@@ -18,20 +18,24 @@ from infra.tables import Tables
 from infra.wildcards import acknowledge_wildcard
 from infra.zones import Zones
 
+ZONE_STATES_KEY = "#zones"  # pk of the zones' items, as docs/data-model.md has it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """DynamoDB actions per table (without their prefix), and whether the function reads or writes segments."""
+    """DynamoDB actions per table (without their prefix), whether the function reads or writes segments, and whether it
+    may move zones in and out of sync."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     reads_zones: bool = False
     writes_zones: bool = False
+    changes_zone_states: bool = False
 
 
 # On the log, an append is an UpdateItem of the head; the roll of a tail is a PutItem of a page with an UpdateItem.
-_PRODUCE = Grants(topics=("GetItem",), log=("UpdateItem", "PutItem"), writes_zones=True)
+_PRODUCE = Grants(topics=("GetItem",), log=("UpdateItem", "PutItem"), writes_zones=True, changes_zone_states=True)
 _FETCH = Grants(topics=("GetItem",), log=("GetItem", "BatchGetItem", "Query"), reads_zones=True)
 
 GRANTS: Mapping[str, Grants] = {
@@ -118,6 +122,8 @@ class Functions(Construct):
                         actions=[f"dynamodb:{action}" for action in actions], resources=[table.table_arn]
                     )
                 )
+        if grants.changes_zone_states:
+            statements.append(_zone_states_statement(self._tables.topics.table_arn))
         for zone in self._zones.all:
             if grants.reads_zones:
                 statements.append(zone.read_statement())
@@ -143,3 +149,12 @@ class Functions(Construct):
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
             "POWERTOOLS_TRACE_DISABLED": "false" if self._settings.traces else "true",
         }
+
+
+def _zone_states_statement(table_arn: str) -> iam.PolicyStatement:
+    """PutItem on the topics table, of the zones' items only (DynamoDB guide, "Using IAM policy conditions")."""
+    return iam.PolicyStatement(
+        actions=["dynamodb:PutItem"],
+        resources=[table_arn],
+        conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONE_STATES_KEY]}},
+    )

@@ -10,6 +10,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from handlers.http import Event, Result, error_result
 from handlers.services import STORAGE_CALLS, broker
 from penstock_broker.broker import Broker
+from penstock_broker.events import Events
 from penstock_core.errors import ErrorCode, PenstockError
 
 Serve = Callable[[Event, Broker], Result]
@@ -38,6 +39,7 @@ def entry_point(serve: Serve) -> Callable[[dict[str, Any], Any], Result]:
             "Penstock-Storage-Calls": ",".join(f"{name}={count}" for name, count in calls.items()),
         }
         _report(event, result, total_ms, cpu_ms, calls)
+        report_events(broker().events)
         return result
 
     observed = _metrics.log_metrics(_logger.inject_lambda_context(handler))
@@ -60,6 +62,15 @@ def answer(serve: Serve, event: Event, to: Broker) -> Result:
                 maybe_applied=True,
             )
         )
+
+
+def report_events(events: Events) -> None:
+    """Metrics and log lines of what the broker has told of."""
+    counts, told = events.take()
+    for name, facts in told:
+        _logger.warning(name, extra={"event": name, **facts})
+    for name, count in counts.items():
+        _metrics.add_metric(name, MetricUnit.Count, count)
 
 
 def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, calls: dict[str, int]) -> None:

@@ -17,7 +17,8 @@ def read_range(broker: Broker, wanted: SegmentRange) -> bytes:
     """The range's bytes, every batch in it checked by its CRC-32C.
 
     One ranged get, and one more for each zone that fails or takes longer than usual. Zones' states are taken as they
-    are remembered. Raises CORRUPT_SEGMENT if every zone answered and none had the bytes right, else STORAGE_UNAVAILABLE.
+    are remembered. Raises CORRUPT_SEGMENT if every zone answered and none had the bytes right, else
+    STORAGE_UNAVAILABLE.
     """
     stores = _in_order(broker, wanted)
     begun: list[tuple[SegmentStore, float]] = []

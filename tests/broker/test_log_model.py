@@ -89,10 +89,13 @@ class LogMachine(RuleBasedStateMachine):
         ]
         self.fate = fate
         up = sum(1 << zone for zone in range(3) if not zone_of(self.inner, zone).is_down)
+        refusal: PenstockError | None = None
         try:
             results = produce(broker, entries, acks)
         except PenstockError as error:
-            assert (error.code, error.maybe_applied) == (ErrorCode.NOT_ENOUGH_ZONES, False)
+            refusal = error
+        if refusal is not None:
+            assert (refusal.code, refusal.maybe_applied) == (ErrorCode.NOT_ENOUGH_ZONES, False)
             states = self.inner.zone_states.get()
             usable = up & states.written(self.inner.zone_names)
             is_short = acks is Acks.ALL and states.in_sync(self.inner.zone_names) & ~up

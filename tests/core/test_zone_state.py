@@ -43,7 +43,7 @@ def states_of(*statuses: ZoneStatus) -> ZoneStates:
     return ZoneStates(version=7, by_zone=by_zone)
 
 
-@pytest.mark.parametrize(("before", "to", "mover"), itertools.product(ZoneStatus, ZoneStatus, Mover))
+@pytest.mark.parametrize(("before", "to", "mover"), list(itertools.product(ZoneStatus, ZoneStatus, Mover)))
 def test_only_the_moves_of_the_table_are_made(before: ZoneStatus, to: ZoneStatus, mover: Mover) -> None:
     states = states_of(before)
     if (before, to, mover) in ALLOWED:
@@ -115,12 +115,15 @@ def test_append_is_stored_as_its_acks_say(acks: Acks, configured: int, data: st.
     stored = is_stored(acks, confirmed, in_sync, configured)
     majority = 2 * confirmed.bit_count() > configured
     missing = any(in_sync >> zone & 1 and not confirmed >> zone & 1 for zone in range(configured))
-    assert stored == {
-        Acks.NONE: confirmed > 0,
-        Acks.LEADER: confirmed > 0,
-        Acks.QUORUM: majority,
-        Acks.ALL: majority and not missing,
-    }[acks]
+    assert (
+        stored
+        == {
+            Acks.NONE: confirmed > 0,
+            Acks.LEADER: confirmed > 0,
+            Acks.QUORUM: majority,
+            Acks.ALL: majority and not missing,
+        }[acks]
+    )
     if stored:
         assert is_stored(acks, confirmed | data.draw(bitmaps), in_sync, configured), "one more cannot spoil it"
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from penstock_core.keys import ZONES
 from tests.infra.conftest import Resources
 from tests.infra.reading import name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
 
-PRODUCE = {"TablesTopics": "GetItem", "TablesLog": "UpdateItem PutItem", "zones": "write"}
+PRODUCE = {"TablesTopics": "GetItem PutItem", "TablesLog": "UpdateItem PutItem", "zones": "write"}
 FETCH = {"TablesTopics": "GetItem", "TablesLog": "GetItem BatchGetItem Query", "zones": "read"}
 ALLOWED = {
     "Produce": PRODUCE,
@@ -77,3 +78,14 @@ def test_session_with_a_directory_bucket_is_of_the_mode_that_the_function_needs(
     ]
     assert sessions
     assert all(statement["Condition"] == {"StringEquals": {"s3express:SessionMode": mode}} for statement in sessions)
+
+
+@pytest.mark.parametrize("function", ["Produce", "RecordsProduce"])
+def test_function_that_moves_zones_may_put_nothing_else_among_the_topics(resources: Resources, function: str) -> None:
+    [statement] = [
+        statement
+        for statement in statements_of(resources, function)
+        if name_of(statement["Resource"]) == "<TablesTopics>" and "dynamodb:PutItem" in statement["Action"]
+    ]
+    assert statement["Action"] == "dynamodb:PutItem"
+    assert statement["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
