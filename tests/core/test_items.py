@@ -4,12 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core import items, keys, limits
-from penstock_core.ids import GroupName, Offset, Partition, SegmentId, TopicId, TopicName, new_segment_id
+from penstock_core.catch_up import CatchUpPass, Cursor, Progress
+from penstock_core.ids import GroupName, Offset, Partition, SegmentId, TopicId, TopicName, ZoneName, new_segment_id
 from penstock_core.index import EMPTY_HEAD, Head, Page, appended
 from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import Ref
 from penstock_core.topic import Topic, TopicConfig
+from penstock_core.zone_state import ZoneState, ZoneStates, ZoneStatus
 from tests.core.test_ref import GOLDEN, REFS
 
 KEY = PartitionKey(TopicId("00ff"), Partition(7))
@@ -141,3 +143,63 @@ def test_item_bytes_counts_a_ref() -> None:
     one: Ref = GOLDEN
     empty, full = items.head_item(KEY, EMPTY_HEAD), items.head_item(KEY, appended(EMPTY_HEAD, one))
     assert _item_bytes(full) - _item_bytes(empty) == 44
+
+
+_STATES = st.builds(
+    ZoneState,
+    status=st.sampled_from(ZoneStatus),
+    version=st.integers(0, 2**40),
+    since_ms=_OFFSETS,
+    reason=st.text(max_size=20),
+)
+
+
+@given(st.integers(0, 2**40), st.dictionaries(st.sampled_from("abc").map(ZoneName), _STATES))
+def test_zone_states_survive_a_round_trip(version: int, by_zone: dict[ZoneName, ZoneState]) -> None:
+    states = ZoneStates(version=version, by_zone=by_zone)
+    assert items.parse_zone_states(items.zone_states_item(states)) == states
+
+
+def test_zone_states_item_is_what_is_stored_today() -> None:
+    state = ZoneState(status=ZoneStatus.TAKEN_OUT, version=4, since_ms=9, reason="disk work")
+    assert items.zone_states_item(ZoneStates(version=5, by_zone={ZoneName("b"): state})) == {
+        "pk": {"S": "#zones"},
+        "sk": {"S": "states"},
+        "version": {"N": "5"},
+        "zones": {
+            "M": {
+                "b": {
+                    "M": {
+                        "status": {"S": "taken_out"},
+                        "version": {"N": "4"},
+                        "since_ms": {"N": "9"},
+                        "reason": {"S": "disk work"},
+                    }
+                }
+            }
+        },
+    }
+
+
+def test_catch_up_pass_item_is_what_is_stored_today() -> None:
+    current = CatchUpPass(
+        zones={ZoneName("b"): 4},
+        began_ms=9,
+        saves=2,
+        cursor=Cursor("orders", 3, 17),
+        progress=Progress(refs=5, segments=4, bytes=3, failures=1),
+    )
+    item = items.catch_up_pass_item(current)
+    assert item == {
+        "pk": {"S": "#zones"},
+        "sk": {"S": "catch_up"},
+        "saves": {"N": "2"},
+        "began_ms": {"N": "9"},
+        "zones": {"M": {"b": {"N": "4"}}},
+        "cursor": {"L": [{"S": "orders"}, {"N": "3"}, {"N": "17"}]},
+        "refs": {"N": "5"},
+        "segments": {"N": "4"},
+        "bytes": {"N": "3"},
+        "failures": {"N": "1"},
+    }
+    assert items.parse_catch_up_pass(item) == current
