@@ -13,7 +13,7 @@ from penstock_core.ids import GroupName, Offset, SegmentId, TopicName, ZoneName
 from penstock_core.index import Head, Page, Roll
 from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
-from penstock_core.ref import Ref
+from penstock_core.ref import LocatedRef, Ref
 from penstock_core.topic import Topic
 from penstock_core.zone_state import ZoneStates
 
@@ -69,6 +69,13 @@ class LogIndex(Protocol):
         """Raises the log start offset to `offset` unless it is there already; the head as it is then.
         OFFSET_OUT_OF_RANGE above the high watermark, UNKNOWN_PARTITION if there is no head. One conditional update."""
 
+    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
+        """Sets the bits `zones` in the ref wherever it is by now, tail or page; other bits may differ from `located`.
+
+        False if the ref is gone. A roll that was decided before may bring the page without the bits: they only ever
+        say too little, which costs a repair that finds nothing to do. A read or two and one conditional update, no
+        update if the bits are set; CONCURRENT_UPDATE if others were faster every time."""
+
 
 class ZoneStateStore(Protocol):
     """The states of all zones, and how far the keeper has come with those that catch up. Reads are consistent."""
@@ -110,6 +117,13 @@ class SegmentStore(Protocol):
     def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
         """Exactly `length` bytes. STORAGE_UNAVAILABLE if the zone does not have them or does not answer.
         One ranged get."""
+
+    def get_whole(self, segment_id: SegmentId) -> bytes | None:
+        """The whole object as it is, good or not; None if the zone answers that it has none. STORAGE_UNAVAILABLE if it
+        does not answer. One get."""
+
+    def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
+        """`put`, over whatever is there: to heal a bad copy. One put."""
 
 
 class Parallel(Protocol):

@@ -13,6 +13,7 @@ offset and those behind it. `max_timestamp_ms` of a page is the largest of every
 never falls from page to page, and a time can be found by bisection.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -104,6 +105,18 @@ def rolled(head: Head, roll: Roll) -> Head | None:
         tail=head.tail[roll.ref_count :],
         rolled_max_timestamp_ms=roll.page.max_timestamp_ms,
     )
+
+
+def with_zones_marked(
+    base_offset: Offset, refs: Sequence[Ref], wanted: LocatedRef, zones: int
+) -> tuple[int, Ref] | None:
+    """Where among `refs`, the first beginning at `base_offset`, `wanted` stands, and what it is with the bits `zones`
+    set; None if it is not there. Zone bits are no part of what makes a ref the same."""
+    for index, found in enumerate(locate(base_offset, refs)):
+        if found.base_offset == wanted.base_offset:
+            is_same = replace(found.ref, zones=0) == replace(wanted.ref, zones=0)
+            return (index, replace(found.ref, zones=found.ref.zones | zones)) if is_same else None
+    return None
 
 
 def with_log_start(head: Head, offset: Offset) -> Head:

@@ -57,10 +57,13 @@ def parse_head(item: Mapping[str, Any]) -> Head:
     )
 
 
+def page_item_key(key: PartitionKey, page: Page) -> Item:
+    return {"pk": {"S": str(key)}, "sk": {"S": keys.page_key(page.end_offset)}}
+
+
 def page_item(key: PartitionKey, page: Page) -> Item:
     return {
-        "pk": {"S": str(key)},
-        "sk": {"S": keys.page_key(page.end_offset)},
+        **page_item_key(key, page),
         "base_offset": number(page.base_offset),
         "refs": {"B": encode_refs(page.refs)},
         "max_timestamp_ms": number(page.max_timestamp_ms),

@@ -26,7 +26,7 @@ from crc32c import crc32c
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TOPIC_ID_BYTES, Partition, TopicId
-from penstock_core.record_batch import BytesLike
+from penstock_core.record_batch import BytesLike, check_stored
 
 SEGMENT_MAGIC = b"PNSTCK"
 SEGMENT_VERSION = 1
@@ -150,6 +150,20 @@ def parse_toc(tail: BytesLike, footer: Footer) -> tuple[TocEntry, ...]:
         )
     )
     _check_contiguous(toc, footer)
+    return toc
+
+
+def check_segment(body: BytesLike) -> tuple[TocEntry, ...]:
+    """The table of contents of a whole segment, after all of it was checked: the footer, the table, and every part by
+    its batches' CRC-32C and the offsets it covers. Raises CORRUPT_SEGMENT, UNSUPPORTED_FORMAT as `parse_footer`.
+    """
+    footer = parse_footer(body)
+    toc = parse_toc(body, footer)
+    if footer.toc_position + footer.tail_bytes != len(body):
+        raise _corrupt(f"{len(body)} bytes, the table of contents says {footer.toc_position + footer.tail_bytes}")
+    with memoryview(body) as view:
+        for entry in toc:
+            check_stored(view[entry.position : entry.position + entry.length], entry.offset_span)
     return toc
 
 

@@ -1,5 +1,8 @@
 """What every LogIndex does, in memory and on DynamoDB."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -7,7 +10,7 @@ from penstock_core.ids import Offset, Partition, SegmentId, TopicId
 from penstock_core.index import EMPTY_HEAD, Head, appended, roll_due, rolled
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.ref import Ref
+from penstock_core.ref import LocatedRef, Ref
 from tests.contract.conftest import Ports
 
 KEY = PartitionKey(TopicId("t1"), Partition(0))
@@ -157,3 +160,99 @@ def test_raise_log_start_is_refused_when_there_is_no_head(ports: Ports) -> None:
     with pytest.raises(PenstockError) as caught:
         ports.log.raise_log_start(KEY, Offset(0))
     assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
+
+
+def _located(ports: Ports) -> list[LocatedRef]:
+    """Every ref, of pages and tail."""
+    pages = ports.log.pages(KEY, Offset(0), 1_000)
+    return [located for page in pages for located in page.located()] + list(ports.log.heads([KEY])[KEY].located_tail())
+
+
+@pytest.fixture
+def debts(ports: Ports) -> list[LocatedRef]:
+    """A page and a half of refs, all of which only zone a holds."""
+    ports.log.create_head(KEY)
+    for number in range(TAIL_ROLL_REFS * 3 // 2):
+        head = ports.log.append(KEY, replace(ref(number), zones=0b001), 0b110)
+        if (roll := roll_due(head)) is not None:
+            assert ports.log.roll(KEY, roll)
+    return _located(ports)
+
+
+@pytest.mark.parametrize("index", [0, 7, TAIL_ROLL_REFS - 1, TAIL_ROLL_REFS, TAIL_ROLL_REFS * 3 // 2 - 1])
+def test_mark_stored_sets_the_bits_in_that_ref_only(ports: Ports, debts: list[LocatedRef], index: int) -> None:
+    assert ports.log.mark_stored(KEY, debts[index], 0b100)
+    marked = replace(debts[index], ref=replace(debts[index].ref, zones=0b101))
+    assert _located(ports) == [*debts[:index], marked, *debts[index + 1 :]]
+    # What the caller knew of the other bits is old by now, and does no harm.
+    assert ports.log.mark_stored(KEY, debts[index], 0b010)
+    assert ports.log.mark_stored(KEY, debts[index], 0b110)
+    assert _located(ports)[index].ref.zones == 0b111
+
+
+def test_mark_stored_finds_a_ref_that_has_rolled_meanwhile(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = EMPTY_HEAD
+    for number in range(TAIL_ROLL_REFS):
+        head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100)
+    debt = head.located_tail()[5]
+    roll = roll_due(head)
+    assert roll is not None
+    assert ports.log.roll(KEY, roll)
+    assert ports.log.mark_stored(KEY, debt, 0b100)
+    assert [located.ref.zones for located in _located(ports)] == [0b011] * 5 + [0b111] + [0b011] * 10
+
+
+def test_mark_stored_finds_a_ref_that_rolls_between_its_read_and_its_write(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports.log.create_head(KEY)
+    head = EMPTY_HEAD
+    for number in range(TAIL_ROLL_REFS):
+        head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100)
+    roll = roll_due(head)
+    assert roll is not None
+    read = ports.log.heads
+    reads = []
+
+    def heads(*arguments: Any) -> Any:
+        found = read(*arguments)
+        reads.append(found)
+        if len(reads) == 1:
+            assert ports.log.roll(KEY, roll)
+        return found
+
+    monkeypatch.setattr(ports.log, "heads", heads)
+    assert ports.log.mark_stored(KEY, head.located_tail()[5], 0b100)
+    assert _located(ports)[5].ref.zones == 0b111
+
+
+def test_mark_stored_keeps_what_is_appended_meanwhile(
+    ports: Ports, debts: list[LocatedRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = ports.log.heads
+
+    def heads(*arguments: Any) -> Any:
+        found = read(*arguments)
+        monkeypatch.undo()
+        ports.log.append(KEY, ref(99), 0)
+        return found
+
+    monkeypatch.setattr(ports.log, "heads", heads)
+    assert ports.log.mark_stored(KEY, debts[-1], 0b100)
+    if (rest := _located(ports)[len(debts) :]) != []:  # in memory, nothing is read outside the lock
+        assert [located.ref for located in rest] == [ref(99)]
+    assert _located(ports)[len(debts) - 1].ref.zones == 0b101
+
+
+def test_mark_stored_says_so_when_the_ref_is_gone(ports: Ports, debts: list[LocatedRef]) -> None:
+    for index in (3, -1):
+        other = replace(debts[index], ref=replace(debts[index].ref, segment_id=SegmentId(b"x" * 16)))
+        assert not ports.log.mark_stored(KEY, other, 0b100)
+        shifted = replace(debts[index], base_offset=Offset(debts[index].base_offset + 1))
+        assert not ports.log.mark_stored(KEY, shifted, 0b100)
+    assert not ports.log.mark_stored(OTHER, debts[-1], 0b100)
+    assert _located(ports) == debts
+    ports.log.delete_head(KEY)
+    assert not ports.log.mark_stored(KEY, debts[-1], 0b100)
+    assert ports.log.heads([KEY]) == {}

@@ -33,3 +33,19 @@ def test_get_fails_when_the_range_is_not_whole(ports: Ports) -> None:
     ports.segments.put(ID, BODY, crc32c.crc32c(BODY))
     with pytest.raises(PenstockError):
         ports.segments.get(ID, len(BODY) - 5, 10)
+
+
+def test_get_whole_answers_the_object_or_none(ports: Ports) -> None:
+    assert ports.segments.get_whole(ID) is None
+    ports.segments.put(ID, BODY, crc32c.crc32c(BODY))
+    assert ports.segments.get_whole(ID) == BODY
+
+
+def test_put_keeps_and_overwrite_replaces_what_is_there(ports: Ports) -> None:
+    bad = BODY[:100]
+    ports.segments.overwrite(ID, bad, crc32c.crc32c(bad))
+    assert ports.segments.get_whole(ID) == bad
+    ports.segments.put(ID, BODY, crc32c.crc32c(BODY))
+    assert ports.segments.get_whole(ID) == bad
+    ports.segments.overwrite(ID, BODY, crc32c.crc32c(BODY))
+    assert ports.segments.get_whole(ID) == BODY

@@ -6,6 +6,7 @@ what a caller holds never changes under it.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
 from penstock_broker.broker import Broker
@@ -15,10 +16,10 @@ from penstock_broker.zone_directory import ZoneDirectory
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, ZoneName
-from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, appended, rolled, with_log_start
+from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, appended, rolled, with_log_start, with_zones_marked
 from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
-from penstock_core.ref import Ref
+from penstock_core.ref import LocatedRef, Ref
 from penstock_core.topic import Topic
 from penstock_core.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
 
@@ -106,12 +107,33 @@ class MemoryLogIndex:
     def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
         return self._change(key, lambda head: with_log_start(head, offset))
 
+    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
+        with self._lock:
+            head = self._heads.get(key)
+            if head is None:
+                return False
+            marked = with_zones_marked(head.tail_base, head.tail, located, zones)
+            if marked is not None:
+                self._heads[key] = replace(head, tail=_with(head.tail, *marked))
+                return True
+            pages = self._pages.get(key, [])
+            for number, page in enumerate(pages):
+                marked = with_zones_marked(page.base_offset, page.refs, located, zones)
+                if marked is not None:
+                    pages[number] = replace(page, refs=_with(page.refs, *marked))
+                    return True
+            return False
+
     def _change(self, key: PartitionKey, change: Callable[[Head], Head]) -> Head:
         with self._lock:
             if key not in self._heads:
                 raise PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")
             self._heads[key] = change(self._heads[key])
             return self._heads[key]
+
+
+def _with(refs: tuple[Ref, ...], index: int, ref: Ref) -> tuple[Ref, ...]:
+    return (*refs[:index], ref, *refs[index + 1 :])
 
 
 class MemoryZoneStateStore:
@@ -184,6 +206,14 @@ class MemorySegmentStore:
                 f"zone {self._zone} does not hold {length} bytes from {position} of segment {segment_id.hex()}",
             )
         return data
+
+    def get_whole(self, segment_id: SegmentId) -> bytes | None:
+        self._check_up()
+        return self.segments.get(segment_id)
+
+    def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:  # noqa: ARG002 - as put
+        self._check_up()
+        self.segments[segment_id] = bytes(body)
 
     def _check_up(self) -> None:
         if self.is_down:

@@ -23,20 +23,10 @@ class S3SegmentStore:
         return self._zone
 
     def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
-        try:
-            self._client.put_object(
-                Bucket=self._bucket,
-                Key=segment_key(segment_id),
-                Body=body,
-                ChecksumCRC32C=base64.b64encode(crc32c.to_bytes(4, "big")).decode(),
-                IfNoneMatch="*",
-            )
-        except ClientError as error:
-            # The id is ours alone, so what stands there is what an earlier attempt of this very put left.
-            if error.response["Error"]["Code"] != "PreconditionFailed":
-                raise self._unavailable("store", segment_id, error) from error
-        except BotoCoreError as error:
-            raise self._unavailable("store", segment_id, error) from error
+        self._put(segment_id, body, crc32c, IfNoneMatch="*")
+
+    def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
+        self._put(segment_id, body, crc32c)
 
     def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
         try:
@@ -54,6 +44,35 @@ class S3SegmentStore:
                 f"zone {self._zone} holds {len(data)} of {length} bytes from {position} of segment {segment_id.hex()}",
             )
         return data
+
+    def get_whole(self, segment_id: SegmentId) -> bytes | None:
+        try:
+            answer = self._client.get_object(Bucket=self._bucket, Key=segment_key(segment_id))
+            data: bytes = answer["Body"].read()
+        except ClientError as error:
+            # Whoever may not list the bucket is told AccessDenied instead, which is no answer to the question.
+            if error.response["Error"]["Code"] == "NoSuchKey":
+                return None
+            raise self._unavailable("read", segment_id, error) from error
+        except BotoCoreError as error:
+            raise self._unavailable("read", segment_id, error) from error
+        return data
+
+    def _put(self, segment_id: SegmentId, body: bytes, crc32c: int, **condition: str) -> None:
+        try:
+            self._client.put_object(
+                Bucket=self._bucket,
+                Key=segment_key(segment_id),
+                Body=body,
+                ChecksumCRC32C=base64.b64encode(crc32c.to_bytes(4, "big")).decode(),
+                **condition,
+            )
+        except ClientError as error:
+            # The id is ours alone, so what stands there is what an earlier attempt of this very put left.
+            if error.response["Error"]["Code"] != "PreconditionFailed":
+                raise self._unavailable("store", segment_id, error) from error
+        except BotoCoreError as error:
+            raise self._unavailable("store", segment_id, error) from error
 
     def _unavailable(self, verb: str, segment_id: SegmentId, error: Exception) -> PenstockError:
         return PenstockError(

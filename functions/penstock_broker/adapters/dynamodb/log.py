@@ -6,6 +6,7 @@ against the list as it shrinks, and so all agree.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -13,12 +14,13 @@ from botocore.exceptions import ClientError
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient, condition_failed, error_code
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, TopicId
-from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, with_log_start
-from penstock_core.items import head_item, head_key, number, page_item, parse_head, parse_page
+from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, with_log_start, with_zones_marked
+from penstock_core.items import Item, head_item, head_key, number, page_item, page_item_key, parse_head, parse_page
 from penstock_core.keys import PAGE_LAST, PartitionKey, page_key
-from penstock_core.ref import Ref, encode_ref
+from penstock_core.ref import LocatedRef, Ref, encode_ref, encode_refs
 
 _BATCH_GET_MAX = 100
+_MARK_ATTEMPTS_MAX = 5
 
 
 class DynamoDbLogIndex:
@@ -154,6 +156,74 @@ class DynamoDbLogIndex:
                 raise _no_head(key) from error
             return with_log_start(parse_head(error.response["Item"]), offset)
         return parse_head(answer["Attributes"])
+
+    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
+        for _ in range(_MARK_ATTEMPTS_MAX):
+            head = self.heads([key]).get(key)
+            if head is None:
+                return False
+            is_rolled = located.base_offset < head.tail_base
+            is_marked = (self._mark_in_page if is_rolled else self._mark_in_tail)(key, head, located, zones)
+            if is_marked is not None:
+                return is_marked
+        raise PenstockError(
+            ErrorCode.CONCURRENT_UPDATE,
+            f"the ref at offset {located.base_offset} of partition {key} was changed by others "
+            f"{_MARK_ATTEMPTS_MAX} times meanwhile: try again",
+        )
+
+    def _mark_in_tail(self, key: PartitionKey, head: Head, located: LocatedRef, zones: int) -> bool | None:
+        """None if the tail was rolled, or the ref changed, since `head` was read."""
+        marked = with_zones_marked(head.tail_base, head.tail, located, zones)
+        if marked is None:
+            return False
+        index, ref = marked
+        # Each value of under_replicated has passed through the stream when it was written: clearing it here, whoever
+        # set it, hides nothing, and lets this update wake nobody.
+        return ref == head.tail[index] or self._updated(
+            head_key(key),
+            f"SET tail[{index}] = :new, under_replicated = :none",
+            f"tail_base = :base AND tail[{index}] = :old",
+            {
+                ":new": {"B": encode_ref(ref)},
+                ":old": {"B": encode_ref(head.tail[index])},
+                ":base": number(head.tail_base),
+                ":none": number(0),
+            },
+        )
+
+    def _mark_in_page(self, key: PartitionKey, head: Head, located: LocatedRef, zones: int) -> bool | None:  # noqa: ARG002 - as _mark_in_tail
+        pages = self.pages(key, located.base_offset, 1)
+        marked = with_zones_marked(pages[0].base_offset, pages[0].refs, located, zones) if pages else None
+        if marked is None:
+            return False
+        index, ref = marked
+        old = pages[0]
+        new = replace(old, refs=(*old.refs[:index], ref, *old.refs[index + 1 :]))
+        return new == old or self._updated(
+            page_item_key(key, old),
+            "SET refs = :new",
+            "refs = :old",
+            {":new": {"B": encode_refs(new.refs)}, ":old": {"B": encode_refs(old.refs)}},
+        )
+
+    def _updated(self, item_key: Item, update: str, condition: str, values: Item) -> bool | None:
+        """None if the condition does not hold, be it by an attempt of our own whose answer was lost."""
+        try:
+            self._client.call(
+                "update_item",
+                is_repeatable=True,
+                TableName=self._table,
+                Key=item_key,
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                ExpressionAttributeValues=values,
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            return None
+        return True
 
     def _batch_get(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
         found: dict[PartitionKey, Head] = {}
