@@ -23,8 +23,14 @@ FUNCTION_TIMEOUT_MS = 30_000.0
 _GIVE_UP_MS = 1_000.0
 
 # Reads cannot have been applied. Repeatable writes are those that the AWS adapters send again after a lost answer.
-READS = {"get", "list", "heads", "pages", "committed", "read", "states", "size", "checksum", "exists", "due"}
-REPEATABLE = {"put", "create", "create_head", "delete_head", "roll", "raise_log_start"}
+READS = {"get", "list", "heads", "pages", "committed", "get_pass", "get_whole", "deleted", "list_keys"}
+REPEATABLE = {
+    *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
+    *(f"topics.{method}" for method in ("create", "forget_deleted")),
+    *(f"log.{method}" for method in ("create_head", "delete_head", "roll", "raise_log_start", "mark_stored")),
+    *(f"log.{method}" for method in ("note_log_start", "delete_page")),
+    *(f"cursors.{method}" for method in ("put", "clear")),
+}
 
 
 class Killed(BaseException):
@@ -67,6 +73,7 @@ class SimulatedPort:
     def __init__(self, port: Any, label: str, instance: Instance) -> None:
         self._port = port
         self._label = label
+        self._kind = label.split()[0]
         self._instance = instance
 
     def __getattr__(self, name: str) -> Any:
@@ -78,11 +85,7 @@ class SimulatedPort:
         scheduler, faults = world.scheduler, world.faults
         instance.check_alive()
         is_write = method not in READS
-        fault = faults.draw(is_write=is_write, is_repeatable=method in REPEATABLE)
-        scheduler.note(f"{self._label}.{method}" + (f" ({fault.value})" if fault else ""), *arguments)
-        if fault is Fault.KILLED_BEFORE:
-            self._kill()
-        scheduler.pause(faults.slowness() if fault is Fault.SLOW else faults.latency(method))
+        fault = faults.draw(is_write=is_write, is_repeatable=f"{self._kind}.{method}" in REPEATABLE)
         if instance.is_dead and scheduler.random.random() < 0.5:
             raise Killed  # the request never left
         run = partial(world.apply, self._label, method, partial(effect, *arguments, **named), arguments)
@@ -130,7 +133,7 @@ class SimulatedParallel:
         if len(items) <= 1:
             return [_outcome(function, item) for item in items]
         results: list[Any] = [None] * len(items)
-        self._start(function, items, results)
+        self._start(function, items, results, range(len(items)), {})
         self._wait(lambda: None not in results, None)
         return [result[0] for result in results]
 
@@ -140,22 +143,48 @@ class SimulatedParallel:
         items: Sequence[A],
         is_enough: "Callable[[Sequence[T | PenstockError | None]], bool]",
         grace_ms: int,
+        *,
+        timeout_ms: float | None = None,
+        places: Sequence[str] = (),
+        patience_ms: Sequence[float] = (),
     ) -> "list[T | PenstockError | None]":
+        scheduler = self._instance.world.scheduler
         boxes: list[Any] = [None] * len(items)
-        started = self._start(function, items, boxes)
 
         def results() -> list[Any]:
             return [box and box[0] for box in boxes]
 
-        self._wait(lambda: is_enough(results()), None)
-        self._wait(lambda: None not in boxes, grace_ms)
-        started.clear()  # those that have not begun never will
+        def is_done() -> bool:
+            return is_enough(results()) or None not in boxes
+
+        end_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
+        portions = [[index] for index in range(len(items))] if patience_ms else [list(range(len(items)))]
+        wanted: dict[int, None] = {}
+        for portion in portions:
+            if is_done():
+                break
+            self._start(function, items, boxes, portion, wanted)
+            self._wait(
+                lambda begun=portion[-1] + 1: is_done() or None not in boxes[:begun],
+                _until(scheduler.now_ms, end_ms, patience_ms[portion[-1]] if patience_ms else None),
+            )
+        self._wait(is_done, _until(scheduler.now_ms, end_ms, None))
+        if is_enough(results()):
+            self._wait(lambda: all(boxes[index] for index in wanted), _until(scheduler.now_ms, end_ms, grace_ms))
+        wanted.clear()  # those that have not begun never will
         return results()
 
-    def _start(self, function: Callable[[A], T], items: Sequence[A], boxes: list[Any]) -> dict[int, None]:
-        """A task per item; each puts its outcome, in a tuple of its own, into its box."""
+    def _start(
+        self,
+        function: Callable[[A], T],
+        items: Sequence[A],
+        boxes: list[Any],
+        indexes: Sequence[int],
+        wanted: dict[int, None],
+    ) -> None:
+        """A task for each of the `indexes`, while they are wanted; it puts its outcome, in a tuple, into its box."""
         scheduler, instance = self._instance.world.scheduler, self._instance
-        wanted = dict.fromkeys(range(len(items)))
+        wanted.update(dict.fromkeys(indexes))
         parent = scheduler.current
 
         def run(index: int, item: A) -> None:
@@ -166,10 +195,11 @@ class SimulatedParallel:
                 pass
             scheduler.wake(parent)
 
-        for index, item in enumerate(items):
+        for index in indexes:
             delay_ms = scheduler.random.random() * 0.1
-            scheduler.spawn(f"{parent.name}/{index}", partial(run, index, item), owner=instance, delay_ms=delay_ms)
-        return wanted
+            scheduler.spawn(
+                f"{parent.name}/{index}", partial(run, index, items[index]), owner=instance, delay_ms=delay_ms
+            )
 
     def _wait(self, is_done: Callable[[], bool], timeout_ms: float | None) -> None:
         scheduler = self._instance.world.scheduler
@@ -223,6 +253,12 @@ def _outcome(function: Callable[[A], T], item: A) -> T | PenstockError:
         return function(item)
     except PenstockError as error:
         return error
+
+
+def _until(now_ms: float, end_ms: float | None, duration_ms: float | None) -> float | None:
+    """The shorter of `duration_ms` and what is left until `end_ms`; None is without end."""
+    waits = [each for each in (duration_ms, None if end_ms is None else end_ms - now_ms) if each is not None]
+    return max(0.0, min(waits)) if waits else None
 
 
 def _refused(label: str, method: str, chance: float) -> PenstockError:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -126,19 +126,21 @@ class World:
 
     def broker_for(self, instance: Instance) -> Broker:
         """The service as a new function instance has it: the same stores, nothing remembered."""
-        topics = SimulatedPort(self.stores.topics, "topics", instance)
-        return replace(
-            self.stores,
-            topics=topics,
-            log=SimulatedPort(self.stores.log, "log", instance),
-            groups=SimulatedPort(self.stores.groups, "groups", instance),
-            zones=[SimulatedPort(store, f"zone {store.zone}", instance) for store in self.stores.zones],
-            parallel=instance.parallel,
-            clock=instance.clock,
-            chance=SimulatedChance(self.scheduler),
-            directory=TopicDirectory(topics, instance.clock),  # type: ignore[arg-type]
-            latency=ZoneLatency(),
-        )
+        stores = {
+            field.name: SimulatedPort(store, field.name, instance)
+            for field in fields(self.stores)
+            if type(store := getattr(self.stores, field.name)).__name__.startswith("Memory")
+        }
+        changes: dict[str, Any] = {
+            **stores,
+            "zones": [SimulatedPort(store, f"zone {store.zone}", instance) for store in self.stores.zones],
+            "parallel": instance.parallel,
+            "clock": instance.clock,
+            "chance": SimulatedChance(self.scheduler),
+            "directory": TopicDirectory(stores["topics"], instance.clock),  # type: ignore[arg-type]
+            "latency": ZoneLatency(),
+        }
+        return replace(self.stores, **changes)
 
     def _free_instance(self) -> Instance:
         self._instances = [instance for instance in self._instances if not instance.is_dead]
@@ -172,8 +174,14 @@ class _InOrder:
     def map(self, function: Callable[[Any], Any], items: Any) -> list[Any]:
         return [_outcome(function, item) for item in items]
 
-    def race(self, function: Callable[[Any], Any], items: Any, is_enough: object, grace_ms: int) -> list[Any]:
-        return [_outcome(function, item) for item in items]
+    def race(
+        self, function: Callable[[Any], Any], items: Any, is_enough: Callable[[Any], bool], grace_ms: int, **how: Any
+    ) -> list[Any]:
+        results: list[Any] = [None] * len(items)
+        for index, item in enumerate(items):
+            if not how.get("patience_ms") or not is_enough(results):
+                results[index] = _outcome(function, item)
+        return results
 
 
 def _outcome(function: Callable[[Any], Any], item: Any) -> Any:
