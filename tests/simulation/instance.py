@@ -86,6 +86,10 @@ class SimulatedPort:
         instance.check_alive()
         is_write = method not in READS
         fault = faults.draw(is_write=is_write, is_repeatable=f"{self._kind}.{method}" in REPEATABLE)
+        scheduler.note(f"{self._label}.{method}" + (f" ({fault.value})" if fault else ""), *arguments)
+        if fault is Fault.KILLED_BEFORE:
+            self._kill()
+        scheduler.pause(faults.slowness() if fault is Fault.SLOW else faults.latency(method))
         if instance.is_dead and scheduler.random.random() < 0.5:
             raise Killed  # the request never left
         run = partial(world.apply, self._label, method, partial(effect, *arguments, **named), arguments)

@@ -23,6 +23,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, Partition
 from penstock_core.index import Head, Page, Roll, roll_due
 from penstock_core.keys import PartitionKey
+from penstock_core.quorum import Acks
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,23 @@ def _roll_never() -> AbstractContextManager[Any]:
 
 
 def _quorum_of_one() -> AbstractContextManager[Any]:
-    return patch.object(put_module, "zones_needed", lambda *_: 1)
+    return patch.object(put_module, "is_stored", lambda acks, confirmed, *_: confirmed != 0)
+
+
+def _all_is_a_quorum() -> AbstractContextManager[Any]:
+    original = put_module.is_stored
+
+    def is_stored(acks: Acks, *rest: Any) -> bool:
+        return original(Acks.QUORUM if acks is Acks.ALL else acks, *rest)
+
+    return patch.object(put_module, "is_stored", is_stored)
 
 
 def _failed_put_counts() -> AbstractContextManager[Any]:
     original = put_module._confirmed
 
-    def confirmed(results: Sequence[Any]) -> int:
-        return original([True if isinstance(result, PenstockError) else result for result in results])
+    def confirmed(puts: Sequence[Any], results: Sequence[Any]) -> int:
+        return original(puts, [True if isinstance(result, PenstockError) else result for result in results])
 
     return patch.object(put_module, "_confirmed", confirmed)
 
@@ -178,9 +188,9 @@ def _append_before_put() -> AbstractContextManager[Any]:
 
     @contextmanager
     def patched() -> Iterator[None]:
-        def put(broker: Any, segment: Any, acks: Any) -> Any:
+        def put(broker: Any, *rest: Any) -> Any:
             try:
-                stored = original(broker, segment, acks)
+                stored = original(broker, *rest)
             except PenstockError:
                 stored = put_module.StoredSegment(
                     segment_id=put_module.new_segment_id(broker.clock.now_ms(), broker.chance.random_bytes(10)),
@@ -202,6 +212,7 @@ MUTANTS = [
     Mutant("roll drops a ref", "rolling", _roll_drops_a_ref),
     Mutant("no roll", "rolling", _roll_never),
     Mutant("quorum of one", "zone_loss,traffic", _quorum_of_one),
+    Mutant("all acks are a quorum", "zone_loss,traffic", _all_is_a_quorum),
     Mutant("failed put counted", "zone_loss,traffic", _failed_put_counts),
     Mutant("append although no zone stored", "zone_loss,traffic", _append_before_put),
     Mutant("fetch ignores pages", "rolling", _fetch_ignores_pages),

@@ -44,6 +44,7 @@ class Truth:
         self.names: dict[TopicId, str] = {}
         self.deleted_at_ms: dict[TopicId, float] = {}  # when its deletion was confirmed
         self.partitions_deleted: dict[TopicId, int] = {}
+        self.in_sync: list[tuple[float, int]] = [(0.0, (1 << len(world.stores.zones)) - 1)]  # from when on, which zones
         self.destroyed: set[tuple[str, SegmentId]] = set()  # copies that the simulation itself took or spoilt
         self._bodies: dict[SegmentId, bytes] = {}
 
@@ -59,6 +60,11 @@ class Truth:
             self._observe_log(method, arguments, outcome)
         elif label == "topics" and method == "create":
             self.names[arguments[0].topic_id] = arguments[0].name
+        elif label == "zone_states" and method == "change":
+            zones = self._world.stores.zone_names
+            before, after = (each.in_sync(zones).bit_count() for each in arguments)
+            expect(after >= min(len(zones) // 2 + 1, before), f"{after} of {len(zones)} zones are left in sync")
+            self.in_sync.append((self._world.scheduler.now_ms, arguments[1].in_sync(zones)))
         elif label == "topics" and method == "delete":
             self.partitions_deleted[arguments[0].topic_id] = arguments[0].partitions
 
@@ -128,6 +134,14 @@ class Truth:
         return any(
             self.names.get(key.topic_id) == topic and key.partition == partition and at == offset
             for key, at, _ in self.places.get(value, ())
+        )
+
+    def was_in_sync(self, zones: int, since_ms: float, until_ms: float) -> bool:
+        """Whether there was a moment when no other zones than these were in sync."""
+        ends = [at_ms for at_ms, _ in self.in_sync[1:]] + [float("inf")]
+        return any(
+            in_sync & ~zones == 0 and at_ms <= until_ms and end_ms >= since_ms
+            for (at_ms, in_sync), end_ms in zip(self.in_sync, ends, strict=True)
         )
 
 

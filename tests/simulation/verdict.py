@@ -14,6 +14,7 @@ from penstock_core.quorum import Acks
 from penstock_core.record_batch import check_stored
 from penstock_core.records import NewRecord, decode, encode
 from penstock_core.topic import Topic
+from penstock_core.zone_state import BARRIER_MS
 from tests.history import format as history
 from tests.simulation.instance import EPOCH_MS
 from tests.simulation.truth import expect
@@ -132,6 +133,11 @@ def _check_claims(world: World, alive: set[str]) -> None:
                 entry.stored_in.bit_count() >= needed and entry.ref.zones.bit_count() >= needed,
                 f"{value} was acknowledged with acks={sent.acks.value}, and {entry.stored_in:03b} zones held it",
             )
+            if sent.acks is Acks.ALL:
+                expect(
+                    world.truth.was_in_sync(entry.ref.zones, entry.at_ms - BARRIER_MS, entry.at_ms),
+                    f"{value} was acknowledged with acks=all, and zones {entry.ref.zones:03b} only confirmed it",
+                )
             deleted_at_ms = world.truth.deleted_at_ms.get(key.topic_id)
             expect(
                 deleted_at_ms is None or entry.at_ms <= deleted_at_ms,

@@ -10,6 +10,9 @@ from penstock_broker.adapters.memory import MemorySegmentStore, memory_broker
 from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_topic
 from penstock_broker.directory import TopicDirectory
+from penstock_broker.events import Events
+from penstock_broker.zone_directory import ZoneDirectory
+from penstock_broker.zone_health import ZoneHealth
 from penstock_broker.zone_latency import ZoneLatency
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.quorum import Acks
@@ -138,7 +141,10 @@ class World:
             "clock": instance.clock,
             "chance": SimulatedChance(self.scheduler),
             "directory": TopicDirectory(stores["topics"], instance.clock),  # type: ignore[arg-type]
+            "zone_directory": ZoneDirectory(stores["zone_states"], instance.clock),  # type: ignore[arg-type]
             "latency": ZoneLatency(),
+            "health": ZoneHealth(),
+            "events": Events(),
         }
         return replace(self.stores, **changes)
 

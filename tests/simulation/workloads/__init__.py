@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
-from tests.simulation.workloads import commits, recreation, rolling, traffic, truncation, zone_loss
+from tests.simulation.workloads import commits, recreation, rolling, traffic, truncation, zone_loss, zone_moves
 from tests.simulation.world import World
 
 Install = Callable[[World], None]
@@ -15,6 +15,7 @@ WORKLOADS: dict[str, Install] = {
     "recreation": recreation.install,
     "commits": commits.install,
     "zone_loss": zone_loss.install,
+    "zone_moves": zone_moves.install,
 }
 MIXED = "mixed"
 
