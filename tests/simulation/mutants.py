@@ -12,6 +12,7 @@ from unittest.mock import patch
 from penstock_broker import append as append_module
 from penstock_broker import commit_offsets as commit_module
 from penstock_broker import delete_topic as delete_module
+from penstock_broker import ensure_copies as ensure_module
 from penstock_broker import fetch as fetch_module
 from penstock_broker import produce as produce_module
 from penstock_broker import put_segment as put_module
@@ -151,6 +152,18 @@ def _delete_leaves_heads() -> AbstractContextManager[Any]:
     return patch.object(delete_module, "PartitionKey", lambda topic_id, _: PartitionKey(topic_id, Partition(0)))
 
 
+def _repair_spreads_bad_bytes() -> AbstractContextManager[Any]:
+    return patch.object(ensure_module, "check_segment", lambda body: None)
+
+
+def _repair_marks_what_it_did_not_copy() -> AbstractContextManager[Any]:
+    original = ensure_module.ensure_copies
+    return patch(
+        "tests.simulation.workloads.repair.ensure_copies",
+        lambda broker, segment_id, zones: replace(original(broker, segment_id, zones), good=zones),
+    )
+
+
 def _commit_is_not_stored() -> AbstractContextManager[Any]:
     def commit(broker: Any, group: str, entries: Sequence[Any]) -> list[None]:
         for entry in entries:
@@ -220,6 +233,8 @@ MUTANTS = [
     Mutant("page forgets its first ref", "rolling", _page_forgets_its_first_batch),
     Mutant("fetch trusts bytes", "zone_loss,traffic", _fetch_trusts_bytes),
     Mutant("fetch reads one zone", "zone_loss,traffic", _fetch_reads_one_zone),
+    Mutant("repair spreads bad bytes", "zone_loss,repair,traffic", _repair_spreads_bad_bytes),
+    Mutant("repair marks what it did not copy", "zone_loss,repair,traffic", _repair_marks_what_it_did_not_copy),
     Mutant("delete leaves heads", "recreation", _delete_leaves_heads),
     Mutant("commit not stored", "traffic,commits", _commit_is_not_stored),
     Mutant("commit trusts its memory of the topic", "recreation,commits", _commit_trusts_its_memory),

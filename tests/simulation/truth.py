@@ -52,8 +52,9 @@ class Truth:
         """Take note of one effect and check what it must keep."""
         if isinstance(outcome, PenstockError):
             return
-        if method == "put" and label.startswith("zone"):
-            self._bodies.setdefault(arguments[0], bytes(arguments[1]))
+        if method in ("put", "overwrite") and label.startswith("zone "):
+            body = self._bodies.setdefault(arguments[0], bytes(arguments[1]))
+            expect(body == arguments[1], f"other bytes are written to segment {arguments[0].hex()}")
             if self._world.zone(label.removeprefix("zone ")).segments[arguments[0]] == arguments[1]:
                 self.destroyed.discard((label, arguments[0]))  # else what is there stays: a put overwrites nothing
         elif label == "log":
@@ -74,6 +75,8 @@ class Truth:
         elif method == "roll":
             if outcome:
                 self.check_index(arguments[0])
+        elif method == "mark_stored":
+            self._marked(*arguments[1:])
         elif method == "raise_log_start":
             key, offset = arguments
             self.log_starts[key] = max(self.log_starts.get(key, 0), offset)
@@ -107,6 +110,21 @@ class Truth:
         self.appends.setdefault(key, []).append(entry)
         for index, value in enumerate(values):
             self.places.setdefault(value, []).append((key, base_offset + index, entry))
+
+    def _marked(self, located: LocatedRef, zones: int) -> None:
+        segment_id = located.ref.segment_id
+        for index, store in enumerate(self._world.stores.zones):
+            is_good = self._world.zone(store.zone).segments.get(segment_id) == self._bodies[segment_id]
+            expect(
+                not zones >> index & 1 or is_good or (f"zone {store.zone}", segment_id) in self.destroyed,
+                f"segment {segment_id.hex()} was marked as stored in zone {store.zone}, which has no good copy",
+            )
+
+    def all_refs(self) -> list[tuple[PartitionKey, LocatedRef]]:
+        """The refs of every partition that exists."""
+        topics = self._world.stores.topics.list()
+        keys = [PartitionKey(topic.topic_id, partition) for topic in topics for partition in topic.all_partitions()]
+        return [(key, located) for key in self._world.stores.log.heads(keys) for located in self.check_index(key)]
 
     def check_index(self, key: PartitionKey) -> list[LocatedRef]:
         """Pages and tail cover the log from its start on without gap, and name what was appended; the refs."""

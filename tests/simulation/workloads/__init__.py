@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
-from tests.simulation.workloads import commits, recreation, rolling, traffic, truncation, zone_loss, zone_moves
+from tests.simulation.workloads import commits, recreation, repair, rolling, traffic, truncation, zone_loss, zone_moves
 from tests.simulation.world import World
 
 Install = Callable[[World], None]
@@ -16,6 +16,7 @@ WORKLOADS: dict[str, Install] = {
     "commits": commits.install,
     "zone_loss": zone_loss.install,
     "zone_moves": zone_moves.install,
+    "repair": repair.install,
 }
 MIXED = "mixed"
 
