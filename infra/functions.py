@@ -23,14 +23,15 @@ ZONE_STATES_KEY = "#zones"  # pk of the zones' items, as docs/data-model.md has 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """DynamoDB actions per table (without their prefix), whether the function reads or writes segments, and whether it
-    may move zones in and out of sync."""
+    """DynamoDB actions per table (without their prefix), whether the function reads or writes segments, whether it is
+    told which are missing (by S3, of those only that may list a bucket), and whether it may change zones' states."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     reads_zones: bool = False
     writes_zones: bool = False
+    tells_missing_objects: bool = False
     changes_zone_states: bool = False
 
 
@@ -49,6 +50,15 @@ GRANTS: Mapping[str, Grants] = {
         reads_zones=True,
     ),
     "groups": Grants(topics=("GetItem",), groups=("UpdateItem", "Query")),
+    "zones": Grants(topics=("GetItem",), changes_zone_states=True),
+    "keeper": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "Query", "UpdateItem"),
+        reads_zones=True,
+        writes_zones=True,
+        tells_missing_objects=True,
+        changes_zone_states=True,
+    ),
 }
 
 
@@ -129,6 +139,8 @@ class Functions(Construct):
                 statements.append(zone.read_statement())
             if grants.writes_zones:
                 statements.append(zone.write_statement())
+            if grants.tells_missing_objects:
+                statements += zone.missing_statements()
         for statement in statements:
             role.add_to_policy(statement)
             for resource in statement.resources:

@@ -26,6 +26,8 @@ PRODUCE_RECORDS = Route(method="POST", path="/v1/topics/{topic}/records", functi
 FETCH_RECORDS = Route(method="GET", path="/v1/topics/{topic}/partitions/{partition}/records", function="records_fetch")
 COMMIT_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets", function="groups")
 COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", function="groups")
+LIST_ZONES = Route(method="GET", path="/v1/zones", function="zones")
+MOVE_ZONE = Route(method="POST", path="/v1/zones/{zone}", function="zones")
 
 ROUTES = (
     CREATE_TOPIC,
@@ -42,4 +44,6 @@ ROUTES = (
     FETCH_RECORDS,
     COMMIT_OFFSETS,
     COMMITTED_OFFSETS,
+    LIST_ZONES,
+    MOVE_ZONE,
 )

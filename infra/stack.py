@@ -8,6 +8,7 @@ from infra.alarms import Alarms
 from infra.api import Api
 from infra.client_policies import ClientPolicies
 from infra.functions import Functions
+from infra.schedules import Schedules
 from infra.settings import StageSettings
 from infra.tables import Tables
 from infra.zones import Zones
@@ -27,6 +28,7 @@ class PenstockStack(Stack):
         zones = Zones(self, "Zones", settings=settings)
         functions = Functions(self, "Functions", settings=settings, tables=tables, zones=zones, code=code).by_name
         api = Api(self, "Api", settings=settings, functions=functions)
+        Schedules(self, "Schedules", settings=settings, functions=functions)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api)
         if settings.has_alarms:
             Alarms(self, "Alarms", settings=settings, functions=functions)

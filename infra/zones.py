@@ -32,6 +32,10 @@ class Zone(ABC):
     def write_statement(self) -> iam.PolicyStatement:
         """Allows PutObject of any object here."""
 
+    @abstractmethod
+    def missing_statements(self) -> list[iam.PolicyStatement]:
+        """Lets a reader know an object that is not there from one it may not read."""
+
 
 class OrdinaryZone(Zone):
     """A regional S3 bucket that stands for a zone."""
@@ -42,6 +46,9 @@ class OrdinaryZone(Zone):
     def write_statement(self) -> iam.PolicyStatement:
         return iam.PolicyStatement(actions=["s3:PutObject"], resources=[f"{self.bucket_arn}/*"])
 
+    def missing_statements(self) -> list[iam.PolicyStatement]:
+        return [iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.bucket_arn])]
+
 
 class ExpressZone(Zone):
     """A directory bucket in one availability zone (S3 user guide, "Authorizing Zonal endpoint API operations")."""
@@ -51,6 +58,9 @@ class ExpressZone(Zone):
 
     def write_statement(self) -> iam.PolicyStatement:
         return self._session_statement("ReadWrite")
+
+    def missing_statements(self) -> list[iam.PolicyStatement]:
+        return []  # a session may list
 
     def _session_statement(self, mode: str) -> iam.PolicyStatement:
         return iam.PolicyStatement(

@@ -3,12 +3,13 @@
 Requests are pydantic models, validated strictly; answers are typed dicts, so that what is not there is not sent.
 """
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 from typing_extensions import TypedDict
 
 from penstock_core import limits
+from penstock_core.zone_state import REASON_LENGTH_MAX
 
 Number = Annotated[int, Strict(), Field(ge=0, le=limits.OFFSET_MAX)]
 PartitionNumber = Annotated[int, Field(ge=0, lt=limits.TOPIC_PARTITIONS_MAX)]
@@ -76,6 +77,29 @@ class CommitOffsets(Request):
     """Offsets to commit."""
 
     offsets: list[CommitOffset] = Field(min_length=1, max_length=limits.COMMIT_OFFSETS_MAX)
+
+
+class MoveZone(Request):
+    """Where an operator moves a zone."""
+
+    state: Literal["taken_out", "catching_up"]
+    reason: str = Field(default="", max_length=REASON_LENGTH_MAX)
+
+
+class ZoneAnswer(TypedDict):
+    """A zone and its state; `since_ms` is 0 for one that has always been in sync."""
+
+    zone: str
+    state: str
+    version: int
+    since_ms: int
+    reason: str
+
+
+class ZoneList(TypedDict):
+    """All zones, in configured order."""
+
+    zones: list[ZoneAnswer]
 
 
 class Error(TypedDict):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from handlers import fetch, groups, produce, records_fetch, records_produce, topics
+from handlers import fetch, groups, produce, records_fetch, records_produce, topics, zones
 from handlers.entry import Serve, answer
 from handlers.http import Event, error_result
 from penstock_broker.broker import Broker
@@ -27,6 +27,8 @@ ROUTES: Mapping[str, Serve] = {
     "DELETE /v1/topics/{topic}": topics.serve,
     "GET /v1/topics/{topic}/offsets": topics.serve,
     "POST /v1/topics/{topic}/truncate": topics.serve,
+    "GET /v1/zones": zones.serve,
+    "POST /v1/zones/{zone}": zones.serve,
     "POST /v1/groups/{group}/offsets": groups.serve,
     "GET /v1/groups/{group}/offsets": groups.serve,
 }

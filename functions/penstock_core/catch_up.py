@@ -61,12 +61,12 @@ def zones_catching_up(states: ZoneStates, zones: Sequence[ZoneName]) -> Mapping[
 
 def begin_pass(before: CatchUpPass | None, zones: Mapping[ZoneName, int], now_ms: int) -> CatchUpPass:
     """A new pass, to be saved over `before`."""
-    return CatchUpPass(zones=zones, began_ms=now_ms, saves=0 if before is None else before.saves)
+    return CatchUpPass(zones=zones, began_ms=now_ms, saves=1 if before is None else before.saves + 1)
 
 
 def advance(current: CatchUpPass, cursor: Cursor, done: Progress) -> CatchUpPass:
     """The pass after one more portion."""
-    return replace(current, cursor=cursor, progress=current.progress.plus(done))
+    return replace(current, saves=current.saves + 1, cursor=cursor, progress=current.progress.plus(done))
 
 
 def zones_caught_up(ended: CatchUpPass, states: ZoneStates) -> list[ZoneName]:

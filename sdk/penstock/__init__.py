@@ -46,6 +46,7 @@ from penstock.model import (
     Topic,
     TopicDescription,
     TopicPartition,
+    Zone,
 )
 from penstock.producer import Producer
 from penstock.transport import HttpTransport, Response, Transport
@@ -87,4 +88,5 @@ __all__ = [
     "UnavailableError",
     "UnknownPartitionError",
     "UnknownTopicError",
+    "Zone",
 ]

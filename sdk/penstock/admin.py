@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.client import Client
-from penstock.model import CommittedOffset, OffsetAndTimestamp, Topic, TopicDescription, TopicPartition
+from penstock.model import CommittedOffset, OffsetAndTimestamp, Topic, TopicDescription, TopicPartition, Zone
 from penstock.start_offsets import offsets_at
 from penstock.transport import Transport, open_transport
 
@@ -72,6 +72,19 @@ class Admin:
     def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, metadata: str = "") -> None:
         """Set a group's offsets (of the next record to read), also backwards. Running consumers do not notice."""
         self._client.commit_offsets(group, {partition: (offset, metadata) for partition, offset in offsets.items()})
+
+    def list_zones(self) -> list[Zone]:
+        """Every zone and its state, in configured order."""
+        return self._client.list_zones()
+
+    def take_zone_out(self, zone: str, reason: str = "") -> Zone:
+        """Stop writing to a zone, and read from it last. Raises ConflictError if no majority would be left in sync."""
+        return self._client.move_zone(zone, "taken_out", reason)
+
+    def let_zone_in(self, zone: str, reason: str = "") -> Zone:
+        """Let a zone that was taken out catch up; it is in sync again by itself, in minutes or as long as the copying
+        takes. Raises ConflictError for a zone that was not taken out."""
+        return self._client.move_zone(zone, "catching_up", reason)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics: one request each."""

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from penstock.errors import UnavailableError, as_sdk_error, error_from_json, error_from_response
 from penstock.model import (
@@ -18,6 +19,7 @@ from penstock.model import (
     Topic,
     TopicDescription,
     TopicPartition,
+    Zone,
 )
 from penstock.retry import RetryPolicy
 from penstock.transport import Response, Transport
@@ -139,6 +141,15 @@ class Client:
             )
             for each in answer["offsets"]
         }
+
+    # Zones.
+
+    def list_zones(self) -> list[Zone]:
+        return [_zone(each) for each in self._json("GET", "/v1/zones")["zones"]]
+
+    def move_zone(self, zone: str, state: str, reason: str) -> Zone:
+        body = {"state": state, "reason": reason}
+        return _zone(self._json("POST", f"/v1/zones/{quote(zone, safe='')}", body=body, is_repeatable=True))
 
     # Records: one try each.
 
@@ -268,6 +279,16 @@ def _topic(answer: Mapping[str, Any]) -> Topic:
         partitions=answer["partitions"],
         config=answer["config"],
         created_at_ms=answer["created_at_ms"],
+    )
+
+
+def _zone(answer: Mapping[str, Any]) -> Zone:
+    return Zone(
+        zone=answer["zone"],
+        state=answer["state"],
+        version=answer["version"],
+        since_ms=answer["since_ms"],
+        reason=answer["reason"],
     )
 
 

@@ -73,6 +73,17 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """A zone: `state` is in_sync, out_of_sync, catching_up or taken_out, since `since_ms` (0: always) for `reason`."""
+
+    zone: str
+    state: str
+    version: int
+    since_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
     """What a group committed for a partition: the offset of the next record to read."""
 

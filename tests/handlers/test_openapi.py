@@ -89,6 +89,8 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ),
     ("POST /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", COMMITS, {}, 200, models.CommitResults),
     ("GET /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", b"", {}, 200, models.CommittedOffsets),
+    ("GET /v1/zones", "/v1/zones", b"", {}, 200, models.ZoneList),
+    ("POST /v1/zones/{zone}", "/v1/zones/b", {"state": "taken_out", "reason": "work"}, {}, 200, models.ZoneAnswer),
     ("DELETE /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 204, None),
 ]
 

@@ -6,12 +6,13 @@ import pytest
 
 from infra.settings import STAGES
 from penstock_core.limits import FETCH_WAIT_MS_MAX
+from penstock_core.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources
 from tests.infra.reading import name_of, of_type
 
 pytestmark = pytest.mark.synth
 
-FUNCTIONS = ("fetch", "groups", "produce", "records-fetch", "records-produce", "topics")
+FUNCTIONS = ("fetch", "groups", "keeper", "produce", "records-fetch", "records-produce", "topics", "zones")
 
 
 def test_functions_are_the_handlers_with_their_settings(resources: Resources, stage: str) -> None:
@@ -47,6 +48,20 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
 @pytest.mark.parametrize("name", ["fetch", "records_fetch"])
 def test_fetch_may_wait_as_long_as_the_api_promises_and_ends_before_the_gateway_does(name: str, stage: str) -> None:
     assert FETCH_WAIT_MS_MAX / 1000 + 5 <= STAGES[stage].function_sizes[name].timeout_s < 30
+
+
+@pytest.mark.parametrize("name", ["produce", "records_produce"])
+def test_writers_end_within_the_time_that_a_zone_which_catches_up_counts_on(name: str, stage: str) -> None:
+    assert STAGES[stage].function_sizes[name].timeout_s * 1_000 <= FUNCTION_MS_MAX
+
+
+def test_keeper_runs_each_minute_and_ends_within_it(resources: Resources, stage: str) -> None:
+    rules = of_type(resources, "AWS::Events::Rule")
+    [keeper] = [rule for rule in rules.values() if rule["Name"].endswith("-keeper")]
+    [target] = keeper["Targets"]
+    assert keeper["ScheduleExpression"] == "rate(1 minute)"
+    assert name_of(target["Arn"]) == "<FunctionsKeeperFunction>"
+    assert STAGES[stage].function_sizes["keeper"].timeout_s < 60
 
 
 def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resources) -> None:

@@ -22,6 +22,12 @@ ALLOWED = {
         "TablesLog": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
         "zones": "read",
     },
+    "Zones": {"TablesTopics": "GetItem PutItem"},
+    "Keeper": {
+        "TablesTopics": "GetItem Scan PutItem",
+        "TablesLog": "GetItem Query UpdateItem",
+        "zones": "read write list",
+    },
     "Groups": {"TablesTopics": "GetItem", "TablesGroups": "UpdateItem Query"},
 }
 XRAY = {("xray:PutTelemetryRecords", "*"), ("xray:PutTraceSegments", "*")}
@@ -32,7 +38,8 @@ def zone_permissions(access: str | None, stage: str) -> set[tuple[str, str]]:
         return set()
     if stage == "prod":
         return {("s3express:CreateSession", f"<ZonesZone{zone}>") for zone in "ABC"}
-    return {({"read": "s3:GetObject", "write": "s3:PutObject"}[access], f"<ZonesZone{zone}>/*") for zone in "ABC"}
+    words = {"read": ("s3:GetObject", "/*"), "write": ("s3:PutObject", "/*"), "list": ("s3:ListBucket", "")}
+    return {(words[word][0], f"<ZonesZone{zone}>{words[word][1]}") for zone in "ABC" for word in access.split()}
 
 
 def statements_of(resources: Resources, function: str) -> list[dict[str, Any]]:
@@ -80,7 +87,7 @@ def test_session_with_a_directory_bucket_is_of_the_mode_that_the_function_needs(
     assert all(statement["Condition"] == {"StringEquals": {"s3express:SessionMode": mode}} for statement in sessions)
 
 
-@pytest.mark.parametrize("function", ["Produce", "RecordsProduce"])
+@pytest.mark.parametrize("function", ["Produce", "RecordsProduce", "Zones", "Keeper"])
 def test_function_that_moves_zones_may_put_nothing_else_among_the_topics(resources: Resources, function: str) -> None:
     [statement] = [
         statement

@@ -3,6 +3,7 @@ import pytest
 from penstock.admin import Admin
 from penstock.errors import (
     AccessDeniedError,
+    ConflictError,
     ConnectionFailedError,
     InvalidError,
     NotFoundError,
@@ -114,3 +115,23 @@ def test_refusal_is_not_tried_again(faulty: FaultyTransport, orders: str) -> Non
     with pytest.raises(AccessDeniedError):
         Admin(transport=faulty).describe_topic(orders)
     assert len(faulty.calls) == 1
+
+
+def test_zone_is_taken_out_and_let_in(service: MemoryPenstock) -> None:
+    admin = service.admin()
+    assert admin.take_zone_out("b", "disk work").state == "taken_out"
+    assert [zone.state for zone in admin.list_zones()] == ["in_sync", "taken_out", "in_sync"]
+    with pytest.raises(ConflictError):
+        admin.take_zone_out("a")
+    with pytest.raises(NotFoundError):
+        admin.take_zone_out("a/b")
+    assert admin.let_zone_in("b").state == "catching_up"
+
+
+def test_topic_that_wants_more_zones_than_are_in_sync_is_unavailable(service: MemoryPenstock) -> None:
+    service.create_topic("strict", config={"min_insync_zones": 3})
+    service.admin().take_zone_out("b")
+    body = b'{"records": [{"value": "x"}]}'
+    refused = service.transport.call("POST", "/v1/topics/strict/records", {}, {}, body)
+    assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+    assert b"NOT_ENOUGH_ZONES" in refused.body

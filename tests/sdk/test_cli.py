@@ -211,3 +211,15 @@ def test_consume_ends_quietly_when_its_reader_has_gone() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_zones_are_listed_taken_out_and_let_in(service: MemoryPenstock) -> None:
+    transport = service.transport
+    assert [zone["state"] for zone in _json(transport, "zones", "list")] == ["in_sync"] * 3
+    out = _json(transport, "zones", "out", "b", "--reason", "disk work")
+    assert (out["zone"], out["state"], out["version"], out["reason"]) == ("b", "taken_out", 1, "disk work")
+    assert "disk work" in _run(transport, "zones", "list").stdout
+    refused = _run(transport, "zones", "out", "a")
+    assert (refused.exit_code, refused.stderr.startswith("error: ZONE_STATE_CONFLICT")) == (1, True)
+    assert _json(transport, "zones", "in", "b")["state"] == "catching_up"
+    assert _run(transport, "zones", "in", "d").stderr.startswith("error: UNKNOWN_ZONE")

@@ -7,6 +7,7 @@ from penstock.cli.local import local
 from penstock.cli.offsets import groups, offsets
 from penstock.cli.produce import produce
 from penstock.cli.topics import topics
+from penstock.cli.zones import zones
 
 
 @click.group(name="penstock", context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,5 +20,5 @@ def main() -> None:
     """
 
 
-for command in (topics, produce, consume, offsets, groups, local):
+for command in (topics, produce, consume, offsets, groups, zones, local):
     main.add_command(command)

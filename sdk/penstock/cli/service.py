@@ -15,7 +15,7 @@ from rich.table import Table
 from penstock.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
 
-TEXT_COLUMNS = ("topic", "settings", "created", "committed at", "metadata")
+TEXT_COLUMNS = ("zone", "state", "since", "reason", "topic", "settings", "created", "committed at", "metadata")
 FILE_COLUMNS = 10_000  # where there is no terminal: never wrap what a program may read
 
 

@@ -1,0 +1,36 @@
+"""The functions that run by the clock, and how often."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.settings import StageSettings
+
+RATES: Mapping[str, Duration] = {"keeper": Duration.minutes(1)}
+
+
+class Schedules(Construct):
+    """One rule per function of `RATES`. A run that fails is not repeated: the next one is due anyway."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        functions: Mapping[str, lambda_.Function],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        for name, rate in RATES.items():
+            events.Rule(
+                self,
+                name.title(),
+                rule_name=f"{settings.name}-{name}",
+                description=f"Runs Penstock's {name}",
+                schedule=events.Schedule.rate(rate),
+                targets=[targets.LambdaFunction(functions[name], retry_attempts=0)],
+            )

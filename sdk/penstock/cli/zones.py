@@ -1,0 +1,57 @@
+"""`penstock zones`: look at the zones, take one out, let it in again."""
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from penstock.admin import Admin
+from penstock.cli.service import Service, service_command, time_text
+from penstock.model import Zone
+
+REASON = click.option("--reason", default="", help="Why; shown to whoever lists the zones.")
+
+
+@click.group()
+def zones() -> None:
+    """Look at the zones, take one out of use and let it in again."""
+
+
+@zones.command("list")
+@service_command
+def list_zones(service: Service) -> None:
+    """Show every zone and its state."""
+    found = Admin(transport=service.transport).list_zones()
+    _show(service, [asdict(zone) for zone in found], found)
+
+
+@zones.command()
+@click.argument("zone")
+@REASON
+@service_command
+def out(service: Service, zone: str, reason: str) -> None:
+    """Take ZONE out: nothing is written to it, and it is read from last."""
+    moved = Admin(transport=service.transport).take_zone_out(zone, reason)
+    _show(service, asdict(moved), [moved])
+
+
+@zones.command("in")
+@click.argument("zone")
+@REASON
+@service_command
+def let_in(service: Service, zone: str, reason: str) -> None:
+    """Let ZONE, which was taken out, catch up; it is in sync again when it holds everything."""
+    moved = Admin(transport=service.transport).let_zone_in(zone, reason)
+    _show(service, asdict(moved), [moved])
+
+
+def _show(service: Service, document: Any, found: list[Zone]) -> None:
+    service.show(
+        document,
+        title="zones",
+        columns=("zone", "state", "since", "reason"),
+        rows=[
+            (each.zone, each.state, time_text(each.since_ms) if each.since_ms else "always", each.reason)
+            for each in found
+        ],
+    )
