@@ -145,7 +145,24 @@ def test_call_ends_after_five_attempts_and_was_not_applied(error: Exception, is_
 
 
 @pytest.mark.parametrize("error", AMBIGUOUS, ids=_name)
-def test_call_that_may_be_repeated_is_not_maybe_applied_when_it_fails_for_good(error: Exception) -> None:
+def test_write_that_may_be_repeated_is_maybe_applied_when_it_fails_for_good(error: Exception) -> None:
+    client, driver, _ = _client([error] * 50)
+    with pytest.raises(PenstockError) as caught:
+        client.call("put_item", is_repeatable=True)
+    assert caught.value.maybe_applied
+    assert len(driver.calls) == ATTEMPTS
+
+
+def test_write_is_maybe_applied_when_it_is_throttled_after_a_lost_answer() -> None:
+    client, _, _ = _client([AMBIGUOUS[0], *[THROTTLES[0]] * 50])
+    with pytest.raises(PenstockError) as caught:
+        client.call("put_item", is_repeatable=True)
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.THROTTLED, True)
+    assert "nothing was changed" not in caught.value.message
+
+
+@pytest.mark.parametrize("error", AMBIGUOUS, ids=_name)
+def test_read_is_not_maybe_applied_when_it_fails_for_good(error: Exception) -> None:
     client, driver, _ = _client([error] * 50)
     with pytest.raises(PenstockError) as caught:
         client.call("get_item", is_repeatable=True)

@@ -25,6 +25,7 @@ _THROTTLED = {
 # Refused because a transaction (a tail roll) holds the item for a moment.
 _IN_CONFLICT = {"TransactionConflictException", "TransactionInProgressException"}
 _FOR_THE_CALLER = {"ConditionalCheckFailedException", "TransactionCanceledException"}
+_READS = {"get_item", "batch_get_item", "query", "scan"}
 _NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
 
 
@@ -39,20 +40,23 @@ class DynamoDbClient:
     def call(self, operation: str, *, is_repeatable: bool, **arguments: Any) -> Any:
         """The answer to `operation`, in 5 attempts at most, with full jitter up to 200 ms between them.
 
-        Raises THROTTLED or STORAGE_UNAVAILABLE, the latter with `maybe_applied` if a call that must not be repeated
-        may have been applied. A failed condition or a cancelled transaction comes as ClientError, for the caller.
+        Raises THROTTLED or STORAGE_UNAVAILABLE, with `maybe_applied` if one of the attempts at a write may have been
+        applied. A failed condition or a cancelled transaction comes as ClientError, for the caller.
         """
+        maybe_applied = False
         for attempt in range(_ATTEMPTS_MAX - 1):
             try:
                 return getattr(self._client, operation)(**arguments)
             except (ClientError, BotoCoreError) as error:
+                maybe_applied |= operation not in _READS and _is_ambiguous(error)
                 if not _helps_again(error, is_repeatable=is_repeatable):
-                    _raise(operation, error, is_repeatable=is_repeatable)
+                    _raise(operation, error, maybe_applied=maybe_applied)
             self._back_off(attempt)
         try:
             return getattr(self._client, operation)(**arguments)
         except (ClientError, BotoCoreError) as error:
-            _raise(operation, error, is_repeatable=is_repeatable)
+            maybe_applied |= operation not in _READS and _is_ambiguous(error)
+            _raise(operation, error, maybe_applied=maybe_applied)
 
     def batch_get(self, request: dict[str, Any]) -> Iterator[Any]:
         """The answers to BatchGetItem until no key is left unprocessed, in 5 attempts at most. Raises as `call`."""
@@ -94,17 +98,19 @@ def _is_ambiguous(error: Exception) -> bool:
     return not isinstance(error, _NEVER_SENT)
 
 
-def _raise(operation: str, error: Exception, *, is_repeatable: bool) -> None:
+def _raise(operation: str, error: Exception, *, maybe_applied: bool) -> None:
     if isinstance(error, ClientError) and error_code(error) in _FOR_THE_CALLER:
         raise error
     if isinstance(error, ClientError) and error_code(error) in _THROTTLED:
-        raise _throttled(operation) from error
+        raise _throttled(operation, maybe_applied=maybe_applied) from error
     raise PenstockError(
         ErrorCode.STORAGE_UNAVAILABLE,
         f"DynamoDB did not answer {operation}: {error}",
-        maybe_applied=not is_repeatable and _is_ambiguous(error),
+        maybe_applied=maybe_applied,
     ) from error
 
 
-def _throttled(operation: str) -> PenstockError:
-    return PenstockError(ErrorCode.THROTTLED, f"DynamoDB throttles {operation}: nothing was changed, try again later")
+def _throttled(operation: str, *, maybe_applied: bool = False) -> PenstockError:
+    effect = "an earlier attempt may have been applied" if maybe_applied else "nothing was changed"
+    message = f"DynamoDB throttles {operation}: {effect}, try again later"
+    return PenstockError(ErrorCode.THROTTLED, message, maybe_applied=maybe_applied)
