@@ -25,4 +25,4 @@ def choose(random: Random) -> list[str]:
     """Traffic or rolling, and some of the others."""
     chosen = [random.choice(["traffic", "rolling"])]
     others = [name for name in WORKLOADS if name not in ("traffic", "rolling")]
-    return chosen + [name for name in others if random.random() < 0.4]
+    return chosen + [name for name in others if random.random() < 0.3]

@@ -7,7 +7,7 @@ from penstock_core.keys import PartitionKey
 from penstock_core.ref import LocatedRef
 from tests.simulation.world import World
 
-_AT_ONCE = 15
+_AT_ONCE = 8
 
 
 def install(world: World) -> None:
