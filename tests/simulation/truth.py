@@ -65,6 +65,7 @@ class Truth:
             zones = self._world.stores.zone_names
             before, after = (each.in_sync(zones).bit_count() for each in arguments)
             expect(after >= min(len(zones) // 2 + 1, before), f"{after} of {len(zones)} zones are left in sync")
+            self._check_caught_up(arguments[1].in_sync(zones) & ~arguments[0].in_sync(zones))
             self.in_sync.append((self._world.scheduler.now_ms, arguments[1].in_sync(zones)))
         elif label == "topics" and method == "delete":
             self.partitions_deleted[arguments[0].topic_id] = arguments[0].partitions
@@ -110,6 +111,19 @@ class Truth:
         self.appends.setdefault(key, []).append(entry)
         for index, value in enumerate(values):
             self.places.setdefault(value, []).append((key, base_offset + index, entry))
+
+    def _check_caught_up(self, zones: int) -> None:
+        """A zone that comes in sync again holds every segment that a ref names."""
+        for index, store in enumerate(self._world.stores.zones):
+            if zones >> index & 1:
+                self._world.count("zone in_sync again")
+                for key, located in self.all_refs():
+                    segment_id = located.ref.segment_id
+                    is_good = self._world.zone(store.zone).segments.get(segment_id) == self._bodies[segment_id]
+                    expect(
+                        is_good or (f"zone {store.zone}", segment_id) in self.destroyed,
+                        f"zone {store.zone} came in sync without segment {segment_id.hex()} of {key}",
+                    )
 
     def _marked(self, located: LocatedRef, zones: int) -> None:
         segment_id = located.ref.segment_id
