@@ -118,6 +118,30 @@ def test_race_is_not_held_up_by_those_that_hung_in_earlier_races(threads: Thread
     assert hung < 100, "calls that had not begun when their race was over are dropped"
 
 
+def test_race_ends_when_its_time_is_up(threads: Threads) -> None:
+    go_on = threading.Event()
+    try:
+        assert threads.race(_answer, [go_on.wait], _enough(1), 0, timeout_ms=1) == [None]
+    finally:
+        go_on.set()
+
+
+def test_race_with_patience_begins_the_next_only_when_one_is_slow_or_has_failed(threads: Threads) -> None:
+    def is_good(results: Sequence[Any]) -> bool:
+        return any(isinstance(result, str) for result in results)
+
+    patience = [60_000.0] * 3
+    assert threads.race(_answer, ["a", "b", "c"], is_good, 0, patience_ms=patience) == ["a", None, None]
+    failed = threads.race(_answer, [UNAVAILABLE, "b", "c"], is_good, 0, patience_ms=patience)
+    assert failed == [UNAVAILABLE, "b", None]
+    go_on = threading.Event()
+    try:
+        slow = threads.race(_answer, [go_on.wait, "b", "c"], is_good, 0, patience_ms=[1.0, 60_000.0, 60_000.0])
+        assert slow == [None, "b", None]
+    finally:
+        go_on.set()
+
+
 def test_close_waits_for_what_runs() -> None:
     pool = Threads()
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
