@@ -27,7 +27,16 @@ PACKAGES = ("penstock_core", "penstock_broker", "handlers")
 
 # What botocore loads for its clients of DynamoDB, S3 and STS; the rest of its data is other services.
 _BOTOCORE_DATA = frozenset(
-    ("dynamodb", "s3", "sts", "endpoints.json", "partitions.json", "_retry.json", "sdk-default-configuration.json")
+    (
+        "dynamodb",
+        "s3",
+        "sqs",
+        "sts",
+        "endpoints.json",
+        "partitions.json",
+        "_retry.json",
+        "sdk-default-configuration.json",
+    )
 )
 _DEAD_FOLDERS = (
     "bin",

@@ -11,8 +11,10 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.repair import RepairQueues
 from infra.settings import StageSettings
 from infra.tables import Tables
 from infra.wildcards import acknowledge_wildcard
@@ -24,7 +26,8 @@ ZONE_STATES_KEY = "#zones"  # pk of the zones' items, as docs/data-model.md has 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
     """DynamoDB actions per table (without their prefix), whether the function reads or writes segments, whether it is
-    told which are missing (by S3, of those only that may list a bucket), and whether it may change zones' states."""
+    told which are missing (by S3, of those only that may list a bucket), whether it may change zones' states, and
+    whether it sends repairs to their queue or takes them from there and from the log table's stream."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...] = ()
@@ -33,11 +36,19 @@ class Grants:
     writes_zones: bool = False
     tells_missing_objects: bool = False
     changes_zone_states: bool = False
+    sends_repairs: bool = False
+    takes_repairs: bool = False
 
 
 # On the log, an append is an UpdateItem of the head; the roll of a tail is a PutItem of a page with an UpdateItem.
 _PRODUCE = Grants(topics=("GetItem",), log=("UpdateItem", "PutItem"), writes_zones=True, changes_zone_states=True)
-_FETCH = Grants(topics=("GetItem",), log=("GetItem", "BatchGetItem", "Query"), reads_zones=True)
+_FETCH = Grants(
+    topics=("GetItem",),
+    log=("GetItem", "BatchGetItem", "Query"),
+    reads_zones=True,
+    tells_missing_objects=True,
+    sends_repairs=True,
+)
 
 GRANTS: Mapping[str, Grants] = {
     "produce": _PRODUCE,
@@ -48,6 +59,8 @@ GRANTS: Mapping[str, Grants] = {
         topics=("GetItem", "PutItem", "DeleteItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         reads_zones=True,
+        tells_missing_objects=True,
+        sends_repairs=True,
     ),
     "groups": Grants(topics=("GetItem",), groups=("UpdateItem", "Query")),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True),
@@ -58,6 +71,15 @@ GRANTS: Mapping[str, Grants] = {
         writes_zones=True,
         tells_missing_objects=True,
         changes_zone_states=True,
+    ),
+    "replicate": Grants(
+        topics=("GetItem",),
+        log=("GetItem", "Query", "UpdateItem"),
+        reads_zones=True,
+        writes_zones=True,
+        tells_missing_objects=True,
+        sends_repairs=True,
+        takes_repairs=True,
     ),
 }
 
@@ -73,10 +95,12 @@ class Functions(Construct):
         settings: StageSettings,
         tables: Tables,
         zones: Zones,
+        queues: RepairQueues,
         code: lambda_.Code,
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
+        self._queues = queues
         self._tables = tables
         self._zones = zones
         self._code = code
@@ -141,6 +165,11 @@ class Functions(Construct):
                 statements.append(zone.write_statement())
             if grants.tells_missing_objects:
                 statements += zone.missing_statements()
+        if grants.sends_repairs:
+            statements.append(_sqs_statement(self._queues.repairs, "SendMessage"))
+        if grants.takes_repairs:
+            statements += self._take_statements()
+            acknowledge_wildcard(role, "*", "ListStreams has no resources to name.")
         for statement in statements:
             role.add_to_policy(statement)
             for resource in statement.resources:
@@ -150,17 +179,34 @@ class Functions(Construct):
             acknowledge_wildcard(role, "*", "X-Ray has no resources to name.")
         return role
 
+    def _take_statements(self) -> tuple[iam.PolicyStatement, ...]:
+        """What Lambda's pollers do in the function's name (Lambda guide on DynamoDB and on SQS)."""
+        return (
+            iam.PolicyStatement(
+                actions=["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"],
+                resources=[str(self._tables.log.table_stream_arn)],
+            ),
+            iam.PolicyStatement(actions=["dynamodb:ListStreams"], resources=["*"]),
+            _sqs_statement(self._queues.repairs, "ReceiveMessage", "DeleteMessage", "GetQueueAttributes"),
+            _sqs_statement(self._queues.dead_stream, "SendMessage"),
+        )
+
     def _environment(self, name: str) -> dict[str, str]:
         return {
             "PENSTOCK_TOPICS_TABLE": self._tables.topics.table_name,
             "PENSTOCK_LOG_TABLE": self._tables.log.table_name,
             "PENSTOCK_GROUPS_TABLE": self._tables.groups.table_name,
             "PENSTOCK_ZONES": self._zones.environment,
+            "PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url,
             "POWERTOOLS_SERVICE_NAME": f"penstock-{name}",
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
             "POWERTOOLS_TRACE_DISABLED": "false" if self._settings.traces else "true",
         }
+
+
+def _sqs_statement(queue: sqs.Queue, *actions: str) -> iam.PolicyStatement:
+    return iam.PolicyStatement(actions=[f"sqs:{action}" for action in actions], resources=[queue.queue_arn])
 
 
 def _zone_states_statement(table_arn: str) -> iam.PolicyStatement:

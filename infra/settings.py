@@ -29,6 +29,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "groups": FunctionSize(memory_mb=512, timeout_s=15),
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
     "keeper": FunctionSize(memory_mb=1024, timeout_s=58),
+    "replicate": FunctionSize(memory_mb=512, timeout_s=60),
 }
 
 
@@ -40,7 +41,7 @@ class StageSettings:
     `penstock-produce` and the policy `PenstockProduce`. `express_zone_ids` are the AZ ids of the three directory
     buckets, which must lie in `region` (S3 user guide, "Directory bucket quotas and Availability Zones"); None makes
     them ordinary buckets. `pip_platforms` are the platform tags that wheels may have, None for the machine that
-    synthesizes. `log_retention` is a name of
+    synthesizes. `repair_retry_s` is after how long a repair that failed is tried again. `log_retention` is a name of
     aws_logs.RetentionDays. `alarm_topic_arn` is the SNS topic
     that alarms tell.
     """
@@ -56,6 +57,7 @@ class StageSettings:
         "manylinux2014_aarch64",
     )
     function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
+    repair_retry_s: int = 360  # six times what replicate may take, as the Lambda guide wants it
     keeps_data_on_delete: bool = True
     enforces_tls: bool = True
     traces: bool = True
@@ -76,6 +78,8 @@ STAGES: Mapping[str, StageSettings] = {
         python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
         architecture=_host_architecture(),
         pip_platforms=None,
+        function_sizes={**FUNCTION_SIZES, "replicate": FunctionSize(memory_mb=512, timeout_s=10)},
+        repair_retry_s=10,
         keeps_data_on_delete=False,
         enforces_tls=False,
         traces=False,

@@ -8,6 +8,7 @@ from infra.alarms import Alarms
 from infra.api import Api
 from infra.client_policies import ClientPolicies
 from infra.functions import Functions
+from infra.repair import Repair, RepairQueues
 from infra.schedules import Schedules
 from infra.settings import StageSettings
 from infra.tables import Tables
@@ -26,9 +27,13 @@ class PenstockStack(Stack):
         super().__init__(scope, construct_id, **options)  # type: ignore[arg-type]  # Stack names each option
         tables = Tables(self, "Tables", settings=settings)
         zones = Zones(self, "Zones", settings=settings)
-        functions = Functions(self, "Functions", settings=settings, tables=tables, zones=zones, code=code).by_name
+        queues = RepairQueues(self, "RepairQueues", settings=settings)
+        functions = Functions(
+            self, "Functions", settings=settings, tables=tables, zones=zones, queues=queues, code=code
+        ).by_name
         api = Api(self, "Api", settings=settings, functions=functions)
         Schedules(self, "Schedules", settings=settings, functions=functions)
+        Repair(self, "Repair", settings=settings, tables=tables, queues=queues, replicate=functions["replicate"])
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api)
         if settings.has_alarms:
             Alarms(self, "Alarms", settings=settings, functions=functions)

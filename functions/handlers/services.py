@@ -12,6 +12,7 @@ from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.s3 import S3SegmentStore
+from penstock_broker.adapters.sqs import SqsRepairQueue
 from penstock_broker.adapters.storage_calls import StorageCalls
 from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
 from penstock_broker.broker import Broker
@@ -34,12 +35,14 @@ _S3 = Config(
     request_checksum_calculation="when_required",
     response_checksum_validation="when_required",
 )
+# A report must not hold up the read that it comes from.
+_SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=1)
 
 
 @cache
 def broker() -> Broker:
-    """Reads `PENSTOCK_{TOPICS,LOG,GROUPS}_TABLE` and `PENSTOCK_ZONES` (`a=<bucket>,b=<bucket>,…`, whose order is each
-    zone's bit in a ref). Sends no call."""
+    """Reads `PENSTOCK_{TOPICS,LOG,GROUPS}_TABLE`, `PENSTOCK_REPAIR_QUEUE_URL` and `PENSTOCK_ZONES`
+    (`a=<bucket>,b=<bucket>,…`, whose order is each zone's bit in a ref). Sends no call."""
     clock, chance = SystemClock(), SystemChance()
     session = boto3.session.Session()
     driver, s3 = session.client("dynamodb", config=_DYNAMODB), session.client("s3", config=_S3)
@@ -55,6 +58,9 @@ def broker() -> Broker:
         groups=DynamoDbGroupStore(dynamodb, os.environ["PENSTOCK_GROUPS_TABLE"]),
         zone_states=zone_states,
         zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in zones],
+        repair_queue=SqsRepairQueue(
+            lambda: session.client("sqs", config=_SQS), os.environ["PENSTOCK_REPAIR_QUEUE_URL"]
+        ),
         parallel=Threads(),
         clock=clock,
         chance=chance,

@@ -11,10 +11,12 @@ from penstock_broker.ports import (
     GroupStore,
     LogIndex,
     Parallel,
+    RepairQueue,
     SegmentStore,
     TopicStore,
     ZoneStateStore,
 )
+from penstock_broker.reports import Reports
 from penstock_broker.zone_directory import ZoneDirectory
 from penstock_broker.zone_health import ZoneHealth
 from penstock_broker.zone_latency import HEDGE_FLOOR_MS, ZoneLatency
@@ -39,6 +41,7 @@ class Broker:
     groups: GroupStore
     zone_states: ZoneStateStore
     zones: Sequence[SegmentStore]
+    repair_queue: RepairQueue
     parallel: Parallel
     clock: Clock
     chance: Chance
@@ -46,6 +49,7 @@ class Broker:
     zone_directory: ZoneDirectory
     latency: ZoneLatency = field(default_factory=ZoneLatency)
     health: ZoneHealth = field(default_factory=ZoneHealth)
+    reports: Reports = field(default_factory=Reports)
     events: Events = field(default_factory=Events)
     straggler_grace_ms: int = STRAGGLER_GRACE_MS
     put_timeout_ms: float = PUT_TIMEOUT_MS

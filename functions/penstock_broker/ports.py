@@ -14,6 +14,7 @@ from penstock_core.index import Head, Page, Roll
 from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import LocatedRef, Ref
+from penstock_core.repair import Repair
 from penstock_core.topic import Topic
 from penstock_core.zone_state import ZoneStates
 
@@ -115,8 +116,8 @@ class SegmentStore(Protocol):
         One put."""
 
     def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
-        """Exactly `length` bytes. STORAGE_UNAVAILABLE if the zone does not have them or does not answer.
-        One ranged get."""
+        """Exactly `length` bytes. STORAGE_UNAVAILABLE if the zone does not answer, or, with the fact `is_missing`, if
+        it has no such segment; CORRUPT_SEGMENT if it has one that is too short. One ranged get."""
 
     def get_whole(self, segment_id: SegmentId) -> bytes | None:
         """The whole object as it is, good or not; None if the zone answers that it has none. STORAGE_UNAVAILABLE if it
@@ -124,6 +125,13 @@ class SegmentStore(Protocol):
 
     def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
         """`put`, over whatever is there: to heal a bad copy. One put."""
+
+
+class RepairQueue(Protocol):
+    """Repairs for `replicate` to carry out, at least once each and in no order."""
+
+    def send(self, repair: Repair) -> None:
+        """One send."""
 
 
 class Parallel(Protocol):

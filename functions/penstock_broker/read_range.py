@@ -3,11 +3,13 @@
 When a zone takes longer than it usually does, the next is asked too and the first good answer wins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock_broker.broker import Broker
 from penstock_broker.ports import SegmentStore
+from penstock_broker.report_copy import report_copy
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import ZoneName
 from penstock_core.read_plan import SegmentRange
 from penstock_core.record_batch import check_stored
 from penstock_core.zone_state import read_order
@@ -18,7 +20,7 @@ def read_range(broker: Broker, wanted: SegmentRange) -> bytes:
 
     One ranged get, and one more for each zone that fails or takes longer than usual. Zones' states are taken as they
     are remembered. Raises CORRUPT_SEGMENT if every zone answered and none had the bytes right, else
-    STORAGE_UNAVAILABLE.
+    STORAGE_UNAVAILABLE. A copy that was found bad or missing is reported for repair once another was read.
     """
     stores = _in_order(broker, wanted)
     begun: list[tuple[SegmentStore, float]] = []
@@ -54,6 +56,7 @@ def read_range(broker: Broker, wanted: SegmentRange) -> bytes:
             broker.events.count("reads_hedged")
     for result in results:
         if isinstance(result, bytes):
+            _report_bad_copies(broker, wanted, by_zone)
             return result
     errors = [result for result in results if isinstance(result, PenstockError)]
     is_corrupt = all(error.code is ErrorCode.CORRUPT_SEGMENT for error in errors)
@@ -70,6 +73,20 @@ def _in_order(broker: Broker, wanted: SegmentRange) -> list[SegmentStore]:
     confirmed = frozenset(store.zone for index, store in enumerate(broker.zones) if wanted.zones >> index & 1)
     order = read_order(broker.zone_directory.remembered, broker.latency.fastest_first(by_name), confirmed)
     return [by_name[zone] for zone in order]
+
+
+def _report_bad_copies(
+    broker: Broker, wanted: SegmentRange, results: Mapping[ZoneName, bytes | PenstockError | None]
+) -> None:
+    """Of zones that answered and do not have the range right, unless they are out: those are caught up as a whole."""
+    written = broker.zone_directory.remembered.written(broker.zone_names)
+    for index, zone in enumerate(broker.zone_names):
+        result = results.get(zone)
+        is_bad = isinstance(result, PenstockError) and (
+            result.code is ErrorCode.CORRUPT_SEGMENT or bool(result.facts.get("is_missing"))
+        )
+        if is_bad and written >> index & 1:
+            report_copy(broker, wanted.segment_id, zone)
 
 
 def _check(data: bytes, wanted: SegmentRange) -> None:

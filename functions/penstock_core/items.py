@@ -3,6 +3,7 @@
 Attribute names are written out: a head with a full tail is about 850 bytes, one write unit.
 """
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,12 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         tail=tuple(decode_ref(element["B"]) for element in item["tail"]["L"]),
         rolled_max_timestamp_ms=int(item["rolled_max_timestamp_ms"]["N"]),
     )
+
+
+def parse_streamed_head(image: Mapping[str, Any]) -> tuple[PartitionKey, Head]:
+    """A head as the table's stream hands its image to a function: as JSON, where binary is base64."""
+    tail = [{"B": base64.b64decode(element["B"])} for element in image["tail"]["L"]]
+    return keys.parse_partition_key(image["pk"]["S"]), parse_head({**image, "tail": {"L": tail}})
 
 
 def page_item_key(key: PartitionKey, page: Page) -> Item:

@@ -39,6 +39,12 @@ class PartitionKey(NamedTuple):
         return f"{self.topic_id}#{self.partition}"
 
 
+def parse_partition_key(text: str) -> PartitionKey:
+    """The inverse of `str(key)`. Raises ValueError."""
+    topic_id, partition = text.split("#")
+    return PartitionKey(TopicId(topic_id), Partition(int(partition)))
+
+
 def page_key(end_offset: Offset | int) -> str:
     """Sort key of the page that ends before `end_offset`."""
     return f"page#{end_offset:020d}"

@@ -42,3 +42,7 @@ OFFSET_MAX = 2**63 - 1
 # The index.
 TAIL_ROLL_REFS = 16  # the tail gives its refs to a page when its length reaches a multiple of this
 PAGE_REFS_MAX = 128  # refs that one roll moves at most, after rolls that failed
+
+# Repair.
+REPORT_INTERVAL_MS = 60_000  # a function instance reports one bad copy once in this time
+REPORTS_REMEMBERED_MAX = 10_000  # bad copies that it reports in this time at most

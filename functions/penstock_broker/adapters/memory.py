@@ -20,6 +20,7 @@ from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, appended, rolled, 
 from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import LocatedRef, Ref
+from penstock_core.repair import Repair
 from penstock_core.topic import Topic
 from penstock_core.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
 
@@ -181,6 +182,16 @@ class MemoryGroupStore:
             return list(self._committed.get(group, {}).values())
 
 
+class MemoryRepairQueue:
+    """RepairQueue; `repairs` is what was sent and nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self.repairs: list[Repair] = []
+
+    def send(self, repair: Repair) -> None:
+        self.repairs.append(repair)
+
+
 class MemorySegmentStore:
     """SegmentStore of one zone. `is_down` makes it refuse, as a lost zone does."""
 
@@ -199,11 +210,17 @@ class MemorySegmentStore:
 
     def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
         self._check_up()
-        data = self.segments.get(segment_id, b"")[position : position + length]
-        if len(data) != length:
+        if segment_id not in self.segments:
             raise PenstockError(
                 ErrorCode.STORAGE_UNAVAILABLE,
-                f"zone {self._zone} does not hold {length} bytes from {position} of segment {segment_id.hex()}",
+                f"zone {self._zone} has no segment {segment_id.hex()}",
+                is_missing=True,
+            )
+        data = self.segments[segment_id][position : position + length]
+        if len(data) != length:
+            raise PenstockError(
+                ErrorCode.CORRUPT_SEGMENT,
+                f"zone {self._zone} holds {len(data)} of {length} bytes from {position} of segment {segment_id.hex()}",
             )
         return data
 
@@ -236,6 +253,7 @@ def memory_broker(
         groups=MemoryGroupStore(),
         zone_states=zone_states,
         zones=[MemorySegmentStore(zone) for zone in zones],
+        repair_queue=MemoryRepairQueue(),
         parallel=parallel or Threads(),
         clock=clock,
         chance=chance or SystemChance(),

@@ -36,7 +36,11 @@ class S3SegmentStore:
                 Range=f"bytes={position}-{position + length - 1}",
             )
             data: bytes = answer["Body"].read()
-        except (ClientError, BotoCoreError) as error:
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "InvalidRange":  # the object ends before `position`
+                raise self._unavailable("read", segment_id, error) from error
+            data = b""
+        except BotoCoreError as error:
             raise self._unavailable("read", segment_id, error) from error
         if len(data) != length:
             raise PenstockError(
@@ -49,12 +53,9 @@ class S3SegmentStore:
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=segment_key(segment_id))
             data: bytes = answer["Body"].read()
-        except ClientError as error:
-            # Whoever may not list the bucket is told AccessDenied instead, which is no answer to the question.
-            if error.response["Error"]["Code"] == "NoSuchKey":
+        except (ClientError, BotoCoreError) as error:
+            if _is_missing(error):
                 return None
-            raise self._unavailable("read", segment_id, error) from error
-        except BotoCoreError as error:
             raise self._unavailable("read", segment_id, error) from error
         return data
 
@@ -75,6 +76,14 @@ class S3SegmentStore:
             raise self._unavailable("store", segment_id, error) from error
 
     def _unavailable(self, verb: str, segment_id: SegmentId, error: Exception) -> PenstockError:
+        facts = {"is_missing": True} if _is_missing(error) else {}
         return PenstockError(
-            ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} could not {verb} segment {segment_id.hex()}: {error}"
+            ErrorCode.STORAGE_UNAVAILABLE,
+            f"zone {self._zone} could not {verb} segment {segment_id.hex()}: {error}",
+            **facts,
         )
+
+
+def _is_missing(error: Exception) -> bool:
+    """S3 says so only to who may list the bucket; others are told AccessDenied, which may mean anything."""
+    return isinstance(error, ClientError) and error.response["Error"]["Code"] == "NoSuchKey"
