@@ -41,6 +41,7 @@ def handler(event: Mapping[str, Any], context: Any) -> Failures:  # noqa: ARG001
         "repair",
         extra={
             "records": len(event["Records"]),
+            "partitions": _partitions(event["Records"]),
             "failed": failed,
             "total_ms": round((time.perf_counter() - started_s) * 1_000, 2),
             "storage_calls": STORAGE_CALLS.since(before),
@@ -54,9 +55,17 @@ def handler(event: Mapping[str, Any], context: Any) -> Failures:  # noqa: ARG001
 def serve(event: Mapping[str, Any], to: Broker) -> Failures:
     """The records of one source: the log table's stream or the repair queue."""
     records: Sequence[Mapping[str, Any]] = event["Records"]
-    is_stream = records[0]["eventSource"] == "aws:dynamodb"
-    failed = _from_stream(records, to) if is_stream else _from_queue(records, to)
+    failed = _from_stream(records, to) if _is_streamed(records[0]) else _from_queue(records, to)
     return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failed]}
+
+
+def _partitions(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those whose heads woke the function."""
+    return sorted({record["dynamodb"]["Keys"]["pk"]["S"] for record in records if _is_streamed(record)})
+
+
+def _is_streamed(record: Mapping[str, Any]) -> bool:
+    return bool(record["eventSource"] == "aws:dynamodb")
 
 
 def _from_stream(records: Sequence[Mapping[str, Any]], to: Broker) -> list[str]:
