@@ -17,6 +17,8 @@ def name_of(value: Any) -> str:
             return f"<{target if target.startswith('AWS::') else target[:-8]}>"
         case {"Fn::GetAtt": [str(target), "Arn"]}:
             return f"<{target[:-8]}>"
+        case {"Fn::GetAtt": [str(target), str(attribute)]}:
+            return f"<{target[:-8]}.{attribute}>"
         case {"Fn::Join": ["", [*parts]]}:
             return "".join(name_of(part) for part in parts)
     raise ValueError(f"no reference: {value!r}")

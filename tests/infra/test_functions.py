@@ -12,7 +12,17 @@ from tests.infra.reading import name_of, of_type
 
 pytestmark = pytest.mark.synth
 
-FUNCTIONS = ("fetch", "groups", "keeper", "produce", "records-fetch", "records-produce", "topics", "zones")
+FUNCTIONS = (
+    "fetch",
+    "groups",
+    "keeper",
+    "produce",
+    "records-fetch",
+    "records-produce",
+    "replicate",
+    "topics",
+    "zones",
+)
 
 
 def test_functions_are_the_handlers_with_their_settings(resources: Resources, stage: str) -> None:
@@ -37,6 +47,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_TOPICS_TABLE": "<TablesTopics>",
             "PENSTOCK_LOG_TABLE": "<TablesLog>",
             "PENSTOCK_GROUPS_TABLE": "<TablesGroups>",
+            "PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>",
             "PENSTOCK_ZONES": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
             "POWERTOOLS_SERVICE_NAME": f"penstock-{own}",
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
@@ -75,7 +86,8 @@ def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resou
 
 def test_errors_throttles_and_slowness_of_every_function_are_watched(resources: Resources, stage: str) -> None:
     settings = STAGES[stage]
-    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
+    found = of_type(resources, "AWS::CloudWatch::Alarm")
+    alarms = {name: alarm for name, alarm in found.items() if not name.startswith("Repair")}  # see test_repair.py
     names = sorted(alarm["AlarmName"] for alarm in alarms.values())
     suffixes = ("duration-p99", "errors", "throttles")
     expected = [f"{settings.name}-{name}-{suffix}" for name in FUNCTIONS for suffix in suffixes]

@@ -11,7 +11,12 @@ from tests.infra.reading import name_of, of_type, permissions
 pytestmark = pytest.mark.synth
 
 PRODUCE = {"TablesTopics": "GetItem PutItem", "TablesLog": "UpdateItem PutItem", "zones": "write"}
-FETCH = {"TablesTopics": "GetItem", "TablesLog": "GetItem BatchGetItem Query", "zones": "read"}
+FETCH = {
+    "TablesTopics": "GetItem",
+    "TablesLog": "GetItem BatchGetItem Query",
+    "zones": "read list",
+    "RepairQueuesRepairs": "SendMessage",
+}
 ALLOWED = {
     "Produce": PRODUCE,
     "RecordsProduce": PRODUCE,
@@ -20,13 +25,23 @@ ALLOWED = {
     "Topics": {
         "TablesTopics": "GetItem PutItem DeleteItem Scan",
         "TablesLog": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
-        "zones": "read",
+        "zones": "read list",
+        "RepairQueuesRepairs": "SendMessage",
     },
     "Zones": {"TablesTopics": "GetItem PutItem"},
     "Keeper": {
         "TablesTopics": "GetItem Scan PutItem",
         "TablesLog": "GetItem Query UpdateItem",
         "zones": "read write list",
+    },
+    "Replicate": {
+        "TablesTopics": "GetItem",
+        "TablesLog": "GetItem Query UpdateItem",
+        "TablesLog.StreamArn": "DescribeStream GetRecords GetShardIterator",
+        "*": "ListStreams",
+        "zones": "read write list",
+        "RepairQueuesRepairs": "SendMessage ReceiveMessage DeleteMessage GetQueueAttributes",
+        "RepairQueuesDeadStream": "SendMessage",
     },
     "Groups": {"TablesTopics": "GetItem", "TablesGroups": "UpdateItem Query"},
 }
@@ -57,10 +72,14 @@ def statements_of(resources: Resources, function: str) -> list[dict[str, Any]]:
 def test_role_allows_exactly_what_its_function_calls(resources: Resources, stage: str, function: str) -> None:
     allowed = dict(ALLOWED[function])
     zones = zone_permissions(allowed.pop("zones", None), stage)
-    tables = {(f"dynamodb:{action}", f"<{table}>") for table, actions in allowed.items() for action in actions.split()}
+    stored = {
+        (f"{'sqs' if name.startswith('RepairQueues') else 'dynamodb'}:{action}", name if name == "*" else f"<{name}>")
+        for name, actions in allowed.items()
+        for action in actions.split()
+    }
     logs = {(f"logs:{action}", f"<Functions{function}Logs>") for action in ("CreateLogStream", "PutLogEvents")}
     tracing = set() if stage == "local" else XRAY
-    assert permissions(statements_of(resources, function)) == logs | tables | zones | tracing
+    assert permissions(statements_of(resources, function)) == logs | stored | zones | tracing
 
 
 def test_every_function_has_a_role_of_its_own_without_managed_policies(resources: Resources) -> None:

@@ -1,0 +1,43 @@
+"""RepairQueue on SQS: what is sent is what replicate is handed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from penstock_broker.adapters.sqs import SqsRepairQueue
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId, ZoneName
+from penstock_core.repair import Repair, decode_repair
+
+REPAIR = Repair(segment_id=SegmentId(b"s" * 16), zones=frozenset((ZoneName("b"),)))
+
+
+@pytest.fixture
+def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        yield boto3.client("sqs", region_name="us-east-1")
+
+
+def test_send_puts_the_repair_into_the_queue(sqs: Any) -> None:
+    url = sqs.create_queue(QueueName="repairs")["QueueUrl"]
+    made: list[Any] = []
+    queue = SqsRepairQueue(lambda: made.append(sqs) or sqs, url)
+    assert not made
+    for _ in range(2):
+        queue.send(REPAIR)
+    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert [decode_repair(message["Body"]) for message in messages] == [REPAIR, REPAIR]
+    assert len(made) == 1
+
+
+def test_send_says_so_when_the_queue_does_not_take_it(sqs: Any) -> None:
+    queue = SqsRepairQueue(lambda: sqs, "https://sqs.us-east-1.amazonaws.com/123456789012/none")
+    with pytest.raises(PenstockError) as caught:
+        queue.send(REPAIR)
+    assert caught.value.code is ErrorCode.STORAGE_UNAVAILABLE

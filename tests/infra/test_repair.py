@@ -1,0 +1,109 @@
+"""What wakes `replicate`, how often it tries, and where that ends which it cannot do."""
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.settings import STAGES
+from penstock_core.ids import Offset, Partition, SegmentId, TopicId
+from penstock_core.index import EMPTY_HEAD, Page
+from penstock_core.items import head_item, number, page_item
+from penstock_core.keys import PartitionKey
+from penstock_core.ref import Ref
+from tests.infra.conftest import Resources
+from tests.infra.reading import name_of, of_type
+
+pytestmark = pytest.mark.synth
+
+KEY = PartitionKey(TopicId("t1"), Partition(0))
+
+
+@pytest.fixture
+def mappings(resources: Resources) -> dict[str, dict[str, Any]]:
+    """Event source mappings by the queue or stream that they read."""
+    found = of_type(resources, "AWS::Lambda::EventSourceMapping").values()
+    return {name_of(mapping["EventSourceArn"]): mapping for mapping in found}
+
+
+def test_replicate_alone_is_woken_by_the_logs_stream_and_the_repair_queue(mappings: dict[str, Any]) -> None:
+    assert {source: name_of(mapping["FunctionName"]) for source, mapping in mappings.items()} == {
+        "<TablesLog.StreamArn>": "<FunctionsReplicateFunction>",
+        "<RepairQueuesRepairs>": "<FunctionsReplicateFunction>",
+    }
+    assert all(mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for mapping in mappings.values())
+
+
+def test_stream_is_tried_a_few_times_in_halves_and_then_noted(mappings: dict[str, Any]) -> None:
+    stream = mappings["<TablesLog.StreamArn>"]
+    assert stream["BisectBatchOnFunctionError"] is True
+    assert stream["MaximumRetryAttempts"] == 5
+    assert stream["MaximumRecordAgeInSeconds"] == 3600
+    assert stream["StartingPosition"] == "TRIM_HORIZON"
+    assert name_of(stream["DestinationConfig"]["OnFailure"]["Destination"]) == "<RepairQueuesDeadStream>"
+
+
+def _matches(pattern: Any, value: Any) -> bool:
+    """Lambda's filter rules, as far as the filter uses them; another rule fails."""
+    if isinstance(pattern, dict):
+        return isinstance(value, dict) and all(
+            name in value and _matches(pattern[name], value[name]) for name in pattern
+        )
+    for rule in pattern:
+        if isinstance(rule, dict):
+            assert set(rule) == {"anything-but"}
+            if value not in rule["anything-but"]:
+                return True
+        elif value == rule:
+            return True
+    return False
+
+
+def test_only_heads_with_an_unconfirmed_zone_pass_the_filter(mappings: dict[str, Any]) -> None:
+    [criteria] = mappings["<TablesLog.StreamArn>"]["FilterCriteria"]["Filters"]
+    pattern = json.loads(criteria["Pattern"])
+    ref = Ref(
+        segment_id=SegmentId(b"x" * 16),
+        position=0,
+        length=1,
+        offset_span=1,
+        record_count=1,
+        max_timestamp_ms=1,
+        zones=0b011,
+    )
+    head = head_item(KEY, EMPTY_HEAD)
+    page = page_item(KEY, Page(base_offset=Offset(0), refs=(ref,), max_timestamp_ms=1))
+    assert not _matches(pattern, {"dynamodb": {"NewImage": head}})
+    assert not _matches(pattern, {"dynamodb": {"NewImage": page}})
+    assert not _matches(pattern, {"dynamodb": {"OldImage": head}})
+    for zones in range(1, 8):
+        assert _matches(pattern, {"dynamodb": {"NewImage": head | {"under_replicated": number(zones)}}})
+
+
+def test_queues_keep_what_fails_for_two_weeks_encrypted(resources: Resources) -> None:
+    queues = of_type(resources, "AWS::SQS::Queue")
+    assert set(queues) == {"RepairQueuesRepairs", "RepairQueuesDeadRepairs", "RepairQueuesDeadStream"}
+    for queue in queues.values():
+        assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
+        assert queue["SqsManagedSseEnabled"] is True
+    redrive = queues["RepairQueuesRepairs"]["RedrivePolicy"]
+    assert (name_of(redrive["deadLetterTargetArn"]), redrive["maxReceiveCount"]) == ("<RepairQueuesDeadRepairs>", 50)
+
+
+def test_repair_is_tried_again_only_when_the_function_must_have_ended(resources: Resources, stage: str) -> None:
+    visible_s = of_type(resources, "AWS::SQS::Queue")["RepairQueuesRepairs"]["VisibilityTimeout"]
+    timeout_s = STAGES[stage].function_sizes["replicate"].timeout_s
+    assert visible_s == STAGES[stage].repair_retry_s >= timeout_s
+    assert stage == "local" or visible_s >= 6 * timeout_s
+
+
+def test_dead_letters_ring(resources: Resources, stage: str) -> None:
+    alarms = [
+        alarm for name, alarm in of_type(resources, "AWS::CloudWatch::Alarm").items() if name.startswith("Repair")
+    ]
+    watched = {name_of(dimension["Value"]) for alarm in alarms for dimension in alarm["Dimensions"]}
+    expected = {"<RepairQueuesDeadRepairs.QueueName>", "<RepairQueuesDeadStream.QueueName>"}
+    assert watched == (expected if STAGES[stage].has_alarms else set())
+    assert {(alarm["MetricName"], alarm["Threshold"]) for alarm in alarms} <= {
+        ("ApproximateNumberOfMessagesVisible", 1)
+    }
