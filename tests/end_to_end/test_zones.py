@@ -93,7 +93,7 @@ def test_lost_zone_is_left_behind_and_catches_up_when_it_is_back(stack: Stack, a
     assert in_a <= in_c
 
 
-def test_operator_takes_a_zone_out_and_only_admins_may(stack: Stack, admin: Admin) -> None:
+def test_operator_takes_a_zone_out(stack: Stack, admin: Admin) -> None:
     assert admin.take_zone_out("b", "test").state == "taken_out"
     try:
         transport = stack.transport()
