@@ -51,11 +51,11 @@ class Stack:
         return HttpTransport(Configuration(url=self.url, region=self.region, credentials=credentials))
 
 
-def run(command: str, state_dir: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """`python -m localstack <command>`, whatever its exit code."""
+def run(command: str, state_dir: Path, *options: str, checkout: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """`python -m localstack <command>`, whatever its exit code; of this checkout or another."""
     return subprocess.run(
         [sys.executable, "-m", "localstack", command, "--state-dir", str(state_dir), *options],
-        cwd=CHECKOUT,
+        cwd=checkout or CHECKOUT,
         capture_output=True,
         text=True,
         timeout=COMMAND_S_MAX,
@@ -63,9 +63,9 @@ def run(command: str, state_dir: Path, *options: str) -> subprocess.CompletedPro
     )
 
 
-def up(state_dir: Path, *options: str) -> Stack:
+def up(state_dir: Path, *options: str, checkout: Path | None = None) -> Stack:
     """Brings the stack up and answers where it is."""
-    done = run("up", state_dir, *options)
+    done = run("up", state_dir, *options, checkout=checkout)
     assert done.returncode == 0, done.stderr
     lines = (state_dir / "local.env").read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines)

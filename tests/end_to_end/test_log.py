@@ -137,7 +137,8 @@ def faults(stack: Stack) -> Iterator[Faults]:
     """The produce function, with a proxy between it and DynamoDB for the time of one test."""
     lambdas = stack.root_client("lambda")
     before = lambdas.get_function_configuration(FunctionName="penstock-produce")["Environment"]["Variables"]
-    with fault_proxy(stack.endpoint_url) as (proxy_url, faults):
+    faults = Faults()
+    with fault_proxy(stack.endpoint_url, faults.decide) as proxy_url:
         through = {**before, "AWS_ENDPOINT_URL_DYNAMODB": proxy_url}
         lambdas.update_function_configuration(FunctionName="penstock-produce", Environment={"Variables": through})
         try:

@@ -1,0 +1,110 @@
+"""A transport that writes every produce request into the history, so that the SDK's hidden retries are told one by one.
+
+Each partition of each request is one operation: `fail` only if its answer says that nothing was applied.
+"""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from penstock.errors import ConnectionFailedError, error_from_json, error_from_response
+from penstock.transport import Response, Transport
+from penstock_core import frame
+from penstock_core.records import decode
+from tests.chaos.values import name_of
+from tests.history.format import Acks, Function, Send
+from tests.history.recorder import OpenOperation, Recorder
+
+_PRODUCE = "/v1/produce"
+
+
+class RecordingTransport:
+    """Carries to `inner`. `process` names the producer in the history; its sends to a partition follow each other.
+
+    `requests` counts answers by path and status, 0 for none; `appends` lists begin, end (monotonic seconds) and
+    whether all was acknowledged, of every produce request.
+    """
+
+    def __init__(self, inner: Transport, recorder: Recorder, process: str) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._process = process
+        self._lock = threading.Lock()
+        self.requests: Counter[str] = Counter()
+        self.appends: list[tuple[float, float, bool]] = []
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if path != _PRODUCE:
+            return self._carry(method, path, query, headers, body)
+        began = time.monotonic()
+        sends, acks = _sends(body)
+        operations = [self._recorder.invoke(self._process, Function.SEND, ops, acks=acks) for ops in sends]
+        try:
+            answer = self._carry(method, path, query, headers, body)
+        except ConnectionFailedError as error:
+            self._unanswered(operations, maybe_applied=error.maybe_applied)
+            self._took(began, is_ok=False)
+            raise
+        self._answered(operations, sends, answer, began)
+        return answer
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _carry(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        status = 0
+        try:
+            answer = self._inner.call(method, path, query, headers, body)
+            status = answer.status
+            return answer
+        finally:
+            with self._lock:
+                self.requests[f"{path} {status}"] += 1
+
+    def _answered(
+        self, operations: list[OpenOperation], sends: list[list[Send]], answer: Response, began: float
+    ) -> None:
+        if answer.status != 200:
+            error = error_from_response(answer.status, answer.headers, answer.body, is_read=False)
+            self._unanswered(operations, maybe_applied=error.maybe_applied)
+            self._took(began, is_ok=False)
+            return
+        results = json.loads(answer.body)["results"]
+        for operation, ops, result in zip(operations, sends, results, strict=True):
+            if "error" in result:
+                self._unanswered([operation], maybe_applied=error_from_json(result["error"]).maybe_applied)
+            else:
+                base_offset = result["base_offset"]
+                told = [Send(op.where, op.value, base_offset + index) for index, op in enumerate(ops)]
+                self._recorder.ok(operation, told)
+        self._took(began, is_ok=all("error" not in result for result in results))
+
+    def _unanswered(self, operations: list[OpenOperation], *, maybe_applied: bool) -> None:
+        for operation in operations:
+            if maybe_applied:
+                self._recorder.maybe(operation, attempts=1)
+            else:
+                self._recorder.fail(operation)
+
+    def _took(self, began: float, *, is_ok: bool) -> None:
+        with self._lock:
+            self.appends.append((began, time.monotonic(), is_ok))
+
+
+def _sends(body: bytes) -> tuple[list[list[Send]], Acks]:
+    """The records of a produce request, by partition in its order."""
+    header, data = frame.decode(body)
+    sends: list[list[Send]] = []
+    start = 0
+    for entry in header["batches"]:  # type: ignore[attr-defined]  # the SDK's own header
+        end = start + entry["length"]
+        where = entry["topic"], entry["partition"]
+        sends.append([Send(where, name_of(record.value)) for record in decode(data[start:end])])
+        start = end
+    return sends, Acks(str(header["acks"]))

@@ -1,0 +1,199 @@
+"""One chaos run: a stack of its own, a plan of faults, a workload, the readings after it, the verdict."""
+
+import json
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from random import Random
+
+from penstock import Admin
+from tests.chaos.clients import ProducerSpec, Target, run_consumers, run_producers, run_reader
+from tests.chaos.deployment import ZoneDesk, functions_through, zone_of_bucket
+from tests.chaos.injector import Injector
+from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
+from tests.chaos.verdict import Verdict, judge
+from tests.end_to_end.fault_proxy import fault_proxy
+from tests.end_to_end.local_stack import Stack, free_port, run, up
+
+TOPICS = ("orders", "clicks")
+PARTITIONS = 3
+_TICK_S = 0.1
+_WARM_CALLS = 40
+_START_S_MAX = 120.0
+_END_S_MAX = 180.0  # delivery time-outs and requests in flight included
+_READ_S_MAX = 600.0
+_SLOW_APPEND_S = 1.0
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChaosReport:
+    """`stopped_waiting_s` is, for each outage in which a zone hung, how long after its begin appends with acks=all
+    still took longer than a second; None if no later one was quick. `requests` are by path and status, 0 for no answer.
+    """
+
+    plan: Plan
+    verdict: Verdict
+    injected: dict[str, int]
+    requests: dict[str, int]
+    storage_calls: dict[str, int]
+    stopped_waiting_s: tuple[float | None, ...]
+    faults_s: float
+    whole_s: float
+
+
+def run_chaos(
+    folder: Path, *, seconds: float, seed: int, checkout: Path | None, tell: Callable[[str], None]
+) -> ChaosReport:
+    """Runs in `folder`, which must be empty, and leaves all notes there. `checkout` is deployed instead of this one.
+
+    `tell` hears what goes on. Raises AssertionError if the stack does not come up.
+    """
+    began = time.monotonic()
+    tell("deploying a stack")
+    with _stack(folder / "stack", checkout) as stack:
+        buckets = zone_of_bucket(stack)
+        plan = make_plan(seed, seconds, tuple(buckets.values()))
+        injector = Injector(plan, buckets)
+        with fault_proxy(stack.endpoint_url, injector.decide) as proxy_url, functions_through(stack, proxy_url):
+            target = _target(stack, proxy_url, folder)
+            violations, started_at = _attack(stack, target, injector, plan, tell)
+            faults_s = time.monotonic() - started_at
+            readers = [f"reader-without-{zone}" for zone in buckets.values()]
+            for zone, reader in zip(buckets.values(), readers, strict=True):
+                tell(f"reading everything without zone {zone}")
+                injector.lose(zone)
+                process = _SPAWN.Process(target=run_reader, args=(target, reader, _READ_S_MAX))
+                process.start()
+                violations += _ended([process], _READ_S_MAX + _END_S_MAX)
+    tell("judging the history")
+    verdict = judge(folder, readers)
+    figures = [json.loads(path.read_text()) for path in sorted(folder.glob("*.figures.json"))]
+    requests: Counter[str] = Counter()
+    for each in figures:
+        requests.update(each["requests"])
+    slow = [append for each in figures if each["acks"] == "all" for append in each["appends"]]
+    return ChaosReport(
+        plan=plan,
+        verdict=replace(verdict, violations=(*verdict.violations, *violations)),
+        injected=dict(injector.injected),
+        requests=dict(requests),
+        storage_calls={name: count for name, count in injector.calls.items() if not name.startswith("api ")},
+        stopped_waiting_s=tuple(
+            _stopped_waiting_s(outage, started_at, slow) for outage in plan.outages if outage.fault is ZoneFault.HANGING
+        ),
+        faults_s=faults_s,
+        whole_s=time.monotonic() - began,
+    )
+
+
+@contextmanager
+def _stack(state_dir: Path, checkout: Path | None) -> Iterator[Stack]:
+    try:
+        yield up(state_dir, "--port", str(free_port()), checkout=checkout)
+    finally:
+        run("down", state_dir, checkout=checkout)
+
+
+def _target(stack: Stack, proxy_url: str, folder: Path) -> Target:
+    with Admin(transport=stack.transport()) as admin:
+        for topic in TOPICS:
+            admin.create_topic(topic, partitions=PARTITIONS)
+    return Target(
+        url=stack.url.replace(stack.endpoint_url, proxy_url),
+        region=stack.region,
+        access_key_id=stack.access_key_id,
+        secret_access_key=stack.secret_access_key,
+        topics=TOPICS,
+        partitions=PARTITIONS,
+        folder=folder,
+    )
+
+
+def _attack(
+    stack: Stack, target: Target, injector: Injector, plan: Plan, tell: Callable[[str], None]
+) -> tuple[list[str], float]:
+    """The workload under the plan's faults, until all clients have ended: what was wrong with them, when it began."""
+    stop = _SPAWN.Event()
+    specs = _producers(plan.seed)
+    processes = [_SPAWN.Process(target=run_producers, args=(target, half, stop)) for half in (specs[::2], specs[1::2])]
+    processes.append(_SPAWN.Process(target=run_consumers, args=(target, stop)))
+    for process in processes:
+        process.start()
+    try:
+        deadline = time.monotonic() + _START_S_MAX
+        while not _is_warm(injector) and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+        tell(f"faults for {plan.seconds:.0f} s, seed {plan.seed}")
+        desk = ZoneDesk(stack)
+        started_at = time.monotonic()
+        injector.start()
+        open_outages = list(plan.outages)
+        while (elapsed_s := injector.elapsed_s()) < plan.seconds and all(each.is_alive() for each in processes):
+            injector.end_outages_until(elapsed_s)
+            if open_outages and open_outages[0].end_s <= elapsed_s:
+                open_outages.pop(0)
+                desk.put_back()
+            time.sleep(_TICK_S)
+    finally:
+        injector.stop()
+        stop.set()
+    tell("letting the clients end")
+    desk.put_back()
+    return _ended(processes, _END_S_MAX), started_at
+
+
+def _is_warm(injector: Injector) -> bool:
+    """Whether functions run, rather than start: each call at once has one of its own, which takes a second."""
+    return all(injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch"))
+
+
+def _producers(seed: int) -> list[ProducerSpec]:
+    chance = Random(seed)
+    kinds = [
+        ("quorum-keyed", "quorum", True, 20, 2_000, "zstd"),
+        ("all-keyed", "all", True, 10, 2_000, "none"),
+        ("all-unkeyed", "all", False, 10, 200, "lz4"),
+        ("quorum-large", "quorum", False, 8, 100_000, "none"),
+    ]
+    return [
+        ProducerSpec(
+            name=name,
+            acks=acks,
+            is_keyed=is_keyed,
+            burst=burst,
+            value_bytes_max=value_bytes_max,
+            compression_type=compression_type,
+            seed=chance.randrange(2**32),
+        )
+        for name, acks, is_keyed, burst, value_bytes_max, compression_type in kinds
+    ]
+
+
+def _ended(processes: Sequence[SpawnProcess], within_s: float) -> list[str]:
+    deadline = time.monotonic() + within_s
+    wrong = []
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+            wrong.append(f"client {process.name} did not end within {within_s:.0f} s")
+        elif process.exitcode:
+            wrong.append(f"client {process.name} ended with exit code {process.exitcode}")
+    return wrong
+
+
+def _stopped_waiting_s(
+    outage: ZoneOutage, started_at: float, appends: Sequence[tuple[float, float, bool]]
+) -> float | None:
+    start, end = started_at + outage.start_s, started_at + outage.end_s
+    within = [(began, ended, is_ok) for began, ended, is_ok in appends if start <= began < end]
+    slow_until = max((ended for began, ended, _ in within if ended - began > _SLOW_APPEND_S), default=start)
+    has_quick = any(is_ok and began >= slow_until for began, ended, is_ok in within)
+    return slow_until - start if has_quick else None

@@ -1,0 +1,86 @@
+"""What the run shows: the history checker's word, and three counts taken without it.
+
+Those who read after the faults, each with another zone gone, must find every record that a producer's future called
+acknowledged at its offset (G1, G2), none that one called certainly failed (G3), and no gap between offsets (G2).
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.history.__main__ import HistoryFile
+from tests.history.checker import Options, check
+from tests.history.format import Poll, parse_line
+from tests.history.recorder import merge
+from tests.history.report import Report
+
+HISTORY = "history.jsonl"
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`violations` are sentences; the run is good if there are none."""
+
+    history: Report
+    acknowledged: int
+    failed: int
+    unknown: int
+    lost: int
+    violations: tuple[str, ...]
+
+
+def judge(folder: Path, readers: Sequence[str]) -> Verdict:
+    """Joins the histories of `folder` into one and judges it, with the notes beside it. `readers` are those who read
+    everything at the end."""
+    histories = sorted(folder.glob("*.history.jsonl"))
+    merge(histories, folder / HISTORY)
+    report = check(HistoryFile(folder / HISTORY), Options(allow_retry_duplicates=True))
+    violations = [f"{kind}: {count:,}" for kind, count in report.found.items()]
+    told = [json.loads(line) for path in sorted(folder.glob("*.acknowledged.jsonl")) for line in path.open()]
+    acknowledged = [each for each in told if each["offset"] is not None]
+    failed = {each["value"] for each in told if each["offset"] is None and not each["maybe_applied"]}
+    lost: set[str] = set()
+    for reader in readers:
+        read = _read_by(folder / f"{reader}.history.jsonl")
+        missing = {
+            each["value"]
+            for each in acknowledged
+            if read.get((each["topic"], each["partition"]), {}).get(each["offset"]) != each["value"]
+        }
+        lost |= missing
+        if missing:
+            violations.append(f"{reader} did not find {len(missing):,} acknowledged records, {min(missing)} among them")
+        wrong = failed & {value for values in read.values() for value in values.values()}
+        if wrong:
+            violations.append(f"{reader} found {len(wrong):,} records that had failed, {min(wrong)} among them")
+        for where, values in read.items():
+            if set(values) != set(range(len(values))):
+                violations.append(f"{reader} found gaps between the offsets of {where}")
+        unread_file = folder / f"{reader}.unread.json"
+        unread = json.loads(unread_file.read_text()) if unread_file.exists() else ["anything: it died"]
+        if unread:
+            violations.append(f"{reader} could not read {', '.join(unread)}")
+    return Verdict(
+        history=report,
+        acknowledged=len(acknowledged),
+        failed=len(failed),
+        unknown=len(told) - len(acknowledged) - len(failed),
+        lost=len(lost),
+        violations=tuple(violations),
+    )
+
+
+def _read_by(history: Path) -> dict[Where, dict[int, str]]:
+    """Values by partition and offset, as the polls of one history returned them."""
+    read: dict[Where, dict[int, str]] = {}
+    for op in _polls(history):
+        read.setdefault(op.where, {}).update((offset, str(value)) for offset, value in op.records)
+    return read
+
+
+def _polls(history: Path) -> Iterator[Poll]:
+    with history.open() as lines:
+        for number, line in enumerate(lines, start=1):
+            yield from (op for op in parse_line(number, line).ops if isinstance(op, Poll))

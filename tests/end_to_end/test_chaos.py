@@ -1,0 +1,71 @@
+"""Short chaos runs: one that must find nothing, and one against a build that was broken on purpose."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localstack.places import CHECKOUT
+
+pytestmark = pytest.mark.stack
+_COPIED = ("app.py", "cdk.json", "functions", "infra", "localstack", "requirements")
+_LINKED = (".penstock", "node_modules")  # what is built once, and what synthesizing needs
+
+
+def run_chaos(keep: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the report."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", "--json", "--keep", str(keep), *options],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def broken_checkout(folder: Path, module: str, right: str, wrong: str) -> Path:
+    """A copy of what is deployed, with one thing wrong in one module of functions/."""
+    folder.mkdir()
+    for name in _COPIED:
+        source = CHECKOUT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    for name in _LINKED:
+        (folder / name).symlink_to(CHECKOUT / name)
+    path = folder / "functions" / module
+    text = path.read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, wrong))
+    return folder
+
+
+def test_every_promise_holds_while_storage_functions_and_connections_fail(tmp_path: Path) -> None:
+    code, report = run_chaos(tmp_path / "kept", "--seconds", "20", "--seed", "3")
+    assert report["violations"] == []
+    assert code == 0
+    assert report["figures"]["acknowledged records"] > 0
+    assert report["figures"]["lost"] == 0
+    assert any(kind.startswith("zone") for kind in report["injected"])
+    assert any(kind.startswith("function killed") for kind in report["injected"])
+    assert any(kind.endswith("applied") for kind in report["injected"])
+    assert not (tmp_path / "kept").exists()
+
+
+def test_run_fails_and_keeps_its_history_when_the_driver_repeats_appends(tmp_path: Path) -> None:
+    checkout = broken_checkout(
+        tmp_path / "broken", "handlers/services.py", 'retries={"total_max_attempts": 1}', 'retries={"max_attempts": 3}'
+    )
+    code, report = run_chaos(tmp_path / "kept", "--seconds", "20", "--seed", "3", "--checkout", str(checkout))
+    assert code == 1
+    assert set(report["history"]["anomalies"]) == {"duplicate"}
+    assert report["violations"] == [f"duplicate: {report['history']['anomalies']['duplicate']:,}"]
+    [kept] = (tmp_path / "kept").iterdir()
+    assert (kept / "history.jsonl").exists()
