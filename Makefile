@@ -6,7 +6,7 @@ BIN := .venv/bin
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock' $(UPGRADE)
 
-.PHONY: help setup run stop test test-all lint openapi bench lock clean
+.PHONY: help setup run stop test test-all lint openapi bench chaos lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -40,6 +40,9 @@ openapi: setup ## Generate docs/openapi.json from the handlers
 bench: setup ## Measure throughput, latency, storage calls and CPU on the local stack
 	$(BIN)/penstock local up $(if $(PORT),--port $(PORT))
 	$(BIN)/python -m bench.stack
+
+chaos: setup ## Attack a local stack of its own and judge what clients saw (SECONDS_OF_FAULTS=120 SEED=...)
+	PYTHONPATH=.:functions:sdk $(BIN)/python -m tests.chaos $(if $(SECONDS_OF_FAULTS),--seconds $(SECONDS_OF_FAULTS)) $(if $(SEED),--seed $(SEED))
 
 lock: setup ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
 	$(LOCK) requirements/dev.in -o requirements/dev.txt

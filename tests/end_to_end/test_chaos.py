@@ -1,6 +1,7 @@
 """Short chaos runs: one that must find nothing, and one against a build that was broken on purpose."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ def run_chaos(keep: Path, *options: str) -> tuple[int, dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", "--json", "--keep", str(keep), *options],
         cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((".", "functions", "sdk"))},
         capture_output=True,
         text=True,
         check=False,

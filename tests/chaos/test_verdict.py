@@ -1,0 +1,61 @@
+"""The verdict: each of its own counts finds what it is for."""
+
+import json
+from pathlib import Path
+
+from tests.chaos.verdict import judge
+from tests.history.format import Function, Poll, Send
+from tests.history.recorder import Recorder
+
+WHERE = ("orders", 0)
+
+
+def write(folder: Path, *, told: list[tuple[str, int | None]], read: list[tuple[int, str]], unread: list[str]) -> None:
+    """A producer who sent "v0" and "v1" and was told offsets 0 and 1, what its futures said, and a reader."""
+    with Recorder.open(folder / "producer.history.jsonl") as recorder:
+        sends = [Send(WHERE, "v0"), Send(WHERE, "v1")]
+        operation = recorder.invoke("producer", Function.SEND, sends)
+        recorder.ok(operation, [Send(WHERE, "v0", 0), Send(WHERE, "v1", 1)])
+    with Recorder.open(folder / "reader.history.jsonl") as recorder:
+        recorder.ok(recorder.invoke("reader", Function.POLL), [Poll(WHERE, tuple(read))])
+    notes = [
+        {"value": value, "topic": "orders", "partition": 0, "offset": offset, "maybe_applied": False}
+        for value, offset in told
+    ]
+    (folder / "producer.acknowledged.jsonl").write_text("".join(json.dumps(note) + "\n" for note in notes))
+    (folder / "reader.unread.json").write_text(json.dumps(unread))
+
+
+def test_nothing_is_said_when_all_is_well(tmp_path: Path) -> None:
+    write(tmp_path, told=[("v0", 0), ("v1", 1)], read=[(0, "v0"), (1, "v1")], unread=[])
+    verdict = judge(tmp_path, ["reader"])
+    assert verdict.violations == ()
+    assert (verdict.acknowledged, verdict.lost) == (2, 0)
+
+
+def test_acknowledged_record_that_a_reader_did_not_find_is_lost(tmp_path: Path) -> None:
+    write(tmp_path, told=[("v0", 0), ("v1", 1)], read=[(0, "v0")], unread=[])
+    verdict = judge(tmp_path, ["reader"])
+    assert verdict.lost == 1
+    assert any("v1" in violation for violation in verdict.violations)
+
+
+def test_future_that_names_another_offset_than_the_record_has_is_told(tmp_path: Path) -> None:
+    write(tmp_path, told=[("v0", 1), ("v1", 0)], read=[(0, "v0"), (1, "v1")], unread=[])
+    assert judge(tmp_path, ["reader"]).lost == 2
+
+
+def test_record_that_failed_for_certain_and_was_read_is_told(tmp_path: Path) -> None:
+    write(tmp_path, told=[("v0", 0), ("v1", None)], read=[(0, "v0"), (1, "v1")], unread=[])
+    [violation] = judge(tmp_path, ["reader"]).violations
+    assert "had failed" in violation
+
+
+def test_reader_that_did_not_reach_the_end_or_died_is_told(tmp_path: Path) -> None:
+    write(tmp_path, told=[], read=[(0, "v0"), (1, "v1")], unread=["orders[0] from 2 to 9"])
+    [violation] = judge(tmp_path, ["reader"]).violations
+    assert "from 2 to 9" in violation
+    (tmp_path / "reader.unread.json").unlink()
+    (tmp_path / "history.jsonl").unlink()
+    [violation] = judge(tmp_path, ["reader"]).violations
+    assert "died" in violation
