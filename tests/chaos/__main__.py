@@ -66,6 +66,7 @@ def to_json(report: ChaosReport) -> dict[str, Any]:
         "requests": report.requests,
         "storage_calls": report.storage_calls,
         "stopped_waiting_s": list(report.stopped_waiting_s),
+        "caught_up_s": report.caught_up_s,
         "outages": [asdict(outage) for outage in report.plan.outages],
         "history": report.verdict.history.to_json(),
     }
@@ -73,7 +74,6 @@ def to_json(report: ChaosReport) -> dict[str, Any]:
 
 def _figures(report: ChaosReport) -> dict[str, float]:
     verdict, counts = report.verdict, report.verdict.history.counts
-    lag, empty_lag = verdict.history.worst_lag, verdict.history.worst_empty_lag
     produce = {name: count for name, count in report.requests.items() if name.startswith("/v1/produce ")}
     return {
         "acknowledged records": verdict.acknowledged,
@@ -88,8 +88,7 @@ def _figures(report: ChaosReport) -> dict[str, float]:
         "produce requests": sum(produce.values()),
         "produce requests that failed": sum(count for name, count in produce.items() if not name.endswith(" 200")),
         "sends told maybe": counts.sends_maybe,
-        "worst lag, s": round(lag[0].lag_ns / 1e9, 2) if lag else 0,
-        "worst lag of an empty poll, s": round(empty_lag[0].lag_ns / 1e9, 2) if empty_lag else 0,
+        "worst lag at the tail, s": round(verdict.tail_lag_ms / 1e3, 2),
         "faults, s": round(report.faults_s, 1),
         "whole run, s": round(report.whole_s, 1),
     }
@@ -105,6 +104,8 @@ def _print(report: ChaosReport, console: Console) -> None:
     for waited_s in report.stopped_waiting_s:
         told = "did not stop within the outage" if waited_s is None else f"stopped after {waited_s:.1f} s"
         console.print(f"A zone hung: appends with acks=all {told} waiting for it.")
+    if report.caught_up_s is not None:
+        console.print(f"Every zone was in sync with every segment {report.caught_up_s:.1f} s after the last client.")
     for example in report.verdict.history.examples:
         topic, partition = example.anomaly.where
         console.print(escape(f"{example.anomaly.kind} {topic}/{partition}: {example.anomaly.text}"))

@@ -1,4 +1,4 @@
-"""The stack under attack: its functions' way to storage through the proxy, and its zones' states."""
+"""The stack under attack: its functions' way to storage through the proxy, and its zones."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +7,16 @@ from typing import Any
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.system import SystemChance, SystemClock
-from penstock_core.zone_state import ZoneStates
+from penstock_core.ids import SegmentId, ZoneName
+from penstock_core.items import parse_head, parse_page
+from penstock_core.keys import HEAD, segment_key
 from tests.end_to_end.local_stack import Stack
 
 _THROUGH_PROXY = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3")
 _ZONES = "PENSTOCK_ZONES"
 _TOPICS_TABLE = "PENSTOCK_TOPICS_TABLE"
+_LOG_TABLE = "PENSTOCK_LOG_TABLE"
+_KEEPER = "penstock-keeper"
 
 
 def zone_of_bucket(stack: Stack) -> dict[str, str]:
@@ -35,21 +39,42 @@ def functions_through(stack: Stack, proxy_url: str) -> Iterator[None]:
             lambdas.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
 
 
-class ZoneDesk:
-    """Looks at zone states, and puts them back in sync after an outage.
-
-    That is the keeper's to do, once a zone has caught up. Records need no keeper: each is in two zones when it is
-    acknowledged, whatever the states say. Appends with acks=all wait for the zone again.
-    """
+class Zones:
+    """What an operator can see and start of the zones, past the proxy: states, copies, and the keeper's work."""
 
     def __init__(self, stack: Stack) -> None:
-        client = DynamoDbClient(stack.root_client("dynamodb"), SystemClock(), SystemChance())
-        self._store = DynamoDbZoneStateStore(client, _setting(stack, _TOPICS_TABLE))
+        self._lambdas = stack.root_client("lambda")
+        self._dynamodb = stack.root_client("dynamodb")
+        self._s3 = stack.root_client("s3")
+        self._log_table = _setting(stack, _LOG_TABLE)
+        self._buckets = zone_of_bucket(stack)
+        client = DynamoDbClient(self._dynamodb, SystemClock(), SystemChance())
+        self._states = DynamoDbZoneStateStore(client, _setting(stack, _TOPICS_TABLE))
 
-    def put_back(self) -> None:
-        states = self._store.get()
-        if states.by_zone:
-            self._store.change(states, ZoneStates(version=states.version + 1))
+    def keep(self) -> None:
+        """One run of the keeper, now; its schedule would start it each minute. A run that fails is followed by more."""
+        self._lambdas.invoke(FunctionName=_KEEPER, Payload=b"{}")
+
+    def all_in_sync(self) -> bool:
+        zones = [ZoneName(zone) for zone in self._buckets.values()]
+        return self._states.get().in_sync(zones) == (1 << len(zones)) - 1
+
+    def missing_copies(self) -> dict[str, int]:
+        """How many of the segments that refs name are not in the zone's bucket, for zones that lack some."""
+        named = {segment_key(each) for each in self._segments()}
+        missing = {zone: len(named - self._keys(bucket)) for bucket, zone in self._buckets.items()}
+        return {zone: count for zone, count in missing.items() if count}
+
+    def _segments(self) -> Iterator[SegmentId]:
+        for page in self._dynamodb.get_paginator("scan").paginate(TableName=self._log_table, ConsistentRead=True):
+            for item in page["Items"]:
+                is_head = item["sk"]["S"] == HEAD
+                refs = parse_head(item).tail if is_head else parse_page(item).refs
+                yield from (ref.segment_id for ref in refs)
+
+    def _keys(self, bucket: str) -> set[str]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+        return {found["Key"] for page in pages for found in page.get("Contents", [])}
 
 
 def _setting(stack: Stack, name: str) -> str:

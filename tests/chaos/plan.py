@@ -8,7 +8,7 @@ from enum import StrEnum
 from random import Random
 
 _FIRST_AT_S = 1.0
-_ZONE_S = (4.0, 9.0)
+_ZONE_S = (5.0, 10.0)
 _ZONE_GAP_S = (1.0, 4.0)
 _STRIKES_PER_S = 2.5
 _RUN_MAX = 12  # more than the 5 attempts of adapters/dynamodb/client.py

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from random import Random
 
 from penstock import Admin
 from tests.chaos.clients import ProducerSpec, Target, run_consumers, run_producers, run_reader
-from tests.chaos.deployment import ZoneDesk, functions_through, zone_of_bucket
+from tests.chaos.deployment import Zones, functions_through, zone_of_bucket
 from tests.chaos.injector import Injector
 from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
 from tests.chaos.verdict import Verdict, judge
@@ -27,14 +28,17 @@ _WARM_CALLS = 40
 _START_S_MAX = 120.0
 _END_S_MAX = 180.0  # delivery time-outs and requests in flight included
 _READ_S_MAX = 600.0
-_SLOW_APPEND_S = 1.0
+_CATCH_UP_S_MAX = 300.0  # the keeper waits 40 s before its pass, and failed repairs come back after a minute
+_KEEP_EACH_S = 1.0
+_SLOW_APPEND_S = 2.5  # a put that does not answer has failed after 3 s
 _SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosReport:
     """`stopped_waiting_s` is, for each outage in which a zone hung, how long after its begin appends with acks=all
-    still took longer than a second; None if no later one was quick. `requests` are by path and status, 0 for no answer.
+    still waited for it; None if no later one was quick. `requests` are by path and status, 0 for no answer.
+    `caught_up_s` is how long after the last client ended every zone was in sync with every segment; None if it was not.
     """
 
     plan: Plan
@@ -43,6 +47,7 @@ class ChaosReport:
     requests: dict[str, int]
     storage_calls: dict[str, int]
     stopped_waiting_s: tuple[float | None, ...]
+    caught_up_s: float | None
     faults_s: float
     whole_s: float
 
@@ -62,8 +67,14 @@ def run_chaos(
         injector = Injector(plan, buckets)
         with fault_proxy(stack.endpoint_url, injector.decide) as proxy_url, functions_through(stack, proxy_url):
             target = _target(stack, proxy_url, folder)
-            violations, started_at = _attack(stack, target, injector, plan, tell)
-            faults_s = time.monotonic() - started_at
+            zones = Zones(stack)
+            with _kept(zones):
+                violations, started_at = _attack(target, injector, plan, tell)
+                faults_s = time.monotonic() - started_at
+                tell("waiting until every zone is in sync and has every segment")
+                caught_up_s = _caught_up_s(zones)
+            if caught_up_s is None:
+                violations.append(f"after {_CATCH_UP_S_MAX:.0f} s zones still lack segments: {zones.missing_copies()}")
             readers = [f"reader-without-{zone}" for zone in buckets.values()]
             for zone, reader in zip(buckets.values(), readers, strict=True):
                 tell(f"reading everything without zone {zone}")
@@ -87,6 +98,7 @@ def run_chaos(
         stopped_waiting_s=tuple(
             _stopped_waiting_s(outage, started_at, slow) for outage in plan.outages if outage.fault is ZoneFault.HANGING
         ),
+        caught_up_s=caught_up_s,
         faults_s=faults_s,
         whole_s=time.monotonic() - began,
     )
@@ -115,9 +127,7 @@ def _target(stack: Stack, proxy_url: str, folder: Path) -> Target:
     )
 
 
-def _attack(
-    stack: Stack, target: Target, injector: Injector, plan: Plan, tell: Callable[[str], None]
-) -> tuple[list[str], float]:
+def _attack(target: Target, injector: Injector, plan: Plan, tell: Callable[[str], None]) -> tuple[list[str], float]:
     """The workload under the plan's faults, until all clients have ended: what was wrong with them, when it began."""
     stop = _SPAWN.Event()
     specs = _producers(plan.seed)
@@ -130,27 +140,48 @@ def _attack(
         while not _is_warm(injector) and time.monotonic() < deadline:
             time.sleep(_TICK_S)
         tell(f"faults for {plan.seconds:.0f} s, seed {plan.seed}")
-        desk = ZoneDesk(stack)
         started_at = time.monotonic()
         injector.start()
-        open_outages = list(plan.outages)
         while (elapsed_s := injector.elapsed_s()) < plan.seconds and all(each.is_alive() for each in processes):
             injector.end_outages_until(elapsed_s)
-            if open_outages and open_outages[0].end_s <= elapsed_s:
-                open_outages.pop(0)
-                desk.put_back()
             time.sleep(_TICK_S)
     finally:
         injector.stop()
         stop.set()
     tell("letting the clients end")
-    desk.put_back()
     return _ended(processes, _END_S_MAX), started_at
 
 
 def _is_warm(injector: Injector) -> bool:
     """Whether functions run, rather than start: each call at once has one of its own, which takes a second."""
     return all(injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch"))
+
+
+@contextmanager
+def _kept(zones: Zones) -> Iterator[None]:
+    """The keeper runs again and again meanwhile."""
+    stop = threading.Event()
+
+    def keep() -> None:
+        while not stop.wait(_KEEP_EACH_S):
+            zones.keep()
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _caught_up_s(zones: Zones) -> float | None:
+    began = time.monotonic()
+    while time.monotonic() - began < _CATCH_UP_S_MAX:
+        if zones.all_in_sync() and not zones.missing_copies():
+            return time.monotonic() - began
+        time.sleep(_KEEP_EACH_S)
+    return None
 
 
 def _producers(seed: int) -> list[ProducerSpec]:

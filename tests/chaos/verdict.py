@@ -16,6 +16,7 @@ from tests.history.recorder import merge
 from tests.history.report import Report
 
 HISTORY = "history.jsonl"
+_POLL, _OF_TAIL = b'"f":"poll"', b'"process":"tail"'
 Where = tuple[str, int]
 
 
@@ -28,6 +29,7 @@ class Verdict:
     failed: int
     unknown: int
     lost: int
+    tail_lag_ms: float
     violations: tuple[str, ...]
 
 
@@ -37,6 +39,9 @@ def judge(folder: Path, readers: Sequence[str]) -> Verdict:
     histories = sorted(folder.glob("*.history.jsonl"))
     merge(histories, folder / HISTORY)
     report = check(HistoryFile(folder / HISTORY), Options(allow_retry_duplicates=True))
+    # Of the consumer at the tail only: whoever starts at the beginning lags by design.
+    at_tail = [line for line in HistoryFile(folder / HISTORY) if _POLL not in line or _OF_TAIL in line]
+    lag = check(at_tail, Options(allow_retry_duplicates=True, allow_unseen=True, examples_max=0)).worst_lag
     violations = [f"{kind}: {count:,}" for kind, count in report.found.items()]
     told = [json.loads(line) for path in sorted(folder.glob("*.acknowledged.jsonl")) for line in path.open()]
     acknowledged = [each for each in told if each["offset"] is not None]
@@ -68,6 +73,7 @@ def judge(folder: Path, readers: Sequence[str]) -> Verdict:
         failed=len(failed),
         unknown=len(told) - len(acknowledged) - len(failed),
         lost=len(lost),
+        tail_lag_ms=lag[0].lag_ns / 1e6 if lag else 0.0,
         violations=tuple(violations),
     )
 
