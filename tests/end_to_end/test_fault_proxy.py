@@ -1,0 +1,130 @@
+"""The proxy: what passes is untouched, what is struck is struck as told, and effects happen or not as told."""
+
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.end_to_end.fault_proxy import Call, Corrupt, Fault, Hang, Reset, fault_proxy, s3_error
+
+BODY = bytes(range(256)) * 4096  # 1 MiB
+
+
+class Upstream(ThreadingHTTPServer):
+    """Answers with what it was sent, and counts."""
+
+    def __init__(self) -> None:
+        self.served: list[tuple[str, str]] = []
+        super().__init__(("127.0.0.1", 0), _Echo)
+
+
+class _Echo(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Upstream
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.served.append((self.path, self.headers["Host"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
+        return
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def put(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    connection = HTTPConnection(urlsplit(url).netloc)
+    try:
+        connection.request("PUT", "/bucket/some/key", BODY, {"Host": "signed.example", **(headers or {})})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def url_of(server: Upstream) -> str:
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+def test_bytes_path_and_host_pass_untouched_and_the_call_is_known(upstream: Upstream) -> None:
+    calls: list[Call] = []
+    with fault_proxy(url_of(upstream), calls.append) as url:
+        assert put(url) == (200, BODY)
+    assert upstream.served == [("/bucket/some/key", "signed.example")]
+    assert calls == [Call(service="s3", operation="PutObject", bucket="bucket")]
+
+
+def test_caller_that_asks_before_it_sends_is_told_to_go_on_at_once(upstream: Upstream) -> None:
+    with fault_proxy(url_of(upstream), lambda call: None) as url:
+        connection = HTTPConnection(urlsplit(url).netloc)
+        connection.putrequest("PUT", "/bucket/key")
+        connection.putheader("Content-Length", str(len(BODY)))
+        connection.putheader("Expect", "100-continue")
+        connection.endheaders()
+        assert connection.sock.recv(64).startswith(b"HTTP/1.1 100")  # hangs if it is never told
+        connection.send(BODY)
+        assert connection.getresponse().read() == BODY
+        connection.close()
+
+
+def test_corrupted_answer_differs_in_one_byte(upstream: Upstream) -> None:
+    with fault_proxy(url_of(upstream), lambda call: Corrupt()) as url:
+        status, body = put(url)
+    assert (status, len(body)) == (200, len(BODY))
+    assert sum(is_not != was for is_not, was in zip(body, BODY, strict=True)) == 1
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+def test_reset_connection_has_had_its_effect_only_if_told_so(upstream: Upstream, is_applied: bool) -> None:
+    with fault_proxy(url_of(upstream), lambda call: Reset(is_applied=is_applied)) as url, pytest.raises(OSError):
+        put(url)
+    assert len(upstream.served) == is_applied
+
+
+def test_refusal_is_answered_without_effect(upstream: Upstream) -> None:
+    with fault_proxy(url_of(upstream), lambda call: s3_error(404, "NoSuchBucket")) as url:
+        status, body = put(url)
+    assert status == 404
+    assert b"<Code>NoSuchBucket</Code>" in body
+    assert upstream.served == []
+
+
+def test_hanging_call_ends_with_its_outage_and_without_effect(upstream: Upstream) -> None:
+    is_over = threading.Event()
+    begun = threading.Event()
+
+    def hang(call: Call) -> Fault:
+        begun.set()
+        return Hang(is_over=is_over)
+
+    outcome: list[BaseException] = []
+
+    def caller(url: str) -> None:
+        with pytest.raises(OSError) as caught:
+            put(url)
+        outcome.append(caught.value)
+
+    with fault_proxy(url_of(upstream), hang) as url:
+        thread = threading.Thread(target=caller, args=(url,))
+        thread.start()
+        begun.wait()
+        assert not outcome
+        is_over.set()
+        thread.join()
+    assert len(outcome) == 1
+    assert upstream.served == []
