@@ -10,7 +10,10 @@ from constructs import Construct
 
 from infra.settings import StageSettings
 
-RATES: Mapping[str, Duration] = {"keeper": Duration.minutes(1)}
+RATES: Mapping[str, Duration] = {
+    "keeper": Duration.minutes(1),
+    "scrub": Duration.hours(1),
+}
 
 
 class Schedules(Construct):

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from penstock_core.limits import SCRUB_BYTES
+
 Architecture = Literal["arm64", "x86_64"]
 
 ZONES = ("a", "b", "c")  # in this order: a produce that waits for one zone waits for the first
@@ -30,6 +32,12 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
     "keeper": FunctionSize(memory_mb=1024, timeout_s=58),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),
+    "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
+}
+
+# A job's budget of time leaves room, within its function's, for what is under way when it is used up.
+JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES)},
 }
 
 
@@ -57,6 +65,7 @@ class StageSettings:
         "manylinux2014_aarch64",
     )
     function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
+    job_environments: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: JOB_ENVIRONMENTS)
     repair_retry_s: int = 360  # six times what replicate may take, as the Lambda guide wants it
     keeps_data_on_delete: bool = True
     enforces_tls: bool = True

@@ -105,6 +105,19 @@ class GroupStore(Protocol):
         """All of the group's commits, in no order; consistent. One query for each MB."""
 
 
+class JobCursors(Protocol):
+    """Where a scheduled job goes on that did not finish in its time. What is lost or old costs work, never more."""
+
+    def get(self, job: str) -> str | None:
+        """None if the job begins anew. One read."""
+
+    def put(self, job: str, cursor: str) -> None:
+        """One put."""
+
+    def clear(self, job: str) -> None:
+        """One delete."""
+
+
 class SegmentStore(Protocol):
     """Segments in one zone (or in the archive)."""
 

@@ -199,6 +199,15 @@ def parse_catch_up_pass(item: Mapping[str, Any]) -> CatchUpPass:
     )
 
 
+def cursor_key(job: str) -> Item:
+    return {"pk": {"S": keys.CURSORS}, "sk": {"S": job}}
+
+
+def cursor_item(job: str, cursor: str) -> Item:
+    """Where a scheduled job goes on that did not finish in its time."""
+    return {**cursor_key(job), "cursor": {"S": cursor}}
+
+
 def lease_item_key(group: str, key: PartitionKey) -> Item:
     return {"pk": {"S": group}, "sk": {"S": keys.lease_key(key)}}
 

@@ -5,6 +5,7 @@
 | topics | topic name              | `topic`                                |
 | topics | `#deleted`              | topic id                               |
 | topics | `#zones`                | `states`, `catch_up`                   |
+| topics | `#cursors`              | name of a scheduled job                |
 | log    | `<topic id>#<partition>`| `head`, `page#<end offset, 20 digits>` |
 | groups | group name              | `lease#<topic id>#<partition>`         |
 
@@ -25,6 +26,7 @@ DELETED = "#deleted"
 ZONES = "#zones"
 ZONE_STATES = "states"
 CATCH_UP = "catch_up"
+CURSORS = "#cursors"
 PAGE_LAST = "page#~"
 LEASE_PREFIX = "lease#"
 

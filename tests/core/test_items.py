@@ -203,3 +203,11 @@ def test_catch_up_pass_item_is_what_is_stored_today() -> None:
         "failures": {"N": "1"},
     }
     assert items.parse_catch_up_pass(item) == current
+
+
+def test_cursor_item_is_what_is_stored_today() -> None:
+    assert items.cursor_item("sweep", "17") == {
+        "pk": {"S": "#cursors"},
+        "sk": {"S": "sweep"},
+        "cursor": {"S": "17"},
+    }

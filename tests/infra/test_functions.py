@@ -20,9 +20,13 @@ FUNCTIONS = (
     "records-fetch",
     "records-produce",
     "replicate",
+    "scrub",
     "topics",
     "zones",
 )
+JOB_ENVIRONMENTS = {
+    "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": "1073741824"},
+}
 
 
 def test_functions_are_the_handlers_with_their_settings(resources: Resources, stage: str) -> None:
@@ -53,6 +57,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
             "POWERTOOLS_TRACE_DISABLED": "true" if stage == "local" else "false",
+            **JOB_ENVIRONMENTS.get(own, {}),
         }
 
 

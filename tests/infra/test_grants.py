@@ -44,6 +44,12 @@ ALLOWED = {
         "RepairQueuesDeadStream": "SendMessage",
     },
     "Groups": {"TablesTopics": "GetItem", "TablesGroups": "UpdateItem Query"},
+    "Scrub": {
+        "TablesTopics": "GetItem Scan PutItem DeleteItem",
+        "TablesLog": "GetItem Query UpdateItem",
+        "zones": "read write list",
+        "RepairQueuesRepairs": "SendMessage",
+    },
 }
 XRAY = {("xray:PutTelemetryRecords", "*"), ("xray:PutTraceSegments", "*")}
 

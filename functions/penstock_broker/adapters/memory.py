@@ -182,6 +182,22 @@ class MemoryGroupStore:
             return list(self._committed.get(group, {}).values())
 
 
+class MemoryJobCursors:
+    """JobCursors."""
+
+    def __init__(self) -> None:
+        self._cursors: dict[str, str] = {}
+
+    def get(self, job: str) -> str | None:
+        return self._cursors.get(job)
+
+    def put(self, job: str, cursor: str) -> None:
+        self._cursors[job] = cursor
+
+    def clear(self, job: str) -> None:
+        self._cursors.pop(job, None)
+
+
 class MemoryRepairQueue:
     """RepairQueue; `repairs` is what was sent and nobody has taken yet."""
 
@@ -253,6 +269,7 @@ def memory_broker(
         groups=MemoryGroupStore(),
         zone_states=zone_states,
         zones=[MemorySegmentStore(zone) for zone in zones],
+        cursors=MemoryJobCursors(),
         repair_queue=MemoryRepairQueue(),
         parallel=parallel or Threads(),
         clock=clock,
