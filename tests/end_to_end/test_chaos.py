@@ -62,9 +62,9 @@ def test_every_promise_holds_while_storage_functions_and_connections_fail(tmp_pa
 
 
 def test_run_fails_and_keeps_its_history_when_the_driver_repeats_appends(tmp_path: Path) -> None:
-    checkout = broken_checkout(
-        tmp_path / "broken", "handlers/services.py", 'retries={"total_max_attempts": 1}', 'retries={"max_attempts": 3}'
-    )
+    right = 'retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=5'  # DynamoDB's
+    wrong = right.replace('"total_max_attempts": 1', '"total_max_attempts": 4')
+    checkout = broken_checkout(tmp_path / "broken", "handlers/services.py", right, wrong)
     code, report = run_chaos(tmp_path / "kept", "--seconds", "20", "--seed", "3", "--checkout", str(checkout))
     assert code == 1
     assert set(report["history"]["anomalies"]) == {"duplicate"}
