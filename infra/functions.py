@@ -25,9 +25,9 @@ ZONE_STATES_KEY = "#zones"  # pk of the zones' items, as docs/data-model.md has 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """DynamoDB actions per table (without their prefix), whether the function reads or writes segments, whether it is
-    told which are missing (by S3, of those only that may list a bucket), whether it may change zones' states, and
-    whether it sends repairs to their queue or takes them from there and from the log table's stream."""
+    """DynamoDB actions per table (without their prefix), whether the function reads, writes or removes segments,
+    whether it is told which are missing (by S3, of those only that may list a bucket), whether it may change zones'
+    states, and whether it sends repairs to their queue or takes them from there and from the log table's stream."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class Grants:
     changes_zone_states: bool = False
     sends_repairs: bool = False
     takes_repairs: bool = False
+    sweeps_zones: bool = False
 
 
 # On the log, an append is an UpdateItem of the head; the roll of a tail is a PutItem of a page with an UpdateItem.
@@ -80,6 +81,15 @@ GRANTS: Mapping[str, Grants] = {
         tells_missing_objects=True,
         sends_repairs=True,
         takes_repairs=True,
+    ),
+    "retention": Grants(
+        topics=("GetItem", "PutItem", "DeleteItem", "Query", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+    ),
+    "sweep": Grants(
+        topics=("GetItem", "PutItem", "DeleteItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query"),
+        sweeps_zones=True,
     ),
 }
 
@@ -165,6 +175,8 @@ class Functions(Construct):
                 statements.append(zone.write_statement())
             if grants.tells_missing_objects:
                 statements += zone.missing_statements()
+            if grants.sweeps_zones:
+                statements.extend(zone.sweep_statements())
         if grants.sends_repairs:
             statements.append(_sqs_statement(self._queues.repairs, "SendMessage"))
         if grants.takes_repairs:
@@ -202,6 +214,7 @@ class Functions(Construct):
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
             "POWERTOOLS_TRACE_DISABLED": "false" if self._settings.traces else "true",
+            **self._settings.job_environments.get(name, {}),
         }
 
 

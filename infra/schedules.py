@@ -10,7 +10,11 @@ from constructs import Construct
 
 from infra.settings import StageSettings
 
-RATES: Mapping[str, Duration] = {"keeper": Duration.minutes(1)}
+RATES: Mapping[str, Duration] = {
+    "keeper": Duration.minutes(1),
+    "retention": Duration.minutes(15),
+    "sweep": Duration.days(1),
+}
 
 
 class Schedules(Construct):

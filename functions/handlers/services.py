@@ -7,6 +7,7 @@ import boto3
 from botocore.config import Config
 
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient
+from penstock_broker.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
@@ -57,6 +58,7 @@ def broker() -> Broker:
         log=DynamoDbLogIndex(dynamodb, os.environ["PENSTOCK_LOG_TABLE"]),
         groups=DynamoDbGroupStore(dynamodb, os.environ["PENSTOCK_GROUPS_TABLE"]),
         zone_states=zone_states,
+        cursors=DynamoDbJobCursors(dynamodb, os.environ["PENSTOCK_TOPICS_TABLE"]),
         zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in zones],
         repair_queue=SqsRepairQueue(
             lambda: session.client("sqs", config=_SQS), os.environ["PENSTOCK_REPAIR_QUEUE_URL"]

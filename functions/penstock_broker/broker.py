@@ -9,6 +9,7 @@ from penstock_broker.ports import (
     Chance,
     Clock,
     GroupStore,
+    JobCursors,
     LogIndex,
     Parallel,
     RepairQueue,
@@ -40,6 +41,7 @@ class Broker:
     log: LogIndex
     groups: GroupStore
     zone_states: ZoneStateStore
+    cursors: JobCursors
     zones: Sequence[SegmentStore]
     repair_queue: RepairQueue
     parallel: Parallel

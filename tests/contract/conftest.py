@@ -10,12 +10,14 @@ from botocore.config import Config
 from moto import mock_aws
 
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient
+from penstock_broker.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.memory import (
     MemoryGroupStore,
+    MemoryJobCursors,
     MemoryLogIndex,
     MemorySegmentStore,
     MemoryTopicStore,
@@ -23,7 +25,7 @@ from penstock_broker.adapters.memory import (
 )
 from penstock_broker.adapters.s3 import S3SegmentStore
 from penstock_broker.adapters.system import SystemChance, SystemClock
-from penstock_broker.ports import GroupStore, LogIndex, SegmentStore, TopicStore, ZoneStateStore
+from penstock_broker.ports import GroupStore, JobCursors, LogIndex, SegmentStore, TopicStore, ZoneStateStore
 
 REGION = "us-east-1"
 
@@ -35,11 +37,17 @@ class Ports:
     groups: GroupStore
     segments: SegmentStore
     zone_states: ZoneStateStore
+    cursors: JobCursors
 
 
 def _memory() -> Iterator[Ports]:
     yield Ports(
-        MemoryTopicStore(), MemoryLogIndex(), MemoryGroupStore(), MemorySegmentStore("a"), MemoryZoneStateStore()
+        MemoryTopicStore(),
+        MemoryLogIndex(),
+        MemoryGroupStore(),
+        MemorySegmentStore("a"),
+        MemoryZoneStateStore(),
+        MemoryJobCursors(),
     )
 
 
@@ -57,6 +65,7 @@ def _aws() -> Iterator[Ports]:
             DynamoDbGroupStore(client, "groups"),
             S3SegmentStore(s3, "zone-a", "a"),
             DynamoDbZoneStateStore(client, "topics"),
+            DynamoDbJobCursors(client, "topics"),
         )
 
 

@@ -44,6 +44,15 @@ ALLOWED = {
         "RepairQueuesDeadStream": "SendMessage",
     },
     "Groups": {"TablesTopics": "GetItem", "TablesGroups": "UpdateItem Query"},
+    "Retention": {
+        "TablesTopics": "GetItem PutItem DeleteItem Query Scan",
+        "TablesLog": "GetItem BatchGetItem Query UpdateItem DeleteItem",
+    },
+    "Sweep": {
+        "TablesTopics": "GetItem PutItem DeleteItem Scan",
+        "TablesLog": "GetItem BatchGetItem Query",
+        "zones": "list delete",
+    },
 }
 XRAY = {("xray:PutTelemetryRecords", "*"), ("xray:PutTraceSegments", "*")}
 
@@ -53,7 +62,12 @@ def zone_permissions(access: str | None, stage: str) -> set[tuple[str, str]]:
         return set()
     if stage == "prod":
         return {("s3express:CreateSession", f"<ZonesZone{zone}>") for zone in "ABC"}
-    words = {"read": ("s3:GetObject", "/*"), "write": ("s3:PutObject", "/*"), "list": ("s3:ListBucket", "")}
+    words = {
+        "read": ("s3:GetObject", "/*"),
+        "write": ("s3:PutObject", "/*"),
+        "list": ("s3:ListBucket", ""),
+        "delete": ("s3:DeleteObject", "/*"),
+    }
     return {(words[word][0], f"<ZonesZone{zone}>{words[word][1]}") for zone in "ABC" for word in access.split()}
 
 
@@ -92,7 +106,8 @@ def test_every_function_has_a_role_of_its_own_without_managed_policies(resources
 
 @pytest.mark.parametrize("stage", ["prod"], indirect=False)
 @pytest.mark.parametrize(
-    ("function", "mode"), [("Produce", "ReadWrite"), ("Fetch", "ReadOnly"), ("Topics", "ReadOnly")]
+    ("function", "mode"),
+    [("Produce", "ReadWrite"), ("Fetch", "ReadOnly"), ("Topics", "ReadOnly"), ("Sweep", "ReadWrite")],
 )
 def test_session_with_a_directory_bucket_is_of_the_mode_that_the_function_needs(
     resources: Resources, function: str, mode: str
@@ -115,3 +130,8 @@ def test_function_that_moves_zones_may_put_nothing_else_among_the_topics(resourc
     ]
     assert statement["Action"] == "dynamodb:PutItem"
     assert statement["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
+
+
+def test_retention_may_not_touch_s3(resources: Resources) -> None:
+    actions = {action for action, _ in permissions(statements_of(resources, "Retention"))}
+    assert not any(action.startswith("s3") for action in actions)

@@ -1,0 +1,23 @@
+"""What every JobCursors does, in memory and on DynamoDB."""
+
+from penstock_core.ids import TopicId, TopicName
+from penstock_core.topic import Topic
+from tests.contract.conftest import Ports
+
+
+def test_cursor_is_kept_for_each_job_until_it_is_cleared(ports: Ports) -> None:
+    assert ports.cursors.get("sweep") is None
+    ports.cursors.put("sweep", "1")
+    ports.cursors.put("retention", "orders#7")
+    ports.cursors.put("sweep", "2")
+    assert (ports.cursors.get("sweep"), ports.cursors.get("retention")) == ("2", "orders#7")
+    for _ in range(2):
+        ports.cursors.clear("sweep")
+        assert (ports.cursors.get("sweep"), ports.cursors.get("retention")) == (None, "orders#7")
+
+
+def test_cursor_is_no_topic(ports: Ports) -> None:
+    ports.topics.create(Topic(name=TopicName("sweep"), topic_id=TopicId("t1"), partitions=1, created_at_ms=5))
+    ports.cursors.put("sweep", "1")
+    assert [topic.name for topic in ports.topics.list()] == ["sweep"]
+    assert list(ports.topics.deleted()) == []
