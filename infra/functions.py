@@ -20,14 +20,17 @@ from infra.tables import Tables
 from infra.wildcards import acknowledge_wildcard
 from infra.zones import Zones
 
-ZONE_STATES_KEY = "#zones"  # pk of the zones' items, as docs/data-model.md has it
+# pk of items in the topics table, as docs/data-model.md has them
+ZONE_STATES_KEY = "#zones"
+CURSORS_KEY = "#cursors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
     """DynamoDB actions per table (without their prefix), whether the function reads, writes or removes segments,
     whether it is told which are missing (by S3, of those only that may list a bucket), whether it may change zones'
-    states, and whether it sends repairs to their queue or takes them from there and from the log table's stream."""
+    states, and whether it sends repairs to their queue, takes them from there and from the log table's stream, or keeps
+    a cursor in the topics table."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...] = ()
@@ -38,6 +41,7 @@ class Grants:
     changes_zone_states: bool = False
     sends_repairs: bool = False
     takes_repairs: bool = False
+    keeps_cursor: bool = False
     sweeps_zones: bool = False
 
 
@@ -72,6 +76,15 @@ GRANTS: Mapping[str, Grants] = {
         writes_zones=True,
         tells_missing_objects=True,
         changes_zone_states=True,
+    ),
+    "scrub": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "Query", "UpdateItem"),
+        keeps_cursor=True,
+        reads_zones=True,
+        writes_zones=True,
+        tells_missing_objects=True,
+        sends_repairs=True,
     ),
     "replicate": Grants(
         topics=("GetItem",),
@@ -167,7 +180,9 @@ class Functions(Construct):
                     )
                 )
         if grants.changes_zone_states:
-            statements.append(_zone_states_statement(self._tables.topics.table_arn))
+            statements.append(_items_statement(self._tables.topics.table_arn, ZONE_STATES_KEY, "PutItem"))
+        if grants.keeps_cursor:
+            statements.append(_items_statement(self._tables.topics.table_arn, CURSORS_KEY, "PutItem", "DeleteItem"))
         for zone in self._zones.all:
             if grants.reads_zones:
                 statements.append(zone.read_statement())
@@ -222,10 +237,10 @@ def _sqs_statement(queue: sqs.Queue, *actions: str) -> iam.PolicyStatement:
     return iam.PolicyStatement(actions=[f"sqs:{action}" for action in actions], resources=[queue.queue_arn])
 
 
-def _zone_states_statement(table_arn: str) -> iam.PolicyStatement:
-    """PutItem on the topics table, of the zones' items only (DynamoDB guide, "Using IAM policy conditions")."""
+def _items_statement(table_arn: str, key: str, *actions: str) -> iam.PolicyStatement:
+    """The actions on the items with that pk only (DynamoDB guide, "Using IAM policy conditions")."""
     return iam.PolicyStatement(
-        actions=["dynamodb:PutItem"],
+        actions=[f"dynamodb:{action}" for action in actions],
         resources=[table_arn],
-        conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONE_STATES_KEY]}},
+        conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [key]}},
     )

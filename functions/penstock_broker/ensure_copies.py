@@ -13,19 +13,21 @@ from crc32c import crc32c
 from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
-from penstock_core.segment import check_segment
+from penstock_core.segment import TocEntry, check_segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsuredCopies:
     """What was found and done, as bitmaps of zones in configured order. `good` are the zones asked for that hold a
-    good copy now; of them `copied` had none before and `healed` a bad one. `errors` tell why the others do not."""
+    good copy now; of them `copied` had none before and `healed` a bad one. `errors` tell why the others do not.
+    `toc` is what a good copy says of itself, empty if none was read."""
 
     good: int
     copied: int
     healed: int
     bytes_read: int
     errors: tuple[PenstockError, ...]
+    toc: tuple[TocEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class _Copy:
     has_answered: bool = True
     is_there: bool = False
     bytes_read: int = 0
+    toc: tuple[TocEntry, ...] = ()
 
 
 def ensure_copies(broker: Broker, segment_id: SegmentId, zones: int) -> EnsuredCopies:
@@ -68,6 +71,7 @@ def ensure_copies(broker: Broker, segment_id: SegmentId, zones: int) -> EnsuredC
         healed=_bitmap(copy.zone for copy in written if copy.is_there),
         bytes_read=sum(copy.bytes_read for copy in seen),
         errors=tuple(errors),
+        toc=next((copy.toc for copy in seen if copy.body is not None), ()),
     )
 
 
@@ -78,11 +82,11 @@ def _look(broker: Broker, segment_id: SegmentId, zones: Sequence[int]) -> list[_
             missing = f"zone {broker.zones[zone].zone} has no segment {segment_id.hex()}"
             return _Copy(zone=zone, error=PenstockError(ErrorCode.STORAGE_UNAVAILABLE, missing))
         try:
-            check_segment(body)
+            toc = check_segment(body)
         except PenstockError as error:
             flaw = PenstockError(error.code, f"zone {broker.zones[zone].zone}: {error.message}")
             return _Copy(zone=zone, error=flaw, is_there=True, bytes_read=len(body))
-        return _Copy(zone=zone, body=body, is_there=True, bytes_read=len(body))
+        return _Copy(zone=zone, body=body, is_there=True, bytes_read=len(body), toc=toc)
 
     return [
         _Copy(zone=zone, error=found, has_answered=False) if isinstance(found, PenstockError) else found

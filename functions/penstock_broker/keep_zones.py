@@ -16,6 +16,7 @@ from penstock_broker.broker import Broker
 from penstock_broker.ensure_copies import ensure_copies
 from penstock_broker.move_zone import change_zone, move_zone
 from penstock_broker.ports import SegmentStore
+from penstock_broker.walk_index import refs_of
 from penstock_core.catch_up import (
     CatchUpPass,
     Cursor,
@@ -26,7 +27,7 @@ from penstock_core.catch_up import (
     zones_caught_up,
 )
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import SEGMENT_ID_BYTES, Offset, SegmentId, new_segment_id, segment_time_ms
+from penstock_core.ids import SEGMENT_ID_BYTES, SegmentId, new_segment_id, segment_time_ms
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import LocatedRef, Tier
 from penstock_core.segment import build_segment
@@ -34,7 +35,6 @@ from penstock_core.zone_state import FUNCTION_MS_MAX, Mover, ZoneStatus
 
 _PORTION_REFS = 128  # between two saves of the cursor
 _SIDE_BY_SIDE = 8  # segments copied at once: each may ask the pool of threads for two more calls
-_PAGES_PER_QUERY = 4
 _PROBE = build_segment([])  # a segment like any other, which no ref will ever name: the sweep removes it
 
 
@@ -164,25 +164,10 @@ def _refs_from(broker: Broker, current: CatchUpPass) -> Iterator[_Wanted]:
                 continue
             offset = cursor.offset if (topic.name, partition) == (cursor.topic, cursor.partition) else 0
             key = PartitionKey(topic.topic_id, partition)
-            for located in _refs_of(broker, key, offset):
+            for located in refs_of(broker, key, offset):
                 if located.ref.tier is Tier.ZONAL and segment_time_ms(located.ref.segment_id) > until_ms:
                     break
                 yield _Wanted(key, located, Cursor(topic.name, partition, located.end_offset))
-
-
-def _refs_of(broker: Broker, key: PartitionKey, offset: int) -> Iterator[LocatedRef]:
-    head = broker.log.heads([key]).get(key)
-    if head is None:  # deleted since the topics were listed
-        return
-    position = max(offset, head.log_start_offset)
-    while position < head.tail_base:
-        pages = broker.log.pages(key, Offset(position), _PAGES_PER_QUERY)
-        for page in pages:
-            yield from (each for each in page.located() if position < each.end_offset <= head.tail_base)
-        if not pages:
-            break
-        position = pages[-1].end_offset
-    yield from (each for each in head.located_tail() if each.end_offset > max(offset, head.log_start_offset))
 
 
 def _catch_up(broker: Broker, current: CatchUpPass, portion: Sequence[_Wanted]) -> Progress:

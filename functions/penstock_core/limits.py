@@ -55,4 +55,5 @@ PAGE_REFS_MAX = 128  # refs that one roll moves at most, after rolls that failed
 
 # Repair.
 REPORT_INTERVAL_MS = 60_000  # a function instance reports one bad copy once in this time
+SCRUB_BYTES = 1024 * MIB  # what a run of the scrub reads, about
 REPORTS_REMEMBERED_MAX = 10_000  # bad copies that it reports in this time at most

@@ -163,3 +163,21 @@ def test_healthy_appends_invoke_replicate_never(storage: Storage, transport: Htt
     until(lambda: storage.refs(topic)[-1].zones == 0b111, "the ref does not say that every zone has it")
     partition = storage.partition(topic)
     assert [line["records"] for line in storage.replicate_lines() if partition in line["partitions"]] == [1]
+
+
+def test_scrub_heals_what_nobody_has_read(stack: Stack, storage: Storage, transport: HttpTransport, topic: str) -> None:
+    for count in range(20):  # a page and a tail
+        append(transport, topic, b"%d" % count, acks="all")
+    refs = storage.refs(topic)
+    whole = [storage.body(2, ref) for ref in refs]
+    for index, ref in enumerate(refs):
+        if index % 2:
+            storage.lose(index % 3, ref)
+        else:
+            storage.flip(index % 3, ref, 70)
+    answer = stack.root_client("lambda").invoke(FunctionName="penstock-scrub", Payload=b"{}")
+    done = json.loads(answer["Payload"].read())
+    assert "FunctionError" not in answer, done
+    assert (done["copied"], done["healed"], done["is_finished"]) == (10, 10, True)
+    assert [storage.bodies(ref) for ref in refs] == [[body] * 3 for body in whole]
+    assert read_all(transport, topic) == [(count, b"%d" % count) for count in range(20)]

@@ -22,12 +22,14 @@ FUNCTIONS = (
     "records-produce",
     "replicate",
     "retention",
+    "scrub",
     "sweep",
     "topics",
     "zones",
 )
 JOB_ENVIRONMENTS = {
     "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": "60000"},
+    "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": "1073741824"},
     "sweep": {
         "PENSTOCK_BUDGET_MS": "720000",
         "PENSTOCK_LOG_START_GRACE_MS": "60000",

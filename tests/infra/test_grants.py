@@ -48,6 +48,12 @@ ALLOWED = {
         "TablesTopics": "GetItem PutItem DeleteItem Query Scan",
         "TablesLog": "GetItem BatchGetItem Query UpdateItem DeleteItem",
     },
+    "Scrub": {
+        "TablesTopics": "GetItem Scan PutItem DeleteItem",
+        "TablesLog": "GetItem Query UpdateItem",
+        "zones": "read write list",
+        "RepairQueuesRepairs": "SendMessage",
+    },
     "Sweep": {
         "TablesTopics": "GetItem PutItem DeleteItem Scan",
         "TablesLog": "GetItem BatchGetItem Query",
