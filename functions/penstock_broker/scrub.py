@@ -1,8 +1,8 @@
 """Scrub: read every copy of every segment that the index names, heal what is missing or bad, set bits that are owed.
 
 It goes over the index in the order of topic names and partitions, a part with each run, and goes on from a stored
-cursor. It may die anywhere, be repeated, and run twice at once, as what it does to copies and refs may; a cursor that is
-lost or old costs reading again. What it cannot heal it hands to the repair queue, whose dead letters ring.
+cursor. It may die anywhere, be repeated, and run twice at once, as what it does to copies and refs may; a cursor that
+is lost or old costs reading again. What it cannot heal it hands to the repair queue, whose dead letters ring.
 """
 
 from collections.abc import Iterator

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_core.keys import ZONES
+from penstock_core.keys import CURSORS, ZONES
 from tests.infra.conftest import Resources
 from tests.infra.reading import name_of, of_type, permissions
 
@@ -136,6 +136,16 @@ def test_function_that_moves_zones_may_put_nothing_else_among_the_topics(resourc
     ]
     assert statement["Action"] == "dynamodb:PutItem"
     assert statement["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
+
+
+def test_scrub_may_write_cursors_only_among_the_topics(resources: Resources) -> None:
+    [statement] = [
+        statement
+        for statement in statements_of(resources, "Scrub")
+        if name_of(statement["Resource"]) == "<TablesTopics>" and "dynamodb:PutItem" in statement["Action"]
+    ]
+    assert statement["Action"] == ["dynamodb:PutItem", "dynamodb:DeleteItem"]
+    assert statement["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [CURSORS]}}
 
 
 def test_retention_may_not_touch_s3(resources: Resources) -> None:
