@@ -26,6 +26,7 @@ from penstock_core.records import NewRecord, encode
 
 MB = 1_000_000
 PARTITIONS = 6
+NOW_MS = time.time_ns() // 1_000_000
 Row = dict[str, Any]
 
 
@@ -100,7 +101,7 @@ def _latencies(transport: CountingTransport, samples: int) -> list[Row]:
 def _storage_calls(transport: CountingTransport) -> list[Row]:
     """Warm requests, as the functions counted them."""
     rows = []
-    batch = encode([NewRecord(1_000, None, b"x" * 100)])
+    batch = encode([NewRecord(NOW_MS, None, b"x" * 100)])
     for partitions in (1, PARTITIONS):
         with _topic(transport, partitions) as topic:
             produced = [_produce(transport, topic, partitions, batch) for _ in range(3)]
@@ -153,7 +154,7 @@ def _call(transport: CountingTransport, path: str, body: bytes) -> Row:
 
 def _batch_of(records: int, size: int) -> bytes:
     overhead = 8 if records > 1 else 12
-    return encode([NewRecord(1_000, None, os.urandom(size // records - overhead))] * records, Compression.NONE)
+    return encode([NewRecord(NOW_MS, None, os.urandom(size // records - overhead))] * records, Compression.NONE)
 
 
 @contextmanager

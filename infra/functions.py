@@ -27,10 +27,10 @@ CURSORS_KEY = "#cursors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """DynamoDB actions per table (without their prefix), whether the function reads or writes segments, whether it is
-    told which are missing (by S3, of those only that may list a bucket), whether it may change zones' states, and
-    whether it sends repairs to their queue, takes them from there and from the log table's stream, or keeps a cursor in
-    the topics table."""
+    """DynamoDB actions per table (without their prefix), whether the function reads, writes or removes segments,
+    whether it is told which are missing (by S3, of those only that may list a bucket), whether it may change zones'
+    states, and whether it sends repairs to their queue, takes them from there and from the log table's stream, or keeps
+    a cursor in the topics table."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...] = ()
@@ -42,6 +42,7 @@ class Grants:
     sends_repairs: bool = False
     takes_repairs: bool = False
     keeps_cursor: bool = False
+    sweeps_zones: bool = False
 
 
 # On the log, an append is an UpdateItem of the head; the roll of a tail is a PutItem of a page with an UpdateItem.
@@ -93,6 +94,15 @@ GRANTS: Mapping[str, Grants] = {
         tells_missing_objects=True,
         sends_repairs=True,
         takes_repairs=True,
+    ),
+    "retention": Grants(
+        topics=("GetItem", "PutItem", "DeleteItem", "Query", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+    ),
+    "sweep": Grants(
+        topics=("GetItem", "PutItem", "DeleteItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query"),
+        sweeps_zones=True,
     ),
 }
 
@@ -180,6 +190,8 @@ class Functions(Construct):
                 statements.append(zone.write_statement())
             if grants.tells_missing_objects:
                 statements += zone.missing_statements()
+            if grants.sweeps_zones:
+                statements.extend(zone.sweep_statements())
         if grants.sends_repairs:
             statements.append(_sqs_statement(self._queues.repairs, "SendMessage"))
         if grants.takes_repairs:

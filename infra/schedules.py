@@ -12,7 +12,9 @@ from infra.settings import StageSettings
 
 RATES: Mapping[str, Duration] = {
     "keeper": Duration.minutes(1),
+    "retention": Duration.minutes(15),
     "scrub": Duration.hours(1),
+    "sweep": Duration.days(1),
 }
 
 

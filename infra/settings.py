@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock_core.limits import SCRUB_BYTES
+from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS
 
 Architecture = Literal["arm64", "x86_64"]
 
@@ -32,12 +32,20 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
     "keeper": FunctionSize(memory_mb=1024, timeout_s=58),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),
+    "retention": FunctionSize(memory_mb=512, timeout_s=240),
     "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
+    "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
 }
 
 # A job's budget of time leaves room, within its function's, for what is under way when it is used up.
 JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS)},
     "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES)},
+    "sweep": {
+        "PENSTOCK_BUDGET_MS": "720000",
+        "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS),
+        "PENSTOCK_SWEEP_GRACE_MS": str(SWEEP_GRACE_MS),
+    },
 }
 
 
@@ -65,8 +73,8 @@ class StageSettings:
         "manylinux2014_aarch64",
     )
     function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
-    job_environments: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: JOB_ENVIRONMENTS)
     repair_retry_s: int = 360  # six times what replicate may take, as the Lambda guide wants it
+    job_environments: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: JOB_ENVIRONMENTS)
     keeps_data_on_delete: bool = True
     enforces_tls: bool = True
     traces: bool = True

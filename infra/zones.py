@@ -36,6 +36,10 @@ class Zone(ABC):
     def missing_statements(self) -> list[iam.PolicyStatement]:
         """Lets a reader know an object that is not there from one it may not read."""
 
+    @abstractmethod
+    def sweep_statements(self) -> tuple[iam.PolicyStatement, ...]:
+        """Allows to list the objects here and to delete them."""
+
 
 class OrdinaryZone(Zone):
     """A regional S3 bucket that stands for a zone."""
@@ -49,6 +53,12 @@ class OrdinaryZone(Zone):
     def missing_statements(self) -> list[iam.PolicyStatement]:
         return [iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.bucket_arn])]
 
+    def sweep_statements(self) -> tuple[iam.PolicyStatement, ...]:
+        return (
+            iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.bucket_arn]),
+            iam.PolicyStatement(actions=["s3:DeleteObject"], resources=[f"{self.bucket_arn}/*"]),
+        )
+
 
 class ExpressZone(Zone):
     """A directory bucket in one availability zone (S3 user guide, "Authorizing Zonal endpoint API operations")."""
@@ -61,6 +71,9 @@ class ExpressZone(Zone):
 
     def missing_statements(self) -> list[iam.PolicyStatement]:
         return []  # a session may list
+
+    def sweep_statements(self) -> tuple[iam.PolicyStatement, ...]:
+        return (self._session_statement("ReadWrite"),)
 
     def _session_statement(self, mode: str) -> iam.PolicyStatement:
         return iam.PolicyStatement(

@@ -33,6 +33,9 @@ def scheduled_entry_point(
         finally:
             report_events(broker().events)
             _metrics.add_metric("run_duration", MetricUnit.Milliseconds, (time.perf_counter() - started_s) * 1_000)
+        for name, value in done.items():
+            if type(value) is int:
+                _metrics.add_metric(name, MetricUnit.Count, value)
         _logger.info("run", extra={**done, "storage_calls": STORAGE_CALLS.since(before)})
         return done
 

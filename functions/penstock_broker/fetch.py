@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
-from penstock_broker.read_range import read_range
+from penstock_broker.read_range import MAY_BE_REMOVED, read_range
+from penstock_broker.walk_pages import walk_pages
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.index import Head
@@ -83,7 +84,7 @@ def fetch(
         if isinstance(result, Fetched):
             max_bytes = max(0, max_bytes - len(result.data))
         results.append(result)
-    return results
+    return _explain(broker, readings, results)
 
 
 def _wait(
@@ -182,18 +183,11 @@ def _choose(
 def _candidates(broker: Broker, reading: _Reading, max_bytes: int, max_refs: int) -> list[LocatedRef]:
     """Refs from the entry's offset on: from pages as far as they are needed, then from the tail."""
     refs: list[LocatedRef] = []
-    position = Offset(reading.entry.offset)
-    tail_base = reading.head.tail_base
-    while position < tail_base and len(refs) < max_refs and sum(located.ref.length for located in refs) <= max_bytes:
-        pages = broker.log.pages(reading.key, position, _PAGES_PER_QUERY)
-        refs += [located for page in pages for located in page.located() if position < located.end_offset <= tail_base]
-        if not refs or refs[-1].end_offset <= position:
-            raise PenstockError(
-                ErrorCode.CORRUPT_SEGMENT,
-                f"the index of partition {reading.entry.partition} of topic {reading.entry.topic!r} has no page for "
-                f"offset {position} although its tail begins at {tail_base}",
-            )
-        position = refs[-1].end_offset
+    offset = Offset(reading.entry.offset)
+    for page in walk_pages(broker.log, reading.key, reading.head, offset, _PAGES_PER_QUERY):
+        refs += [located for located in page.located() if offset < located.end_offset]
+        if len(refs) >= max_refs or sum(located.ref.length for located in refs) > max_bytes:
+            return refs
     return refs + list(reading.head.located_tail())
 
 
@@ -221,6 +215,29 @@ def _read_ranges(broker: Broker, ranges: Sequence[SegmentRange]) -> dict[Located
                 data if isinstance(data, PenstockError) else memoryview(data)[start : start + located.ref.length]
             )
     return contents
+
+
+def _explain(
+    broker: Broker, readings: Sequence[_Reading | PenstockError], results: list[Fetched | PenstockError]
+) -> list[Fetched | PenstockError]:
+    """What could not be read because retention, truncation or the deletion of its topic removed it, told as that.
+
+    Costs a further read of heads, only where something failed.
+    """
+    failed = {
+        index: reading
+        for index, (reading, result) in enumerate(zip(readings, results, strict=True))
+        if isinstance(reading, _Reading) and isinstance(result, PenstockError) and result.code in MAY_BE_REMOVED
+    }
+    if failed:
+        try:
+            heads = broker.log.heads([reading.key for reading in failed.values()])
+        except PenstockError:
+            return results
+        for index, reading in failed.items():
+            now = _reading(reading.entry, reading.key, heads)
+            results[index] = now if isinstance(now, PenstockError) else results[index]
+    return results
 
 
 def _assemble(

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock_broker.broker import Broker
-from penstock_broker.read_range import read_range
+from penstock_broker.read_range import MAY_BE_REMOVED, read_range
+from penstock_broker.walk_pages import page_at, walk_pages
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition
-from penstock_core.index import Head, Page
+from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.read_plan import join_ranges
 from penstock_core.record_batch import stamp, walk
@@ -70,6 +71,20 @@ def _end(key: PartitionKey, head: Head, spec: OffsetSpec) -> ListedOffset:
 
 
 def _first_at_or_after(broker: Broker, key: PartitionKey, head: Head, timestamp_ms: int) -> ListedOffset:
+    """Begins again where the log start has risen over what was being read, as often as it does."""
+    while True:
+        try:
+            return _search_log(broker, key, head, timestamp_ms)
+        except PenstockError as error:
+            now = broker.log.heads([key]).get(key) if error.code in MAY_BE_REMOVED else head
+            if now is None:
+                raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"partition {key} is being deleted") from error
+            if now.log_start_offset <= head.log_start_offset:
+                raise
+            head = now
+
+
+def _search_log(broker: Broker, key: PartitionKey, head: Head, timestamp_ms: int) -> ListedOffset:
     for located in _refs_from(broker, key, head, _bisect(broker, key, head, timestamp_ms)):
         if located.ref.max_timestamp_ms < timestamp_ms or located.end_offset <= head.log_start_offset:
             continue
@@ -86,7 +101,7 @@ def _bisect(broker: Broker, key: PartitionKey, head: Head, timestamp_ms: int) ->
     if head.rolled_max_timestamp_ms < timestamp_ms:
         return max(low, high)
     while low < high:
-        page = _pages(broker, key, Offset((low + high) // 2), 1)[0]
+        page = page_at(broker.log, key, Offset((low + high) // 2))
         if page.max_timestamp_ms >= timestamp_ms:
             high = page.base_offset
         else:
@@ -95,21 +110,9 @@ def _bisect(broker: Broker, key: PartitionKey, head: Head, timestamp_ms: int) ->
 
 
 def _refs_from(broker: Broker, key: PartitionKey, head: Head, offset: Offset) -> Iterator[LocatedRef]:
-    while offset < head.tail_base:
-        pages = _pages(broker, key, offset, _PAGES_PER_QUERY)
-        for page in pages:
-            yield from page.located()
-        offset = pages[-1].end_offset
+    for page in walk_pages(broker.log, key, head, offset, _PAGES_PER_QUERY):
+        yield from page.located()
     yield from (located for located in head.located_tail() if located.end_offset > offset)
-
-
-def _pages(broker: Broker, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
-    pages = broker.log.pages(key, offset, limit)
-    if not pages:
-        raise PenstockError(
-            ErrorCode.CORRUPT_SEGMENT, f"the index of partition {key} has no page for offset {offset} below its tail"
-        )
-    return pages
 
 
 def _search(broker: Broker, located: LocatedRef, timestamp_ms: int, start_offset: int) -> tuple[Offset, int] | None:

@@ -5,18 +5,21 @@ write means that nothing was changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import PenstockError
-from penstock_core.ids import GroupName, Offset, SegmentId, TopicName, ZoneName
+from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, ZoneName
 from penstock_core.index import Head, Page, Roll
-from penstock_core.items import CommittedOffset
+from penstock_core.items import CommittedOffset, DeletedTopic
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import LocatedRef, Ref
 from penstock_core.repair import Repair
 from penstock_core.topic import Topic
 from penstock_core.zone_state import ZoneStates
+
+DELETE_MAX = 1_000  # what DeleteObjects takes
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -41,6 +44,12 @@ class TopicStore(Protocol):
         """Takes the name away and leaves a note of the topic's data, at once or not at all. UNKNOWN_TOPIC if the
         name does not stand for this topic id any more, CONCURRENT_UPDATE if the topic has got partitions since.
         One transaction, and a read if it is refused."""
+
+    def deleted(self) -> Sequence[DeletedTopic]:
+        """The notes that deleted topics left, in no order; consistent. One query for each MB."""
+
+    def forget_deleted(self, topic_id: TopicId) -> None:
+        """Removes the note, if it is there. One delete."""
 
 
 class LogIndex(Protocol):
@@ -76,6 +85,13 @@ class LogIndex(Protocol):
         False if the ref is gone. A roll that was decided before may bring the page without the bits: they only ever
         say too little, which costs a repair that finds nothing to do. A read or two and one conditional update, no
         update if the bits are set; CONCURRENT_UPDATE if others were faster every time."""
+
+    def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
+        """Notes with the head that `offset` was its log start at `seen_ms`. UNKNOWN_PARTITION if there is no head.
+        Any such note is true for ever, so the order of two does not matter. One conditional update."""
+
+    def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
+        """Removes the page that ends before `end_offset`, if it is there. One delete."""
 
 
 class ZoneStateStore(Protocol):
@@ -118,6 +134,14 @@ class JobCursors(Protocol):
         """One delete."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedKeys:
+    """Object keys in no order, and the token of the next part, None after the last."""
+
+    keys: Sequence[str]
+    next_token: str | None
+
+
 class SegmentStore(Protocol):
     """Segments in one zone (or in the archive)."""
 
@@ -138,6 +162,13 @@ class SegmentStore(Protocol):
 
     def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
         """`put`, over whatever is there: to heal a bad copy. One put."""
+
+    def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
+        """A part of the keys that begin with `prefix`, which ends in "/"; whatever is stored meanwhile may be missing.
+        One list call, for 1,000 keys at most."""
+
+    def delete(self, segment_ids: Sequence[SegmentId]) -> None:
+        """Removes segments, `DELETE_MAX` at most, for ever; those that are not there are no error. One call."""
 
 
 class RepairQueue(Protocol):

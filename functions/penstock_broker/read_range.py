@@ -14,6 +14,9 @@ from penstock_core.read_plan import SegmentRange
 from penstock_core.record_batch import check_stored
 from penstock_core.zone_state import read_order
 
+# How a read fails of what is damaged or out of reach, but also of what retention has removed since it was planned.
+MAY_BE_REMOVED = (ErrorCode.CORRUPT_SEGMENT, ErrorCode.STORAGE_UNAVAILABLE)
+
 
 def read_range(broker: Broker, wanted: SegmentRange) -> bytes:
     """The range's bytes, every batch in it checked by its CRC-32C.

@@ -10,7 +10,8 @@ Invariants: the refs of pages and tail, in order, cover every offset from the fi
 
 A page is keyed by the end of its range (docs/adr/0001), so one ascending query finds the page that covers an
 offset and those behind it. `max_timestamp_ms` of a page is the largest of everything up to the page's end, so it
-never falls from page to page, and a time can be found by bisection.
+never falls from page to page, and a time can be found by bisection. `rolled_bytes` counts all bytes up to the page's
+end in the same way, so that how much a partition holds is known without reading its pages.
 """
 
 from collections.abc import Sequence
@@ -19,18 +20,26 @@ from dataclasses import dataclass, replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.limits import PAGE_REFS_MAX, TAIL_ROLL_REFS
-from penstock_core.ref import LocatedRef, Ref, locate, span
+from penstock_core.ref import LocatedRef, Ref, locate, span, stored_bytes
+
+_BEGINNING = Offset(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A partition's head as one consistent read shows it."""
+    """A partition's head as one consistent read shows it.
+
+    `settling_offset` is a log start that was seen at `settling_since_ms`, and so has held ever since (docs/adr/0005).
+    """
 
     next_offset: Offset
     log_start_offset: Offset
     tail_base: Offset
     tail: tuple[Ref, ...]
     rolled_max_timestamp_ms: int
+    rolled_bytes: int = 0
+    settling_offset: Offset = _BEGINNING
+    settling_since_ms: int = 0
 
     @property
     def high_watermark(self) -> Offset:
@@ -53,6 +62,7 @@ class Page:
     base_offset: Offset
     refs: tuple[Ref, ...]
     max_timestamp_ms: int
+    rolled_bytes: int = 0
 
     @property
     def end_offset(self) -> Offset:
@@ -87,7 +97,8 @@ def roll_due(head: Head) -> Roll | None:
         return None
     refs = head.tail[:PAGE_REFS_MAX]
     newest = max(head.rolled_max_timestamp_ms, *(ref.max_timestamp_ms for ref in refs))
-    return Roll(page=Page(base_offset=head.tail_base, refs=refs, max_timestamp_ms=newest))
+    rolled_bytes = head.rolled_bytes + stored_bytes(refs)
+    return Roll(page=Page(base_offset=head.tail_base, refs=refs, max_timestamp_ms=newest, rolled_bytes=rolled_bytes))
 
 
 def appended(head: Head, ref: Ref) -> Head:
@@ -104,6 +115,7 @@ def rolled(head: Head, roll: Roll) -> Head | None:
         tail_base=roll.page.end_offset,
         tail=head.tail[roll.ref_count :],
         rolled_max_timestamp_ms=roll.page.max_timestamp_ms,
+        rolled_bytes=roll.page.rolled_bytes,
     )
 
 
@@ -132,3 +144,10 @@ def with_log_start(head: Head, offset: Offset) -> Head:
             high_watermark=head.high_watermark,
         )
     return replace(head, log_start_offset=max(offset, head.log_start_offset))
+
+
+def settled_offset(head: Head, now_ms: int, grace_ms: int) -> Offset:
+    """Below it nobody reads any more, and nobody will: it was the log start `grace_ms` ago, longer than any function
+    that might still hold an older head may run. What lies wholly below may be removed."""
+    is_settled = now_ms - head.settling_since_ms >= grace_ms
+    return head.settling_offset if is_settled else _BEGINNING

@@ -21,6 +21,16 @@ Item = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    """The note that a deleted topic leaves: whose heads and pages may be removed."""
+
+    topic_id: TopicId
+    name: TopicName
+    partitions: int
+    deleted_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
     """What a group has committed for one partition: the offset it reads next."""
 
@@ -44,6 +54,9 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         "tail_base": number(head.tail_base),
         "tail": {"L": [{"B": encode_ref(ref)} for ref in head.tail]},
         "rolled_max_timestamp_ms": number(head.rolled_max_timestamp_ms),
+        "rolled_bytes": number(head.rolled_bytes),
+        "settling_offset": number(head.settling_offset),
+        "settling_since_ms": number(head.settling_since_ms),
         "under_replicated": number(0),
     }
 
@@ -55,6 +68,9 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         tail_base=Offset(int(item["tail_base"]["N"])),
         tail=tuple(decode_ref(element["B"]) for element in item["tail"]["L"]),
         rolled_max_timestamp_ms=int(item["rolled_max_timestamp_ms"]["N"]),
+        rolled_bytes=int(item["rolled_bytes"]["N"]),
+        settling_offset=Offset(int(item["settling_offset"]["N"])),
+        settling_since_ms=int(item["settling_since_ms"]["N"]),
     )
 
 
@@ -64,16 +80,17 @@ def parse_streamed_head(image: Mapping[str, Any]) -> tuple[PartitionKey, Head]:
     return keys.parse_partition_key(image["pk"]["S"]), parse_head({**image, "tail": {"L": tail}})
 
 
-def page_item_key(key: PartitionKey, page: Page) -> Item:
-    return {"pk": {"S": str(key)}, "sk": {"S": keys.page_key(page.end_offset)}}
+def page_item_key(key: PartitionKey, end_offset: Offset) -> Item:
+    return {"pk": {"S": str(key)}, "sk": {"S": keys.page_key(end_offset)}}
 
 
 def page_item(key: PartitionKey, page: Page) -> Item:
     return {
-        **page_item_key(key, page),
+        **page_item_key(key, page.end_offset),
         "base_offset": number(page.base_offset),
         "refs": {"B": encode_refs(page.refs)},
         "max_timestamp_ms": number(page.max_timestamp_ms),
+        "rolled_bytes": number(page.rolled_bytes),
     }
 
 
@@ -82,6 +99,7 @@ def parse_page(item: Mapping[str, Any]) -> Page:
         base_offset=Offset(int(item["base_offset"]["N"])),
         refs=decode_refs(item["refs"]["B"]),
         max_timestamp_ms=int(item["max_timestamp_ms"]["N"]),
+        rolled_bytes=int(item["rolled_bytes"]["N"]),
     )
 
 
@@ -116,8 +134,7 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
 def deleted_topic_item(topic: Topic, now_ms: int) -> Item:
     """Names the data that a deleted topic left behind, for the job that removes it."""
     return {
-        "pk": {"S": keys.DELETED},
-        "sk": {"S": topic.topic_id},
+        **deleted_topic_key(topic.topic_id),
         "name": {"S": topic.name},
         "partitions": number(topic.partitions),
         "deleted_at_ms": number(now_ms),
@@ -196,6 +213,19 @@ def parse_catch_up_pass(item: Mapping[str, Any]) -> CatchUpPass:
             bytes=int(item["bytes"]["N"]),
             failures=int(item["failures"]["N"]),
         ),
+    )
+
+
+def deleted_topic_key(topic_id: TopicId) -> Item:
+    return {"pk": {"S": keys.DELETED}, "sk": {"S": topic_id}}
+
+
+def parse_deleted_topic(item: Mapping[str, Any]) -> DeletedTopic:
+    return DeletedTopic(
+        topic_id=TopicId(item["sk"]["S"]),
+        name=TopicName(item["name"]["S"]),
+        partitions=int(item["partitions"]["N"]),
+        deleted_at_ms=int(item["deleted_at_ms"]["N"]),
     )
 
 

@@ -9,12 +9,12 @@
 | log    | `<topic id>#<partition>`| `head`, `page#<end offset, 20 digits>` |
 | groups | group name              | `lease#<topic id>#<partition>`         |
 
-A topic name has no `#`, so `#deleted` and `#zones` meet no topic. Twenty digits hold every offset and sort as numbers
-do.
+A topic name has no `#`, so what begins with it meets no topic. Twenty digits hold every offset and sort as numbers do.
 S3: `<2 hex>/<yyyy-mm-dd-hh>/<segment id, 32 hex>`; the two digits come from the id's random part and spread the
 load over S3's prefixes, the hour from its time part, so the key follows from the segment id alone.
 """
 
+import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -29,6 +29,9 @@ CATCH_UP = "catch_up"
 CURSORS = "#cursors"
 PAGE_LAST = "page#~"
 LEASE_PREFIX = "lease#"
+SEGMENT_PREFIXES = 256
+
+_SEGMENT_NAME = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 class PartitionKey(NamedTuple):
@@ -66,4 +69,26 @@ def parse_lease_key(text: str) -> PartitionKey:
 def segment_key(segment_id: SegmentId) -> str:
     """The segment's object key, the same in every zone."""
     hour = datetime.fromtimestamp(segment_time_ms(segment_id) / 1000, UTC).strftime("%Y-%m-%d-%H")
-    return f"{segment_id[-1]:02x}/{hour}/{segment_id.hex()}"
+    return f"{segment_prefix(prefix_number(segment_id))}{hour}/{segment_id.hex()}"
+
+
+def segment_prefix(number: int) -> str:
+    """The `number`th of the `SEGMENT_PREFIXES` prefixes that all segments' keys together have."""
+    return f"{number:02x}/"
+
+
+def prefix_number(segment_id: SegmentId) -> int:
+    """Which of the prefixes the segment's key has."""
+    return segment_id[-1]
+
+
+def parse_segment_key(key: str) -> SegmentId | None:
+    """The segment whose key this is, letter for letter; None for every other key."""
+    name = key.rpartition("/")[2]
+    if not _SEGMENT_NAME.fullmatch(name):
+        return None
+    segment_id = SegmentId(bytes.fromhex(name))
+    try:
+        return segment_id if segment_key(segment_id) == key else None
+    except (ValueError, OverflowError):  # a time beyond the year 9999: none of ours
+        return None

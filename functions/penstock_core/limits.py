@@ -34,6 +34,16 @@ TOPIC_LIST_MAX = 1_000  # topics in one page of the list
 MIN_INSYNC_ZONES_DEFAULT = 2
 ZONES_MAX = 8  # bits of a ref's bitmap
 
+# Retention. A topic keeps records for a time and up to a size, each of which may be unlimited (-1).
+UNLIMITED = -1
+RETENTION_MS_DEFAULT = 14 * 24 * 3_600_000
+RETENTION_MS_MIN = 60_000
+RETENTION_MS_MAX = 100 * 365 * 24 * 3_600_000
+RETENTION_BYTES_MIN = 1 * MIB
+RETENTION_BYTES_MAX = 2**50
+LOG_START_GRACE_MS = 60_000  # older than any function that reads may run (30 s), and clocks may differ a little
+SWEEP_GRACE_MS = 24 * 3_600_000  # far longer than any function may take between its put and its update
+
 # Groups.
 COMMIT_OFFSETS_MAX = 1_000  # offsets in one commit
 COMMIT_METADATA_BYTES_MAX = 4 * KIB

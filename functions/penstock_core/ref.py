@@ -111,6 +111,11 @@ def span(refs: Sequence[Ref]) -> int:
     return sum(ref.offset_span for ref in refs)
 
 
+def stored_bytes(refs: Iterable[Ref]) -> int:
+    """How many bytes of segments the refs name together."""
+    return sum(ref.length for ref in refs)
+
+
 def _decode_at(data: bytes, position: int, length: int) -> Ref:
     if length != REF_BYTES or data[position] != _VERSION:
         raise PenstockError(

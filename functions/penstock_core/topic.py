@@ -11,16 +11,21 @@ from penstock_core.ids import Partition, TopicId, TopicName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """Settings of a topic, each with its default."""
+    """Settings of a topic, each with its default. `retention_bytes` is for each partition."""
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
     min_insync_zones: int = limits.MIN_INSYNC_ZONES_DEFAULT
+    retention_ms: int = limits.RETENTION_MS_DEFAULT
+    retention_bytes: int = limits.UNLIMITED
 
 
 _BOUNDS: Mapping[str, tuple[int, int]] = {
     "max_batch_bytes": (limits.BATCH_BYTES_MIN, limits.BATCH_BYTES_MAX),
     "min_insync_zones": (1, limits.ZONES_MAX),  # and as many as there are: check_zones
+    "retention_ms": (limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX),
+    "retention_bytes": (limits.RETENTION_BYTES_MIN, limits.RETENTION_BYTES_MAX),
 }
+_MAY_BE_UNLIMITED = ("retention_ms", "retention_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +84,11 @@ def check_partitions(count: int) -> int:
 
 def _checked_number(name: str, value: Any) -> int:
     low, high = _BOUNDS[name]
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={value!r}: must be a whole number from {low} to {high}")
-    return value
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    is_unlimited = value == limits.UNLIMITED and name in _MAY_BE_UNLIMITED
+    if not is_number or not (low <= value <= high or is_unlimited):
+        unlimited = f", or {limits.UNLIMITED} for no limit" if name in _MAY_BE_UNLIMITED else ""
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"{name}={value!r}: must be a whole number from {low} to {high}{unlimited}"
+        )
+    return int(value)

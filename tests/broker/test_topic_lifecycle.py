@@ -160,7 +160,7 @@ def test_delete_topic_leaves_other_topics_alone_and_names_its_data(broker: Broke
     delete_topic(broker, "orders")
     assert [topic.name for topic in list_topics(broker, 10, "")[0]] == ["kept"]
     assert read_all(broker, "kept") == [(0, "x")]
-    assert list(broker.topics.deleted) == [deleted_id]  # type: ignore[attr-defined]
+    assert [note.topic_id for note in broker.topics.deleted()] == [deleted_id]
     with pytest.raises(PenstockError, match="UNKNOWN_TOPIC"):
         delete_topic(broker, "orders")
 

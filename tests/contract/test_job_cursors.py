@@ -20,3 +20,4 @@ def test_cursor_is_no_topic(ports: Ports) -> None:
     ports.topics.create(Topic(name=TopicName("sweep"), topic_id=TopicId("t1"), partitions=1, created_at_ms=5))
     ports.cursors.put("sweep", "1")
     assert [topic.name for topic in ports.topics.list()] == ["sweep"]
+    assert list(ports.topics.deleted()) == []

@@ -256,3 +256,40 @@ def test_mark_stored_says_so_when_the_ref_is_gone(ports: Ports, debts: list[Loca
     ports.log.delete_head(KEY)
     assert not ports.log.mark_stored(KEY, debts[-1], 0b100)
     assert ports.log.heads([KEY]) == {}
+
+
+def test_note_log_start_is_kept_with_the_head_and_over_appends_and_rolls(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    before = fill(ports, 1)
+    ports.log.note_log_start(KEY, Offset(3), 77)
+    noted = ports.log.heads([KEY])[KEY]
+    assert noted == replace(before, settling_offset=Offset(3), settling_since_ms=77)
+    head = fill(ports, TAIL_ROLL_REFS - 1)
+    assert (head.tail_base, head.settling_offset, head.settling_since_ms) == (3 * TAIL_ROLL_REFS, 3, 77)
+
+
+def test_note_log_start_is_refused_when_there_is_no_head(ports: Ports) -> None:
+    with pytest.raises(PenstockError) as caught:
+        ports.log.note_log_start(KEY, Offset(0), 1)
+    assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
+    assert ports.log.heads([KEY]) == {}
+
+
+def test_rolled_bytes_count_all_that_ever_left_the_tail(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = fill(ports, 3 * TAIL_ROLL_REFS + 1)
+    assert head.rolled_bytes == 3 * TAIL_ROLL_REFS * 100
+    assert [page.rolled_bytes for page in ports.log.pages(KEY, Offset(0), 9)] == [
+        number * TAIL_ROLL_REFS * 100 for number in (1, 2, 3)
+    ]
+
+
+def test_delete_page_removes_that_page_only_and_twice_is_no_error(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    fill(ports, 3 * TAIL_ROLL_REFS)
+    first, second, third = ports.log.pages(KEY, Offset(0), 9)
+    for _ in range(2):
+        ports.log.delete_page(KEY, second.end_offset)
+        assert list(ports.log.pages(KEY, Offset(0), 9)) == [first, third]
+    ports.log.delete_page(OTHER, first.end_offset)
+    assert list(ports.log.pages(KEY, Offset(0), 9)) == [first, third]

@@ -6,6 +6,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
+from penstock_core.items import DeletedTopic
 from penstock_core.topic import Topic, TopicConfig
 from tests.contract.conftest import Ports
 
@@ -80,3 +81,20 @@ def test_delete_is_refused_when_partitions_were_added_since(ports: Ports) -> Non
     assert ports.topics.get(ORDERS.name) == theirs
     ports.topics.delete(theirs, 8)
     assert ports.topics.get(ORDERS.name) is None
+
+
+def test_delete_leaves_a_note_of_the_data_until_it_is_forgotten(ports: Ports) -> None:
+    other = replace(ORDERS, name=TopicName("other"), topic_id=TopicId("t2"), partitions=1)
+    for topic in (ORDERS, other):
+        ports.topics.create(topic)
+    assert list(ports.topics.deleted()) == []
+    ports.topics.delete(ORDERS, 7)
+    ports.topics.delete(other, 8)
+    notes = {note.topic_id: note for note in ports.topics.deleted()}
+    assert notes == {
+        "t1": DeletedTopic(topic_id=TopicId("t1"), name=ORDERS.name, partitions=3, deleted_at_ms=7),
+        "t2": DeletedTopic(topic_id=TopicId("t2"), name=other.name, partitions=1, deleted_at_ms=8),
+    }
+    for _ in range(2):
+        ports.topics.forget_deleted(TopicId("t1"))
+        assert [note.topic_id for note in ports.topics.deleted()] == ["t2"]

@@ -1,5 +1,6 @@
 """Items and keys: round trips, and the bytes that are stored today."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,13 +28,24 @@ _TIMES = st.integers(-1, 2**62)
         tail_base=_OFFSETS,
         tail=st.lists(REFS, max_size=16).map(tuple),
         rolled_max_timestamp_ms=_TIMES,
+        rolled_bytes=st.integers(0, 2**62),
+        settling_offset=_OFFSETS,
+        settling_since_ms=_TIMES,
     )
 )
 def test_head_survives_a_round_trip(head: Head) -> None:
     assert items.parse_head(items.head_item(KEY, head)) == head
 
 
-@given(st.builds(Page, base_offset=_OFFSETS, refs=st.lists(REFS, max_size=16).map(tuple), max_timestamp_ms=_TIMES))
+@given(
+    st.builds(
+        Page,
+        base_offset=_OFFSETS,
+        refs=st.lists(REFS, max_size=16).map(tuple),
+        max_timestamp_ms=_TIMES,
+        rolled_bytes=st.integers(0, 2**62),
+    )
+)
 def test_page_survives_a_round_trip(page: Page) -> None:
     assert items.parse_page(items.page_item(KEY, page)) == page
 
@@ -71,6 +83,9 @@ def test_head_item_is_what_is_stored_today() -> None:
         "tail_base": {"N": "0"},
         "tail": {"L": []},
         "rolled_max_timestamp_ms": {"N": "-1"},
+        "rolled_bytes": {"N": "0"},
+        "settling_offset": {"N": "0"},
+        "settling_since_ms": {"N": "0"},
         "under_replicated": {"N": "0"},
     }
 
@@ -85,6 +100,9 @@ def test_full_head_stays_within_one_write_unit() -> None:
         tail_base=Offset(10**15),
         tail=head.tail,
         rolled_max_timestamp_ms=10**13,
+        rolled_bytes=10**15,
+        settling_offset=Offset(10**15),
+        settling_since_ms=10**13,
     )
     key = PartitionKey(TopicId("f" * 20), Partition(999))
     assert _item_bytes(items.head_item(key, head)) <= 1024
@@ -94,7 +112,8 @@ def test_page_item_is_what_is_stored_today() -> None:
     page = Page(base_offset=Offset(10), refs=(GOLDEN,), max_timestamp_ms=5)
     item = items.page_item(KEY, page)
     assert item["sk"] == {"S": "page#00000000000000000013"}
-    assert set(item) == {"pk", "sk", "base_offset", "refs", "max_timestamp_ms"}
+    assert set(item) == {"pk", "sk", "base_offset", "refs", "max_timestamp_ms", "rolled_bytes"}
+    assert items.page_item_key(KEY, page.end_offset) == {"pk": item["pk"], "sk": item["sk"]}
 
 
 def test_committed_offset_is_read_from_a_lease_item() -> None:
@@ -113,6 +132,57 @@ def test_committed_offset_is_read_from_a_lease_item() -> None:
 def test_page_keys_sort_as_their_offsets(one: Offset, other: Offset) -> None:
     assert (keys.page_key(one) < keys.page_key(other)) == (one < other)
     assert keys.page_key(one) < keys.PAGE_LAST
+
+
+def test_deleted_topic_survives_a_round_trip_and_is_what_is_stored_today() -> None:
+    topic = Topic(name=TopicName("orders"), topic_id=TopicId("00ff"), partitions=3, created_at_ms=5)
+    item = items.deleted_topic_item(topic, 9)
+    assert item == {
+        "pk": {"S": "#deleted"},
+        "sk": {"S": "00ff"},
+        "name": {"S": "orders"},
+        "partitions": {"N": "3"},
+        "deleted_at_ms": {"N": "9"},
+    }
+    note = items.parse_deleted_topic(item)
+    assert (note.topic_id, note.name, note.partitions, note.deleted_at_ms) == ("00ff", "orders", 3, 9)
+
+
+def test_cursor_item_is_what_is_stored_today() -> None:
+    assert items.cursor_item("sweep", "17") == {
+        "pk": {"S": "#cursors"},
+        "sk": {"S": "sweep"},
+        "cursor": {"S": "17"},
+    }
+
+
+@given(st.integers(0, 253_402_300_799_999), st.binary(min_size=10, max_size=10))
+def test_segment_key_is_parsed_back_and_has_one_of_the_prefixes(now_ms: int, chance: bytes) -> None:
+    segment_id = new_segment_id(now_ms, chance)
+    key = keys.segment_key(segment_id)
+    assert keys.parse_segment_key(key) == segment_id
+    assert key.startswith(keys.segment_prefix(keys.prefix_number(segment_id)))
+    assert 0 <= keys.prefix_number(segment_id) < keys.SEGMENT_PREFIXES
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "probe/a",
+        "01a0c4506c0000010203040506070809",
+        "09/2026-09-21-14/01A0C4506C0000010203040506070809",
+        "09/2026-09-21-15/01a0c4506c0000010203040506070809",
+        "08/2026-09-21-14/01a0c4506c0000010203040506070809",
+        "x/09/2026-09-21-14/01a0c4506c0000010203040506070809",
+        "09/2026-09-21-14/01a0c4506c00000102030405060708",
+        "09/2026-09-21-14/01a0c4506c0000010203040506070809/",
+        "09/2026-09-21-14/01a0c4506c0000010203040506070809\n",
+        "ff/9999-99-99-99/" + "f" * 32,
+    ],
+)
+def test_parse_segment_key_knows_only_what_segment_key_makes(key: str) -> None:
+    assert keys.parse_segment_key(key) is None
 
 
 def test_segment_key_follows_from_the_id_alone() -> None:
@@ -203,11 +273,3 @@ def test_catch_up_pass_item_is_what_is_stored_today() -> None:
         "failures": {"N": "1"},
     }
     assert items.parse_catch_up_pass(item) == current
-
-
-def test_cursor_item_is_what_is_stored_today() -> None:
-    assert items.cursor_item("sweep", "17") == {
-        "pk": {"S": "#cursors"},
-        "sk": {"S": "sweep"},
-        "cursor": {"S": "17"},
-    }

@@ -37,6 +37,26 @@ def test_alter_config_refuses_values_out_of_bounds(value: object) -> None:
     assert repr(value) in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("retention_ms", limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX),
+        ("retention_bytes", limits.RETENTION_BYTES_MIN, limits.RETENTION_BYTES_MAX),
+    ],
+)
+def test_retention_is_within_bounds_or_unlimited(name: str, low: int, high: int) -> None:
+    for value in (low, high, limits.UNLIMITED):
+        assert getattr(alter_config(TopicConfig(), {name: value}), name) == value
+    for bad in (low - 1, high + 1, 0, -2, -1.0, True, "1d"):
+        with pytest.raises(PenstockError, match="or -1 for no limit") as caught:
+            alter_config(TopicConfig(), {name: bad})
+        assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_topics_keep_records_for_two_weeks_whatever_their_size_by_default() -> None:
+    assert (TopicConfig().retention_ms, TopicConfig().retention_bytes) == (14 * 86_400_000, -1)
+
+
 def test_alter_config_refuses_unknown_settings() -> None:
     with pytest.raises(PenstockError, match=r"max_batch_byte'.*known are max_batch_bytes"):
         alter_config(TopicConfig(), {"max_batch_byte": 4096})

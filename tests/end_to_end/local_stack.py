@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.configuration import Configuration
 from penstock.transport import HttpTransport
 
 COMMAND_S_MAX = 300
+NOW_MS = time.time_ns() // 1_000_000  # records of 1970 would be expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ from penstock.transport import HttpTransport
 from penstock_core import frame
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX
 from penstock_core.records import NewRecord, encode
-from tests.end_to_end.local_stack import Stack
+from tests.end_to_end.local_stack import NOW_MS, Stack
 from tests.handlers.test_errors import REFUSED
 
 pytestmark = pytest.mark.stack
-BATCH = encode([NewRecord(1_000, b"k", b"v")])
+BATCH = encode([NewRecord(NOW_MS, b"k", b"v")])
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def flipped(batch: bytes, position: int, value: int) -> bytes:
         (flipped(BATCH, 16, 1), "UNSUPPORTED_FORMAT", "magic 1"),
         (BATCH[:-1], "CORRUPT_BATCH", str(len(BATCH))),
         (b"", "CORRUPT_BATCH", "0 bytes"),
-        (encode([NewRecord(1_000, None, bytes(BATCH_BYTES_DEFAULT_MAX))]), "RECORD_TOO_LARGE", "max_batch_bytes"),
+        (encode([NewRecord(NOW_MS, None, bytes(BATCH_BYTES_DEFAULT_MAX))]), "RECORD_TOO_LARGE", "max_batch_bytes"),
     ],
     ids=["corrupt", "magic", "torn", "empty", "oversize"],
 )

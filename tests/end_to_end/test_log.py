@@ -13,7 +13,7 @@ from penstock_core import frame
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.records import NewRecord, decode, encode
 from tests.end_to_end.fault_proxy import Faults, fault_proxy
-from tests.end_to_end.local_stack import Stack
+from tests.end_to_end.local_stack import NOW_MS, Stack
 
 pytestmark = pytest.mark.stack
 APPENDS = 200
@@ -36,7 +36,7 @@ def topic(transport: HttpTransport, request: pytest.FixtureRequest) -> str:
 
 def append(transport: HttpTransport, topic: str, value: bytes, *, acks: str = "quorum") -> tuple[Response, Any]:
     """One request with one record for partition 0: its answer, and that of the partition."""
-    batch = encode([NewRecord(1_000, None, value)])
+    batch = encode([NewRecord(NOW_MS, None, value)])
     header = {"acks": acks, "batches": [{"topic": topic, "partition": 0, "length": len(batch)}]}
     answer = transport.call("POST", "/v1/produce", {}, {}, frame.encode(header, [batch]))
     assert answer.status == 200, answer.body
@@ -151,7 +151,7 @@ def test_function_killed_between_put_and_update_leaves_nothing_and_the_retry_wor
     transport: HttpTransport, topic: str, faults: Faults
 ) -> None:
     append(transport, topic, b"before")
-    batch = encode([NewRecord(1_000, None, b"killed")])
+    batch = encode([NewRecord(NOW_MS, None, b"killed")])
     header = {"batches": [{"topic": topic, "partition": 0, "length": len(batch)}]}
     faults.kill_before.append("UpdateItem")
     answer = transport.call("POST", "/v1/produce", {}, {}, frame.encode(header, [batch]))

@@ -10,7 +10,7 @@ import pytest
 from penstock import Admin
 from penstock_core import frame
 from penstock_core.records import NewRecord, encode
-from tests.end_to_end.local_stack import Stack
+from tests.end_to_end.local_stack import NOW_MS, Stack
 
 pytestmark = pytest.mark.stack
 DEADLINE_S = 240
@@ -23,7 +23,7 @@ def admin(stack: Stack) -> Iterator[Admin]:
 
 
 def append(stack_transport: Any, topic: str, value: bytes, acks: str) -> tuple[int, Any]:
-    batch = encode([NewRecord(1_000, None, value)])
+    batch = encode([NewRecord(NOW_MS, None, value)])
     header = {"acks": acks, "batches": [{"topic": topic, "partition": 0, "length": len(batch)}]}
     answer = stack_transport.call("POST", "/v1/produce", {}, {}, frame.encode(header, [batch]))
     return answer.status, json.loads(answer.body)

@@ -39,7 +39,7 @@ def test_every_route_wants_a_signature_and_reaches_its_function(resources: Resou
         assert integration["PayloadFormatVersion"] == "2.0"
 
 
-def test_only_this_api_may_call_the_functions_and_only_by_its_routes(resources: Resources) -> None:
+def test_only_this_api_by_its_routes_and_the_schedules_may_call_the_functions(resources: Resources) -> None:
     allowed = of_type(resources, "AWS::Lambda::Permission").values()
     by_route = [each for each in allowed if each["Principal"] == "apigateway.amazonaws.com"]
     assert len(by_route) == len(ROUTES)

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from infra.routes import ROUTES
 from infra.settings import STAGES
-from penstock_core.limits import FETCH_WAIT_MS_MAX
+from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, SWEEP_GRACE_MS
 from penstock_core.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources
 from tests.infra.reading import name_of, of_type
@@ -20,12 +21,20 @@ FUNCTIONS = (
     "records-fetch",
     "records-produce",
     "replicate",
+    "retention",
     "scrub",
+    "sweep",
     "topics",
     "zones",
 )
 JOB_ENVIRONMENTS = {
+    "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": "60000"},
     "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": "1073741824"},
+    "sweep": {
+        "PENSTOCK_BUDGET_MS": "720000",
+        "PENSTOCK_LOG_START_GRACE_MS": "60000",
+        "PENSTOCK_SWEEP_GRACE_MS": "86400000",
+    },
 }
 
 
@@ -103,3 +112,13 @@ def test_errors_throttles_and_slowness_of_every_function_are_watched(resources: 
         assert watched in alarm["AlarmName"].replace("-", "")
         if alarm["AlarmName"].endswith("duration-p99"):
             assert (alarm["ExtendedStatistic"], alarm["MetricName"]) == ("p99", "Duration")
+
+
+def test_graces_of_retention_and_sweep_outlast_every_function_of_the_api(stage: str) -> None:
+    sizes = STAGES[stage].function_sizes
+    longest_s = max(sizes[route.function].timeout_s for route in ROUTES)
+    assert longest_s * 1000 + 30_000 <= LOG_START_GRACE_MS
+    assert max(size.timeout_s for size in sizes.values()) * 1000 * 10 <= SWEEP_GRACE_MS
+
+    for name, environment in JOB_ENVIRONMENTS.items():
+        assert int(environment["PENSTOCK_BUDGET_MS"]) < sizes[name].timeout_s * 1000 * 0.9

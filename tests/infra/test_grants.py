@@ -44,11 +44,20 @@ ALLOWED = {
         "RepairQueuesDeadStream": "SendMessage",
     },
     "Groups": {"TablesTopics": "GetItem", "TablesGroups": "UpdateItem Query"},
+    "Retention": {
+        "TablesTopics": "GetItem PutItem DeleteItem Query Scan",
+        "TablesLog": "GetItem BatchGetItem Query UpdateItem DeleteItem",
+    },
     "Scrub": {
         "TablesTopics": "GetItem Scan PutItem DeleteItem",
         "TablesLog": "GetItem Query UpdateItem",
         "zones": "read write list",
         "RepairQueuesRepairs": "SendMessage",
+    },
+    "Sweep": {
+        "TablesTopics": "GetItem PutItem DeleteItem Scan",
+        "TablesLog": "GetItem BatchGetItem Query",
+        "zones": "list delete",
     },
 }
 XRAY = {("xray:PutTelemetryRecords", "*"), ("xray:PutTraceSegments", "*")}
@@ -59,7 +68,12 @@ def zone_permissions(access: str | None, stage: str) -> set[tuple[str, str]]:
         return set()
     if stage == "prod":
         return {("s3express:CreateSession", f"<ZonesZone{zone}>") for zone in "ABC"}
-    words = {"read": ("s3:GetObject", "/*"), "write": ("s3:PutObject", "/*"), "list": ("s3:ListBucket", "")}
+    words = {
+        "read": ("s3:GetObject", "/*"),
+        "write": ("s3:PutObject", "/*"),
+        "list": ("s3:ListBucket", ""),
+        "delete": ("s3:DeleteObject", "/*"),
+    }
     return {(words[word][0], f"<ZonesZone{zone}>{words[word][1]}") for zone in "ABC" for word in access.split()}
 
 
@@ -98,7 +112,8 @@ def test_every_function_has_a_role_of_its_own_without_managed_policies(resources
 
 @pytest.mark.parametrize("stage", ["prod"], indirect=False)
 @pytest.mark.parametrize(
-    ("function", "mode"), [("Produce", "ReadWrite"), ("Fetch", "ReadOnly"), ("Topics", "ReadOnly")]
+    ("function", "mode"),
+    [("Produce", "ReadWrite"), ("Fetch", "ReadOnly"), ("Topics", "ReadOnly"), ("Sweep", "ReadWrite")],
 )
 def test_session_with_a_directory_bucket_is_of_the_mode_that_the_function_needs(
     resources: Resources, function: str, mode: str
@@ -131,3 +146,8 @@ def test_scrub_may_write_cursors_only_among_the_topics(resources: Resources) -> 
     ]
     assert statement["Action"] == ["dynamodb:PutItem", "dynamodb:DeleteItem"]
     assert statement["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [CURSORS]}}
+
+
+def test_retention_may_not_touch_s3(resources: Resources) -> None:
+    actions = {action for action, _ in permissions(statements_of(resources, "Retention"))}
+    assert not any(action.startswith("s3") for action in actions)

@@ -53,6 +53,35 @@ def test_topics_from_creation_to_deletion(service: MemoryPenstock) -> None:
     assert _json(transport, "topics", "list") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "retention_ms", "shown"),
+    [("90s", 90_000, "for 90s"), ("48h", 172_800_000, "for 2d"), ("forever", -1, "for ever")],
+)
+def test_retention_is_written_and_shown_as_people_say_it(
+    service: MemoryPenstock, orders: str, text: str, retention_ms: int, shown: str
+) -> None:
+    transport = service.transport
+    created = _json(transport, "topics", "create", "a", "--retention", text)
+    assert created["config"]["retention_ms"] == retention_ms
+    altered = _json(transport, "topics", "alter", orders, "--retention", text)
+    assert altered["config"]["retention_ms"] == retention_ms
+    shown_words = " ".join(_run(transport, "topics", "describe", "a").stdout.split())
+    assert f"keeps records {shown};" in shown_words
+
+
+def test_describe_shows_how_much_is_kept(service: MemoryPenstock) -> None:
+    service.create_topic("a", config={"retention_bytes": 5_000_000})
+    shown_words = " ".join(_run(service.transport, "topics", "describe", "a").stdout.split())
+    assert "keeps records for 14d, 5000000 bytes a partition;" in shown_words
+
+
+@pytest.mark.parametrize("text", ["", "5", "5w", "-1d", "1.5h", "d", "ever"])
+def test_what_is_no_duration_is_refused(service: MemoryPenstock, text: str) -> None:
+    result = _run(service.transport, "topics", "create", "a", "--retention", text)
+    assert result.exit_code == 2
+    assert "duration" in result.output
+
+
 @pytest.mark.parametrize("command", [["topics", "list"], ["topics", "describe", "orders"], ["offsets", "orders"]])
 def test_people_get_tables(service: MemoryPenstock, orders: str, command: list[str]) -> None:
     result = _run(service.transport, *command)

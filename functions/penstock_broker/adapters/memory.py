@@ -11,18 +11,20 @@ from dataclasses import replace
 from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
 from penstock_broker.broker import Broker
 from penstock_broker.directory import TopicDirectory
-from penstock_broker.ports import Chance, Clock, Parallel
+from penstock_broker.ports import Chance, Clock, ListedKeys, Parallel
 from penstock_broker.zone_directory import ZoneDirectory
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, ZoneName
 from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, appended, rolled, with_log_start, with_zones_marked
-from penstock_core.items import CommittedOffset
-from penstock_core.keys import PartitionKey
+from penstock_core.items import CommittedOffset, DeletedTopic
+from penstock_core.keys import PartitionKey, prefix_number, segment_key, segment_prefix
 from penstock_core.ref import LocatedRef, Ref
 from penstock_core.repair import Repair
 from penstock_core.topic import Topic
 from penstock_core.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
+
+_LIST_MAX = 1_000
 
 
 class MemoryTopicStore:
@@ -31,7 +33,7 @@ class MemoryTopicStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._topics: dict[TopicName, Topic] = {}
-        self.deleted: dict[TopicId, tuple[Topic, int]] = {}
+        self._deleted: dict[TopicId, DeletedTopic] = {}
 
     def create(self, topic: Topic) -> None:
         with self._lock:
@@ -65,7 +67,17 @@ class MemoryTopicStore:
                     ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} is being altered by somebody else: try again"
                 )
             del self._topics[topic.name]
-            self.deleted[topic.topic_id] = (topic, now_ms)
+            self._deleted[topic.topic_id] = DeletedTopic(
+                topic_id=topic.topic_id, name=topic.name, partitions=topic.partitions, deleted_at_ms=now_ms
+            )
+
+    def deleted(self) -> Sequence[DeletedTopic]:
+        with self._lock:
+            return [*self._deleted.values()]
+
+    def forget_deleted(self, topic_id: TopicId) -> None:
+        with self._lock:
+            self._deleted.pop(topic_id, None)
 
 
 class MemoryLogIndex:
@@ -125,6 +137,13 @@ class MemoryLogIndex:
                     return True
             return False
 
+    def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
+        self._change(key, lambda head: replace(head, settling_offset=offset, settling_since_ms=seen_ms))
+
+    def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
+        with self._lock:
+            self._pages[key] = [page for page in self._pages.get(key, ()) if page.end_offset != end_offset]
+
     def _change(self, key: PartitionKey, change: Callable[[Head], Head]) -> Head:
         with self._lock:
             if key not in self._heads:
@@ -182,6 +201,16 @@ class MemoryGroupStore:
             return list(self._committed.get(group, {}).values())
 
 
+class MemoryRepairQueue:
+    """RepairQueue; `repairs` is what was sent and nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self.repairs: list[Repair] = []
+
+    def send(self, repair: Repair) -> None:
+        self.repairs.append(repair)
+
+
 class MemoryJobCursors:
     """JobCursors."""
 
@@ -196,16 +225,6 @@ class MemoryJobCursors:
 
     def clear(self, job: str) -> None:
         self._cursors.pop(job, None)
-
-
-class MemoryRepairQueue:
-    """RepairQueue; `repairs` is what was sent and nobody has taken yet."""
-
-    def __init__(self) -> None:
-        self.repairs: list[Repair] = []
-
-    def send(self, repair: Repair) -> None:
-        self.repairs.append(repair)
 
 
 class MemorySegmentStore:
@@ -248,6 +267,19 @@ class MemorySegmentStore:
         self._check_up()
         self.segments[segment_id] = bytes(body)
 
+    def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
+        self._check_up()
+        near = [each for each in self.segments.copy() if prefix.startswith(segment_prefix(prefix_number(each)))]
+        keys = sorted(key for key in map(segment_key, near) if key.startswith(prefix))
+        behind = [key for key in keys if token is None or key > token]
+        part = behind[:_LIST_MAX]
+        return ListedKeys(keys=part, next_token=part[-1] if len(behind) > len(part) else None)
+
+    def delete(self, segment_ids: Sequence[SegmentId]) -> None:
+        self._check_up()
+        for segment_id in segment_ids:
+            self.segments.pop(segment_id, None)
+
     def _check_up(self) -> None:
         if self.is_down:
             raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} does not answer")
@@ -268,8 +300,8 @@ def memory_broker(
         log=MemoryLogIndex(),
         groups=MemoryGroupStore(),
         zone_states=zone_states,
-        zones=[MemorySegmentStore(zone) for zone in zones],
         cursors=MemoryJobCursors(),
+        zones=[MemorySegmentStore(zone) for zone in zones],
         repair_queue=MemoryRepairQueue(),
         parallel=parallel or Threads(),
         clock=clock,

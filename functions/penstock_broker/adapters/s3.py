@@ -1,10 +1,12 @@
 """SegmentStore on one zone's bucket, a directory bucket or an ordinary one: nothing here knows which."""
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from penstock_broker.ports import ListedKeys
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.keys import segment_key
@@ -75,13 +77,32 @@ class S3SegmentStore:
         except BotoCoreError as error:
             raise self._unavailable("store", segment_id, error) from error
 
+    def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
+        start = {} if token is None else {"ContinuationToken": token}
+        try:
+            answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **start)
+        except (ClientError, BotoCoreError) as error:
+            raise self._failed(f"list {prefix}", error) from error
+        return ListedKeys(
+            keys=[item["Key"] for item in answer.get("Contents", ())], next_token=answer.get("NextContinuationToken")
+        )
+
+    def delete(self, segment_ids: Sequence[SegmentId]) -> None:
+        objects = [{"Key": segment_key(segment_id)} for segment_id in segment_ids]
+        try:
+            answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
+        except (ClientError, BotoCoreError) as error:
+            raise self._failed(f"delete {len(objects)} segments", error) from error
+        if failed := answer.get("Errors"):
+            first = f"{failed[0].get('Key')}: {failed[0].get('Message')}"
+            raise self._failed(f"delete {len(failed)} of {len(objects)} segments", first)
+
     def _unavailable(self, verb: str, segment_id: SegmentId, error: Exception) -> PenstockError:
         facts = {"is_missing": True} if _is_missing(error) else {}
-        return PenstockError(
-            ErrorCode.STORAGE_UNAVAILABLE,
-            f"zone {self._zone} could not {verb} segment {segment_id.hex()}: {error}",
-            **facts,
-        )
+        return self._failed(f"{verb} segment {segment_id.hex()}", error, **facts)
+
+    def _failed(self, what: str, error: object, **facts: bool) -> PenstockError:
+        return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} could not {what}: {error}", **facts)
 
 
 def _is_missing(error: Exception) -> bool:

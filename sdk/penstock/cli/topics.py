@@ -1,13 +1,16 @@
 """`penstock topics`: create, list, describe, alter, delete, truncate."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from penstock.admin import Admin
+from penstock.cli.duration import DURATION, duration_text
 from penstock.cli.service import Service, parse_offsets, parse_pairs, service_command, time_text
 from penstock.model import Topic
+from penstock_core.limits import UNLIMITED
 
 YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
@@ -20,11 +23,13 @@ def topics() -> None:
 @topics.command()
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+@click.option("--retention", type=DURATION, help="How long to keep records, such as 90m, 12h, 14d, or forever.")
 @click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may come often.")
 @service_command
-def create(service: Service, name: str, partitions: int, settings: tuple[str, ...]) -> None:
+def create(service: Service, name: str, partitions: int, retention: int | None, settings: tuple[str, ...]) -> None:
     """Create the topic NAME."""
-    topic = Admin(transport=service.transport).create_topic(name, partitions, _config(settings))
+    config = _config(settings) | ({} if retention is None else {"retention_ms": retention})
+    topic = Admin(transport=service.transport).create_topic(name, partitions, config)
     service.say(asdict(topic), f"created {topic.name} with {topic.partitions} partitions")
 
 
@@ -46,7 +51,8 @@ def describe(service: Service, name: str) -> None:
     settings = " ".join(f"{setting}={value}" for setting, value in topic.config.items()) or "all by default"
     service.show(
         {**asdict(topic), "offsets": [asdict(each) for each in described.offsets]},
-        title=f"{topic.name}, id {topic.topic_id}, created {time_text(topic.created_at_ms)}; settings: {settings}",
+        title=f"{topic.name}, id {topic.topic_id}, created {time_text(topic.created_at_ms)}, "
+        f"keeps records {_kept(topic.config)}; settings: {settings}",
         columns=("partition", "log start", "high watermark", "records"),
         rows=[
             (each.partition, each.log_start_offset, each.high_watermark, each.high_watermark - each.log_start_offset)
@@ -58,16 +64,24 @@ def describe(service: Service, name: str) -> None:
 @topics.command()
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(min=1), help="How many in all; they can only be added.")
+@click.option("--retention", type=DURATION, help="How long to keep records, such as 90m, 12h, 14d, or forever.")
 @click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may come often.")
 @click.option("--default", "defaults", multiple=True, metavar="NAME", help="A setting to set back to its default.")
 @service_command
 def alter(
-    service: Service, name: str, partitions: int | None, settings: tuple[str, ...], defaults: tuple[str, ...]
+    service: Service,
+    name: str,
+    partitions: int | None,
+    retention: int | None,
+    settings: tuple[str, ...],
+    defaults: tuple[str, ...],
 ) -> None:
     """Add partitions to the topic NAME, or change its settings."""
-    config = {**_config(settings), **dict.fromkeys(defaults)}
+    config = {**_config(settings), **dict.fromkeys(defaults)} | (
+        {} if retention is None else {"retention_ms": retention}
+    )
     if partitions is None and not config:
-        raise click.UsageError("nothing to alter: give --partitions, --config or --default")
+        raise click.UsageError("nothing to alter: give --partitions, --retention, --config or --default")
     admin = Admin(transport=service.transport)
     if config:
         topic = admin.alter_topic(name, config)
@@ -122,6 +136,13 @@ def _show(service: Service, document: Any, title: str, found: list[Topic]) -> No
             for topic in found
         ],
     )
+
+
+def _kept(config: Mapping[str, Any]) -> str:
+    """The retention of a topic in words; a service that does not tell it keeps them for ever."""
+    time_ms, size = config.get("retention_ms", UNLIMITED), config.get("retention_bytes", UNLIMITED)
+    kept = "for ever" if time_ms == UNLIMITED else f"for {duration_text(time_ms)}"
+    return kept if size == UNLIMITED else f"{kept}, {size} bytes a partition"
 
 
 def _config(settings: tuple[str, ...]) -> dict[str, Any]:

@@ -102,13 +102,14 @@ class DynamoDbLogIndex:
                         "Update": {
                             "TableName": self._table,
                             "Key": head_key(key),
-                            "UpdateExpression": "SET tail_base = :end, rolled_max_timestamp_ms = :newest "
-                            f"REMOVE {removals}",
+                            "UpdateExpression": "SET tail_base = :end, rolled_max_timestamp_ms = :newest, "
+                            f"rolled_bytes = :bytes REMOVE {removals}",
                             "ConditionExpression": "tail_base = :base",
                             "ExpressionAttributeValues": {
                                 ":base": number(roll.page.base_offset),
                                 ":end": number(roll.page.end_offset),
                                 ":newest": number(roll.page.max_timestamp_ms),
+                                ":bytes": number(roll.page.rolled_bytes),
                             },
                         }
                     },
@@ -157,6 +158,19 @@ class DynamoDbLogIndex:
             return with_log_start(parse_head(error.response["Item"]), offset)
         return parse_head(answer["Attributes"])
 
+    def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
+        is_noted = self._updated(
+            head_key(key),
+            "SET settling_offset = :offset, settling_since_ms = :seen",
+            "attribute_exists(next_offset)",
+            {":offset": number(offset), ":seen": number(seen_ms)},
+        )
+        if not is_noted:
+            raise _no_head(key)
+
+    def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=page_item_key(key, end_offset))
+
     def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
         for _ in range(_MARK_ATTEMPTS_MAX):
             head = self.heads([key]).get(key)
@@ -201,7 +215,7 @@ class DynamoDbLogIndex:
         old = pages[0]
         new = replace(old, refs=(*old.refs[:index], ref, *old.refs[index + 1 :]))
         return new == old or self._updated(
-            page_item_key(key, old),
+            page_item_key(key, old.end_offset),
             "SET refs = :new",
             "refs = :old",
             {":new": {"B": encode_refs(new.refs)}, ":old": {"B": encode_refs(old.refs)}},

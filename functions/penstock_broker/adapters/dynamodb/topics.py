@@ -6,9 +6,18 @@ from botocore.exceptions import ClientError
 
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient, condition_failed, error_code
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import TopicName
-from penstock_core.items import deleted_topic_item, number, parse_topic, topic_item, topic_key
-from penstock_core.keys import TOPIC
+from penstock_core.ids import TopicId, TopicName
+from penstock_core.items import (
+    DeletedTopic,
+    deleted_topic_item,
+    deleted_topic_key,
+    number,
+    parse_deleted_topic,
+    parse_topic,
+    topic_item,
+    topic_key,
+)
+from penstock_core.keys import DELETED, TOPIC
 from penstock_core.topic import Topic
 
 
@@ -115,3 +124,24 @@ class DynamoDbTopicStore:
             raise PenstockError(
                 ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} is being altered by somebody else: try again"
             ) from error
+
+    def deleted(self) -> Sequence[DeletedTopic]:
+        found: list[DeletedTopic] = []
+        start: dict[str, object] = {}
+        while True:
+            answer = self._client.call(
+                "query",
+                is_repeatable=True,
+                TableName=self._table,
+                KeyConditionExpression="pk = :deleted",
+                ExpressionAttributeValues={":deleted": {"S": DELETED}},
+                ConsistentRead=True,
+                **start,
+            )
+            found += map(parse_deleted_topic, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return found
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def forget_deleted(self, topic_id: TopicId) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=deleted_topic_key(topic_id))

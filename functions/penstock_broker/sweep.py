@@ -1,0 +1,203 @@
+"""Sweep: remove the segments that no live ref names, from every zone. The only place that removes objects (ADR 5).
+
+Garbage of appends that died and data that expired are the same thing here. One round: note the time, read the names of
+all topics, then of each partition *first the head, then its pages*, then list the objects, and delete those that are
+older than the grace and were not named. Why nothing live is ever deleted:
+
+- A segment older than the grace (24 h) at the round's beginning was committed before it, or never will be: no function
+  runs that long between its put and its update. So its refs are all in the index by then, and refs move one way only,
+  from the tail to a page, at once. A ref that was in the tail when the head was read is seen there; one that had left
+  it by then is in a page, and pages are read later. Pages first would miss what rolls between the two reads.
+- Topics and partitions made meanwhile hold segments that are younger than the round, and so spared by their age.
+- A ref is dead when it lies wholly below the settled log start (retain.py), where nobody reads, or its topic is
+  deleted.
+- If a page is missing that should be there, or a head of a topic that exists, nothing is deleted at all.
+
+Two sweeps at once, a sweep that dies, and a ref that dies during the round only leave more to the next one.
+
+Memory is bounded: segments' keys begin with one of 256 prefixes, spread evenly by chance. A round marks the prefixes
+from the cursor on; when more than `live_max` segments are marked, the last prefixes are dropped from the round until
+they fit, and left to the next round, which reads the index again. A small store is one round. The cursor is kept after
+each group of prefixes, so that a sweep which runs out of time goes on there the next time.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+
+from penstock_broker.broker import Broker
+from penstock_broker.ports import SegmentStore
+from penstock_broker.walk_pages import walk_pages
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId, segment_time_ms
+from penstock_core.index import Head, settled_offset
+from penstock_core.keys import SEGMENT_PREFIXES, PartitionKey, parse_segment_key, prefix_number, segment_prefix
+from penstock_core.limits import LOG_START_GRACE_MS, SWEEP_GRACE_MS
+from penstock_core.topic import Topic
+
+LIVE_MAX = 2_000_000  # segment ids in memory, about 110 bytes each
+_JOB = "sweep"
+_KEYS_AT_ONCE = 100
+_PREFIXES_AT_ONCE = 8
+_PAGES_PER_QUERY = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What one run did. `prefixes` of 256 were swept; `failures` are lists and deletes that a zone refused."""
+
+    prefixes: int = 0
+    rounds: int = 0
+    live: int = 0
+    listed: int = 0
+    deleted: int = 0
+    failures: int = 0
+    is_finished: bool = True
+
+
+@dataclass(slots=True)
+class _Live:
+    """The live segments of the prefixes `[first, end)` that are older than `cutoff_ms`; younger ones are spared."""
+
+    first: int
+    cutoff_ms: int
+    live_max: int
+    end: int = SEGMENT_PREFIXES
+    ids: set[SegmentId] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+
+    def add(self, segment_ids: Iterable[SegmentId]) -> None:
+        with self._lock:
+            self.ids.update(each for each in segment_ids if self.is_ours(each))
+            while len(self.ids) > self.live_max and self.end > self.first + 1:
+                self.end = (self.first + self.end) // 2
+                self.ids = {each for each in self.ids if self.is_ours(each)}
+
+    def is_ours(self, segment_id: SegmentId) -> bool:
+        in_round = self.first <= prefix_number(segment_id) < self.end
+        return in_round and segment_time_ms(segment_id) < self.cutoff_ms
+
+
+def sweep(
+    broker: Broker,
+    *,
+    budget_ms: float,
+    grace_ms: int = SWEEP_GRACE_MS,
+    log_start_grace_ms: int = LOG_START_GRACE_MS,
+    live_max: int = LIVE_MAX,
+) -> Swept:
+    """One run from the cursor on: as many rounds as it takes, or as the time allows.
+
+    A round reads the whole index; then it costs one list call for each prefix and zone, and more for those of more than
+    1,000 objects. A zone that fails is counted and met again by the next sweep. Raises what reading the index raises,
+    CORRUPT_SEGMENT if it has a gap, and INTERNAL if one round alone outlasts the time: then nothing was deleted.
+    """
+    deadline_ms = broker.clock.monotonic_ms() + budget_ms
+    first = int(broker.cursors.get(_JOB) or 0)
+    total = Swept()
+    while first < SEGMENT_PREFIXES:
+        live = _Live(first=first, cutoff_ms=broker.clock.now_ms() - grace_ms, live_max=live_max)
+        if not _mark(broker, live, log_start_grace_ms, deadline_ms):
+            if total.prefixes:
+                return replace(total, is_finished=False)
+            raise PenstockError(
+                ErrorCode.INTERNAL,
+                f"the index could not be read within {budget_ms:.0f} ms, nothing was swept: it needs more time",
+            )
+        total = replace(total, rounds=total.rounds + 1, live=total.live + len(live.ids))
+        while first < live.end:
+            if broker.clock.monotonic_ms() >= deadline_ms:
+                return replace(total, is_finished=False)
+            end = min(first + _PREFIXES_AT_ONCE, live.end)
+            total = _sweep_prefixes(broker, range(first, end), live, total)
+            first = end
+            broker.cursors.put(_JOB, str(first))
+    broker.cursors.clear(_JOB)
+    return total
+
+
+def _mark(broker: Broker, live: _Live, log_start_grace_ms: int, deadline_ms: float) -> bool:
+    """Fills `live` from the index; False if the time was up before."""
+    for topic in broker.topics.list():
+        keys = [PartitionKey(topic.topic_id, partition) for partition in topic.all_partitions()]
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            if broker.clock.monotonic_ms() >= deadline_ms:
+                return False
+            _mark_portion(broker, topic, keys[start : start + _KEYS_AT_ONCE], live, log_start_grace_ms)
+    return True
+
+
+def _mark_portion(
+    broker: Broker, topic: Topic, keys: Sequence[PartitionKey], live: _Live, log_start_grace_ms: int
+) -> None:
+    heads = broker.log.heads(keys)
+    if len(heads) < len(keys):
+        _check_deleted(broker, topic)
+    for result in broker.parallel.map(
+        lambda key: _mark_partition(broker, key, heads[key], live, log_start_grace_ms),
+        [key for key in keys if key in heads],
+    ):
+        if isinstance(result, PenstockError):
+            raise result
+
+
+def _mark_partition(broker: Broker, key: PartitionKey, head: Head | None, live: _Live, log_start_grace_ms: int) -> None:
+    """Begins again with the present head where pages were deleted meanwhile; what was marked before stays so."""
+    while head is not None:
+        try:
+            _mark_refs(broker, key, head, live, log_start_grace_ms)
+        except PenstockError as error:
+            now = broker.log.heads([key]).get(key)
+            if error.code is not ErrorCode.CORRUPT_SEGMENT or (
+                now is not None and now.log_start_offset <= head.log_start_offset
+            ):
+                raise
+            head = now
+        else:
+            return
+
+
+def _mark_refs(broker: Broker, key: PartitionKey, head: Head, live: _Live, log_start_grace_ms: int) -> None:
+    settled = settled_offset(head, broker.clock.now_ms(), log_start_grace_ms)
+    live.add(each.ref.segment_id for each in head.located_tail() if each.end_offset > settled)
+    for page in walk_pages(broker.log, key, head, settled, _PAGES_PER_QUERY):
+        live.add(each.ref.segment_id for each in page.located() if each.end_offset > settled)
+
+
+def _check_deleted(broker: Broker, topic: Topic) -> None:
+    """Heads go after the topic's name. A head that is missing under a name that stands is damage."""
+    now = broker.topics.get(topic.name)
+    if now is not None and now.topic_id == topic.topic_id:
+        raise PenstockError(
+            ErrorCode.CORRUPT_SEGMENT,
+            f"topic {topic.name!r} has partitions without a head: nothing is swept while the index is damaged",
+        )
+
+
+def _sweep_prefixes(broker: Broker, prefixes: Iterable[int], live: _Live, total: Swept) -> Swept:
+    places = [(zone, number) for number in prefixes for zone in broker.zones]
+    results = broker.parallel.map(lambda place: _sweep_prefix(*place, live), places)
+    done = [result for result in results if not isinstance(result, PenstockError)]
+    return replace(
+        total,
+        prefixes=total.prefixes + len(places) // len(broker.zones),
+        listed=total.listed + sum(listed for listed, _ in done),
+        deleted=total.deleted + sum(deleted for _, deleted in done),
+        failures=total.failures + len(results) - len(done),
+    )
+
+
+def _sweep_prefix(zone: SegmentStore, number: int, live: _Live) -> tuple[int, int]:
+    """How many objects were listed, and how many deleted. What is no segment's key, letter for letter, is left."""
+    listed, deleted, token = 0, 0, None
+    while True:
+        part = zone.list_keys(segment_prefix(number), token)
+        found = [segment_id for key in part.keys if (segment_id := parse_segment_key(key)) is not None]
+        dead = [segment_id for segment_id in found if live.is_ours(segment_id) and segment_id not in live.ids]
+        if dead:
+            zone.delete(dead)
+        listed += len(part.keys)
+        deleted += len(dead)
+        token = part.next_token
+        if token is None:
+            return listed, deleted

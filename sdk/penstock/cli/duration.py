@@ -1,0 +1,37 @@
+"""Durations as people write them: 90m, 12h, 14d, forever."""
+
+import re
+from typing import Any
+
+import click
+
+from penstock_core.limits import UNLIMITED
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_FORMAT = re.compile(r"([0-9]{1,12})(s|m|h|d)", re.ASCII)
+_FOREVER = "forever"
+
+
+class Duration(click.ParamType[int]):
+    """A whole number with its unit to milliseconds; `forever` to -1."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value == _FOREVER:
+            return UNLIMITED
+        match = _FORMAT.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is no duration: write a number with s, m, h or d, or {_FOREVER}", param, ctx)
+        return int(match[1]) * _UNIT_MS[match[2]]
+
+
+DURATION = Duration()
+
+
+def duration_text(duration_ms: int) -> str:
+    """In the largest unit that tells it exactly."""
+    for unit in ("d", "h", "m", "s"):
+        if duration_ms % _UNIT_MS[unit] == 0:
+            return f"{duration_ms // _UNIT_MS[unit]}{unit}"
+    return f"{duration_ms}ms"
