@@ -12,7 +12,7 @@ import pytest
 
 from localstack.places import CHECKOUT
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.chaos]
 _COPIED = ("app.py", "cdk.json", "functions", "infra", "localstack", "requirements")
 _LINKED = (".penstock", "node_modules")  # what is built once, and what synthesizing needs
 
