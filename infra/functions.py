@@ -15,7 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.repair import RepairQueues
-from infra.settings import StageSettings
+from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
 from infra.tables import Tables
 from infra.wildcards import acknowledge_wildcard
 from infra.zones import Zones
@@ -225,8 +225,8 @@ class Functions(Construct):
             "PENSTOCK_GROUPS_TABLE": self._tables.groups.table_name,
             "PENSTOCK_ZONES": self._zones.environment,
             "PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url,
-            "POWERTOOLS_SERVICE_NAME": f"penstock-{name}",
-            "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
+            "POWERTOOLS_SERVICE_NAME": service_name(self._settings, name),
+            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
             "POWERTOOLS_TRACE_DISABLED": "false" if self._settings.traces else "true",
             **self._settings.job_environments.get(name, {}),

@@ -10,6 +10,7 @@ from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS
 
 Architecture = Literal["arm64", "x86_64"]
 
+METRICS_NAMESPACE = "Penstock"
 ZONES = ("a", "b", "c")  # in this order: a produce that waits for one zone waits for the first
 
 
@@ -115,6 +116,11 @@ STAGES: Mapping[str, StageSettings] = {
         express_zone_ids=("use1-az4", "use1-az5", "use1-az6"),
     ),
 }
+
+
+def service_name(settings: StageSettings, function: str) -> str:
+    """The dimension `service` of a function's metrics: stages may share an account."""
+    return f"{settings.name}-{function}"
 
 
 def settings_of(stage: str) -> StageSettings:

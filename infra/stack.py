@@ -12,6 +12,7 @@ from infra.repair import Repair, RepairQueues
 from infra.schedules import Schedules
 from infra.settings import StageSettings
 from infra.tables import Tables
+from infra.zone_alarms import ZoneAlarms
 from infra.zones import Zones
 
 
@@ -37,6 +38,7 @@ class PenstockStack(Stack):
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api)
         if settings.has_alarms:
             Alarms(self, "Alarms", settings=settings, functions=functions)
+            ZoneAlarms(self, "ZoneAlarms", settings=settings)
 
         self._output("ApiUrl", api.url)
         self._output("ApiId", api.api_id)

@@ -62,7 +62,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_GROUPS_TABLE": "<TablesGroups>",
             "PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>",
             "PENSTOCK_ZONES": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
-            "POWERTOOLS_SERVICE_NAME": f"penstock-{own}",
+            "POWERTOOLS_SERVICE_NAME": f"{STAGES[stage].name}-{own}",
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
             "POWERTOOLS_TRACE_DISABLED": "true" if stage == "local" else "false",
@@ -101,7 +101,7 @@ def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resou
 def test_errors_throttles_and_slowness_of_every_function_are_watched(resources: Resources, stage: str) -> None:
     settings = STAGES[stage]
     found = of_type(resources, "AWS::CloudWatch::Alarm")
-    alarms = {name: alarm for name, alarm in found.items() if not name.startswith("Repair")}  # see test_repair.py
+    alarms = {name: alarm for name, alarm in found.items() if name.startswith("Alarms")}
     names = sorted(alarm["AlarmName"] for alarm in alarms.values())
     suffixes = ("duration-p99", "errors", "throttles")
     expected = [f"{settings.name}-{name}-{suffix}" for name in FUNCTIONS for suffix in suffixes]

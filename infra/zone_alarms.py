@@ -1,0 +1,63 @@
+"""Alarms on what the keeper and the scrub say of the zones: records that are lost, a zone that does not come back.
+
+They watch metrics of the functions' own (namespace `Penstock`), whose names the functions' code and this module share.
+What the operator does then is in docs/running.md.
+"""
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
+
+_PERIOD = Duration.minutes(5)
+_BEHIND_PERIODS = 12  # an hour
+
+
+class ZoneAlarms(Construct):
+    """`segment-lost-keeper`, `segment-lost-scrub` and `zone-behind`, each behind the stage's name."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        topic_arn = settings.alarm_topic_arn
+        self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
+        for function in ("keeper", "scrub"):
+            self._watch(
+                f"segment-lost-{function}",
+                "a committed segment has no good copy in any zone",
+                self._metric(function, "segment_lost", "Sum"),
+                periods=1,
+            )
+        self._watch(
+            "zone-behind",
+            "a zone has not been in sync for an hour",
+            self._metric("keeper", "zones_behind", "Minimum"),
+            periods=_BEHIND_PERIODS,
+        )
+
+    def _metric(self, function: str, name: str, statistic: str) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=METRICS_NAMESPACE,
+            metric_name=name,
+            dimensions_map={"service": service_name(self._settings, function)},
+            period=_PERIOD,
+            statistic=statistic,
+        )
+
+    def _watch(self, name: str, description: str, metric: cloudwatch.Metric, *, periods: int) -> None:
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            alarm_name=f"{self._settings.name}-{name}",
+            alarm_description=f"Penstock: {description}",
+            metric=metric,
+            threshold=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            evaluation_periods=periods,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        if self._topic is not None:
+            alarm.add_alarm_action(actions.SnsAction(self._topic))
