@@ -2,7 +2,8 @@
 
 It goes over the index in the order of topic names and partitions, a part with each run, and goes on from a stored
 cursor. It may die anywhere, be repeated, and run twice at once, as what it does to copies and refs may; a cursor that
-is lost or old costs reading again. What it cannot heal it hands to the repair queue, whose dead letters ring.
+is lost or old costs reading again. What it cannot heal it hands to the repair queue, whose dead letters ring, and what
+no zone has it tells of at once.
 """
 
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ from typing import NamedTuple
 
 from penstock_broker.broker import Broker
 from penstock_broker.ensure_copies import ensure_copies
+from penstock_broker.lost_segments import report_lost
 from penstock_broker.repair_segment import zones_to_repair
 from penstock_broker.walk_index import refs_of
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.keys import PartitionKey
 from penstock_core.ref import Ref, Tier
@@ -82,7 +84,7 @@ def _scrub_ref(broker: Broker, named: NamedRef, known: dict[SegmentId, _Checked]
     ref = named.located.ref
     zones = zones_to_repair(broker)
     if ref.segment_id not in known:
-        known[ref.segment_id] = _check(broker, ref.segment_id, zones, done)
+        known[ref.segment_id] = _check(broker, named, zones, done)
     checked = known[ref.segment_id]
     is_as_named = not checked.toc or _names(checked.toc, named.key, ref)
     if not checked.is_whole or not is_as_named:
@@ -98,11 +100,15 @@ def _scrub_ref(broker: Broker, named: NamedRef, known: dict[SegmentId, _Checked]
             broker.events.tell("scrub_failed", segment=ref.segment_id.hex(), error=str(error))
 
 
-def _check(broker: Broker, segment_id: SegmentId, zones: int, done: Scrubbed) -> _Checked:
+def _check(broker: Broker, named: NamedRef, zones: int, done: Scrubbed) -> _Checked:
+    segment_id = named.located.ref.segment_id
     done.segments += 1
     try:
         copies = ensure_copies(broker, segment_id, zones)
     except PenstockError as error:
+        is_nowhere = error.code is ErrorCode.CORRUPT_SEGMENT
+        if is_nowhere and not report_lost(broker, segment_id, [named], error):
+            return _Checked(good=0, toc=(), is_whole=True)  # removed since its ref was read
         _hand_over(broker, segment_id, zones, str(error))
         return _Checked(good=0, toc=(), is_whole=False)
     done.bytes += copies.bytes_read

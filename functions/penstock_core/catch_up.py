@@ -2,7 +2,8 @@
 
 A pass is for the zones that were catching up when it began, told by the versions of their states: if one of them is
 moved meanwhile, or another joins, a new pass begins. Portions may be done twice: nothing depends on what a pass has
-counted but `failures`, which a portion saves together with the cursor that lies behind it.
+counted but `failures`, which a portion saves together with the cursor that lies behind it. `lost` is told with the
+zone's state when the pass has ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +27,14 @@ START = Cursor()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What was done: refs looked at, segments and bytes copied, and refs that still miss a zone."""
+    """What was done: refs looked at, segments and bytes copied, refs that still miss a zone, and refs whose segment is
+    lost: every zone was asked for it, and none has a good copy."""
 
     refs: int = 0
     segments: int = 0
     bytes: int = 0
     failures: int = 0
+    lost: int = 0
 
     def plus(self, other: "Progress") -> "Progress":
         return Progress(
@@ -39,6 +42,7 @@ class Progress:
             segments=self.segments + other.segments,
             bytes=self.bytes + other.bytes,
             failures=self.failures + other.failures,
+            lost=self.lost + other.lost,
         )
 
 
@@ -71,7 +75,8 @@ def advance(current: CatchUpPass, cursor: Cursor, done: Progress) -> CatchUpPass
 
 def zones_caught_up(ended: CatchUpPass, states: ZoneStates) -> list[ZoneName]:
     """The zones that a pass which has come to its end brings in sync: those whose state is still the one it began for,
-    if it began late enough and left no ref without their bit."""
+    if it began late enough and left them nothing to copy. What is lost in every zone keeps nobody out: none is behind
+    another for it."""
     if ended.progress.failures:
         return []
     return [

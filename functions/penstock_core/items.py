@@ -197,6 +197,7 @@ def catch_up_pass_item(current: CatchUpPass) -> Item:
         "segments": number(done.segments),
         "bytes": number(done.bytes),
         "failures": number(done.failures),
+        "lost": number(done.lost),
     }
 
 
@@ -212,6 +213,7 @@ def parse_catch_up_pass(item: Mapping[str, Any]) -> CatchUpPass:
             segments=int(item["segments"]["N"]),
             bytes=int(item["bytes"]["N"]),
             failures=int(item["failures"]["N"]),
+            lost=int(item["lost"]["N"]) if "lost" in item else 0,  # a pass that an older version has begun
         ),
     )
 

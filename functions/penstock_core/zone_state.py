@@ -7,9 +7,10 @@ is in sync since ever.
 ```
             appender                   keeper: a probe object came back
  in_sync ─────────────▶ out_of_sync ─────────────────────────────────────▶ catching_up
-    ▲                        ▲                                              │  │   ▲
-    │                        └──────────────── appender ────────────────────┘  │   │ operator
-    └───────────────────────── keeper: a whole pass left nothing missing ──────┘  taken_out ◀── operator, from any
+    ▲ │                      ▲                                              │  │ ▲ ▲
+    │ │                      └──────────────── appender ────────────────────┘  │ │ │ operator
+    └─│─────────────────────── keeper: a whole pass left nothing missing ──────┘ │ taken_out ◀── operator, from any
+      └─────────────────────── operator: look whether it holds everything ───────┘
 ```
 """
 
@@ -53,6 +54,7 @@ TRANSITIONS: Mapping[tuple[ZoneStatus, ZoneStatus], Mover] = {
     (ZoneStatus.CATCHING_UP, ZoneStatus.TAKEN_OUT): Mover.OPERATOR,
     (ZoneStatus.OUT_OF_SYNC, ZoneStatus.TAKEN_OUT): Mover.OPERATOR,
     (ZoneStatus.TAKEN_OUT, ZoneStatus.CATCHING_UP): Mover.OPERATOR,
+    (ZoneStatus.IN_SYNC, ZoneStatus.CATCHING_UP): Mover.OPERATOR,
 }
 
 _WRITTEN = (ZoneStatus.IN_SYNC, ZoneStatus.CATCHING_UP)
@@ -105,8 +107,8 @@ def move(
 ) -> ZoneStates:
     """The states after `mover` has moved `zone`; to be stored on condition that the stored version is still theirs.
 
-    Raises UNKNOWN_ZONE; ZONE_STATE_CONFLICT for a move that is not this mover's to make, or that would take a zone out
-    although those left in sync would then be no majority: appends by quorum need it in any case, so nobody is helped.
+    Raises UNKNOWN_ZONE; ZONE_STATE_CONFLICT for a move that is not this mover's to make, or that would leave no
+    majority in sync: appends by quorum need it in any case, so nobody is helped.
     """
     if zone not in zones:
         raise PenstockError(ErrorCode.UNKNOWN_ZONE, f"zone {zone!r:.100} does not exist: there are {', '.join(zones)}")
@@ -114,10 +116,10 @@ def move(
     if TRANSITIONS.get((status, to)) is not mover:
         raise PenstockError(
             ErrorCode.ZONE_STATE_CONFLICT,
-            f"zone {zone} is {status.value}: {_way_out(status, to, mover)}",
+            f"zone {zone} is {status.value}: {_way_out(to, mover)}",
         )
     left = [each for each in zones if each != zone and states.of(each).status is ZoneStatus.IN_SYNC]
-    if _takes_out(status, to, mover) and len(left) < majority_of(len(zones)):
+    if _needs_majority(status, mover) and len(left) < majority_of(len(zones)):
         raise PenstockError(
             ErrorCode.ZONE_STATE_CONFLICT,
             f"zone {zone} cannot be moved to {to.value}: {len(left)} of {len(zones)} zones would be left in sync, and "
@@ -159,16 +161,14 @@ def read_order(states: ZoneStates, fastest_first: Iterable[ZoneName], confirmed:
     )
 
 
-def _takes_out(status: ZoneStatus, to: ZoneStatus, mover: Mover) -> bool:
+def _needs_majority(status: ZoneStatus, mover: Mover) -> bool:
     """An appender spares a zone that is catching up, too: while few are in sync, its confirmations are needed."""
-    return to not in _WRITTEN and (mover is Mover.APPENDER or status is ZoneStatus.IN_SYNC)
+    return mover is Mover.APPENDER or status is ZoneStatus.IN_SYNC
 
 
-def _way_out(status: ZoneStatus, to: ZoneStatus, mover: Mover) -> str:
+def _way_out(to: ZoneStatus, mover: Mover) -> str:
     if mover is Mover.OPERATOR and to is ZoneStatus.CATCHING_UP:
-        if status is ZoneStatus.OUT_OF_SYNC:
-            return "it catches up by itself as soon as it can be written and read"
-        return "only a zone that was taken out can be told to catch up"
+        return "it catches up by itself as soon as it can be written and read"
     return f"{mover.value} cannot move it to {to.value}"
 
 

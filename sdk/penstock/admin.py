@@ -82,8 +82,11 @@ class Admin:
         return self._client.move_zone(zone, "taken_out", reason)
 
     def let_zone_in(self, zone: str, reason: str = "") -> Zone:
-        """Let a zone that was taken out catch up; it is in sync again by itself, in minutes or as long as the copying
-        takes. Raises ConflictError for a zone that was not taken out."""
+        """Let a zone that was taken out catch up, or one in sync be looked over because its bucket was harmed; it is in
+        sync again by itself when it holds every committed segment: in minutes, or as long as the copying takes.
+
+        Raises ConflictError for a zone that is out of sync (it comes back by itself), and if no majority would be left
+        in sync."""
         return self._client.move_zone(zone, "catching_up", reason)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:

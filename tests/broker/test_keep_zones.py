@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,10 @@ from penstock_broker.broker import Broker
 from penstock_broker.keep_zones import Kept, keep_zones
 from penstock_broker.move_zone import move_zone_by_operator
 from penstock_broker.ports import SegmentStore
+from penstock_broker.truncate import truncate
+from penstock_broker.walk_index import refs_of
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import SegmentId
+from penstock_core.ids import Partition, SegmentId
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
@@ -24,6 +27,7 @@ from tests.broker.setting import (
     Killed,
     SteppedClock,
     another_instance,
+    counted_broker,
     new_topic,
     read_all,
     send,
@@ -170,31 +174,120 @@ def test_zone_that_fails_again_while_it_catches_up_begins_anew(broker: Broker, c
     assert holds_everything(broker, 2)
 
 
-def test_zone_is_not_in_sync_when_a_copy_failed(broker: Broker, clock: SteppedClock, topic: str) -> None:
+def test_zone_is_not_in_sync_while_a_zone_that_may_have_what_it_lacks_does_not_answer(
+    broker: Broker, clock: SteppedClock, topic: str
+) -> None:
     zone_of(broker, 2).is_down = False
     run(broker)
     clock.time_ms += MINUTE_MS
-    zone_of(broker, 2).segments.clear()
-    lost = next(iter(named_segments(broker)))
-    for zone in range(3):
-        zone_of(broker, zone).segments.pop(lost, None)
-    # The bits say that c has everything: only what lacks a bit is looked at, so take c out and in again.
-    instance = another_instance(broker)
-    zone_of(broker, 2).is_down = True
-    for _ in range(2):
-        send(instance, topic, "missed")
-    missed = named_segments(broker) - {lost}
-    newest = max(missed)
-    kept_bodies = {zone: zone_of(broker, zone).segments.pop(newest) for zone in (0, 1)}
-    zone_of(broker, 2).is_down = False
-    run(broker)
-    clock.time_ms += MINUTE_MS
+    only_in_b = max(named_segments(broker))
+    for zone in (0, 2):
+        del zone_of(broker, zone).segments[only_in_b]
+    zone_of(broker, 1).is_down = True
     failed = run(broker)
-    assert (failed.in_sync, failed.progress.failures) == ([], 1)
-    for zone, body in kept_bodies.items():
-        zone_of(broker, zone).segments[newest] = body
+    assert (failed.in_sync, failed.progress.failures, failed.progress.lost) == ([], 1, 0)
+    zone_of(broker, 1).is_down = False
     assert run(broker).in_sync == ["c"]
-    assert newest in zone_of(broker, 2).segments
+    assert only_in_b in zone_of(broker, 2).segments
+
+
+@pytest.mark.parametrize("harm", ["missing", "bad"])
+def test_zone_is_in_sync_without_what_no_zone_has_and_that_is_told(
+    broker: Broker, clock: SteppedClock, topic: str, harm: str
+) -> None:
+    zone_of(broker, 2).is_down = False
+    run(broker)
+    clock.time_ms += MINUTE_MS
+    lost = sorted(named_segments(broker))[7]
+    for zone in range(3):
+        if harm == "missing" or zone == 2:
+            del zone_of(broker, zone).segments[lost]
+        else:
+            zone_of(broker, zone).segments[lost] = b"\xff" * 90
+    keeper = another_instance(broker)
+    kept = keep_zones(keeper, BUDGET_MS)
+    assert (kept.in_sync, kept.progress.lost, kept.progress.failures) == (["c"], 1, 0)
+    assert broker.zone_states.get().of(broker.zone_names[2]).reason.endswith("but 1 refs whose segments no zone has")
+    assert named_segments(broker) - set(zone_of(broker, 2).segments) == {lost}
+    counts, told = keeper.events.take()
+    [facts] = [facts for name, facts in told if name == "segment_lost"]
+    assert counts["segment_lost"] == 1
+    assert facts["segment"] == lost.hex()
+    topic_id = broker.directory.look_up(topic).topic_id
+    assert facts["partition"] == f"{topic_id}#0"
+    [located] = [
+        each for each in refs_of(broker, PartitionKey(topic_id, Partition(0)), 0) if each.ref.segment_id == lost
+    ]
+    assert (facts["base_offset"], facts["end_offset"]) == (located.base_offset, located.end_offset)
+
+
+def test_what_was_truncated_while_it_was_looked_for_is_not_told_as_lost(
+    broker: Broker, clock: SteppedClock, topic: str
+) -> None:
+    zone_of(broker, 2).is_down = False
+    run(broker)
+    clock.time_ms += MINUTE_MS
+    key = PartitionKey(broker.directory.look_up(topic).topic_id, Partition(0))
+    gone = next(refs_of(broker, key, 0)).ref.segment_id
+    for zone in range(3):
+        zone_of(broker, zone).segments.pop(gone, None)
+
+    def get_whole(original: Any, segment_id: SegmentId) -> bytes | None:
+        if segment_id == gone:
+            truncate(another_instance(broker), topic, {0: 1})
+        found: bytes | None = original(segment_id)
+        return found
+
+    zones: list[Any] = [Intercepted(zone, get_whole=get_whole) for zone in broker.zones]
+    kept = run(broker, zones=zones)
+    assert (kept.in_sync, kept.progress.lost, kept.progress.failures) == (["c"], 0, 0)
+
+
+def empty(broker: Broker, zone: int) -> None:
+    """Its bucket is deleted with all that it held, and made anew under its name."""
+    zone_of(broker, zone).segments.clear()
+
+
+def test_zone_whose_bucket_was_made_anew_is_in_sync_only_when_it_holds_everything_again(
+    broker: Broker, clock: SteppedClock, topic: str
+) -> None:
+    """Refs of what was sent before c failed say that c has it."""
+    assert any(segment in zone_of(broker, 2).segments for segment in named_segments(broker))
+    empty(broker, 2)
+    zone_of(broker, 2).is_down = False
+    first = run(broker)
+    assert first.progress.segments == 1 + 3 * TAIL_ROLL_REFS
+    clock.time_ms += MINUTE_MS
+    empty(broker, 2)  # again, after the refs have got their bits
+    last = run(broker)
+    assert (last.in_sync, last.progress.segments) == (["c"], 1 + 3 * TAIL_ROLL_REFS)
+    assert holds_everything(broker, 2)
+    zone_of(broker, 0).is_down = zone_of(broker, 1).is_down = True
+    assert len(read_all(another_instance(broker), topic)) == 1 + 3 * TAIL_ROLL_REFS
+
+
+def test_operator_lets_the_keeper_look_over_a_zone_that_is_in_sync(broker: Broker, clock: SteppedClock) -> None:
+    name = new_topic(broker)
+    for number in range(40):
+        send(broker, name, str(number), acks=Acks.ALL)
+    empty(broker, 1)
+    move_zone_by_operator(broker, "b", ZoneStatus.CATCHING_UP, "somebody has emptied its bucket")
+    assert status(broker, 1) is ZoneStatus.CATCHING_UP
+    clock.time_ms += MINUTE_MS
+    assert run(broker).in_sync == ["b"]
+    zone_of(broker, 0).is_down = zone_of(broker, 2).is_down = True
+    assert [value for _, value in read_all(another_instance(broker), name)] == [*map(str, range(40))]
+
+
+def test_pass_that_finds_everything_in_place_reads_no_copy(broker: Broker, clock: SteppedClock, topic: str) -> None:
+    zone_of(broker, 2).is_down = False
+    run(broker)
+    clock.time_ms += MINUTE_MS
+    counts: Counter[str] = Counter()
+    kept = keep_zones(counted_broker(broker, counts), BUDGET_MS)
+    assert kept.in_sync == ["c"]
+    assert counts["zone.get_whole"] == counts["zone.get"] == counts["zone.put"] == 0
+    assert 0 < counts["zone.list_keys"] <= 1 + 3 * TAIL_ROLL_REFS
 
 
 def test_operator_may_take_a_zone_out_in_the_middle_of_its_pass(
@@ -284,7 +377,7 @@ def _run_until_fault(broker: Broker, fault: BaseException, allowed: int, *, afte
 
     store = Intercepted(broker.zone_states, get=hook, change=hook, get_pass=hook, save_pass=hook)
     zones: list[SegmentStore] = [
-        Intercepted(zone, put=hook, get=hook, get_whole=hook, overwrite=hook)  # type: ignore[misc]
+        Intercepted(zone, put=hook, get=hook, get_whole=hook, overwrite=hook, list_keys=hook)  # type: ignore[misc]
         for zone in broker.zones
     ]
     log = Intercepted(broker.log, heads=hook, pages=hook, mark_stored=hook)

@@ -11,7 +11,8 @@ from penstock_broker.adapters.memory import MemoryRepairQueue
 from penstock_broker.broker import Broker
 from penstock_broker.produce import produce
 from penstock_broker.scrub import JOB, Scrubbed, scrub
-from penstock_core.ids import Offset
+from penstock_broker.truncate import truncate
+from penstock_core.ids import Offset, SegmentId
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
@@ -131,7 +132,40 @@ def test_scrub_counts_hands_over_and_passes_what_it_cannot_heal(broker: Broker, 
     assert (done.refs, done.failures, done.is_finished) == (SEGMENTS, 1, True)
     assert isinstance(broker.repair_queue, MemoryRepairQueue)
     assert [repair.segment_id for repair in broker.repair_queue.repairs] == [lost]
-    assert instance.events.take()[0]["scrub_failed"] == 1
+    counts, told = instance.events.take()
+    assert (counts["scrub_failed"], counts["segment_lost"]) == (1, 1)
+    [facts] = [facts for name, facts in told if name == "segment_lost"]
+    assert (facts["segment"], facts["partition"]) == (lost.hex(), str(key))
+    assert (facts["base_offset"], facts["end_offset"]) == (refs[5].base_offset, refs[5].end_offset)
+
+
+def test_scrub_does_not_call_lost_what_a_silent_zone_may_have(broker: Broker, key: PartitionKey) -> None:
+    lost = _refs(broker, key)[5].ref.segment_id
+    for zone in range(2):
+        del zone_of(broker, zone).segments[lost]
+    zone_of(broker, 2).is_down = True
+    instance = another_instance(broker)
+    assert scrub(instance, budget_ms=FOR_EVER, budget_bytes=EVERYTHING).failures == SEGMENTS
+    assert instance.events.take()[0]["segment_lost"] == 0
+
+
+def test_scrub_passes_over_what_was_removed_while_it_looked(broker: Broker, key: PartitionKey) -> None:
+    gone = _refs(broker, key)[0].ref.segment_id
+
+    def get_whole(original: Any, segment_id: SegmentId) -> bytes | None:
+        if segment_id == gone:
+            truncate(another_instance(broker), "orders", {0: 1})
+        found: bytes | None = original(segment_id)
+        return found
+
+    for zone in range(3):
+        del zone_of(broker, zone).segments[gone]
+    zones: list[Any] = [Intercepted(zone, get_whole=get_whole) for zone in broker.zones]
+    instance = another_instance(broker, zones=zones)
+    assert scrub(instance, budget_ms=FOR_EVER, budget_bytes=EVERYTHING).failures == 0
+    assert instance.events.take()[0]["segment_lost"] == 0
+    assert isinstance(broker.repair_queue, MemoryRepairQueue)
+    assert broker.repair_queue.repairs == []
 
 
 def test_scrub_tells_of_a_segment_that_is_not_what_its_ref_says(broker: Broker, key: PartitionKey) -> None:

@@ -1,5 +1,7 @@
 """Items and keys: round trips, and the bytes that are stored today."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -257,7 +259,7 @@ def test_catch_up_pass_item_is_what_is_stored_today() -> None:
         began_ms=9,
         saves=2,
         cursor=Cursor("orders", 3, 17),
-        progress=Progress(refs=5, segments=4, bytes=3, failures=1),
+        progress=Progress(refs=5, segments=4, bytes=3, failures=1, lost=2),
     )
     item = items.catch_up_pass_item(current)
     assert item == {
@@ -271,5 +273,8 @@ def test_catch_up_pass_item_is_what_is_stored_today() -> None:
         "segments": {"N": "4"},
         "bytes": {"N": "3"},
         "failures": {"N": "1"},
+        "lost": {"N": "2"},
     }
     assert items.parse_catch_up_pass(item) == current
+    before_there_was_lost = {name: value for name, value in item.items() if name != "lost"}
+    assert items.parse_catch_up_pass(before_there_was_lost).progress == replace(current.progress, lost=0)

@@ -32,6 +32,7 @@ ALLOWED = {
     (UP, TAKEN, Mover.OPERATOR),
     (OUT, TAKEN, Mover.OPERATOR),
     (TAKEN, UP, Mover.OPERATOR),
+    (IN, UP, Mover.OPERATOR),
 }
 
 
@@ -66,8 +67,8 @@ def test_unknown_zone_is_refused_with_those_there_are() -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_ZONE
 
 
-@pytest.mark.parametrize(("to", "mover"), [(OUT, Mover.APPENDER), (TAKEN, Mover.OPERATOR)])
-def test_zone_is_not_taken_out_when_no_majority_would_be_left_in_sync(to: ZoneStatus, mover: Mover) -> None:
+@pytest.mark.parametrize(("to", "mover"), [(OUT, Mover.APPENDER), (TAKEN, Mover.OPERATOR), (UP, Mover.OPERATOR)])
+def test_zone_does_not_leave_when_no_majority_would_be_left_in_sync(to: ZoneStatus, mover: Mover) -> None:
     for other in (OUT, UP, TAKEN):
         with pytest.raises(PenstockError, match="1 of 3 zones would be left in sync"):
             move(states_of(IN, other), ZONES, A, to, mover, now_ms=0, reason="")
@@ -81,11 +82,11 @@ def test_zone_that_catches_up_is_spared_by_appenders_while_too_few_are_in_sync()
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(ZONES), st.sampled_from(ZoneStatus), st.sampled_from([Mover.APPENDER, Mover.KEEPER])),
+        st.tuples(st.sampled_from(ZONES), st.sampled_from(ZoneStatus), st.sampled_from(Mover)),
         max_size=60,
     )
 )
-def test_without_operators_a_majority_stays_in_sync_and_versions_never_repeat(
+def test_a_majority_stays_in_sync_and_versions_never_repeat(
     attempts: list[tuple[ZoneName, ZoneStatus, Mover]],
 ) -> None:
     states = EVERY_ZONE_IN_SYNC

@@ -1,4 +1,4 @@
-"""`penstock zones`: look at the zones, take one out, let it in again."""
+"""`penstock zones`: look at the zones, take one out, let it in again or have it looked over."""
 
 from dataclasses import asdict
 from typing import Any
@@ -40,7 +40,7 @@ def out(service: Service, zone: str, reason: str) -> None:
 @REASON
 @service_command
 def let_in(service: Service, zone: str, reason: str) -> None:
-    """Let ZONE, which was taken out, catch up; it is in sync again when it holds everything."""
+    """Let ZONE catch up, or look it over if it is in sync; it is in sync again when it holds everything."""
     moved = Admin(transport=service.transport).let_zone_in(zone, reason)
     _show(service, asdict(moved), [moved])
 
