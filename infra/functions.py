@@ -5,7 +5,7 @@ TransactGetItems need no permission of their own, only those of the writes and r
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
@@ -45,8 +45,13 @@ class Grants:
     sweeps_zones: bool = False
 
 
-# On the log, an append is an UpdateItem of the head; the roll of a tail is a PutItem of a page with an UpdateItem.
-_PRODUCE = Grants(topics=("GetItem",), log=("UpdateItem", "PutItem"), writes_zones=True, changes_zone_states=True)
+# On the log, an append is an UpdateItem of the head; the roll of a tail is a PutItem of a page, and of producers that
+# leave the head, with an UpdateItem.
+_RECORDS_PRODUCE = Grants(
+    topics=("GetItem",), log=("UpdateItem", "PutItem"), writes_zones=True, changes_zone_states=True
+)
+# Where the first of a repeated append is, and what is known of a producer that has left the head, must be read.
+_PRODUCE = replace(_RECORDS_PRODUCE, log=("GetItem", "Query", *_RECORDS_PRODUCE.log))
 _FETCH = Grants(
     topics=("GetItem",),
     log=("GetItem", "BatchGetItem", "Query"),
@@ -57,7 +62,7 @@ _FETCH = Grants(
 
 GRANTS: Mapping[str, Grants] = {
     "produce": _PRODUCE,
-    "records_produce": _PRODUCE,
+    "records_produce": _RECORDS_PRODUCE,
     "fetch": _FETCH,
     "records_fetch": _FETCH,
     "topics": Grants(

@@ -16,7 +16,7 @@ class Tables(Construct):
         super().__init__(scope, construct_id)
         self._settings = settings
         self.topics = self._table("Topics")
-        self.log = self._table("Log", stream=dynamodb.StreamViewType.NEW_IMAGE)
+        self.log = self._table("Log", stream=dynamodb.StreamViewType.NEW_IMAGE, time_to_live_attribute=TTL_ATTRIBUTE)
         self.groups = self._table("Groups", time_to_live_attribute=TTL_ATTRIBUTE)
 
     def _table(

@@ -6,11 +6,12 @@ A crash before an update leaves an object that no ref names; a crash after it le
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock_broker.append_in_sequence import Taken, append_in_sequence
 from penstock_broker.broker import Broker
 from penstock_broker.put_segment import put_segment
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
-from penstock_core.index import Head, roll_due
+from penstock_core.index import roll_due
 from penstock_core.keys import PartitionKey
 from penstock_core.quorum import Acks
 from penstock_core.record_batch import BatchesSummary
@@ -30,7 +31,8 @@ class PartitionBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The records of one partition got the offsets `[base_offset, next_offset)`."""
+    """The records of one partition have the offsets `[base_offset, next_offset)`, since now or, if their producer
+    repeats itself, since before."""
 
     base_offset: Offset
     next_offset: Offset
@@ -64,28 +66,36 @@ def append(broker: Broker, batches: Sequence[PartitionBatches], acks: Acks) -> l
             record_count=batch.summary.record_count,
             max_timestamp_ms=batch.summary.max_timestamp_ms,
             zones=stored.zones,
+            sequence=batch.summary.sequence,
         )
         for batch, entry in zip(batches, segment.toc, strict=True)
     ]
     keys = [batch.key for batch in batches]
-    heads = broker.parallel.map(
-        lambda pair: broker.log.append(*pair, stored.unconfirmed_zones), list(zip(keys, refs, strict=True))
+    results = broker.parallel.map(
+        lambda pair: _append_ref(broker, *pair, stored.unconfirmed_zones), list(zip(keys, refs, strict=True))
     )
-    _roll_tails(broker, keys, heads)
+    _roll_tails(broker, keys, results)
     return [
-        head
-        if isinstance(head, PenstockError)
-        else Appended(base_offset=Offset(head.next_offset - ref.offset_span), next_offset=head.next_offset)
-        for head, ref in zip(heads, refs, strict=True)
+        result
+        if isinstance(result, PenstockError)
+        else Appended(base_offset=result.base_offset, next_offset=Offset(result.base_offset + ref.offset_span))
+        for result, ref in zip(results, refs, strict=True)
     ]
 
 
-def _roll_tails(broker: Broker, keys: Sequence[PartitionKey], heads: Sequence[Head | PenstockError]) -> None:
-    """Keeps heads small. A roll that fails costs nothing but a longer tail: a later append tries again."""
+def _append_ref(broker: Broker, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Taken:
+    if ref.sequence is not None:
+        return append_in_sequence(broker, key, ref, ref.sequence, unconfirmed_zones)
+    head = broker.log.append(key, ref, unconfirmed_zones)
+    return Taken(base_offset=Offset(head.next_offset - ref.offset_span), head=head)
+
+
+def _roll_tails(broker: Broker, keys: Sequence[PartitionKey], results: Sequence[Taken | PenstockError]) -> None:
+    """Keeps heads small. A roll that fails costs nothing but a longer head: a later append tries again."""
     due = [
         (key, roll)
-        for key, head in zip(keys, heads, strict=True)
-        if not isinstance(head, PenstockError) and (roll := roll_due(head)) is not None
+        for key, result in zip(keys, results, strict=True)
+        if isinstance(result, Taken) and result.head is not None and (roll := roll_due(result.head)) is not None
     ]
     broker.parallel.map(lambda pair: broker.log.roll(*pair), due)
 

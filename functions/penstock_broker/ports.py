@@ -14,6 +14,7 @@ from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, 
 from penstock_core.index import Head, Page, Roll
 from penstock_core.items import CommittedOffset, DeletedTopic
 from penstock_core.keys import PartitionKey
+from penstock_core.producer_state import ProducerSequence, ProducerState
 from penstock_core.ref import LocatedRef, Ref
 from penstock_core.repair import Repair
 from penstock_core.topic import Topic
@@ -69,11 +70,31 @@ class LogIndex(Protocol):
         `unconfirmed_zones` is the bitmap of zones that have not confirmed the segment. One conditional update,
         never repeated once it may have been applied."""
 
+    def append_in_sequence(
+        self,
+        key: PartitionKey,
+        ref: Ref,
+        sequence: ProducerSequence,
+        unconfirmed_zones: int,
+        unlisted_since: int,
+    ) -> tuple[bool, Head]:
+        """Appends the ref, whose sequence this is, if it follows what the head knows of its producer; whether it did,
+        and the head then. If the head knows nothing, it does if the count of its evictions is `unlisted_since`.
+        UNKNOWN_PARTITION if there is no head. One conditional update, repeated if it may have been applied: a second
+        one is refused."""
+
+    def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
+        """What was known of a producer when it last left the head; consistent. One read."""
+
     def roll(self, key: PartitionKey, roll: Roll) -> bool:
-        """Moves refs from the tail to a page, at once or not at all; False if somebody else has. One transaction."""
+        """Moves refs from the tail to a page, and producers from the head to items of their own, at once or not at
+        all; False if somebody else has, or one of the producers has written since. One transaction."""
 
     def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
         """The page that covers `offset` and those behind it, `limit` at most; consistent. One query."""
+
+    def pages_before(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        """The pages that end at `offset` or below, newest first, `limit` at most; consistent. One query."""
 
     def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
         """Raises the log start offset to `offset` unless it is there already; the head as it is then.

@@ -14,13 +14,16 @@ never falls from page to page, and a time can be found by bisection. `rolled_byt
 end in the same way, so that how much a partition holds is known without reading its pages.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset
+from penstock_core.ids import Offset, segment_time_ms
 from penstock_core.limits import PAGE_REFS_MAX, TAIL_ROLL_REFS
+from penstock_core.producer_state import ProducerSequence, ProducerState, longest_silent, precedes, state_after
 from penstock_core.ref import LocatedRef, Ref, locate, span, stored_bytes
+
+NEVER = -1  # no count of evictions
 
 _BEGINNING = Offset(0)
 
@@ -30,6 +33,8 @@ class Head:
     """A partition's head as one consistent read shows it.
 
     `settling_offset` is a log start that was seen at `settling_since_ms`, and so has held ever since (docs/adr/0005).
+    `producers` are the idempotent producers that wrote lately, by id; `evictions` rises whenever some of them leave the
+    head for items of their own (docs/adr/0010).
     """
 
     next_offset: Offset
@@ -40,6 +45,8 @@ class Head:
     rolled_bytes: int = 0
     settling_offset: Offset = _BEGINNING
     settling_since_ms: int = 0
+    producers: Mapping[int, ProducerState] = field(default_factory=dict)
+    evictions: int = 0
 
     @property
     def high_watermark(self) -> Offset:
@@ -74,12 +81,15 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roll:
-    """Move the tail's oldest refs to `page`, on condition that the tail still starts at the page's base.
+    """Move the tail's oldest refs to `page`, on condition that the tail still starts at the page's base, and the
+    producers `evicted` to items of their own, on condition that none of them has written since.
 
-    That condition is enough: the tail changes only at its end (appends) and by rolls, and a roll changes its base.
+    The first condition is enough for the refs: the tail changes only at its end (appends) and by rolls, and a roll
+    changes its base.
     """
 
     page: Page
+    evicted: Mapping[int, ProducerState] = field(default_factory=dict)
 
     @property
     def ref_count(self) -> int:
@@ -98,17 +108,39 @@ def roll_due(head: Head) -> Roll | None:
     refs = head.tail[:PAGE_REFS_MAX]
     newest = max(head.rolled_max_timestamp_ms, *(ref.max_timestamp_ms for ref in refs))
     rolled_bytes = head.rolled_bytes + stored_bytes(refs)
-    return Roll(page=Page(base_offset=head.tail_base, refs=refs, max_timestamp_ms=newest, rolled_bytes=rolled_bytes))
+    page = Page(base_offset=head.tail_base, refs=refs, max_timestamp_ms=newest, rolled_bytes=rolled_bytes)
+    return Roll(page=page, evicted=longest_silent(head.producers))
 
 
 def appended(head: Head, ref: Ref) -> Head:
     """The head after `ref` was appended to it."""
-    return replace(head, next_offset=Offset(head.next_offset + ref.offset_span), tail=(*head.tail, ref))
+    producers = head.producers
+    if ref.sequence is not None:
+        producers = {**producers, ref.sequence.producer_id: state_written(ref, ref.sequence)}
+    return replace(
+        head, next_offset=Offset(head.next_offset + ref.offset_span), tail=(*head.tail, ref), producers=producers
+    )
+
+
+def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
+    """What a head knows of the producer after `ref`, which has `sequence`; the time is that of the segment's id."""
+    return state_after(sequence, segment_time_ms(ref.segment_id))
+
+
+def appended_in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, unlisted_since: int) -> Head | None:
+    """The head after `ref`, with `sequence`, was appended, or None where the condition does not hold: that the head's
+    entry of the producer is the one before it; or that there is none, and the count of evictions is the one at which
+    that was known to be right, `unlisted_since` (`NEVER`: it was not)."""
+    state = head.producers.get(sequence.producer_id)
+    holds = head.evictions == unlisted_since if state is None else precedes(state, sequence)
+    return appended(head, ref) if holds else None
 
 
 def rolled(head: Head, roll: Roll) -> Head | None:
-    """The head after `roll`, or None where its condition does not hold."""
+    """The head after `roll`, or None where its conditions do not hold."""
     if head.tail_base != roll.page.base_offset:
+        return None
+    if any(head.producers.get(producer_id) != state for producer_id, state in roll.evicted.items()):
         return None
     return replace(
         head,
@@ -116,6 +148,8 @@ def rolled(head: Head, roll: Roll) -> Head | None:
         tail=head.tail[roll.ref_count :],
         rolled_max_timestamp_ms=roll.page.max_timestamp_ms,
         rolled_bytes=roll.page.rolled_bytes,
+        producers={each: state for each, state in head.producers.items() if each not in roll.evicted},
+        evictions=head.evictions + bool(roll.evicted),
     )
 
 

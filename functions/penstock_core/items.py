@@ -1,6 +1,6 @@
 """Every DynamoDB item, built and parsed here and nowhere else, in the low-level form (`{"N": "1"}`).
 
-Attribute names are written out: a head with a full tail is about 850 bytes, one write unit.
+Attribute names are written out: a head with a full tail is about 1 KiB, and 2 KiB if it knows many producers.
 """
 
 import base64
@@ -13,6 +13,8 @@ from penstock_core.catch_up import CatchUpPass, Cursor, Progress
 from penstock_core.ids import Offset, TopicId, TopicName, ZoneName
 from penstock_core.index import Head, Page
 from penstock_core.keys import PartitionKey
+from penstock_core.limits import PRODUCER_KEPT_MS
+from penstock_core.producer_state import ProducerState, decode_state, encode_state
 from penstock_core.ref import decode_ref, decode_refs, encode_ref, encode_refs
 from penstock_core.topic import Topic, TopicConfig, alter_config, config_to_json
 from penstock_core.zone_state import ZoneState, ZoneStates, ZoneStatus
@@ -58,6 +60,13 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         "settling_offset": number(head.settling_offset),
         "settling_since_ms": number(head.settling_since_ms),
         "under_replicated": number(0),
+        "producers": {
+            "M": {
+                keys.producer_name(producer_id): {"B": encode_state(state)}
+                for producer_id, state in head.producers.items()
+            }
+        },
+        "evictions": number(head.evictions),
     }
 
 
@@ -71,13 +80,36 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         rolled_bytes=int(item["rolled_bytes"]["N"]),
         settling_offset=Offset(int(item["settling_offset"]["N"])),
         settling_since_ms=int(item["settling_since_ms"]["N"]),
+        producers={
+            keys.parse_producer_name(name): decode_state(state["B"]) for name, state in item["producers"]["M"].items()
+        },
+        evictions=int(item["evictions"]["N"]),
     )
 
 
 def parse_streamed_head(image: Mapping[str, Any]) -> tuple[PartitionKey, Head]:
     """A head as the table's stream hands its image to a function: as JSON, where binary is base64."""
     tail = [{"B": base64.b64decode(element["B"])} for element in image["tail"]["L"]]
-    return keys.parse_partition_key(image["pk"]["S"]), parse_head({**image, "tail": {"L": tail}})
+    producers = {name: {"B": base64.b64decode(state["B"])} for name, state in image["producers"]["M"].items()}
+    image = {**image, "tail": {"L": tail}, "producers": {"M": producers}}
+    return keys.parse_partition_key(image["pk"]["S"]), parse_head(image)
+
+
+def producer_item_key(key: PartitionKey, producer_id: int) -> Item:
+    return {"pk": {"S": str(key)}, "sk": {"S": keys.producer_key(producer_id)}}
+
+
+def producer_item(key: PartitionKey, producer_id: int, state: ProducerState) -> Item:
+    """A producer that has left the head; DynamoDB removes it some time after `expires_at_s`."""
+    return {
+        **producer_item_key(key, producer_id),
+        "state": {"B": encode_state(state)},
+        "expires_at_s": number(state.written_s + PRODUCER_KEPT_MS // 1_000),
+    }
+
+
+def parse_producer(item: Mapping[str, Any]) -> ProducerState:
+    return decode_state(item["state"]["B"])
 
 
 def page_item_key(key: PartitionKey, end_offset: Offset) -> Item:

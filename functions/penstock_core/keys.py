@@ -6,7 +6,7 @@
 | topics | `#deleted`              | topic id                               |
 | topics | `#zones`                | `states`, `catch_up`                   |
 | topics | `#cursors`              | name of a scheduled job                |
-| log    | `<topic id>#<partition>`| `head`, `page#<end offset, 20 digits>` |
+| log    | `<topic id>#<partition>`| `head`, `page#<end offset, 20 digits>`, `producer#<id, base64>` |
 | groups | group name              | `lease#<topic id>#<partition>`         |
 
 A topic name has no `#`, so what begins with it meets no topic. Twenty digits hold every offset and sort as numbers do.
@@ -14,6 +14,7 @@ S3: `<2 hex>/<yyyy-mm-dd-hh>/<segment id, 32 hex>`; the two digits come from the
 load over S3's prefixes, the hour from its time part, so the key follows from the segment id alone.
 """
 
+import base64
 import re
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -53,6 +54,21 @@ def parse_partition_key(text: str) -> PartitionKey:
 def page_key(end_offset: Offset | int) -> str:
     """Sort key of the page that ends before `end_offset`."""
     return f"page#{end_offset:020d}"
+
+
+def producer_name(producer_id: int) -> str:
+    """The producer's id in 11 letters, as the head's map names it: URL-safe base64 of its 8 bytes."""
+    return base64.urlsafe_b64encode(producer_id.to_bytes(8, "big")).decode().rstrip("=")
+
+
+def parse_producer_name(text: str) -> int:
+    """The inverse of `producer_name`."""
+    return int.from_bytes(base64.urlsafe_b64decode(text + "="), "big")
+
+
+def producer_key(producer_id: int) -> str:
+    """Sort key of a producer that has left the head."""
+    return f"producer#{producer_name(producer_id)}"
 
 
 def lease_key(key: PartitionKey) -> str:

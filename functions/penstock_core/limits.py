@@ -53,6 +53,10 @@ OFFSET_MAX = 2**63 - 1
 TAIL_ROLL_REFS = 16  # the tail gives its refs to a page when its length reaches a multiple of this
 PAGE_REFS_MAX = 128  # refs that one roll moves at most, after rolls that failed
 
+# Idempotent producers, per partition.
+HEAD_PRODUCERS_KEPT = 20  # stay in the head when a roll moves the longest silent ones out: it is 2 KiB at most then
+PRODUCER_KEPT_MS = 7 * 24 * 3_600_000  # how long one that was moved out is remembered
+
 # Repair.
 REPORT_INTERVAL_MS = 60_000  # a function instance reports one bad copy once in this time
 SCRUB_BYTES = 1024 * MIB  # what a run of the scrub reads, about

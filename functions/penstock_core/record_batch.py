@@ -33,6 +33,7 @@ from crc32c import crc32c
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_RECORDS_MAX, REF_RECORDS_MAX
+from penstock_core.producer_state import SEQUENCE_MAX, ProducerSequence, merge_sequences
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
@@ -123,13 +124,15 @@ class BatchHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchesSummary:
-    """What an append needs to know of one partition's batches. `max_timestamp_ms` is -1 if no record has a time."""
+    """What an append needs to know of one partition's batches. `max_timestamp_ms` is -1 if no record has a time;
+    `sequence` is that of all batches together, None if they come from no idempotent producer."""
 
     record_count: int
     offset_span: int
     max_timestamp_ms: int
     batch_count: int
     largest_batch_bytes: int
+    sequence: ProducerSequence | None = None
 
 
 def parse_header(data: BytesLike, position: int = 0) -> BatchHeader:
@@ -171,12 +174,15 @@ def validate(data: BytesLike) -> BatchesSummary:
     """Check the batches a producer sent for one partition: all that can be checked without decoding a record.
 
     At least one batch, each whole, of magic 2 and right CRC-32C, with nothing but a known compression in its
-    attributes, 1 to `BATCH_RECORDS_MAX` records, dense offsets and timestamps that can be. Raises CORRUPT_BATCH or
+    attributes, 1 to `BATCH_RECORDS_MAX` records, dense offsets and timestamps that can be; all from one producer, in
+    sequence, or from none. Raises CORRUPT_BATCH or
     UNSUPPORTED_FORMAT naming the batch, its position, the value found and the way out.
     """
     record_count, max_timestamp_ms, batch_count, largest_batch_bytes = 0, -1, 0, 0
+    sequences: list[ProducerSequence | None] = []
     for position, header in walk(data):
         _check_produced(data, position, header, _name(batch_count, position))
+        sequences.append(_sequence(header, _name(batch_count, position)))
         record_count += header.record_count
         max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp_ms)
         batch_count += 1
@@ -196,6 +202,7 @@ def validate(data: BytesLike) -> BatchesSummary:
         max_timestamp_ms=max_timestamp_ms,
         batch_count=batch_count,
         largest_batch_bytes=largest_batch_bytes,
+        sequence=merge_sequences(sequences),
     )
 
 
@@ -304,6 +311,25 @@ def _check_produced(data: BytesLike, position: int, header: BatchHeader, name: s
             f"{name} has first timestamp {header.first_timestamp_ms} and max timestamp {header.max_timestamp_ms}:"
             " send milliseconds since 1970, or -1 for none",
         )
+
+
+def _sequence(header: BatchHeader, name: str) -> ProducerSequence | None:
+    if header.producer_id == -1:
+        return None
+    last = header.base_sequence + header.record_count - 1
+    if header.producer_id < 0 or header.producer_epoch < 0 or not 0 <= header.base_sequence <= last <= SEQUENCE_MAX:
+        raise PenstockError(
+            ErrorCode.CORRUPT_BATCH,
+            f"{name} has producer id {header.producer_id}, epoch {header.producer_epoch} and base sequence "
+            f"{header.base_sequence} for {header.record_count} records: send a producer id of -1 for none, or no "
+            f"negative number and sequences up to {SEQUENCE_MAX}; then go on as a new producer, from 0",
+        )
+    return ProducerSequence(
+        producer_id=header.producer_id,
+        epoch=header.producer_epoch,
+        first_sequence=header.base_sequence,
+        last_sequence=last,
+    )
 
 
 def _check_attributes(header: BatchHeader, name: str) -> None:

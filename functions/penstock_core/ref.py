@@ -5,7 +5,7 @@ tail's base, a page's base), and each covers `offset_span` offsets, so the base 
 That is what lets a writer append a ref before it knows its offset.
 
 ```
- 0  version u8 = 1
+ 0  version u8      1, or 2 if a producer follows
  1  tier    u8      0 zonal, 1 archive
  2  zones   u8      bit i set: zone i (in configured order) confirmed the segment before the append was committed
  3  segment id      16 bytes
@@ -14,7 +14,10 @@ That is what lets a writer append a ref before it knows its offset.
 27  offset_span  u32
 31  record_count u32
 35  max_timestamp_ms i64   -1: none
-43
+43  producer id    i64      version 2 only, as the two below
+51  producer epoch u16
+53  first sequence u32      the last one follows from the span
+57
 ```
 Big-endian throughout.
 """
@@ -26,10 +29,14 @@ from enum import IntEnum
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, SegmentId
+from penstock_core.producer_state import ProducerSequence
 
 _LAYOUT = struct.Struct(">BBB16sIIIIq")
-_VERSION = 1
+_PRODUCER = struct.Struct(">qHI")
+_PLAIN, _WITH_PRODUCER = 1, 2
 REF_BYTES = _LAYOUT.size
+REF_BYTES_MAX = REF_BYTES + _PRODUCER.size
+_BYTES = {_PLAIN: REF_BYTES, _WITH_PRODUCER: REF_BYTES_MAX}
 
 
 class Tier(IntEnum):
@@ -41,7 +48,8 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ref:
-    """Batches of one partition inside one segment; `zones` is a bitmap by the configured order of zones."""
+    """Batches of one partition inside one segment; `zones` is a bitmap by the configured order of zones, `sequence`
+    tells which of their producer's records they are, if it is an idempotent one, and covers `offset_span` of them."""
 
     segment_id: SegmentId
     position: int
@@ -51,6 +59,7 @@ class Ref:
     max_timestamp_ms: int
     zones: int
     tier: Tier = Tier.ZONAL
+    sequence: ProducerSequence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +75,9 @@ class LocatedRef:
 
 
 def encode_ref(ref: Ref) -> bytes:
-    """`REF_BYTES` bytes in the layout above."""
-    return _LAYOUT.pack(
-        _VERSION,
+    """`REF_BYTES` or `REF_BYTES_MAX` bytes in the layout above."""
+    data = _LAYOUT.pack(
+        _PLAIN if ref.sequence is None else _WITH_PRODUCER,
         ref.tier,
         ref.zones,
         ref.segment_id,
@@ -78,11 +87,17 @@ def encode_ref(ref: Ref) -> bytes:
         ref.record_count,
         ref.max_timestamp_ms,
     )
+    if ref.sequence is None:
+        return data
+    return data + _PRODUCER.pack(ref.sequence.producer_id, ref.sequence.epoch, ref.sequence.first_sequence)
 
 
 def decode_ref(data: bytes) -> Ref:
     """The inverse of `encode_ref`. Raises CORRUPT_SEGMENT for bytes that are no ref of a known version."""
-    return _decode_at(data, 0, len(data))
+    refs = decode_refs(data)
+    if len(refs) != 1:
+        raise _damaged(data, 0)
+    return refs[0]
 
 
 def encode_refs(refs: Iterable[Ref]) -> bytes:
@@ -92,11 +107,15 @@ def encode_refs(refs: Iterable[Ref]) -> bytes:
 
 def decode_refs(data: bytes) -> tuple[Ref, ...]:
     """The inverse of `encode_refs`. Raises CORRUPT_SEGMENT as `decode_ref`."""
-    if len(data) % REF_BYTES:
-        raise PenstockError(
-            ErrorCode.CORRUPT_SEGMENT, f"{len(data)} bytes of refs are no multiple of {REF_BYTES}: the index is damaged"
-        )
-    return tuple(_decode_at(data, position, REF_BYTES) for position in range(0, len(data), REF_BYTES))
+    refs: list[Ref] = []
+    position = 0
+    while position < len(data):
+        size = _BYTES.get(data[position])
+        if size is None or len(data) - position < size:
+            raise _damaged(data, position)
+        refs.append(_decode_at(data, position))
+        position += size
+    return tuple(refs)
 
 
 def locate(base_offset: int, refs: Iterable[Ref]) -> Iterator[LocatedRef]:
@@ -116,23 +135,35 @@ def stored_bytes(refs: Iterable[Ref]) -> int:
     return sum(ref.length for ref in refs)
 
 
-def _decode_at(data: bytes, position: int, length: int) -> Ref:
-    if length != REF_BYTES or data[position] != _VERSION:
-        raise PenstockError(
-            ErrorCode.CORRUPT_SEGMENT,
-            f"a ref of {length} bytes starting {data[position : position + 1].hex()!r} is not of a known version:"
-            " the index is damaged or was written by a newer Penstock",
-        )
-    _, tier, zones, segment_id, at, size, offset_span, record_count, max_timestamp_ms = _LAYOUT.unpack_from(
+def _decode_at(data: bytes, position: int) -> Ref:
+    version, tier, zones, segment_id, at, length, offset_span, record_count, max_timestamp_ms = _LAYOUT.unpack_from(
         data, position
     )
+    sequence = None
+    if version == _WITH_PRODUCER:
+        producer_id, epoch, first_sequence = _PRODUCER.unpack_from(data, position + REF_BYTES)
+        sequence = ProducerSequence(
+            producer_id=producer_id,
+            epoch=epoch,
+            first_sequence=first_sequence,
+            last_sequence=first_sequence + offset_span - 1,
+        )
     return Ref(
         segment_id=SegmentId(segment_id),
         position=at,
-        length=size,
+        length=length,
         offset_span=offset_span,
         record_count=record_count,
         max_timestamp_ms=max_timestamp_ms,
         zones=zones,
         tier=Tier(tier),
+        sequence=sequence,
+    )
+
+
+def _damaged(data: bytes, position: int) -> PenstockError:
+    return PenstockError(
+        ErrorCode.CORRUPT_SEGMENT,
+        f"byte {position} of {len(data)} bytes of refs starts {data[position : position + 1].hex()!r} and no ref of a "
+        "known version: the index is damaged or was written by a newer Penstock",
     )

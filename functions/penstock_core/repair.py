@@ -2,7 +2,7 @@
 
 ```
 {"segment": "<32 hex>", "zones": ["c"],
- "refs": [{"partition": "<topic id>#<partition>", "base_offset": 0, "ref": "<86 hex>"}]}
+ "refs": [{"partition": "<topic id>#<partition>", "base_offset": 0, "ref": "<hex>"}]}
 ```
 A repair may be done twice, late, or in vain: it says what to look at, not what is the case.
 """

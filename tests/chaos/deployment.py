@@ -68,9 +68,11 @@ class Zones:
     def _segments(self) -> Iterator[SegmentId]:
         for page in self._dynamodb.get_paginator("scan").paginate(TableName=self._log_table, ConsistentRead=True):
             for item in page["Items"]:
-                is_head = item["sk"]["S"] == HEAD
-                refs = parse_head(item).tail if is_head else parse_page(item).refs
-                yield from (ref.segment_id for ref in refs)
+                kind = item["sk"]["S"]
+                if kind == HEAD:
+                    yield from (ref.segment_id for ref in parse_head(item).tail)
+                elif kind.startswith("page#"):
+                    yield from (ref.segment_id for ref in parse_page(item).refs)
 
     def _keys(self, bucket: str) -> set[str]:
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket)

@@ -7,9 +7,10 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, SegmentId, TopicId
-from penstock_core.index import EMPTY_HEAD, Head, appended, roll_due, rolled
+from penstock_core.index import EMPTY_HEAD, NEVER, Head, appended, roll_due, rolled
 from penstock_core.keys import PartitionKey
-from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.limits import HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS
+from penstock_core.producer_state import ProducerSequence, ProducerState
 from penstock_core.ref import LocatedRef, Ref
 from tests.contract.conftest import Ports
 
@@ -36,6 +37,112 @@ def fill(ports: Ports, count: int) -> Head:
         if (roll := roll_due(head)) is not None:
             assert ports.log.roll(KEY, roll)
     return ports.log.heads([KEY])[KEY]
+
+
+def sequenced(number: int, first: int, *, span: int = 3, epoch: int = 0, producer_id: int = 7) -> Ref:
+    sequence = ProducerSequence(
+        producer_id=producer_id, epoch=epoch, first_sequence=first, last_sequence=first + span - 1
+    )
+    # Only the first six bytes of a segment id are a time: a second is what a producer's entry tells apart.
+    return replace(
+        ref(number, span), segment_id=SegmentId((1_000 * number).to_bytes(6, "big") + bytes(10)), sequence=sequence
+    )
+
+
+def append_sequenced(ports: Ports, wanted: Ref, unlisted_since: int) -> tuple[bool, Head]:
+    assert wanted.sequence is not None
+    return ports.log.append_in_sequence(KEY, wanted, wanted.sequence, 0, unlisted_since)
+
+
+def test_append_in_sequence_takes_what_follows_once(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    first, second = sequenced(1, 0), sequenced(2, 3)
+    head = appended(EMPTY_HEAD, first)
+    assert append_sequenced(ports, first, 0) == (True, head)
+    assert append_sequenced(ports, first, 0) == (False, head), "the entry is there: what was unlisted is not"
+    assert append_sequenced(ports, sequenced(3, 6), NEVER) == (False, head), "a gap"
+    head = appended(head, second)
+    assert append_sequenced(ports, second, NEVER) == (True, head)
+    assert append_sequenced(ports, second, NEVER) == (False, head)
+    assert ports.log.heads([KEY]) == {KEY: head}
+    assert dict(head.producers) == {7: ProducerState(epoch=0, last_sequence=5, written_s=2)}
+
+
+def test_append_in_sequence_starts_anew_in_a_later_epoch(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    _, head = append_sequenced(ports, sequenced(1, 0), 0)
+    assert append_sequenced(ports, sequenced(2, 3, epoch=1), NEVER) == (False, head), "not from 0"
+    _, head = append_sequenced(ports, sequenced(2, 0, epoch=2), NEVER)
+    assert head.next_offset == 6
+    assert append_sequenced(ports, sequenced(3, 0, epoch=1), NEVER) == (False, head), "an older epoch"
+    assert append_sequenced(ports, sequenced(3, 0, epoch=2), 0) == (False, head), "a repeat"
+
+
+def test_append_in_sequence_takes_an_unknown_producer_only_while_none_has_left(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    assert append_sequenced(ports, sequenced(1, 0), NEVER) == (False, EMPTY_HEAD)
+    assert append_sequenced(ports, sequenced(1, 0), 1) == (False, EMPTY_HEAD)
+    assert append_sequenced(ports, sequenced(1, 5), 0)[0], "whoever looked it up knows that it follows"
+
+
+def test_append_in_sequence_is_refused_when_there_is_no_head(ports: Ports) -> None:
+    with pytest.raises(PenstockError) as caught:
+        append_sequenced(ports, sequenced(1, 0), 0)
+    assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
+
+
+def _many_producers(ports: Ports) -> Head:
+    """A head about to be rolled, that knows more producers than it keeps."""
+    ports.log.create_head(KEY)
+    head = EMPTY_HEAD
+    for number in range(2 * TAIL_ROLL_REFS):
+        _, head = append_sequenced(ports, sequenced(number, 0, producer_id=number), 0)
+    return head
+
+
+def test_roll_moves_the_longest_silent_producers_out(ports: Ports) -> None:
+    head = _many_producers(ports)
+    roll = roll_due(head)
+    assert roll is not None
+    assert set(roll.evicted) == set(range(2 * TAIL_ROLL_REFS - HEAD_PRODUCERS_KEPT))
+    assert ports.log.roll(KEY, roll)
+    after = ports.log.heads([KEY])[KEY]
+    assert after == rolled(head, roll)
+    assert (len(after.producers), after.evictions) == (HEAD_PRODUCERS_KEPT, 1)
+    assert ports.log.evicted_producer(KEY, 0) == ProducerState(epoch=0, last_sequence=2, written_s=0)
+    assert ports.log.evicted_producer(KEY, 31) is None
+    assert ports.log.evicted_producer(OTHER, 0) is None
+
+
+def test_append_in_sequence_finds_that_producers_have_left(ports: Ports) -> None:
+    roll = roll_due(_many_producers(ports))
+    assert roll is not None
+    ports.log.roll(KEY, roll)
+    again = sequenced(99, 3, producer_id=0)
+    assert not append_sequenced(ports, again, 0)[0]
+    is_appended, head = append_sequenced(ports, again, 1)
+    assert is_appended
+    assert head.producers[0].last_sequence == 5
+
+
+def test_roll_is_refused_when_a_leaving_producer_has_written_since(ports: Ports) -> None:
+    roll = roll_due(_many_producers(ports))
+    assert roll is not None
+    _, head = append_sequenced(ports, sequenced(99, 3, producer_id=0), NEVER)
+    assert not ports.log.roll(KEY, roll)
+    assert ports.log.heads([KEY]) == {KEY: head}
+    assert ports.log.evicted_producer(KEY, 1) is None
+    assert rolled(head, roll) is None
+
+
+def test_pages_before_go_back_from_the_newest(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = fill(ports, 4 * TAIL_ROLL_REFS)
+    upwards = list(ports.log.pages(KEY, Offset(0), 10))
+    assert list(ports.log.pages_before(KEY, head.tail_base, 10)) == upwards[::-1]
+    assert list(ports.log.pages_before(KEY, head.tail_base, 2)) == [upwards[3], upwards[2]]
+    assert list(ports.log.pages_before(KEY, upwards[1].base_offset, 10)) == [upwards[0]]
+    assert list(ports.log.pages_before(KEY, Offset(upwards[0].end_offset - 1), 10)) == []
 
 
 def test_heads_leaves_out_partitions_without_a_head(ports: Ports) -> None:

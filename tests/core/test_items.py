@@ -12,9 +12,11 @@ from penstock_core.ids import GroupName, Offset, Partition, SegmentId, TopicId, 
 from penstock_core.index import EMPTY_HEAD, Head, Page, appended
 from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
+from penstock_core.producer_state import ProducerSequence, ProducerState
 from penstock_core.ref import Ref
 from penstock_core.topic import Topic, TopicConfig
 from penstock_core.zone_state import ZoneState, ZoneStates, ZoneStatus
+from tests.core.test_producer_state import STATES
 from tests.core.test_ref import GOLDEN, REFS
 
 KEY = PartitionKey(TopicId("00ff"), Partition(7))
@@ -33,6 +35,8 @@ _TIMES = st.integers(-1, 2**62)
         rolled_bytes=st.integers(0, 2**62),
         settling_offset=_OFFSETS,
         settling_since_ms=_TIMES,
+        producers=st.dictionaries(st.integers(0, 2**63 - 1), STATES, max_size=5),
+        evictions=st.integers(0, 2**62),
     )
 )
 def test_head_survives_a_round_trip(head: Head) -> None:
@@ -89,14 +93,16 @@ def test_head_item_is_what_is_stored_today() -> None:
         "settling_offset": {"N": "0"},
         "settling_since_ms": {"N": "0"},
         "under_replicated": {"N": "0"},
+        "producers": {"M": {}},
+        "evictions": {"N": "0"},
     }
 
 
-def test_full_head_stays_within_one_write_unit() -> None:
+def _full_head(producers: int, ref: Ref) -> Head:
     head = EMPTY_HEAD
     for _ in range(limits.TAIL_ROLL_REFS):
-        head = appended(head, GOLDEN)
-    head = Head(
+        head = appended(head, ref)
+    return Head(
         next_offset=Offset(10**15),
         log_start_offset=Offset(10**15),
         tail_base=Offset(10**15),
@@ -105,9 +111,48 @@ def test_full_head_stays_within_one_write_unit() -> None:
         rolled_bytes=10**15,
         settling_offset=Offset(10**15),
         settling_since_ms=10**13,
+        producers={each: ProducerState(epoch=0, last_sequence=0, written_s=0) for each in range(producers)},
+        evictions=10**6,
     )
-    key = PartitionKey(TopicId("f" * 20), Partition(999))
-    assert _item_bytes(items.head_item(key, head)) <= 1024
+
+
+_LONG_KEY = PartitionKey(TopicId("f" * 20), Partition(999))
+_OF_PRODUCER = replace(
+    GOLDEN,
+    sequence=ProducerSequence(producer_id=1, epoch=0, first_sequence=0, last_sequence=GOLDEN.offset_span - 1),
+)
+
+
+def test_head_without_producers_stays_within_one_write_unit_until_it_is_rolled() -> None:
+    head = _full_head(0, GOLDEN)
+    before_the_last = replace(head, tail=head.tail[1:])
+    assert _item_bytes(items.head_item(_LONG_KEY, before_the_last)) <= 1024
+
+
+@pytest.mark.parametrize("new_producers", [0, 15])
+def test_full_head_stays_within_two_write_units_with_as_many_producers_as_it_keeps(new_producers: int) -> None:
+    head = _full_head(limits.HEAD_PRODUCERS_KEPT + new_producers, _OF_PRODUCER)
+    assert _item_bytes(items.head_item(_LONG_KEY, head)) <= 2048
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_producer_name_survives_a_round_trip(producer_id: int) -> None:
+    assert keys.parse_producer_name(keys.producer_name(producer_id)) == producer_id
+    assert len(keys.producer_name(producer_id)) == 11
+
+
+@given(STATES)
+def test_producer_item_survives_a_round_trip(state: ProducerState) -> None:
+    assert items.parse_producer(items.producer_item(KEY, 7, state)) == state
+
+
+def test_producer_item_is_what_is_stored_today() -> None:
+    assert items.producer_item(KEY, 7, ProducerState(epoch=1, last_sequence=2, written_s=3)) == {
+        "pk": {"S": "00ff#7"},
+        "sk": {"S": "producer#AAAAAAAAAAc"},
+        "state": {"B": bytes.fromhex("00010000000200000003")},
+        "expires_at_s": {"N": str(3 + 7 * 24 * 3_600)},
+    }
 
 
 def test_page_item_is_what_is_stored_today() -> None:
@@ -199,13 +244,15 @@ def test_segment_ids_sort_by_time(now_ms: int, chance: bytes) -> None:
 
 
 def _item_bytes(item: items.Item) -> int:
-    """Size as DynamoDB counts it: names and values, 21 bytes at most a number, 3 + 1 each for a list."""
+    """Size as DynamoDB counts it: names and values, 21 bytes at most a number, 3 + 1 each for a list or a map."""
     size = 0
     for name, value in item.items():
         [(kind, content)] = value.items()
         size += len(name)
         if kind == "L":
             size += 3 + sum(1 + len(element["B"]) for element in content)
+        elif kind == "M":
+            size += 3 + sum(1 + len(name) + len(element["B"]) for name, element in content.items())
         else:
             size += len(content) if kind in "SB" else len(content) // 2 + 2
     return size

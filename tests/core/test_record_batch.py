@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import penstock_core
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_RECORDS_MAX
+from penstock_core.producer_state import ProducerSequence
 from penstock_core.record_batch import (
     _HEADER,
     BATCH_HEADER_BYTES,
@@ -175,6 +176,43 @@ def test_validate_sums_up_batches() -> None:
         record_count=6, offset_span=6, max_timestamp_ms=1_790_000_000_009, batch_count=3, largest_batch_bytes=561
     )
     assert validate(data) == validate(bytearray(data)) == validate(memoryview(data)) == expected
+
+
+def test_validate_tells_which_of_its_producers_records_there_are() -> None:
+    first = {"producer_id": 7, "producer_epoch": 3}
+    data = make_batch(bytes(30), **first, base_sequence=10, record_count=3, last_offset_delta=2) + make_batch(
+        **first, base_sequence=13
+    )
+    expected = ProducerSequence(producer_id=7, epoch=3, first_sequence=10, last_sequence=13)
+    assert validate(data).sequence == expected
+
+
+def test_validate_takes_sequences_up_to_kafkas_largest() -> None:
+    last = validate(make_batch(producer_id=2**63 - 1, producer_epoch=2**15 - 1, base_sequence=2**31 - 1)).sequence
+    assert last is not None
+    assert last.last_sequence == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"producer_id": -2},
+        {"producer_epoch": -1},
+        {"base_sequence": -1},
+        {"base_sequence": 2**31 - 1, "record_count": 2, "last_offset_delta": 1},
+    ],
+)
+def test_validate_refuses_a_producer_that_cannot_be(changed: dict[str, int]) -> None:
+    fields = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0} | changed
+    with pytest.raises(PenstockError, match="send a producer id of -1 for none") as caught:
+        validate(make_batch(bytes(20), **fields))
+    assert caught.value.code is ErrorCode.CORRUPT_BATCH
+
+
+def test_validate_refuses_batches_out_of_sequence() -> None:
+    one = make_batch(producer_id=7, producer_epoch=3, base_sequence=0)
+    with pytest.raises(PenstockError, match="in sequence"):
+        validate(one + one)
 
 
 def test_validate_says_that_no_record_has_a_time() -> None:

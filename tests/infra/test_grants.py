@@ -10,7 +10,8 @@ from tests.infra.reading import name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
 
-PRODUCE = {"TablesTopics": "GetItem PutItem", "TablesLog": "UpdateItem PutItem", "zones": "write"}
+RECORDS_PRODUCE = {"TablesTopics": "GetItem PutItem", "TablesLog": "UpdateItem PutItem", "zones": "write"}
+PRODUCE = RECORDS_PRODUCE | {"TablesLog": "GetItem Query UpdateItem PutItem"}
 FETCH = {
     "TablesTopics": "GetItem",
     "TablesLog": "GetItem BatchGetItem Query",
@@ -19,7 +20,7 @@ FETCH = {
 }
 ALLOWED = {
     "Produce": PRODUCE,
-    "RecordsProduce": PRODUCE,
+    "RecordsProduce": RECORDS_PRODUCE,
     "Fetch": FETCH,
     "RecordsFetch": FETCH,
     "Topics": {

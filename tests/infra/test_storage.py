@@ -23,14 +23,14 @@ def test_tables_are_encrypted_recoverable_and_paid_per_request(resources: Resour
         assert {attribute["AttributeType"] for attribute in table["AttributeDefinitions"]} == {"S"}
 
 
-def test_only_the_log_streams_and_only_groups_expire(resources: Resources) -> None:
+def test_only_the_log_streams_and_items_of_log_and_groups_may_expire(resources: Resources) -> None:
     tables = of_type(resources, "AWS::DynamoDB::Table")
     streams = {name: table.get("StreamSpecification") for name, table in tables.items()}
     assert streams == {"TablesTopics": None, "TablesLog": {"StreamViewType": "NEW_IMAGE"}, "TablesGroups": None}
     expiry = {name: table.get("TimeToLiveSpecification") for name, table in tables.items()}
     assert expiry == {
         "TablesTopics": None,
-        "TablesLog": None,
+        "TablesLog": {"AttributeName": "expires_at_s", "Enabled": True},
         "TablesGroups": {"AttributeName": "expires_at_s", "Enabled": True},
     }
 

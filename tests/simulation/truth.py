@@ -73,6 +73,10 @@ class Truth:
     def _observe_log(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         if method == "append":
             self._appended(arguments[0], arguments[1], outcome)
+        elif method == "append_in_sequence":
+            is_appended, head = outcome
+            if is_appended:
+                self._appended(arguments[0], arguments[1], head)
         elif method == "roll":
             if outcome:
                 self.check_index(arguments[0])

@@ -16,9 +16,20 @@ from penstock_broker.zone_directory import ZoneDirectory
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, ZoneName
-from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, appended, rolled, with_log_start, with_zones_marked
+from penstock_core.index import (
+    EMPTY_HEAD,
+    Head,
+    Page,
+    Roll,
+    appended,
+    appended_in_sequence,
+    rolled,
+    with_log_start,
+    with_zones_marked,
+)
 from penstock_core.items import CommittedOffset, DeletedTopic
 from penstock_core.keys import PartitionKey, prefix_number, segment_key, segment_prefix
+from penstock_core.producer_state import ProducerSequence, ProducerState
 from penstock_core.ref import LocatedRef, Ref
 from penstock_core.repair import Repair
 from penstock_core.topic import Topic
@@ -87,6 +98,7 @@ class MemoryLogIndex:
         self._lock = threading.Lock()
         self._heads: dict[PartitionKey, Head] = {}
         self._pages: dict[PartitionKey, list[Page]] = {}
+        self._evicted: dict[tuple[PartitionKey, int], ProducerState] = {}
 
     def create_head(self, key: PartitionKey) -> None:
         with self._lock:
@@ -103,6 +115,25 @@ class MemoryLogIndex:
     def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:  # noqa: ARG002 - nothing reads it here
         return self._change(key, lambda head: appended(head, ref))
 
+    def append_in_sequence(
+        self,
+        key: PartitionKey,
+        ref: Ref,
+        sequence: ProducerSequence,
+        unconfirmed_zones: int,  # noqa: ARG002 - nothing reads it here
+        unlisted_since: int,
+    ) -> tuple[bool, Head]:
+        with self._lock:
+            if key not in self._heads:
+                raise _no_head(key)
+            head = self._heads[key]
+            changed = appended_in_sequence(head, ref, sequence, unlisted_since)
+            self._heads[key] = changed or head
+            return changed is not None, self._heads[key]
+
+    def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
+        return self._evicted.get((key, producer_id))
+
     def roll(self, key: PartitionKey, roll: Roll) -> bool:
         with self._lock:
             head = self._heads.get(key)
@@ -111,11 +142,16 @@ class MemoryLogIndex:
                 return False
             self._heads[key] = changed
             self._pages.setdefault(key, []).append(roll.page)
+            self._evicted.update({(key, producer_id): state for producer_id, state in roll.evicted.items()})
             return True
 
     def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
         with self._lock:
             return [page for page in self._pages.get(key, ()) if page.end_offset > offset][:limit]
+
+    def pages_before(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        with self._lock:
+            return [page for page in reversed(self._pages.get(key, ())) if page.end_offset <= offset][:limit]
 
     def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
         return self._change(key, lambda head: with_log_start(head, offset))
@@ -147,9 +183,13 @@ class MemoryLogIndex:
     def _change(self, key: PartitionKey, change: Callable[[Head], Head]) -> Head:
         with self._lock:
             if key not in self._heads:
-                raise PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")
+                raise _no_head(key)
             self._heads[key] = change(self._heads[key])
             return self._heads[key]
+
+
+def _no_head(key: PartitionKey) -> PenstockError:
+    return PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")
 
 
 def _with(refs: tuple[Ref, ...], index: int, ref: Ref) -> tuple[Ref, ...]:

@@ -1,6 +1,7 @@
 """LogIndex on the log table: heads and pages of partitions.
 
 The order of writes that matters is inside single calls here: an append is one UpdateItem, a roll one transaction.
+An append of an idempotent producer may be sent again after a lost answer, as its condition refuses a second one.
 List elements are removed in descending order: AWS evaluates the indexes against the list as it was, some emulators
 against the list as it shrinks, and so all agree.
 """
@@ -14,13 +15,28 @@ from botocore.exceptions import ClientError
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient, condition_failed, error_code
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, TopicId
-from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, with_log_start, with_zones_marked
-from penstock_core.items import Item, head_item, head_key, number, page_item, page_item_key, parse_head, parse_page
-from penstock_core.keys import PAGE_LAST, PartitionKey, page_key
+from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, state_written, with_log_start, with_zones_marked
+from penstock_core.items import (
+    Item,
+    head_item,
+    head_key,
+    number,
+    page_item,
+    page_item_key,
+    parse_head,
+    parse_page,
+    parse_producer,
+    producer_item,
+    producer_item_key,
+)
+from penstock_core.keys import PAGE_LAST, PartitionKey, page_key, producer_name
+from penstock_core.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
 from penstock_core.ref import LocatedRef, Ref, encode_ref, encode_refs
 
 _BATCH_GET_MAX = 100
 _MARK_ATTEMPTS_MAX = 5
+_APPEND = "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed"
+_HEAD_EXISTS = "attribute_exists(next_offset)"
 
 
 class DynamoDbLogIndex:
@@ -68,14 +84,9 @@ class DynamoDbLogIndex:
                 is_repeatable=False,
                 TableName=self._table,
                 Key=head_key(key),
-                UpdateExpression="SET next_offset = next_offset + :span, tail = list_append(tail, :refs), "
-                "under_replicated = :unconfirmed",
-                ConditionExpression="attribute_exists(next_offset)",
-                ExpressionAttributeValues={
-                    ":span": number(ref.offset_span),
-                    ":refs": {"L": [{"B": encode_ref(ref)}]},
-                    ":unconfirmed": number(unconfirmed_zones),
-                },
+                UpdateExpression=_APPEND,
+                ConditionExpression=_HEAD_EXISTS,
+                ExpressionAttributeValues=_append_values(ref, unconfirmed_zones),
                 ReturnValues="ALL_NEW",
             )
         except ClientError as error:
@@ -84,36 +95,69 @@ class DynamoDbLogIndex:
             raise _no_head(key) from error
         return parse_head(answer["Attributes"])
 
+    def append_in_sequence(
+        self,
+        key: PartitionKey,
+        ref: Ref,
+        sequence: ProducerSequence,
+        unconfirmed_zones: int,
+        unlisted_since: int,
+    ) -> tuple[bool, Head]:
+        values: Item = {
+            **_append_values(ref, unconfirmed_zones),
+            ":entry": {"B": encode_state(state_written(ref, sequence))},
+            ":evictions": number(unlisted_since),
+        }
+        condition = "attribute_not_exists(producers.#producer) AND evictions = :evictions"
+        if bounds := entries_preceding(sequence):
+            condition += " OR producers.#producer BETWEEN :lowest AND :highest"
+            values |= {":lowest": {"B": bounds[0]}, ":highest": {"B": bounds[1]}}
+        try:
+            answer = self._client.call(
+                "update_item",
+                is_repeatable=True,
+                TableName=self._table,
+                Key=head_key(key),
+                UpdateExpression=f"{_APPEND}, producers.#producer = :entry",
+                ConditionExpression=f"{_HEAD_EXISTS} AND ({condition})",
+                ExpressionAttributeNames={"#producer": producer_name(sequence.producer_id)},
+                ExpressionAttributeValues=values,
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            if "Item" not in error.response:
+                raise _no_head(key) from error
+            return False, parse_head(error.response["Item"])
+        return True, parse_head(answer["Attributes"])
+
+    def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
+        answer = self._client.call(
+            "get_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=producer_item_key(key, producer_id),
+            ConsistentRead=True,
+        )
+        return parse_producer(answer["Item"]) if "Item" in answer else None
+
     def roll(self, key: PartitionKey, roll: Roll) -> bool:
-        removals = ", ".join(f"tail[{index}]" for index in reversed(range(roll.ref_count)))
+        page = {
+            "TableName": self._table,
+            "Item": page_item(key, roll.page),
+            "ConditionExpression": "attribute_not_exists(pk)",
+        }
+        evicted = [
+            {"Put": {"TableName": self._table, "Item": producer_item(key, producer_id, state)}}
+            for producer_id, state in roll.evicted.items()
+        ]
         try:
             self._client.call(
                 "transact_write_items",
                 is_repeatable=True,  # the condition on tail_base refuses a second one
-                TransactItems=[
-                    {
-                        "Put": {
-                            "TableName": self._table,
-                            "Item": page_item(key, roll.page),
-                            "ConditionExpression": "attribute_not_exists(pk)",
-                        }
-                    },
-                    {
-                        "Update": {
-                            "TableName": self._table,
-                            "Key": head_key(key),
-                            "UpdateExpression": "SET tail_base = :end, rolled_max_timestamp_ms = :newest, "
-                            f"rolled_bytes = :bytes REMOVE {removals}",
-                            "ConditionExpression": "tail_base = :base",
-                            "ExpressionAttributeValues": {
-                                ":base": number(roll.page.base_offset),
-                                ":end": number(roll.page.end_offset),
-                                ":newest": number(roll.page.max_timestamp_ms),
-                                ":bytes": number(roll.page.rolled_bytes),
-                            },
-                        }
-                    },
-                ],
+                TransactItems=[{"Put": page}, {"Update": self._shorter_head(key, roll)}, *evicted],
             )
         except ClientError as error:
             if error_code(error) != "TransactionCanceledException":
@@ -121,7 +165,41 @@ class DynamoDbLogIndex:
             return False
         return True
 
+    def _shorter_head(self, key: PartitionKey, roll: Roll) -> dict[str, Any]:
+        sets = "SET tail_base = :end, rolled_max_timestamp_ms = :newest, rolled_bytes = :bytes"
+        conditions = ["tail_base = :base"]
+        removals = [f"tail[{index}]" for index in reversed(range(roll.ref_count))]
+        values: Item = {
+            ":base": number(roll.page.base_offset),
+            ":end": number(roll.page.end_offset),
+            ":newest": number(roll.page.max_timestamp_ms),
+            ":bytes": number(roll.page.rolled_bytes),
+        }
+        update: dict[str, Any] = {"TableName": self._table, "Key": head_key(key), "ExpressionAttributeValues": values}
+        if roll.evicted:
+            sets += ", evictions = evictions + :one"
+            values[":one"] = number(1)
+            names = {f"#p{index}": producer_name(producer_id) for index, producer_id in enumerate(roll.evicted)}
+            update["ExpressionAttributeNames"] = names
+            for index, (name, state) in enumerate(zip(names, roll.evicted.values(), strict=True)):
+                conditions.append(f"producers.{name} = :p{index}")
+                removals.append(f"producers.{name}")
+                values[f":p{index}"] = {"B": encode_state(state)}
+        return {
+            **update,
+            "UpdateExpression": f"{sets} REMOVE {', '.join(removals)}",
+            "ConditionExpression": " AND ".join(conditions),
+        }
+
     def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        return self._query_pages(key, page_key(offset + 1), PAGE_LAST, limit, is_ascending=True)
+
+    def pages_before(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        return self._query_pages(key, page_key(0), page_key(offset), limit, is_ascending=False)
+
+    def _query_pages(
+        self, key: PartitionKey, first: str, last: str, limit: int, *, is_ascending: bool
+    ) -> Sequence[Page]:
         answer = self._client.call(
             "query",
             is_repeatable=True,
@@ -129,10 +207,11 @@ class DynamoDbLogIndex:
             KeyConditionExpression="pk = :partition AND sk BETWEEN :first AND :last",
             ExpressionAttributeValues={
                 ":partition": {"S": str(key)},
-                ":first": {"S": page_key(offset + 1)},
-                ":last": {"S": PAGE_LAST},
+                ":first": {"S": first},
+                ":last": {"S": last},
             },
             Limit=limit,
+            ScanIndexForward=is_ascending,
             ConsistentRead=True,
         )
         return [parse_page(item) for item in answer["Items"]]
@@ -247,6 +326,14 @@ class DynamoDbLogIndex:
                 topic_id, partition = item["pk"]["S"].split("#")
                 found[PartitionKey(TopicId(topic_id), Partition(int(partition)))] = parse_head(item)
         return found
+
+
+def _append_values(ref: Ref, unconfirmed_zones: int) -> Item:
+    return {
+        ":span": number(ref.offset_span),
+        ":refs": {"L": [{"B": encode_ref(ref)}]},
+        ":unconfirmed": number(unconfirmed_zones),
+    }
 
 
 def _no_head(key: PartitionKey) -> PenstockError:
