@@ -17,7 +17,6 @@ from handlers.services import STORAGE_CALLS, broker
 from penstock_broker.broker import Broker
 from penstock_broker.repair_segment import repair_segment, zones_to_repair
 from penstock_core.errors import PenstockError
-from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.items import parse_streamed_head
 from penstock_core.repair import NamedRef, Repair, decode_repair, repairs_due
 
@@ -70,14 +69,14 @@ def _is_streamed(record: Mapping[str, Any]) -> bool:
 
 def _from_stream(records: Sequence[Mapping[str, Any]], to: Broker) -> list[str]:
     """Ends at the first record that could neither be repaired nor handed over: Lambda goes on from there."""
-    seen: set[tuple[SegmentId, frozenset[ZoneName]]] = set()
+    seen: set[Repair] = set()
     for record in records:
         try:
             for repair in _repairs(record, to):
-                # A tail's debts stand in every image until they are paid.
-                if (repair.segment_id, repair.zones) not in seen:
+                # A tail's debts stand in every image until they are paid. Other partitions owe a mark of their own.
+                if repair not in seen:
                     _repair_or_hand_over(to, repair)
-                    seen.add((repair.segment_id, repair.zones))
+                    seen.add(repair)
         except PenstockError as error:
             _tell(to, error, record["dynamodb"]["SequenceNumber"])
             return [record["dynamodb"]["SequenceNumber"]]

@@ -11,6 +11,7 @@ import pytest
 from handlers.replicate import serve
 from penstock_broker.adapters.memory import MemoryRepairQueue
 from penstock_broker.broker import Broker
+from penstock_broker.produce import produce
 from penstock_broker.repair_segment import Repaired, repair_segment
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, SegmentId
@@ -28,7 +29,9 @@ from tests.broker.setting import (
     Killed,
     SteppedClock,
     another_instance,
+    batch,
     counted_broker,
+    entry,
     new_topic,
     read_all,
     send,
@@ -116,6 +119,17 @@ def test_stream_records_that_show_the_same_debt_cost_one_repair(broker: Broker, 
     counts: Counter[str] = Counter()
     serve({"Records": [record] * 5}, counted_broker(broker, counts))
     assert (counts["zone.put"], counts["log.mark_stored"]) == (1, 1)
+
+
+def test_stream_records_of_two_partitions_that_share_a_segment_mark_both(broker: Broker) -> None:
+    topic = new_topic(broker, "payments", partitions=2)
+    keys = [broker.directory.find_partition(topic, partition)[1] for partition in range(2)]
+    zone_of(broker, 2).is_down = True
+    produce(another_instance(broker), [entry(topic, number, batch("a")) for number in range(2)], Acks.QUORUM)
+    zone_of(broker, 2).is_down = False
+    records = [_streamed(broker, key, str(number)) for number, key in enumerate(keys)]
+    assert serve({"Records": records}, another_instance(broker)) == {"batchItemFailures": []}
+    assert [_zones(broker, key) for key in keys] == [[0b111], [0b111]]
 
 
 def test_stream_record_of_a_ref_that_has_rolled_meanwhile_marks_it_in_its_page(
