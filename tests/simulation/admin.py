@@ -70,6 +70,8 @@ class SimulatedAdmin:
         }
         if not before:
             return
+        for partition, offset in before.items():
+            self._world.claims.truncating((topic, partition), offset)
         recorder = self._world.story.recorder
         ops = [history.Truncate((topic, partition), offset) for partition, offset in before.items()]
         operation = recorder.invoke(self._name, history.Function.TRUNCATE, ops)

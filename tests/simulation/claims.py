@@ -39,6 +39,7 @@ class Claims:
         self.commits: dict[tuple[str, str, int], list[CommitClaim]] = {}
         self.topic_changes: dict[str, list[tuple[float, float]]] = {}  # deletions and creations: began, ended
         self.acked_ends: dict[tuple[str, int], int] = {}
+        self.truncations: dict[tuple[str, int], int] = {}  # the highest offset that an operator asked for
 
     def acknowledge(self, value: str, offset: int, began_ms: float) -> None:
         sent = self.sent[value]
@@ -47,13 +48,17 @@ class Claims:
         where = (sent.topic, sent.partition)
         self.acked_ends[where] = max(self.acked_ends.get(where, 0), offset + 1)
 
+    def truncating(self, where: tuple[str, int], offset: int) -> None:
+        """An operator is about to ask for this log start."""
+        self.truncations[where] = max(self.truncations.get(where, 0), offset)
+
     def allowed_commits(self, where: tuple[str, str, int], late_ms: float) -> set[int] | None:
         """The offsets that may stand as committed now; None stands for "anything", an empty set for "nothing".
 
         The newest confirmed commit, or any that nobody can exclude: one that was not confirmed may take effect until
         `late_ms` after it was given up. Commits from before the topic last changed do not count.
         """
-        changes = self.topic_changes.get(where[0 + 1], [])
+        changes = self.topic_changes.get(where[1], [])
         since_ms = max((ended for _, ended in changes), default=-1.0)
         claims = [claim for claim in self.commits.get(where, ()) if claim.began_ms >= since_ms]
         confirmed = [claim for claim in claims if claim.is_confirmed]

@@ -20,6 +20,9 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 FUNCTION_TIMEOUT_MS = 30_000.0
+EPOCH_MS = 1_700_000_000_000
+CLOCK_SKEW_MS = 500.0
+SEGMENT_PREFIX_FIRST = 240  # segments have one of 16 of the 256 prefixes, so that a sweep of all is short
 _GIVE_UP_MS = 1_000.0
 
 # Reads cannot have been applied. Repeatable writes are those that the AWS adapters send again after a lost answer.
@@ -47,7 +50,7 @@ class Instance:
         self.is_busy = False
         self.timeout_at_ms = float("inf")
         self.on_death: Callable[[], object] = lambda: None
-        self.clock = SimulatedClock(self, world.scheduler.random.uniform(-500.0, 500.0))
+        self.clock = SimulatedClock(self, world.scheduler.random.uniform(-CLOCK_SKEW_MS, CLOCK_SKEW_MS))
         self.parallel = SimulatedParallel(self)
         self.broker = world.broker_for(self)
 
@@ -239,17 +242,15 @@ class SimulatedClock:
         self._instance.check_alive()
 
 
-EPOCH_MS = 1_700_000_000_000
-
-
 class SimulatedChance:
-    """Chance from the run's seed."""
+    """Chance from the run's seed. The last byte has its high bits set: in a segment's id it is the key's prefix."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
     def random_bytes(self, count: int) -> bytes:
-        return self._scheduler.random.randbytes(count)
+        drawn = self._scheduler.random.randbytes(count)
+        return drawn[:-1] + bytes([drawn[-1] | SEGMENT_PREFIX_FIRST])
 
 
 def _outcome(function: Callable[[A], T], item: A) -> T | PenstockError:

@@ -69,10 +69,10 @@ class SimulatedProducer:
         self._in_flight = 0
         self._has_sent_all = False
 
-    def start(self) -> None:
-        self._world.work(self._name, self._run)
+    def start(self, delay_ms: float = 0.0) -> None:
+        self._world.work(self._name, self._run, delay_ms=delay_ms)
         for number in range(self._max_in_flight):
-            self._world.work(f"{self._name}.{number}", self._send)
+            self._world.work(f"{self._name}.{number}", self._send, delay_ms=delay_ms)
 
     def _run(self) -> None:
         for number in range(self._records):

@@ -8,10 +8,12 @@ from penstock.retry import RetryPolicy
 from penstock_broker.broker import Broker
 from penstock_broker.describe_topic import describe_topic
 from penstock_broker.fetch import Fetched, FetchEntry, fetch
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from tests.history import format as history
-from tests.simulation.truth import expect
+from tests.simulation.violation import expect
 from tests.simulation.world import World
+
+_REST_MS_MAX = 3_000.0
 
 
 class SimulatedReader:
@@ -44,6 +46,7 @@ class SimulatedReader:
 
     def _run(self) -> None:
         described_at_ms = -1e9
+        rest_ms = 0.0  # longer from fetch to fetch while nothing comes, in runs that take minutes
         while not self._world.is_over:
             if self._scheduler.now_ms - described_at_ms > 2_000.0:
                 described_at_ms = self._scheduler.now_ms
@@ -53,8 +56,8 @@ class SimulatedReader:
                 self._scheduler.pause(40.0)
             else:
                 self._fetch(request)
-                self._hand_out()
-                self._scheduler.pause(self._scheduler.random.choice([0.1, 10.0, 100.0]))
+                rest_ms = 0.0 if self._hand_out() or not self._world.lasts_ms else min(rest_ms * 2 + 50.0, _REST_MS_MAX)
+                self._scheduler.pause(rest_ms + self._scheduler.random.choice([0.1, 10.0, 100.0]))
 
     def _assign(self) -> None:
         try:
@@ -107,6 +110,7 @@ class SimulatedReader:
     ) -> None:
         for entry, result, acked_end in zip(entries, results, acked_ends, strict=True):
             if isinstance(result, PenstockError):
+                self._check_error(entry, result)
                 continue
             expect(
                 result.log_start_offset <= entry.offset <= result.next_offset <= result.high_watermark,
@@ -127,13 +131,24 @@ class SimulatedReader:
             "a fetch below the high watermark brought nothing",
         )
 
+    def _check_error(self, entry: FetchEntry, error: PenstockError) -> None:
+        """Data that is gone is told as such, with the bounds; nothing is corrupt unless the simulation spoilt it."""
+        what = f"a fetch of {entry.topic}[{entry.partition}] from {entry.offset} answered {error}"
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            start, end = int(error.facts["log_start_offset"]), int(error.facts["high_watermark"])
+            expect(start <= end and not start <= entry.offset <= end, what)
+        is_spoilt = self._world.counts["object lost"] or self._world.counts["object spoilt"]
+        expect(is_spoilt or error.code is not ErrorCode.CORRUPT_SEGMENT, what)
+
     def _was_reset(self, partition: TopicPartition, offset: int) -> None:
         self._scheduler.note("reset", partition, offset)
         self._expected[partition] = offset
         seek = history.Seek((partition.topic, partition.partition), offset)
         self._world.story.recorder.done(self._name, history.Function.SEEK, [seek])
 
-    def _hand_out(self) -> None:
+    def _hand_out(self) -> int:
+        """How many records came."""
+        count = 0
         recorder = self._world.story.recorder
         while True:
             poll = recorder.invoke(self._name, history.Function.POLL)
@@ -144,7 +159,7 @@ class SimulatedReader:
                 self._scheduler.note("raised", error)
                 for partition in self._buffer.assignment():  # go on where it was, as an application would
                     self._buffer.seek(partition, self._expected[partition])
-                return
+                return count
             by_partition: dict[TopicPartition, list[tuple[int, str]]] = {}
             for record in records:
                 by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
@@ -154,7 +169,8 @@ class SimulatedReader:
                 poll, [history.Poll((at.topic, at.partition), tuple(found)) for at, found in by_partition.items()]
             )
             if not records:
-                return
+                return count
+            count += len(records)
 
     def _checked(self, record: ConsumerRecord) -> tuple[int, str]:
         partition = TopicPartition(record.topic, record.partition)

@@ -8,8 +8,8 @@ from random import Random
 
 from tests.simulation.producer import count_outcomes
 from tests.simulation.scheduler import TraceEntry, format_entry
-from tests.simulation.truth import ViolationError
 from tests.simulation.verdict import judge
+from tests.simulation.violation import ViolationError
 from tests.simulation.workloads import MIXED, WORKLOADS, choose
 from tests.simulation.world import World
 

@@ -12,13 +12,12 @@ from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.records import decode
 from penstock_core.ref import LocatedRef, Ref
+from penstock_core.topic import Topic
+from tests.simulation.removals import Removals
+from tests.simulation.violation import expect
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
-
-
-class ViolationError(AssertionError):
-    """A promise was broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +29,10 @@ class Appended:
     ref: Ref
     stored_in: int
     at_ms: float
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + len(self.values)
 
 
 class Truth:
@@ -46,29 +49,52 @@ class Truth:
         self.partitions_deleted: dict[TopicId, int] = {}
         self.in_sync: list[tuple[float, int]] = [(0.0, (1 << len(world.stores.zones)) - 1)]  # from when on, which zones
         self.destroyed: set[tuple[str, SegmentId]] = set()  # copies that the simulation itself took or spoilt
+        self.marked: dict[tuple[PartitionKey, int], int] = {}  # zones that refs were marked with, a roll may lose them
+        self.removals = Removals(world)
         self._bodies: dict[SegmentId, bytes] = {}
+
+    def topic_created(self, topic: Topic) -> None:
+        self.names[topic.topic_id] = topic.name
+        self.removals.configured(topic)
 
     def observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         """Take note of one effect and check what it must keep."""
         if isinstance(outcome, PenstockError):
             return
-        if method in ("put", "overwrite") and label.startswith("zone "):
-            body = self._bodies.setdefault(arguments[0], bytes(arguments[1]))
-            expect(body == arguments[1], f"other bytes are written to segment {arguments[0].hex()}")
-            if self._world.zone(label.removeprefix("zone ")).segments[arguments[0]] == arguments[1]:
-                self.destroyed.discard((label, arguments[0]))  # else what is there stays: a put overwrites nothing
+        if label.startswith("zone "):
+            self._observe_zone(label, method, arguments)
         elif label == "log":
             self._observe_log(method, arguments, outcome)
-        elif label == "topics" and method == "create":
-            self.names[arguments[0].topic_id] = arguments[0].name
+        elif label == "topics":
+            self._observe_topics(method, arguments)
         elif label == "zone_states" and method == "change":
             zones = self._world.stores.zone_names
             before, after = (each.in_sync(zones).bit_count() for each in arguments)
             expect(after >= min(len(zones) // 2 + 1, before), f"{after} of {len(zones)} zones are left in sync")
             self._check_caught_up(arguments[1].in_sync(zones) & ~arguments[0].in_sync(zones))
             self.in_sync.append((self._world.scheduler.now_ms, arguments[1].in_sync(zones)))
-        elif label == "topics" and method == "delete":
+
+    def _observe_zone(self, label: str, method: str, arguments: tuple[Any, ...]) -> None:
+        if method in ("put", "overwrite"):
+            body = self._bodies.setdefault(arguments[0], bytes(arguments[1]))
+            expect(body == arguments[1], f"other bytes are written to segment {arguments[0].hex()}")
+            if self._world.zone(label.removeprefix("zone ")).segments[arguments[0]] == arguments[1]:
+                self.destroyed.discard((label, arguments[0]))  # else what is there stays: a put overwrites nothing
+            self.removals.stored(label, arguments[0])
+        elif method == "delete":
+            self.removals.objects_deleted(label, arguments[0])
+            self.destroyed.difference_update((label, segment_id) for segment_id in arguments[0])
+
+    def _observe_topics(self, method: str, arguments: tuple[Any, ...]) -> None:
+        if method == "create":
+            self.topic_created(arguments[0])
+        elif method == "replace":
+            self.removals.configured(arguments[1])
+        elif method == "delete":
             self.partitions_deleted[arguments[0].topic_id] = arguments[0].partitions
+            self.removals.topic_deleted(arguments[0].topic_id)
+        elif method == "forget_deleted":
+            self.removals.topic_forgotten(arguments[0])
 
     def _observe_log(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         if method == "append":
@@ -81,9 +107,14 @@ class Truth:
             if outcome:
                 self.check_index(arguments[0])
         elif method == "mark_stored":
-            self._marked(*arguments[1:])
+            self._marked(*arguments)
+        elif method == "note_log_start":
+            self.removals.noted(*arguments)
+        elif method == "delete_page":
+            self.removals.page_deleted(*arguments)
         elif method == "raise_log_start":
             key, offset = arguments
+            self.removals.raised(key, offset)
             self.log_starts[key] = max(self.log_starts.get(key, 0), offset)
             expect(
                 outcome.log_start_offset == self.log_starts[key] <= outcome.next_offset,
@@ -105,6 +136,7 @@ class Truth:
         entry = Appended(
             base_offset=base_offset, values=values, ref=ref, stored_in=stored_in, at_ms=self._world.scheduler.now_ms
         )
+        self.removals.appended(key, ref, entry.end_offset)
         expect(len(values) == ref.offset_span == ref.record_count, f"ref of {key} spans {ref}, holds {len(values)}")
         expect(ref.zones & ~stored_in == 0, f"{ref} names zones that do not hold its segment: {stored_in:03b} do")
         expect(
@@ -129,20 +161,30 @@ class Truth:
                         f"zone {store.zone} came in sync without segment {segment_id.hex()} of {key}",
                     )
 
-    def _marked(self, located: LocatedRef, zones: int) -> None:
+    def _marked(self, key: PartitionKey, located: LocatedRef, zones: int) -> None:
+        where = (key, int(located.base_offset))
+        self.marked[where] = self.marked.get(where, 0) | zones
         segment_id = located.ref.segment_id
         for index, store in enumerate(self._world.stores.zones):
             is_good = self._world.zone(store.zone).segments.get(segment_id) == self._bodies[segment_id]
             expect(
-                not zones >> index & 1 or is_good or (f"zone {store.zone}", segment_id) in self.destroyed,
+                not zones >> index & 1
+                or is_good
+                or (f"zone {store.zone}", segment_id) in self.destroyed
+                or (f"zone {store.zone}", segment_id) in self.removals.swept,
                 f"segment {segment_id.hex()} was marked as stored in zone {store.zone}, which has no good copy",
             )
 
     def all_refs(self) -> list[tuple[PartitionKey, LocatedRef]]:
-        """The refs of every partition that exists."""
+        """The refs of every partition that exists, from its log start on: what lies below may be gone."""
         topics = self._world.stores.topics.list()
         keys = [PartitionKey(topic.topic_id, partition) for topic in topics for partition in topic.all_partitions()]
-        return [(key, located) for key in self._world.stores.log.heads(keys) for located in self.check_index(key)]
+        return [
+            (key, located)
+            for key, head in self._world.stores.log.heads(keys).items()
+            for located in self.check_index(key)
+            if located.end_offset > head.log_start_offset
+        ]
 
     def check_index(self, key: PartitionKey) -> list[LocatedRef]:
         """Pages and tail cover the log from its start on without gap, and name what was appended; the refs."""
@@ -179,9 +221,3 @@ class Truth:
             in_sync & ~zones == 0 and at_ms <= until_ms and end_ms >= since_ms
             for (at_ms, in_sync), end_ms in zip(self.in_sync, ends, strict=True)
         )
-
-
-def expect(holds: bool, message: str) -> None:
-    """Raise ViolationError unless it holds."""
-    if not holds:
-        raise ViolationError(message)

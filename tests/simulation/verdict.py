@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from penstock_broker.describe_topic import describe_topic
-from penstock_broker.ensure_copies import ensure_copies
 from penstock_broker.fetch import Fetched, FetchEntry, fetch
 from penstock_broker.list_offsets import OffsetSpec, list_offsets, listed
 from penstock_broker.produce import ProduceEntry, produce
@@ -17,8 +16,9 @@ from penstock_core.records import NewRecord, decode, encode
 from penstock_core.topic import Topic
 from penstock_core.zone_state import BARRIER_MS
 from tests.history import format as history
+from tests.simulation.aftermath import clear_away, restore
 from tests.simulation.instance import EPOCH_MS
-from tests.simulation.truth import expect
+from tests.simulation.violation import expect
 from tests.simulation.world import World
 
 
@@ -28,10 +28,11 @@ def judge(world: World) -> None:
     for topic in topics:
         for partition in topic.all_partitions():
             _check_partition(world, topic, PartitionKey(topic.topic_id, partition))
-    _check_that_copies_can_be_made(world)
+    restore(world)
     _check_claims(world, {topic.topic_id for topic in topics})
     _check_deleted(world)
     _check_commits(world, topics)
+    clear_away(world)
     for topic in topics:
         _check_that_heads_shrink(world, topic)
     if not any(world.claims.topic_changes.values()):  # a history knows no topic that is created twice
@@ -53,6 +54,8 @@ def _check_partition(world: World, topic: Topic, key: PartitionKey) -> None:
     ]
     expect([offset for offset, _ in truth] == list(range(head.next_offset)), f"offsets of {key} are not dense")
     for each in located:
+        if each.end_offset <= head.log_start_offset:
+            continue  # its objects may be gone
         for index, store in enumerate(world.stores.zones):
             if each.ref.zones >> index & 1 and (f"zone {store.zone}", each.ref.segment_id) not in world.truth.destroyed:
                 data = store.get(each.ref.segment_id, each.ref.position, each.ref.length)
@@ -153,25 +156,6 @@ def _check_deleted(world: World) -> None:
         keys = [PartitionKey(topic_id, Partition(number)) for number in range(world.truth.partitions_deleted[topic_id])]
         left = [str(key) for key in world.stores.log.heads(keys)]
         expect(not left, f"the deletion of topic {topic_id} was confirmed, and heads are left: {left}")
-
-
-def _check_that_copies_can_be_made(world: World) -> None:
-    """What the run has left without a good copy in some zone is repaired from another."""
-    everywhere = (1 << len(world.stores.zones)) - 1
-    spoilt = {segment_id for _, segment_id in world.truth.destroyed}
-    for key, located in world.truth.all_refs():
-        ref = located.ref
-        if ref.zones == everywhere and ref.segment_id not in spoilt:
-            continue
-        ensured = ensure_copies(world.stores, ref.segment_id, everywhere)
-        expect(ensured.good == everywhere, f"{key} at {located.base_offset} could not be repaired: {ensured}")
-        world.stores.log.mark_stored(key, located, ensured.good)
-    world.truth.destroyed.clear()
-    for key, located in world.truth.all_refs():
-        expect(located.ref.zones == everywhere, f"{key} at {located.base_offset} was repaired, and is not marked so")
-        for store in world.stores.zones:
-            data = store.get(located.ref.segment_id, located.ref.position, located.ref.length)
-            check_stored(memoryview(data), located.ref.offset_span)
 
 
 def _check_commits(world: World, topics: Sequence[Topic]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock_broker.adapters.memory import MemorySegmentStore, memory_broker
+from penstock_broker.adapters.memory import MemoryRepairQueue, MemorySegmentStore, memory_broker
 from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_topic
 from penstock_broker.directory import TopicDirectory
@@ -15,16 +15,22 @@ from penstock_broker.zone_directory import ZoneDirectory
 from penstock_broker.zone_health import ZoneHealth
 from penstock_broker.zone_latency import ZoneLatency
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.quorum import Acks
+from penstock_core.repair import Repair
 from tests.simulation.claims import Claims
+from tests.simulation.deliveries import StreamedHead
 from tests.simulation.faults import FaultPlan
-from tests.simulation.instance import FUNCTION_TIMEOUT_MS, Instance, Killed, SimulatedChance, SimulatedPort
+from tests.simulation.instance import EPOCH_MS, FUNCTION_TIMEOUT_MS, Instance, Killed, SimulatedChance, SimulatedPort
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import Story
 from tests.simulation.truth import Truth
 
 T = TypeVar("T")
 
+# Of log starts, as it is, and of the sweep: no function here takes longer from its put to its update (30 s, and a write
+# that is 20 s late). A day is far more than that to a real one; here it is just enough.
+GRACE_MS = LOG_START_GRACE_MS
 _API_TIMEOUT_MS = 29_000.0
 _INSTANCES_MAX = 6
 
@@ -45,28 +51,36 @@ class World:
         self.zone_trouble: dict[str, str] = {}
         self.lost_answer_rate = self.scheduler.random.choice([0.0, 0.01, 0.05])
         self.topics: dict[str, int] = {}  # those that workloads have made, with their partitions
+        self.stream: list[StreamedHead] = []  # of the log table, as far as `replicate` has not handled it
+        self.lasts_ms = 0.0  # how long clients go on at least, for workloads that take minutes
         self.acks_allowed: tuple[Acks, ...] = tuple(Acks)[::-1]
         self.is_over = False  # clients that never end by themselves end now
         self._working = 0
         self._instances: list[Instance] = []
         self._instance_count = 0
+        self._stream_number = 0
 
     def zone(self, name: str) -> MemorySegmentStore:
         [store] = [store for store in self.stores.zones if store.zone == name]
         assert isinstance(store, MemorySegmentStore)
         return store
 
+    @property
+    def repairs(self) -> list[Repair]:
+        """What waits in the repair queue."""
+        assert isinstance(self.stores.repair_queue, MemoryRepairQueue)
+        return self.stores.repair_queue.repairs
+
     def topic(self, name: str, partitions: int) -> str:
         """A topic that is there from the beginning."""
-        topic = create_topic(self.stores, name, partitions, {})
-        self.truth.names[topic.topic_id] = name
+        self.truth.topic_created(create_topic(self.stores, name, partitions, {}))
         self.topics[name] = partitions
         return name
 
     def count(self, what: str) -> None:
         self.counts[what] += 1
 
-    def work(self, name: str, run: Callable[[], object]) -> None:
+    def work(self, name: str, run: Callable[[], object], *, delay_ms: float = 0.0) -> None:
         """A client that comes to an end by itself; when all have, `is_over` tells the others."""
         self._working += 1
 
@@ -75,7 +89,7 @@ class World:
             self._working -= 1
             self.is_over = not self._working
 
-        self.scheduler.spawn(name, until_done)
+        self.scheduler.spawn(name, until_done, delay_ms=delay_ms)
 
     def call(self, run: Callable[[Broker], T], *, is_read: bool) -> T:
         """Call the service as a client does: some function instance runs the use case; the answer may be lost."""
@@ -125,15 +139,29 @@ class World:
         except PenstockError as error:
             outcome = error
         self.truth.observe(label, method, arguments, outcome)
+        if label == "log" and method == "append" and not isinstance(outcome, PenstockError) and arguments[2]:
+            self._stream_number += 1
+            self.stream.append(StreamedHead(number=self._stream_number, key=arguments[0], head=outcome))
         return outcome
+
+    def jump(self, duration_ms: float) -> None:
+        """Let time go by while nothing runs."""
+        self.scheduler.now_ms += duration_ms
+
+    def undisturbed(self) -> Broker:
+        """The service on stores that never fail, for when the run is over; each call is observed like all others."""
+        zones = [_ObservedPort(store, f"zone {store.zone}", self) for store in self.stores.zones]
+        ports: dict[str, Any] = {name: _ObservedPort(store, name, self) for name, store in self._ports()}
+        return replace(self.stores, **ports, zones=zones)
+
+    def _ports(self) -> list[tuple[str, Any]]:
+        """Every store but the zones, by its name in a broker."""
+        stores = [(each.name, getattr(self.stores, each.name)) for each in fields(self.stores)]
+        return [(name, store) for name, store in stores if type(store).__name__.startswith("Memory")]
 
     def broker_for(self, instance: Instance) -> Broker:
         """The service as a new function instance has it: the same stores, nothing remembered."""
-        stores = {
-            field.name: SimulatedPort(store, field.name, instance)
-            for field in fields(self.stores)
-            if type(store := getattr(self.stores, field.name)).__name__.startswith("Memory")
-        }
+        stores = {name: SimulatedPort(store, name, instance) for name, store in self._ports()}
         changes: dict[str, Any] = {
             **stores,
             "zones": [SimulatedPort(store, f"zone {store.zone}", instance) for store in self.stores.zones],
@@ -158,6 +186,25 @@ class World:
         return self.scheduler.random.choice(free)
 
 
+class _ObservedPort:
+    """A store whose calls take no time and never fail, and are observed."""
+
+    def __init__(self, port: Any, label: str, world: World) -> None:
+        self._port = port
+        self._label = label
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        return partial(self._call, name, found) if callable(found) else found
+
+    def _call(self, method: str, effect: Callable[..., Any], *arguments: Any) -> Any:
+        outcome = self._world.apply(self._label, method, partial(effect, *arguments), arguments)
+        if isinstance(outcome, PenstockError):
+            raise outcome
+        return outcome
+
+
 class _StoppedClock:
     """The simulation's time, for calls that take none."""
 
@@ -165,7 +212,7 @@ class _StoppedClock:
         self._scheduler = scheduler
 
     def now_ms(self) -> int:
-        return int(self._scheduler.now_ms)
+        return EPOCH_MS + int(self._scheduler.now_ms)
 
     def monotonic_ms(self) -> float:
         return self._scheduler.now_ms

@@ -4,7 +4,7 @@ from penstock_broker.commit_offsets import CommitEntry, commit_offsets
 from penstock_broker.committed_offsets import committed_offsets
 from penstock_core.errors import Category, PenstockError
 from tests.simulation.claims import CommitClaim
-from tests.simulation.truth import expect
+from tests.simulation.violation import expect
 from tests.simulation.world import World
 
 
