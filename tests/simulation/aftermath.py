@@ -60,8 +60,9 @@ def clear_away(world: World) -> None:
             for topic in world.stores.topics.list():
                 _check_expired(world, topic)
     world.jump(_JUMP_MS)
-    swept = sweep(broker, budget_ms=_WITHOUT_END, grace_ms=GRACE_MS, log_start_grace_ms=GRACE_MS)
-    expect(swept.is_finished and not swept.failures, f"the sweep did not do its work: {swept}")
+    for _ in range(2):  # the first may go on in the middle
+        swept = sweep(broker, budget_ms=_WITHOUT_END, grace_ms=GRACE_MS, log_start_grace_ms=GRACE_MS)
+        expect(swept.is_finished and not swept.failures, f"the sweep did not do its work: {swept}")
     _check_pages(world)
     _check_objects(world)
 

@@ -8,7 +8,11 @@ from tests.simulation.workloads import (
     keeper,
     recreation,
     repair,
+    replicate,
+    retention,
     rolling,
+    scrub,
+    sweep,
     traffic,
     truncation,
     zone_loss,
@@ -27,14 +31,18 @@ WORKLOADS: dict[str, Install] = {
     "zone_loss": zone_loss.install,
     "zone_moves": zone_moves.install,
     "repair": repair.install,
+    "replicate": replicate.install,
+    "scrub": scrub.install,
     "keeper": keeper.install,
+    "retention": retention.install,
+    "sweep": sweep.install,
 }
 MIXED = "mixed"
-BY_NAME_ONLY = {"keeper"}  # its minutes of simulated time cost too much in every run
+_TAKE_MINUTES = {"keeper", "retention", "sweep"}
 
 
 def choose(random: Random) -> list[str]:
     """Traffic or rolling, and some of the others."""
     chosen = [random.choice(["traffic", "rolling"])]
-    others = [name for name in WORKLOADS if name not in {"traffic", "rolling", *BY_NAME_ONLY}]
-    return chosen + [name for name in others if random.random() < 0.3]
+    others = [name for name in WORKLOADS if name not in {"traffic", "rolling"}]
+    return chosen + [name for name in others if random.random() < (0.2 if name in _TAKE_MINUTES else 0.3)]

@@ -1,21 +1,61 @@
-"""The keeper runs each minute, lets zones back and catches them up, while producers go on for long enough to see it."""
+"""The keeper lets zones back and catches them up, one or two at once, while producers go on and zones fail again."""
 
+from collections.abc import Callable
+
+from penstock_broker.broker import Broker
 from penstock_broker.keep_zones import keep_zones
+from penstock_broker.move_zone import move_zone_by_operator
 from penstock_core.errors import PenstockError
+from penstock_core.zone_state import ZoneStatus
 from tests.simulation.world import World
 
 _BUDGET_MS = 20_000.0
+_LASTS_MS = 200_000.0
 
 
 def install(world: World) -> None:
     random = world.scheduler.random
+    world.lasts_ms = max(world.lasts_ms, _LASTS_MS)
 
-    def run() -> None:
-        for _ in range(random.choice([2, 4, 6])):
-            world.scheduler.pause(random.uniform(1_000.0, 60_000.0))
-            try:
-                world.call(lambda broker: keep_zones(broker, _BUDGET_MS), is_read=False)
-            except PenstockError as error:
-                world.scheduler.note("not kept", error)
+    def attempt(what: str, run: Callable[[Broker], object]) -> None:
+        try:
+            world.call(run, is_read=False)
+        except PenstockError as error:
+            world.scheduler.note(what, error)
 
-    world.work("keeper", run)
+    def keep() -> None:
+        while world.scheduler.now_ms < _LASTS_MS:
+            world.scheduler.pause(random.uniform(5_000.0, 60_000.0))
+            attempt("not kept", lambda broker: keep_zones(broker, _BUDGET_MS))
+
+    def move(zone: str, to: ZoneStatus) -> None:
+        attempt("refused", lambda broker: move_zone_by_operator(broker, zone, to, "drill"))
+
+    def operate() -> None:
+        """Takes a zone out now and then, and brings back soon whatever is out."""
+        while world.scheduler.now_ms < _LASTS_MS * 0.6:
+            world.scheduler.pause(random.uniform(100.0, 20_000.0))
+            out = [
+                zone
+                for zone in world.stores.zone_names
+                if world.stores.zone_states.get().of(zone).status is ZoneStatus.TAKEN_OUT
+            ]
+            if out:
+                move(random.choice(out), ZoneStatus.CATCHING_UP)
+            elif random.random() < 0.4:
+                move(random.choice(world.stores.zone_names), ZoneStatus.TAKEN_OUT)
+
+    def trouble() -> None:
+        """A zone that is in sync or catches up stops answering for a while."""
+        for _ in range(random.choice([0, 2, 4])):
+            world.scheduler.pause(random.uniform(1_000.0, _LASTS_MS / 4))
+            label = f"zone {random.choice(world.stores.zone_names)}"
+            if label not in world.zone_trouble:
+                world.zone_trouble[label] = random.choice(["refuses", "hangs"])
+                world.scheduler.pause(random.uniform(500.0, 10_000.0))
+                world.zone_trouble.pop(label, None)
+
+    for number in range(random.choice([1, 1, 2])):
+        world.work(f"keeper{number}", keep)
+    world.work("zones back", operate)
+    world.work("catch-up trouble", trouble)

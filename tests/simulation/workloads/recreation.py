@@ -26,7 +26,7 @@ def install(world: World) -> None:
 
     def recreate() -> None:
         for _ in range(random.choice([1, 3])):
-            world.scheduler.pause(random.uniform(50.0, 1_000.0))
+            world.scheduler.pause(random.uniform(50.0, 1_000.0 + world.lasts_ms / 5))
             admin.delete(TOPIC)
             world.scheduler.pause(random.choice([0.0, 100.0]))
             admin.create(TOPIC, random.choice([1, 2, 3]))

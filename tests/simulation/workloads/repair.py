@@ -15,7 +15,7 @@ def install(world: World) -> None:
 
     def run() -> None:
         for _ in range(random.choice([1, 2, 4])):
-            world.scheduler.pause(random.uniform(50.0, 1_500.0))
+            world.scheduler.pause(random.uniform(50.0, 1_500.0 + world.lasts_ms / 5))
             refs = world.truth.all_refs()
             for key, located in random.sample(refs, min(len(refs), _AT_ONCE)):
                 try:

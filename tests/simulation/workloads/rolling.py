@@ -20,5 +20,15 @@ def install(world: World) -> None:
             max_in_flight=1,
             is_batching=False,
         ).start()
+    for number in range(3 if world.lasts_ms else 0):
+        SimulatedProducer(
+            world,
+            f"late{number}",
+            topic,
+            records=20,
+            acks=world.acks_allowed[0],
+            pace_ms=10.0,
+            is_batching=False,
+        ).start(delay_ms=random.uniform(0.0, world.lasts_ms))
     for number in range(2):
         SimulatedReader(world, f"hr{number}", topic, is_topic_stable=True).start()

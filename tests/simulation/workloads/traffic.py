@@ -18,5 +18,14 @@ def install(world: World) -> None:
             pace_ms=random.choice([1.0, 20.0, 100.0]),
             max_in_flight=random.choice([1, 2]),
         ).start()
+    for number in range(4 if world.lasts_ms else 0):
+        SimulatedProducer(
+            world,
+            f"late{number}",
+            topic,
+            records=random.choice([5, 15]),
+            acks=random.choice(world.acks_allowed),
+            pace_ms=random.choice([1.0, 100.0]),
+        ).start(delay_ms=random.uniform(0.0, world.lasts_ms))
     for number in range(random.choice([1, 2])):
         SimulatedReader(world, f"r{number}", topic, is_topic_stable=True).start()

@@ -10,7 +10,7 @@ def install(world: World) -> None:
 
     def run() -> None:
         for _ in range(random.choice([2, 5])):
-            world.scheduler.pause(random.uniform(10.0, 800.0))
+            world.scheduler.pause(random.uniform(10.0, 800.0 + world.lasts_ms / 5))
             for topic in list(world.topics):
                 admin.truncate(topic, random.choice([0.0, 0.3, 0.7, 1.0]))
 

@@ -14,7 +14,7 @@ def install(world: World) -> None:
 
     def run() -> None:
         for _ in range(random.choice([1, 3, 6])):
-            world.scheduler.pause(random.uniform(10.0, 1_000.0))
+            world.scheduler.pause(random.uniform(10.0, 1_000.0 + world.lasts_ms / 4))
             match random.choice(["refuses", "hangs", "loses", "rots"]):
                 case "loses":
                     for segment_id in list(store.segments):
@@ -33,6 +33,6 @@ def install(world: World) -> None:
                     world.scheduler.note("trouble", label, trouble)
                     world.zone_trouble[label] = trouble
                     world.scheduler.pause(random.uniform(100.0, 3_000.0))
-                    del world.zone_trouble[label]
+                    world.zone_trouble.pop(label, None)
 
     world.work("zone trouble", run)

@@ -13,7 +13,7 @@ def install(world: World) -> None:
 
     def run() -> None:
         for _ in range(random.choice([1, 2, 4])):
-            world.scheduler.pause(random.uniform(10.0, 1_500.0))
+            world.scheduler.pause(random.uniform(10.0, 1_500.0 + world.lasts_ms / 4))
             zone = random.choice(world.stores.zone_names)
             to = random.choice([ZoneStatus.TAKEN_OUT, ZoneStatus.CATCHING_UP])
 
