@@ -26,12 +26,15 @@ SEGMENT_PREFIX_FIRST = 240  # segments have one of 16 of the 256 prefixes, so th
 _GIVE_UP_MS = 1_000.0
 
 # Reads cannot have been applied. Repeatable writes are those that the AWS adapters send again after a lost answer.
-READS = {"get", "list", "heads", "pages", "committed", "get_pass", "get_whole", "deleted", "list_keys"}
+READS = {
+    *("get", "list", "heads", "pages", "pages_before", "evicted_producer", "committed", "get_pass", "get_whole"),
+    *("deleted", "list_keys"),
+}
 REPEATABLE = {
     *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
     *(f"topics.{method}" for method in ("create", "forget_deleted")),
     *(f"log.{method}" for method in ("create_head", "delete_head", "roll", "raise_log_start", "mark_stored")),
-    *(f"log.{method}" for method in ("note_log_start", "delete_page")),
+    *(f"log.{method}" for method in ("note_log_start", "delete_page", "append_in_sequence")),
     *(f"cursors.{method}" for method in ("put", "clear")),
 }
 

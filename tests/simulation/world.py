@@ -15,6 +15,8 @@ from penstock_broker.zone_directory import ZoneDirectory
 from penstock_broker.zone_health import ZoneHealth
 from penstock_broker.zone_latency import ZoneLatency
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.index import Head
+from penstock_core.keys import PartitionKey
 from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.quorum import Acks
 from penstock_core.repair import Repair
@@ -59,6 +61,7 @@ class World:
         self._instances: list[Instance] = []
         self._instance_count = 0
         self._stream_number = 0
+        self._bursts_ms: list[float] = []
 
     def zone(self, name: str) -> MemorySegmentStore:
         [store] = [store for store in self.stores.zones if store.zone == name]
@@ -139,10 +142,28 @@ class World:
         except PenstockError as error:
             outcome = error
         self.truth.observe(label, method, arguments, outcome)
-        if label == "log" and method == "append" and not isinstance(outcome, PenstockError) and arguments[2]:
-            self._stream_number += 1
-            self.stream.append(StreamedHead(number=self._stream_number, key=arguments[0], head=outcome))
+        if label == "log" and not isinstance(outcome, PenstockError):
+            if method == "append" and arguments[2]:
+                self._stream(arguments[0], outcome)
+            elif method == "append_in_sequence" and arguments[3] and outcome[0]:
+                self._stream(arguments[0], outcome[1])
         return outcome
+
+    def _stream(self, key: PartitionKey, head: Head) -> None:
+        self._stream_number += 1
+        self.stream.append(StreamedHead(number=self._stream_number, key=key, head=head))
+
+    def later(self) -> float:
+        """When in a run that takes minutes another producer begins, which is when things begin to race again."""
+        self._bursts_ms.append(self.scheduler.random.uniform(0.3, 1.0) * self.lasts_ms)
+        return self._bursts_ms[-1]
+
+    def pause_until_burst(self) -> None:
+        """Until just before or after one of the producers begins that are still to come; not at all without any."""
+        ahead = [at_ms - self.scheduler.now_ms for at_ms in self._bursts_ms if at_ms > self.scheduler.now_ms]
+        if ahead:
+            pause_ms = self.scheduler.random.choice(ahead) + self.scheduler.random.uniform(-200.0, 600.0)
+            self.scheduler.pause(max(0.0, pause_ms))
 
     def jump(self, duration_ms: float) -> None:
         """Let time go by while nothing runs."""

@@ -24,38 +24,44 @@ def install(world: World) -> None:
             world.scheduler.note(what, error)
 
     def keep() -> None:
+        attempt("not kept", lambda broker: keep_zones(broker, _BUDGET_MS))
+
+    def keep_each_minute() -> None:
         while world.scheduler.now_ms < _LASTS_MS:
             world.scheduler.pause(random.uniform(5_000.0, 60_000.0))
-            attempt("not kept", lambda broker: keep_zones(broker, _BUDGET_MS))
+            keep()
 
     def move(zone: str, to: ZoneStatus) -> None:
         attempt("refused", lambda broker: move_zone_by_operator(broker, zone, to, "drill"))
 
     def operate() -> None:
-        """Takes a zone out now and then, and brings back soon whatever is out."""
-        while world.scheduler.now_ms < _LASTS_MS * 0.6:
-            world.scheduler.pause(random.uniform(100.0, 20_000.0))
-            out = [
-                zone
-                for zone in world.stores.zone_names
-                if world.stores.zone_states.get().of(zone).status is ZoneStatus.TAKEN_OUT
-            ]
-            if out:
-                move(random.choice(out), ZoneStatus.CATCHING_UP)
-            elif random.random() < 0.4:
-                move(random.choice(world.stores.zone_names), ZoneStatus.TAKEN_OUT)
+        """Takes a zone out and brings it back, now and then right before producers begin and the keeper runs."""
+        for _ in range(random.choice([1, 2, 3])):
+            zone = random.choice(world.stores.zone_names)
+            world.scheduler.pause(random.uniform(100.0, 30_000.0))
+            move(zone, ZoneStatus.TAKEN_OUT)
+            world.scheduler.pause(random.uniform(100.0, 10_000.0))
+            is_close = random.random() < 0.7
+            if is_close:
+                world.pause_until_burst()
+            while world.stores.zone_states.get().of(zone).status is ZoneStatus.TAKEN_OUT:
+                move(zone, ZoneStatus.CATCHING_UP)
+            if is_close:
+                keep()
 
     def trouble() -> None:
-        """A zone that is in sync or catches up stops answering for a while."""
+        """A zone, one that catches up if there is one, stops answering for a while."""
         for _ in range(random.choice([0, 2, 4])):
             world.scheduler.pause(random.uniform(1_000.0, _LASTS_MS / 4))
-            label = f"zone {random.choice(world.stores.zone_names)}"
+            states = world.stores.zone_states.get()
+            behind = [each for each in world.stores.zone_names if states.of(each).status is ZoneStatus.CATCHING_UP]
+            label = f"zone {random.choice(behind or world.stores.zone_names)}"
             if label not in world.zone_trouble:
                 world.zone_trouble[label] = random.choice(["refuses", "hangs"])
-                world.scheduler.pause(random.uniform(500.0, 10_000.0))
+                world.scheduler.pause(random.uniform(500.0, 30_000.0))
                 world.zone_trouble.pop(label, None)
 
-    for number in range(random.choice([1, 1, 2])):
-        world.work(f"keeper{number}", keep)
+    for number in range(random.choice([1, 2])):
+        world.work(f"keeper{number}", keep_each_minute)
     world.work("zones back", operate)
     world.work("catch-up trouble", trouble)

@@ -8,7 +8,7 @@ from tests.simulation.world import World
 def install(world: World) -> None:
     random = world.scheduler.random
     topic = world.topic("hot", partitions=1)
-    world.faults.sluggish = random.choice(["roll", "pages", world.faults.sluggish])
+    world.faults.sluggish = random.choice(["roll", "pages", "heads" if world.lasts_ms else world.faults.sluggish])
     for number in range(random.choice([4, 8, 16])):
         SimulatedProducer(
             world,
@@ -29,6 +29,6 @@ def install(world: World) -> None:
             acks=world.acks_allowed[0],
             pace_ms=10.0,
             is_batching=False,
-        ).start(delay_ms=random.uniform(0.0, world.lasts_ms))
+        ).start(delay_ms=world.later())
     for number in range(2):
         SimulatedReader(world, f"hr{number}", topic, is_topic_stable=True).start()

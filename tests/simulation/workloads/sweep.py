@@ -16,7 +16,10 @@ def install(world: World) -> None:
 
     def run() -> None:
         for _ in range(random.choice([2, 4])):
-            world.scheduler.pause(random.choice([random.uniform(100.0, 5_000.0), random.uniform(30_000.0, 90_000.0)]))
+            if random.random() < 0.8:
+                world.pause_until_burst()
+            else:
+                world.scheduler.pause(random.uniform(100.0, 60_000.0))
             if world.stores.cursors.get("sweep") is None:  # no segment here has a prefix below
                 world.stores.cursors.put("sweep", str(SEGMENT_PREFIX_FIRST))
             try:

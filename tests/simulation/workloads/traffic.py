@@ -26,6 +26,6 @@ def install(world: World) -> None:
             records=random.choice([5, 15]),
             acks=random.choice(world.acks_allowed),
             pace_ms=random.choice([1.0, 100.0]),
-        ).start(delay_ms=random.uniform(0.0, world.lasts_ms))
+        ).start(delay_ms=world.later())
     for number in range(random.choice([1, 2])):
         SimulatedReader(world, f"r{number}", topic, is_topic_stable=True).start()
