@@ -18,6 +18,7 @@ class Kind(StrEnum):
     UNWRITTEN_READ = "unwritten-read"
     PRECOMMITTED_READ = "precommitted-read"
     DUPLICATE = "duplicate"
+    WRONG_COMMITTED = "wrong-committed"
     OFFSET_GAP = "offset-gap"
     POLL_SKIP = "poll-skip"
     INT_POLL_SKIP = "int-poll-skip"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tests.history.anomaly import Anomaly, Kind
+from tests.history.commit_order import CommitOrder
 from tests.history.format import Commit, Poll, Send
 from tests.history.lag import Lag, RealTimeLag
 from tests.history.ledger import Ledger
@@ -69,6 +70,7 @@ class Checker:
         self._truncations = Truncations()
         self._sends = SendOrder()
         self._polls = PollOrder()
+        self._committed = CommitOrder()
         self._lag = RealTimeLag()
         self._tally = _Tally()
 
@@ -79,6 +81,7 @@ class Checker:
         self._truncations.observe(operation)
         self._sends.observe(operation)
         self._polls.observe(operation)
+        self._committed.observe(operation)
         self._lag.observe(operation, self._polls, self._truncations)
 
     def finish(self) -> Verdict:
@@ -106,6 +109,7 @@ class Checker:
             else:
                 yield anomaly
         yield from self._ledger.anomalies(self._order, self._truncations)
+        yield from self._committed.anomalies()
         yield from self._sends.anomalies(self._order, self._ledger)
         yield from self._polls.anomalies(self._order, self._ledger, self._truncations)
 

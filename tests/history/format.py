@@ -9,7 +9,8 @@
 - `process`: a string; one sequential client. Whoever crashes comes back under a new name.
 - `id`: an integer that pairs an invoke with its completion; without it a process has one operation open at a time.
 - `type`: `invoke`; `ok` = done; `fail` = certainly without effect; `info` = maybe, as is an invoke never completed.
-- `f`: `send`, `poll`, `commit`, `assign`, `subscribe`, `seek`, `truncate`, or `txn` (sends, polls and commits at once).
+- `f`: `send`, `poll`, `commit`, `committed`, `assign`, `subscribe`, `seek`, `truncate`, or `txn` (sends, polls and
+  commits at once).
 - `time_ns`: of the event, from one monotonic clock (or a simulated one), never falling from line to line.
 - `start_ns`: on a completion that has no invoke line, when it began; its absence means at `time_ns`.
 - `wall_ms`: optional, for people; never judged.
@@ -22,6 +23,7 @@
 | `["send", topic, partition, value]` or `[…, offset]` | the offset is null or absent if unknown |
 | `["poll", topic, partition, [[offset, value], …]]` | one for each partition asked for, empty ones too |
 | `["commit", topic, partition, offset]` | of the operation's `group` |
+| `["committed", topic, partition, offset]` | what the group was told that it has committed; null: nothing |
 | `["assign", [[topic, partition], …]]` | the whole assignment from now on; who stays goes on where it was |
 | `["assign", [[topic, partition, position], …]]` | starts at the position, or wherever it may be if that is null |
 | `["subscribe", [topic, …]]` | the process may go on anywhere |
@@ -60,6 +62,7 @@ class Function(StrEnum):
     POLL = "poll"
     TXN = "txn"
     COMMIT = "commit"
+    COMMITTED = "committed"
     ASSIGN = "assign"
     SUBSCRIBE = "subscribe"
     SEEK = "seek"
@@ -93,6 +96,12 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    where: TopicPartition
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Assign:
     """The new assignment: partitions that keep their position, and those that start at one (None: unknown)."""
 
@@ -117,7 +126,7 @@ class Truncate:
     before_offset: int
 
 
-MicroOp = Send | Poll | Commit | Assign | Subscribe | Seek | Truncate
+MicroOp = Send | Poll | Commit | Committed | Assign | Subscribe | Seek | Truncate
 
 
 @dataclass(slots=True, kw_only=True)
@@ -228,6 +237,11 @@ def _parse_commit(op: list[object]) -> Commit:
     return Commit(_where(op), _int(op[3], "offset"))
 
 
+def _parse_committed(op: list[object]) -> Committed:
+    _length(op, 4, 4)
+    return Committed(_where(op), _optional_int(op[3], "offset"))
+
+
 def _parse_assign(op: list[object]) -> Assign:
     _length(op, 2, 2)
     kept, started = [], []
@@ -304,6 +318,7 @@ _DECODERS: dict[str, Callable[[list[object]], MicroOp]] = {
     "send": _parse_send,
     "poll": _parse_poll,
     "commit": _parse_commit,
+    "committed": _parse_committed,
     "assign": _parse_assign,
     "subscribe": _parse_subscribe,
     "seek": _parse_seek,

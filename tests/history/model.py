@@ -1,19 +1,19 @@
 """A model of logs that are right, for tests: plays a list of steps as the history of clients side by side.
 
 Producers send appends that are acknowledged, fail, or are maybes that took effect at once, late or never; consumers
-poll, seek, lose and get partitions; an administrator truncates; a worker commits transactions. In the end all is
-read from the start.
+poll, seek, lose and get partitions; an administrator truncates; a worker commits transactions and reads back what it
+committed. In the end all is read from the start.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.history.format import Assign, Commit, Function, Poll, Seek, Send, TopicPartition, Truncate, Value
+from tests.history.format import Assign, Commit, Committed, Function, Poll, Seek, Send, TopicPartition, Truncate, Value
 from tests.history.recorder import OpenOperation
 from tests.history.story import ORDERS, OTHER, Story
 
 PARTITIONS = (ORDERS, OTHER)
-ACTIONS = 14  # a step is an action and three numbers that choose
+ACTIONS = 15  # a step is an action and three numbers that choose
 Step = tuple[int, int, int, int]
 
 
@@ -52,6 +52,7 @@ class Model:
         self._late: list[list[Send]] = []
         self._maybes: dict[str, list[Send]] = {}
         self._values = 0
+        self._committed: int | None = None
         for process in self._consumers:
             self.story.assigned(process, started=[(where, 0) for where in PARTITIONS])
 
@@ -85,6 +86,8 @@ class Model:
                 self._truncate(PARTITIONS[first % 2], second, third)
             case 12:
                 self._commit(first, second, third)
+            case 13:
+                self._read_back()
             case _:
                 self._send_again(producer)
 
@@ -186,11 +189,16 @@ class Model:
         elif fate % 4 == 1:
             self.story.recorder.maybe(operation)
         else:
+            self._committed = choice
             placed = [self._logs[send.where].append([send])[0] for send in sends]
             if fate % 4 == 2:
                 self.story.recorder.maybe(operation)
             else:
                 self.story.recorder.ok(operation, [*placed, commit])
+
+    def _read_back(self) -> None:
+        operation = self.story.recorder.invoke("worker", Function.COMMITTED, group="workers")
+        self.story.recorder.ok(operation, [Committed(ORDERS, self._committed), Committed(OTHER, None)])
 
     def _next_value(self) -> str:
         self._values += 1

@@ -15,7 +15,20 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol, Self
 
-from tests.history.format import Acks, Assign, Commit, Function, MicroOp, Outcome, Poll, Seek, Send, Subscribe, Truncate
+from tests.history.format import (
+    Acks,
+    Assign,
+    Commit,
+    Committed,
+    Function,
+    MicroOp,
+    Outcome,
+    Poll,
+    Seek,
+    Send,
+    Subscribe,
+    Truncate,
+)
 
 
 class LineStream(Protocol):
@@ -125,6 +138,8 @@ def encode_micro_op(op: MicroOp) -> list[object]:
             return ["poll", topic, partition, records]
         case Commit((topic, partition), offset):
             return ["commit", topic, partition, offset]
+        case Committed((topic, partition), offset):
+            return ["committed", topic, partition, offset]
         case Assign(kept, started):
             return ["assign", [*kept, *((topic, partition, offset) for (topic, partition), offset in started)]]
         case Subscribe(topics):

@@ -8,6 +8,7 @@ from tests.history.anomaly import Anomaly, Kind
 from tests.history.format import (
     Assign,
     Commit,
+    Committed,
     MicroOp,
     Poll,
     Seek,
@@ -139,6 +140,8 @@ def _describe(op: MicroOp, anomaly: Anomaly) -> str:
             return _describe_records(records, anomaly)
         case Commit(where, offset) if where == anomaly.where:
             return f"commit {offset}"
+        case Committed(where, told) if where == anomaly.where:
+            return f"told {told}"
         case Seek(where, position) if where == anomaly.where:
             return f"to {position}"
         case Truncate(where, before_offset) if where == anomaly.where:

@@ -165,6 +165,14 @@ def int_nonmonotonic_poll(faulty: Faulty, place: int) -> None:
     records.insert(place % 5, records[place % 5])
 
 
+def wrong_committed(faulty: Faulty, place: int) -> None:
+    faulty.add("w", "ok", "commit", ["commit", faulty.topic, 0, 1 + place])
+    faulty.lines[-1]["group"] = "faulty"
+    faulty.time_ns += 10
+    faulty.add("w", "ok", "committed", ["committed", faulty.topic, 0, place])
+    faulty.lines[-1]["group"] = "faulty"
+
+
 def nonmonotonic_send(faulty: Faulty, place: int) -> None:
     place = place % 4 * 2
     faulty.exchange(place + 1, place + 2)
@@ -187,6 +195,7 @@ FAULTS: dict[str, tuple[Callable[[Faulty, int], None], set[str]]] = {
     "offset-gap": (offset_gap, set()),
     "poll-skip": (poll_skip, set()),
     "int-poll-skip": (int_poll_skip, set()),
+    "wrong-committed": (wrong_committed, set()),
     "nonmonotonic-poll": (nonmonotonic_poll, set()),
     "int-nonmonotonic-poll": (int_nonmonotonic_poll, set()),
     "nonmonotonic-send": (nonmonotonic_send, set()),

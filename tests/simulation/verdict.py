@@ -172,6 +172,8 @@ def _check_commits(world: World, topics: Sequence[Topic]) -> None:
             if committed.partition == PartitionKey(topic.topic_id, Partition(partition))
         ]
         expect(len(stored) == 1 and stored[0] in allowed, f"{where} has committed {stored}, told were {allowed}")
+        told = history.Committed((topic_name, partition), int(stored[0]))
+        world.story.recorder.done("final", history.Function.COMMITTED, [told], group=group)
 
 
 def _check_that_heads_shrink(world: World, topic: Topic) -> None:

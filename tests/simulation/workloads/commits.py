@@ -3,6 +3,7 @@
 from penstock_broker.commit_offsets import CommitEntry, commit_offsets
 from penstock_broker.committed_offsets import committed_offsets
 from penstock_core.errors import Category, PenstockError
+from tests.history import format as history
 from tests.simulation.claims import CommitClaim
 from tests.simulation.violation import expect
 from tests.simulation.world import World
@@ -34,6 +35,9 @@ class _Committer:
     def _commit(self, topic: str, partition: int, offset: int) -> None:
         began_ms = self._world.scheduler.now_ms
         is_confirmed = False
+        recorder = self._world.story.recorder
+        commit = history.Commit((topic, partition), offset)
+        operation = recorder.invoke(self._group, history.Function.COMMIT, [commit], group=self._group)
         try:
             [result] = self._world.call(
                 lambda broker: commit_offsets(
@@ -44,20 +48,27 @@ class _Committer:
         except PenstockError as error:
             result = error
         if result is not None and not result.maybe_applied:
+            recorder.fail(operation)
             return
         is_confirmed = result is None
+        (recorder.ok if is_confirmed else recorder.maybe)(operation)
         claim = CommitClaim(offset, began_ms, self._world.scheduler.now_ms, is_confirmed)
         self._world.claims.commits.setdefault((self._group, topic, partition), []).append(claim)
 
     def _read_back(self, topic: str) -> None:
         if topic in self._world.claims.topic_changes:
             return  # judged at the end only, when nobody changes it any more
+        recorder = self._world.story.recorder
+        operation = recorder.invoke(self._group, history.Function.COMMITTED, group=self._group)
         try:
             found = self._world.call(lambda broker: committed_offsets(broker, self._group, topic), is_read=True)
         except PenstockError as error:
             expect(error.code.category in (Category.UNAVAILABLE, Category.THROTTLED, Category.NOT_FOUND), str(error))
+            recorder.fail(operation)
             return
-        stored = {committed.partition.partition: committed.offset for committed in found}
+        stored = {int(committed.partition.partition): int(committed.offset) for committed in found}
+        told = [history.Committed((topic, partition), stored.get(partition)) for partition in (0, 1)]
+        recorder.ok(operation, told)
         for partition in (0, 1):
             where = (self._group, topic, partition)
             allowed = self._world.claims.allowed_commits(where, self._world.faults.late_ms + 60_000.0)
