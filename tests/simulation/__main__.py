@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tests.simulation.regressions import read_regressions
 from tests.simulation.run import Result, run
-from tests.simulation.scheduler import format_entry
+from tests.simulation.scheduler import as_text, format_entry
 from tests.simulation.workloads import MIXED, WORKLOADS
 
 _TAIL_LINES = 40
@@ -128,7 +128,8 @@ def _run_all(runs: list[tuple[int, str]], jobs: int) -> Iterator[Result]:
 
 def _run_one(wanted: tuple[int, str]) -> Result:
     result = run(*wanted)
-    return result if result.failure is not None else replace(result, trace=[])
+    # Only text crosses from one process to another, whatever a trace holds.
+    return replace(result, trace=as_text(result.trace[-_TAIL_LINES:]) if result.failure is not None else [])
 
 
 def _progress(console: Console, results: Iterator[Result], total: int) -> Iterator[Result]:

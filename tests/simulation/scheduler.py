@@ -98,6 +98,11 @@ def format_entry(entry: TraceEntry) -> str:
     return f"{at_ms:12.3f} {name:<16} {what} {' '.join(map(_format, facts))}".rstrip()
 
 
+def as_text(trace: list[TraceEntry]) -> list[TraceEntry]:
+    """The same, with facts that are text alone."""
+    return [(at_ms, name, what, tuple(map(_format, facts))) for at_ms, name, what, facts in trace]
+
+
 def _format(fact: Any) -> str:
     if isinstance(fact, bytes):
         return fact.hex() if len(fact) <= 16 else f"<{len(fact)} bytes>"

@@ -13,6 +13,8 @@ from penstock_core.keys import PartitionKey
 from penstock_core.records import decode
 from penstock_core.ref import LocatedRef, Ref
 from penstock_core.topic import Topic
+from penstock_core.zone_state import ZoneStates
+from tests.simulation.instance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.removals import Removals
 from tests.simulation.violation import expect
 
@@ -22,12 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """One append that took effect, and the zones that really held its segment then."""
+    """One append that took effect; `stored_in` are the zones that really held its segment then."""
 
     base_offset: int
     values: tuple[str, ...]
     ref: Ref
     stored_in: int
+    owed: int  # zones that take writes and had not confirmed it, as its writer knew
     at_ms: float
 
     @property
@@ -71,7 +74,7 @@ class Truth:
             zones = self._world.stores.zone_names
             before, after = (each.in_sync(zones).bit_count() for each in arguments)
             expect(after >= min(len(zones) // 2 + 1, before), f"{after} of {len(zones)} zones are left in sync")
-            self._check_caught_up(arguments[1].in_sync(zones) & ~arguments[0].in_sync(zones))
+            self._check_caught_up(arguments[0], arguments[1].in_sync(zones) & ~arguments[0].in_sync(zones))
             self.in_sync.append((self._world.scheduler.now_ms, arguments[1].in_sync(zones)))
 
     def _observe_zone(self, label: str, method: str, arguments: tuple[Any, ...]) -> None:
@@ -98,11 +101,11 @@ class Truth:
 
     def _observe_log(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         if method == "append":
-            self._appended(arguments[0], arguments[1], outcome)
+            self._appended(arguments[0], arguments[1], outcome, arguments[2])
         elif method == "append_in_sequence":
             is_appended, head = outcome
             if is_appended:
-                self._appended(arguments[0], arguments[1], head)
+                self._appended(arguments[0], arguments[1], head, arguments[3])
         elif method == "roll":
             if outcome:
                 self.check_index(arguments[0])
@@ -121,7 +124,7 @@ class Truth:
                 f"log start of {key} is {outcome.log_start_offset} of {outcome.next_offset}, raised to {offset}",
             )
 
-    def _appended(self, key: PartitionKey, ref: Ref, head: Head) -> None:
+    def _appended(self, key: PartitionKey, ref: Ref, head: Head, owed: int) -> None:
         values = tuple(
             (record.value or b"").decode()
             for record in decode(memoryview(self._bodies[ref.segment_id])[ref.position : ref.position + ref.length])
@@ -134,7 +137,12 @@ class Truth:
             if ref.segment_id in store.segments or (f"zone {store.zone}", ref.segment_id) in self.destroyed  # type: ignore[attr-defined]
         )
         entry = Appended(
-            base_offset=base_offset, values=values, ref=ref, stored_in=stored_in, at_ms=self._world.scheduler.now_ms
+            base_offset=base_offset,
+            values=values,
+            ref=ref,
+            stored_in=stored_in,
+            owed=owed,
+            at_ms=self._world.scheduler.now_ms,
         )
         self.removals.appended(key, ref, entry.end_offset)
         expect(len(values) == ref.offset_span == ref.record_count, f"ref of {key} spans {ref}, holds {len(values)}")
@@ -148,12 +156,17 @@ class Truth:
         for index, value in enumerate(values):
             self.places.setdefault(value, []).append((key, base_offset + index, entry))
 
-    def _check_caught_up(self, zones: int) -> None:
-        """A zone that comes in sync again holds every segment that a ref names."""
+    def _check_caught_up(self, before: ZoneStates, zones: int) -> None:
+        """A zone that comes in sync again holds every segment that a ref names, but for those that it missed since it
+        was let back: these are repaired like those of any other zone."""
         for index, store in enumerate(self._world.stores.zones):
             if zones >> index & 1:
                 self._world.count("zone in_sync again")
+                since_ms = before.of(store.zone).since_ms - EPOCH_MS - CLOCK_SKEW_MS
                 for key, located in self.all_refs():
+                    appended = next(each for each in self.appends[key] if each.base_offset == located.base_offset)
+                    if appended.owed >> index & 1 and appended.at_ms >= since_ms:
+                        continue
                     segment_id = located.ref.segment_id
                     is_good = self._world.zone(store.zone).segments.get(segment_id) == self._bodies[segment_id]
                     expect(
