@@ -1,7 +1,7 @@
 """What the producer decides: which batch a record joins, what goes into the next request, what is sent again.
 
-No I/O, no threads, no clock: times (milliseconds of one monotonic clock) and chance are arguments. The sender thread
-drives it under a lock; so can an event loop.
+No I/O, no threads, no clock: times (milliseconds of one monotonic clock) and chance are arguments. A thread or a
+task drives it (sender.py, async_sender.py).
 
     append -> PartitionQueue: [sealed batch, sealed batch, open batch] -> drain -> request -> complete
                     ^--------------- retriable: back to the front, in order ----------------'
@@ -55,7 +55,8 @@ class Accumulator:
     def __init__(self, settings: AccumulatorSettings, choose: Callable[[int], int]) -> None:
         self._settings = settings
         self._choose = choose
-        self._queues: dict[PartitionQueue, None] = {}  # those with batches, in order of their oldest
+        self._queues: dict[PartitionQueue, None] = {}  # those with batches that wait, in order of their oldest
+        self._in_flight: dict[PartitionQueue, None] = {}  # those with batches in a request
         self._is_abandoned = False
         self.buffered_bytes = 0
         self.wake_at_ms = NEVER_MS  # when `drain` may next have something; `complete` may bring it forward
@@ -113,7 +114,7 @@ class Accumulator:
         A request goes out when one partition's oldest batch is full or has lingered; whatever else waits goes with
         it, since a request costs the same with more in it. Oldest first, and of each partition as much as fits.
         """
-        free = [queue for queue in self._queues if not queue.is_in_flight and queue.retry_at_ms <= now_ms]
+        free = [queue for queue in self._queues if not queue.in_flight and queue.retry_at_ms <= now_ms]
         if not any(self._ready_at_ms(queue) <= now_ms for queue in free):
             self.wake_at_ms = min(map(self._ready_at_ms, self._queues), default=NEVER_MS)
             return []
@@ -128,11 +129,12 @@ class Accumulator:
                 batches.append(queue.batches.popleft())
             if not batches:
                 break
-            queue.is_in_flight = True
+            queue.in_flight = tuple(batches)
+            self._in_flight[queue] = None
             queue.is_open = queue.is_open and bool(queue.batches)
             if not queue.batches:
                 del self._queues[queue]
-            entries.append(Entry(queue=queue, batches=tuple(batches)))
+            entries.append(Entry(queue=queue, batches=queue.in_flight))
         return entries
 
     def complete(
@@ -145,7 +147,8 @@ class Accumulator:
         """
         finished: list[ProducerBatch] = []
         for entry, result in zip(entries, results, strict=True):
-            entry.queue.is_in_flight = False
+            entry.queue.in_flight = ()
+            del self._in_flight[entry.queue]
             if isinstance(result, int):
                 self._delivered(entry, result)
                 finished += entry.batches
@@ -158,7 +161,7 @@ class Accumulator:
         """Fail what has waited past its delivery timeout and is in no request."""
         finished: list[ProducerBatch] = []
         for queue in list(self._queues):
-            while not queue.is_in_flight and queue.batches and queue.batches[0].deadline_ms <= now_ms:
+            while not queue.in_flight and queue.batches and queue.batches[0].deadline_ms <= now_ms:
                 batch = queue.batches.popleft()
                 self._finish(batch, _timed_out(batch, None, now_ms))
                 finished.append(batch)
@@ -178,8 +181,9 @@ class Accumulator:
         return finished
 
     def unfinished(self) -> list[ProducerBatch]:
-        """The batches in no request, for those who wait for them to get an outcome."""
-        return [batch for queue in self._queues for batch in queue.batches]
+        """The batches without an outcome, in requests or not."""
+        in_flight = [batch for queue in self._in_flight for batch in queue.in_flight]
+        return in_flight + [batch for queue in self._queues for batch in queue.batches]
 
     def _sticky(self, topic: TopicQueues) -> PartitionQueue:
         queue = topic.sticky
@@ -187,7 +191,7 @@ class Accumulator:
             count = topic.partitions
             start = self._choose(count)
             cycle = (topic.queues[(start + step) % count] for step in range(count))
-            queue = next((each for each in cycle if not each.is_in_flight), topic.queues[start])
+            queue = next((each for each in cycle if not each.in_flight), topic.queues[start])
             topic.sticky = queue
         return queue
 
@@ -197,11 +201,11 @@ class Accumulator:
         queue.batches.append(batch)
         queue.is_open = True
         self._queues[queue] = None
-        self.wake_at_ms = min(self.wake_at_ms, now_ms + self._settings.linger_ms)
+        self.wake_at_ms = min(self.wake_at_ms, now_ms if self.hurry else now_ms + self._settings.linger_ms)
         return batch
 
     def _ready_at_ms(self, queue: PartitionQueue) -> int:
-        if queue.is_in_flight:
+        if queue.in_flight:
             return NEVER_MS
         batch = queue.batches[0]
         is_lingering = queue.is_open and len(queue.batches) == 1 and not self.hurry

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from penstock import calls
 from penstock.client import Client
 from penstock.model import CommittedOffset, OffsetAndTimestamp, Topic, TopicDescription, TopicPartition, Zone
 from penstock.start_offsets import offsets_at
@@ -27,59 +28,61 @@ class Admin:
 
         After a lost answer the topic may exist: then the error says `maybe_applied`.
         """
-        return self._client.create_topic(name, partitions, config or {})
+        return self._client.call(calls.create_topic(name, partitions, config or {}))
 
     def list_topics(self) -> list[Topic]:
         """All topics, sorted by name; one request per thousand."""
-        return self._client.list_topics()
+        return self._client.call(calls.list_topics())
 
     def describe_topic(self, name: str) -> TopicDescription:
         """The topic, and the offsets of each partition. Raises UnknownTopicError."""
-        return self._client.describe_topic(name)
+        return self._client.call(calls.describe_topic(name))
 
     def alter_topic(self, name: str, config: Mapping[str, Any]) -> Topic:
         """Change settings; None sets one back to its default. Takes effect everywhere within 10 seconds."""
-        return self._client.alter_topic(name, partitions=None, config=config)
+        return self._client.call(calls.alter_topic(name, partitions=None, config=config))
 
     def add_partitions(self, name: str, partitions: int) -> Topic:
         """Let the topic have `partitions` in all. Keys go to other partitions from then on."""
-        return self._client.alter_topic(name, partitions=partitions, config=None)
+        return self._client.call(calls.alter_topic(name, partitions=partitions, config=None))
 
     def delete_topic(self, name: str) -> None:
         """Delete the topic and all its records. Raises UnknownTopicError."""
-        self._client.delete_topic(name)
+        self._client.call(calls.delete_topic(name))
 
     def list_offsets(self, name: str, timestamp: int | str = "latest") -> dict[int, int | None]:
         """By partition: the "earliest" or "latest" offset, or that of the first record at or after a time, or None."""
-        found = self._client.list_offsets(name, timestamp)
+        found = self._client.call(calls.list_offsets(name, timestamp))
         return {partition: None if at is None else at.offset for partition, at in found.items()}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (milliseconds since 1970); None where there is none."""
-        return offsets_at(self._client, timestamps)
+        return self._client.call(offsets_at(timestamps))
 
     def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """Remove the records below an offset, by partition; answers the new log start offsets. For ever."""
-        return self._client.truncate(name, before_offsets)
+        return self._client.call(calls.truncate(name, before_offsets))
 
     def group_offsets(self, group: str, topic: str | None = None) -> list[CommittedOffset]:
         """What a group has committed, in all topics or one; nothing for an unknown group."""
-        found = self._client.committed_offsets(group, topic)
+        found = self._client.call(calls.committed_offsets(group, topic))
         return [found[partition] for partition in sorted(found)]
 
     def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, metadata: str = "") -> None:
         """Set a group's offsets (of the next record to read), also backwards. Running consumers do not notice."""
-        self._client.commit_offsets(group, {partition: (offset, metadata) for partition, offset in offsets.items()})
+        self._client.call(
+            calls.commit_offsets(group, {partition: (offset, metadata) for partition, offset in offsets.items()})
+        )
 
     def list_zones(self) -> list[Zone]:
         """Every zone and its state, in configured order."""
-        return self._client.list_zones()
+        return self._client.call(calls.list_zones())
 
     def take_zone_out(self, zone: str, reason: str = "") -> Zone:
         """Stop writing to a zone, and read from it last. Raises ConflictError if no majority would be left in sync."""
-        return self._client.move_zone(zone, "taken_out", reason)
+        return self._client.call(calls.move_zone(zone, "taken_out", reason))
 
     def let_zone_in(self, zone: str, reason: str = "") -> Zone:
         """Let a zone that was taken out catch up, or one in sync be looked over because its bucket was harmed; it is in
@@ -87,11 +90,11 @@ class Admin:
 
         Raises ConflictError for a zone that is out of sync (it comes back by itself), and if no majority would be left
         in sync."""
-        return self._client.move_zone(zone, "catching_up", reason)
+        return self._client.call(calls.move_zone(zone, "catching_up", reason))
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics: one request each."""
-        counts = {name: self._client.topic_metadata(name).partitions for name in topics}
+        counts = {name: self._client.call(calls.topic_metadata(name)).partitions for name in topics}
         return [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
 
     def close(self) -> None:

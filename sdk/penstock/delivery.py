@@ -66,33 +66,35 @@ class Delivery(Future[RecordMetadata]):
         if isinstance(outcome, PenstockError):
             self.set_exception(outcome)
         else:
-            self.set_result(self.metadata())
-
-    def metadata(self) -> RecordMetadata:
-        """Where the record is, or (offset -1) where it was to go."""
-        batch = self.batch
-        base_offset = batch.outcome
-        offset = base_offset + self._index if isinstance(base_offset, int) and base_offset >= 0 else -1
-        return RecordMetadata(batch.topic, batch.partition, offset, self._timestamp_ms)
+            self.set_result(metadata_of(self.batch, self._index, self._timestamp_ms))
 
 
 class CallbackFollower:
     """Calls a user's `on_delivery` when its record's batch has its outcome."""
 
-    __slots__ = ("_callback", "_delivery")
+    __slots__ = ("_batch", "_callback", "_index", "_timestamp_ms")
 
-    def __init__(self, callback: DeliveryCallback, delivery: Delivery) -> None:
+    def __init__(self, callback: DeliveryCallback, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
         self._callback = callback
-        self._delivery = delivery
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
 
     def follow(self) -> None:
         """Call it. What it raises is logged: it is nobody else's failure."""
-        outcome = self._delivery.batch.outcome
+        outcome = self._batch.outcome
         error = outcome if isinstance(outcome, PenstockError) else None
         try:
-            self._callback(error, self._delivery.metadata())
+            self._callback(error, metadata_of(self._batch, self._index, self._timestamp_ms))
         except Exception:
             _log.exception("on_delivery raised")
+
+
+def metadata_of(batch: ProducerBatch, index: int, timestamp_ms: int) -> RecordMetadata:
+    """Where a batch's record is, or (offset -1) where it was to go."""
+    base_offset = batch.outcome
+    offset = base_offset + index if isinstance(base_offset, int) and base_offset >= 0 else -1
+    return RecordMetadata(batch.topic, batch.partition, offset, timestamp_ms)
 
 
 def follow_up(batches: list[ProducerBatch]) -> None:

@@ -11,7 +11,7 @@ Invariants:
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from penstock.errors import InvalidError, error_from_json
 from penstock.model import ConsumerRecord, TopicPartition
@@ -44,6 +44,13 @@ class FetchRequest:
     cursors: tuple[PartitionCursor, ...]
     generations: tuple[int, ...]
     body: Mapping[str, Any]
+
+
+class FetchAnswer(NamedTuple):
+    """One entry per partition, in request order, and the bytes that they count."""
+
+    partitions: Sequence[Mapping[str, Any]]
+    body: memoryview
 
 
 class FetchBuffer:
@@ -110,6 +117,13 @@ class FetchBuffer:
         elif self._in_flight and all(cursor.is_quiet for cursor in cursors):
             return None
         return self._request(cursors[:REQUEST_PARTITIONS_MAX]) if cursors else None
+
+    def complete(self, request: FetchRequest, answer: FetchAnswer | PenstockError, now_ms: int, chance: float) -> None:
+        """Take what came of a request: `accept` or `fail`."""
+        if isinstance(answer, PenstockError):
+            self.fail(request, answer, now_ms, chance)
+        else:
+            self.accept(request, answer.partitions, answer.body, now_ms, chance)
 
     def accept(
         self, request: FetchRequest, answers: Sequence[Mapping[str, Any]], body: memoryview, now_ms: int, chance: float

@@ -1,22 +1,18 @@
 """The threads that prefetch for a consumer: they drive a FetchBuffer. Up to `max_in_flight` requests at once."""
 
-import logging
-import random
 import threading
-from collections.abc import Callable
 
-from penstock.client import Client, monotonic_ms
-from penstock.errors import ClosedError, UnavailableError
+from penstock.client import Client
 from penstock.fetch_buffer import FetchBuffer, FetchRequest
-from penstock.model import ConsumerRecord
-from penstock.worker_threads import WorkerThreads, seconds_until
-from penstock_core.errors import ErrorCode, PenstockError
-
-_log = logging.getLogger("penstock.consumer")
+from penstock.http_message import Document, Request
+from penstock.record_calls import fetch
+from penstock.steps import Result, Steps, Wait, drive
+from penstock.system import chance, monotonic_ms
+from penstock.worker_threads import WorkerThreads, released, seconds_until
 
 
 class Fetcher:
-    """Drives a buffer. `lock` guards it; call `wake` under it after any change to the buffer."""
+    """Drives a consumer's core and its buffer. `lock` guards them; call `wake` under it after a change."""
 
     def __init__(self, buffer: FetchBuffer, client: Client, *, max_in_flight: int) -> None:
         self.lock = threading.Lock()
@@ -32,26 +28,19 @@ class Fetcher:
         """Start the threads, once."""
         self._threads.start()
 
+    def drive(self, steps: Steps[Result]) -> Result:
+        """Take the lock, which is released while a procedure of the core waits."""
+        with self.lock:
+            try:
+                return drive(steps, self._do)
+            finally:
+                self.wake()
+
     def wake(self) -> None:
         """Under the lock: let the threads look, if they would sleep past what there is to do."""
         if self._buffer.wake_at_ms < self._sleeps_until_ms:
             self._sleeps_until_ms = -1
             self._work.notify()
-
-    def take(
-        self, take: Callable[[int], list[ConsumerRecord]], max_records: int, deadline_ms: int
-    ) -> list[ConsumerRecord]:
-        """Call one of the buffer's take methods until it gives records; none if the time runs out."""
-        with self.lock:
-            while True:
-                taken = take(max_records)
-                self.wake()
-                now_ms = monotonic_ms()
-                if taken or now_ms >= deadline_ms:
-                    return taken
-                if self._is_stopping:
-                    raise ClosedError("the consumer was closed while it waited for records")
-                self._arrived.wait(seconds_until(deadline_ms, now_ms))
 
     def stop(self) -> None:
         """End the threads: waits for the requests in flight."""
@@ -60,6 +49,14 @@ class Fetcher:
             self._work.notify_all()
             self._arrived.notify_all()
         self._threads.join()
+
+    def _do(self, effect: Request | Wait) -> Document:
+        self.wake()
+        if isinstance(effect, Wait):
+            self._arrived.wait(seconds_until(effect.until_ms, monotonic_ms()))
+            return {}
+        with released(self.lock):
+            return self._client.document(effect)
 
     def _next_request(self) -> FetchRequest | None:
         with self.lock:
@@ -74,27 +71,8 @@ class Fetcher:
         return None
 
     def _carry(self, request: FetchRequest) -> None:
-        try:
-            answers, body = self._client.fetch(request.body)
-        except PenstockError as error:
-            self._fail(request, error)
-        except Exception as defect:  # this thread's edge: a defect must not leave the consumer waiting for ever
-            _log.exception("fetch failed in an unexpected way")
-            self._fail(request, UnavailableError(ErrorCode.INTERNAL, f"fetch failed: {defect!r}"))
-        else:
-            with self.lock:
-                self._buffer.accept(request, answers, body, monotonic_ms(), _chance())
-                self._arrived.notify_all()
-                self.wake()
-
-    def _fail(self, request: FetchRequest, error: PenstockError) -> None:
-        if error.code.is_retriable:
-            _log.warning("fetch will be tried again: %s", error)
+        answer = drive(fetch(request), self._client.try_once)
         with self.lock:
-            self._buffer.fail(request, error, monotonic_ms(), _chance())
+            self._buffer.complete(request, answer, monotonic_ms(), chance())
             self._arrived.notify_all()
             self.wake()
-
-
-def _chance() -> float:
-    return random.random()  # noqa: S311 - jitter, not a secret

@@ -56,16 +56,19 @@ class ProducerBatch:
 
 
 class PartitionQueue:
-    """The batches of one partition, oldest first; only the last may be open, that is, still take records."""
+    """The batches of one partition, oldest first: those in a request, then those that wait.
 
-    __slots__ = ("batches", "is_in_flight", "is_open", "partition", "retry_at_ms", "topic")
+    Only the last may be open, that is, still take records.
+    """
+
+    __slots__ = ("batches", "in_flight", "is_open", "partition", "retry_at_ms", "topic")
 
     def __init__(self, topic: "TopicQueues", partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self.batches: deque[ProducerBatch] = deque()
         self.is_open = False
-        self.is_in_flight = False
+        self.in_flight: tuple[ProducerBatch, ...] = ()
         self.retry_at_ms = 0
 
 

@@ -1,4 +1,4 @@
-"""Whether and when to try again: the decision only, so that time and chance are the caller's.
+"""Whether and when to try again: the decision only, so that time, chance and waiting are the caller's.
 
 Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"): the delay is uniform between zero and an
 exponentially growing bound, so that clients that failed together do not come back together. A `Retry-After` of the
@@ -40,3 +40,26 @@ class RetryPolicy:
         jitter_ms = full_jitter_ms(failures - 1, self.backoff_ms, self.backoff_max_ms, chance)
         retry_at_ms = now_ms + int(error.facts.get("retry_after_ms", 0) + jitter_ms)
         return retry_at_ms if retry_at_ms <= deadline_ms else None
+
+
+class Attempts:
+    """The tries of one request, for which there is time until `deadline_ms`."""
+
+    def __init__(self, policy: RetryPolicy, *, is_repeatable: bool, deadline_ms: int) -> None:
+        self._policy = policy
+        self._is_repeatable = is_repeatable
+        self._deadline_ms = deadline_ms
+        self._failures = 0
+
+    def wait_ms(self, error: PenstockError, *, now_ms: int, chance: float) -> int | None:
+        """How long to wait after this failure before the next try, or None to give up.
+
+        What is not repeatable is tried again only where the failure certainly changed nothing.
+        """
+        self._failures += 1
+        if error.maybe_applied and not self._is_repeatable:
+            return None
+        retry_at_ms = self._policy.retry_at_ms(
+            error, failures=self._failures, now_ms=now_ms, deadline_ms=self._deadline_ms, chance=chance
+        )
+        return None if retry_at_ms is None else retry_at_ms - now_ms

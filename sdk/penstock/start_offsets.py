@@ -2,20 +2,20 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from penstock.client import Client, by_topic
+from penstock import calls
 from penstock.errors import NoOffsetError
 from penstock.fetch_buffer import OffsetReset
 from penstock.model import OffsetAndTimestamp, TopicPartition
+from penstock.steps import Calls
 
 
 def find_start_offsets(
-    client: Client,
     partitions: Collection[TopicPartition],
     *,
     group_id: str | None,
     offset_reset: OffsetReset,
     appeared: Collection[TopicPartition],
-) -> dict[TopicPartition, int]:
+) -> Calls[dict[TopicPartition, int]]:
     """The offset to start at, for each partition.
 
     Partitions in `appeared` came while the consumer was reading: they start at their beginning, whatever
@@ -24,10 +24,10 @@ def find_start_offsets(
     """
     starts: dict[TopicPartition, int] = {}
     if group_id is not None:
-        committed = client.committed_offsets(group_id)
+        committed = yield from calls.committed_offsets(group_id)
         starts = {each: committed[each].offset for each in partitions if each in committed}
     missing = [each for each in partitions if each not in starts]
-    starts |= listed_offsets(client, [each for each in missing if each in appeared], "earliest")
+    starts |= yield from listed_offsets([each for each in missing if each in appeared], "earliest")
     missing = [each for each in missing if each not in starts]
     if missing and offset_reset == "none":
         where = f"group {group_id!r} has no committed offset" if group_id else "there is no group"
@@ -35,23 +35,23 @@ def find_start_offsets(
             f"no offset to start at in {missing[0].topic}[{missing[0].partition}]: {where}, and auto_offset_reset is "
             "'none'; seek() first, or use 'earliest' or 'latest'"
         )
-    return starts | listed_offsets(client, missing, offset_reset)
+    return starts | (yield from listed_offsets(missing, offset_reset))
 
 
-def listed_offsets(client: Client, partitions: Iterable[TopicPartition], timestamp: str) -> dict[TopicPartition, int]:
+def listed_offsets(partitions: Iterable[TopicPartition], timestamp: str) -> Calls[dict[TopicPartition, int]]:
     """The earliest or latest offset of each partition: one call per topic."""
-    found = offsets_at(client, dict.fromkeys(partitions, timestamp))
+    found = yield from offsets_at(dict.fromkeys(partitions, timestamp))
     return {partition: at.offset for partition, at in found.items() if at is not None}
 
 
 def offsets_at(
-    client: Client, timestamps: Mapping[TopicPartition, int | str]
-) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    timestamps: Mapping[TopicPartition, int | str],
+) -> Calls[dict[TopicPartition, OffsetAndTimestamp | None]]:
     """The first record at or after each partition's time: one call per topic and time."""
     found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
     for timestamp in dict.fromkeys(timestamps.values()):
         asked = [partition for partition, each in timestamps.items() if each == timestamp]
-        for topic, numbers in by_topic(asked).items():
-            answer = client.list_offsets(topic, timestamp, numbers[0] if len(numbers) == 1 else None)
+        for topic, numbers in calls.by_topic(asked).items():
+            answer = yield from calls.list_offsets(topic, timestamp, numbers[0] if len(numbers) == 1 else None)
             found |= {TopicPartition(topic, number): answer.get(number) for number in numbers}
     return found

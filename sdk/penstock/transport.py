@@ -1,30 +1,21 @@
 """One signed request and its answer: the port that everything in the SDK calls through, and its HTTP adapter."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
-from urllib.parse import quote, urlencode
+from typing import Protocol
 
 import urllib3
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.exceptions import BotoCoreError
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from penstock.configuration import Configuration, find_configuration
-from penstock.errors import ConnectionFailedError, NotConfiguredError
+from penstock.errors import ConnectionFailedError
+from penstock.http_message import Response
+from penstock.signature import sign
 
-SERVICE = "execute-api"
+__all__ = ["HttpTransport", "Response", "Transport", "open_transport"]
+
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 35  # API Gateway ends a call after 30 s
 POOL_CONNECTIONS = 16
-
-
-class Response(NamedTuple):
-    """An answer: any status; header names as the server wrote them."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Transport(Protocol):
@@ -66,12 +57,9 @@ class HttpTransport:
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
-        url = self._configuration.url + quote(path)
-        if query:
-            url += "?" + urlencode(query, quote_via=quote)
-        signed = self._sign(method, url, headers, body)
+        signed = sign(self._configuration, method, path, query, headers, body)
         try:
-            answer = self._pool.request(method, url, headers=signed, body=body or None, redirect=False)
+            answer = self._pool.request(method, signed.url, headers=signed.headers, body=body or None, redirect=False)
         except HTTPError as error:
             # These are raised before the first byte of the request leaves.
             maybe_sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
@@ -82,16 +70,6 @@ class HttpTransport:
 
     def close(self) -> None:
         self._pool.clear()
-
-    def _sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        request = AWSRequest(method=method, url=url, headers=dict(headers), data=body)
-        try:
-            # Frozen: key, secret and token of one moment; refreshed here when they are about to expire.
-            credentials = self._configuration.credentials.get_frozen_credentials()
-        except BotoCoreError as error:
-            raise NotConfiguredError(f"the AWS credentials could not be refreshed: {error}") from error
-        SigV4Auth(credentials, SERVICE, self._configuration.region).add_auth(request)
-        return dict(request.headers.items())
 
 
 def open_transport(url: str | None = None, region: str | None = None, transport: Transport | None = None) -> Transport:

@@ -1,7 +1,8 @@
 """Threads that take turns: one finds the next job and waits for it if need be, the others carry theirs out."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from penstock.retry import NEVER_MS
@@ -49,3 +50,13 @@ class WorkerThreads(Generic[Job]):
 def seconds_until(at_ms: int, now_ms: int) -> float | None:
     """For a condition's wait: None, for ever, from `NEVER_MS` on."""
     return None if at_ms >= NEVER_MS else max(0, at_ms - now_ms) / 1_000
+
+
+@contextmanager
+def released(lock: threading.Lock) -> Iterator[None]:
+    """Without the lock that is held."""
+    lock.release()
+    try:
+        yield
+    finally:
+        lock.acquire()

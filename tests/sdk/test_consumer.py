@@ -230,7 +230,7 @@ def test_failed_auto_commit_is_tried_again_later(
             raise UnavailableError(ErrorCode.STORAGE_UNAVAILABLE, "down")
 
         with monkeypatch.context() as patch:
-            patch.setattr(consumer._client, "commit_offsets", fail)
+            patch.setattr(consumer._client, "document", fail)
             consumer.poll(1)
     assert service.admin().group_offsets("g")[0].offset == 5
 
@@ -279,7 +279,7 @@ def test_prefetched_records_stay_within_the_buffer(service: MemoryPenstock) -> N
         records = []
         while len(records) < 100:
             records += consumer.poll(1)
-            assert sum(each.buffered_bytes for each in consumer._buffer._cursors.values()) <= 60_000
+            assert sum(each.buffered_bytes for each in consumer._core.buffer._cursors.values()) <= 60_000
 
 
 def test_close_leaves_no_thread_and_refuses_to_go_on(service: MemoryPenstock, orders: str) -> None:

@@ -12,9 +12,9 @@ import click
 
 from penstock.admin import Admin
 from penstock.cli.service import Service, parse_time_ms, service_command
-from penstock.client import monotonic_ms
 from penstock.consumer import Consumer
 from penstock.model import ConsumerRecord, TopicPartition
+from penstock.system import monotonic_ms
 
 POLL_RECORDS = 5_000
 POLL_MS = 500

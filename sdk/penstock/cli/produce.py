@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
+from penstock.configured_producer import ACKS
 from penstock.model import RecordMetadata
-from penstock.producer import ACKS, Producer
+from penstock.producer import Producer
 from penstock_core.errors import PenstockError
 from penstock_core.record_batch import Compression
 

@@ -1,0 +1,201 @@
+"""The calls of the HTTP API but produce and fetch (record_calls.py), as procedures: requests out, answers in.
+
+Every call is one request, where nothing else is said. `Client.call` carries them out. They raise the classes of
+penstock.errors.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from penstock.errors import as_sdk_error, error_from_json
+from penstock.http_message import json_request
+from penstock.model import (
+    CommittedOffset,
+    OffsetAndTimestamp,
+    PartitionOffsets,
+    Topic,
+    TopicDescription,
+    TopicPartition,
+    Zone,
+)
+from penstock.steps import Calls
+from penstock_core.errors import PenstockError
+from penstock_core.ids import parse_group_name, parse_topic_name
+from penstock_core.limits import COMMIT_OFFSETS_MAX
+
+# Topics.
+
+
+def create_topic(name: str, partitions: int, config: Mapping[str, Any]) -> Calls[Topic]:
+    body = {"name": checked_topic(name), "partitions": partitions, "config": dict(config)}
+    return _topic((yield json_request("POST", "/v1/topics", body=body)))
+
+
+def list_topics() -> Calls[list[Topic]]:
+    """One request per page."""
+    topics: list[Topic] = []
+    query: dict[str, str] = {}
+    while True:
+        page = yield json_request("GET", "/v1/topics", query)
+        topics += [_topic(each) for each in page["topics"]]
+        if not page.get("next_after"):
+            return topics
+        query = {"after": page["next_after"]}
+
+
+def describe_topic(name: str) -> Calls[TopicDescription]:
+    answer = yield json_request("GET", topic_path(name))
+    offsets = (
+        PartitionOffsets(
+            partition=each["partition"],
+            log_start_offset=each["log_start_offset"],
+            high_watermark=each["high_watermark"],
+        )
+        for each in answer["offsets"]
+    )
+    return TopicDescription(topic=_topic(answer), offsets=tuple(offsets))
+
+
+def topic_metadata(name: str) -> Calls[Topic]:
+    """Partitions and settings without offsets: all that producing and consuming need, for one read."""
+    return _topic((yield json_request("GET", "/v1/metadata", {"topic": name})))
+
+
+def alter_topic(name: str, *, partitions: int | None, config: Mapping[str, Any] | None) -> Calls[Topic]:
+    body: dict[str, Any] = {}
+    if partitions is not None:
+        body["partitions"] = partitions
+    if config:
+        body["config"] = dict(config)
+    return _topic((yield json_request("PATCH", topic_path(name), body=body, is_repeatable=True)))
+
+
+def delete_topic(name: str) -> Calls[None]:
+    yield json_request("DELETE", topic_path(name))
+
+
+def truncate(name: str, before_offsets: Mapping[int, int]) -> Calls[dict[int, int]]:
+    body = {str(partition): offset for partition, offset in before_offsets.items()}
+    answer = yield json_request("POST", f"{topic_path(name)}/truncate", body=body, is_repeatable=True)
+    _raise_first_error(answer["partitions"])
+    return {each["partition"]: each["log_start_offset"] for each in answer["partitions"]}
+
+
+# Offsets.
+
+
+def list_offsets(
+    name: str, timestamp: int | str, partition: int | None = None
+) -> Calls[dict[int, OffsetAndTimestamp | None]]:
+    """By partition; `timestamp_ms` is -1 for "earliest" and "latest"."""
+    query = {"timestamp": str(timestamp)}
+    if partition is not None:
+        query["partition"] = str(partition)
+    answer = yield json_request("GET", f"{topic_path(name)}/offsets", query)
+    _raise_first_error(answer["offsets"])
+    return {each["partition"]: _offset_and_timestamp(each) for each in answer["offsets"]}
+
+
+def commit_offsets(group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> Calls[None]:
+    """Commit (offset, metadata) per partition; one request per COMMIT_OFFSETS_MAX. Raises the first partition's error
+    after all were tried."""
+    items = [
+        {"topic": checked_topic(topic), "partition": partition, "offset": offset, "metadata": metadata}
+        for (topic, partition), (offset, metadata) in offsets.items()
+    ]
+    results: list[Mapping[str, Any]] = []
+    for start in range(0, len(items), COMMIT_OFFSETS_MAX):
+        body = {"offsets": items[start : start + COMMIT_OFFSETS_MAX]}
+        answer = yield json_request("POST", f"{_group_path(group)}/offsets", body=body, is_repeatable=True)
+        results += answer["results"]
+    _raise_first_error(results)
+
+
+def committed_offsets(group: str, topic: str | None = None) -> Calls[dict[TopicPartition, CommittedOffset]]:
+    query = {} if topic is None else {"topic": checked_topic(topic)}
+    answer = yield json_request("GET", f"{_group_path(group)}/offsets", query)
+    return {
+        TopicPartition(each["topic"], each["partition"]): CommittedOffset(
+            topic=each["topic"],
+            partition=each["partition"],
+            offset=each["offset"],
+            metadata=each.get("metadata", ""),
+            committed_at_ms=each["committed_at_ms"],
+        )
+        for each in answer["offsets"]
+    }
+
+
+# Zones.
+
+
+def list_zones() -> Calls[list[Zone]]:
+    return [_zone(each) for each in (yield json_request("GET", "/v1/zones"))["zones"]]
+
+
+def move_zone(zone: str, state: str, reason: str) -> Calls[Zone]:
+    body = {"state": state, "reason": reason}
+    return _zone((yield json_request("POST", f"/v1/zones/{quote(zone, safe='')}", body=body, is_repeatable=True)))
+
+
+def topic_path(name: str) -> str:
+    """`/v1/topics/{name}`. Raises InvalidError for what cannot be a name (and could be another path)."""
+    return f"/v1/topics/{checked_topic(name)}"
+
+
+def checked_topic(name: str) -> str:
+    """The name, if it may be one. Raises InvalidError."""
+    return _as_sdk_error(parse_topic_name, name)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def _group_path(name: str) -> str:
+    return f"/v1/groups/{_as_sdk_error(parse_group_name, name)}"
+
+
+def _as_sdk_error(parse: Callable[[str], str], name: str) -> str:
+    try:
+        return parse(name)
+    except PenstockError as error:
+        raise as_sdk_error(error) from None
+
+
+def _raise_first_error(results: Iterable[Mapping[str, Any]]) -> None:
+    for each in results:
+        if "error" in each:
+            raise error_from_json(each["error"])
+
+
+def _topic(answer: Mapping[str, Any]) -> Topic:
+    return Topic(
+        name=answer["name"],
+        topic_id=answer["topic_id"],
+        partitions=answer["partitions"],
+        config=answer["config"],
+        created_at_ms=answer["created_at_ms"],
+    )
+
+
+def _zone(answer: Mapping[str, Any]) -> Zone:
+    return Zone(
+        zone=answer["zone"],
+        state=answer["state"],
+        version=answer["version"],
+        since_ms=answer["since_ms"],
+        reason=answer["reason"],
+    )
+
+
+def _offset_and_timestamp(each: Mapping[str, Any]) -> OffsetAndTimestamp | None:
+    if each["offset"] is None:
+        return None
+    timestamp_ms = each.get("timestamp_ms")
+    return OffsetAndTimestamp(each["offset"], -1 if timestamp_ms is None else timestamp_ms)

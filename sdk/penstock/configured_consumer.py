@@ -1,0 +1,106 @@
+"""The settings of a consumer, threaded or asynchronous: their defaults, what they must be, and what is made of them."""
+
+from typing import Generic, Literal, TypeVar
+
+from penstock.consumer_core import ConsumerCore
+from penstock.errors import InvalidError
+from penstock.fetch_buffer import FetchSettings, OffsetReset
+from penstock.retry import RetryPolicy
+from penstock.system import monotonic_ms
+from penstock_core.errors import ErrorCode
+from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB
+
+Delivery = Literal["at_least_once", "at_most_once"]
+AnyTransport = TypeVar("AnyTransport")
+
+
+class ConfiguredConsumer(Generic[AnyTransport]):
+    """What `Consumer` and `AsyncConsumer` have in common."""
+
+    def __init__(
+        self,
+        *topics: str,
+        group_id: str | None = None,
+        url: str | None = None,
+        auto_offset_reset: OffsetReset = "earliest",
+        delivery: Delivery = "at_least_once",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        max_poll_records: int = 500,
+        consumer_timeout_ms: int | None = None,
+        fetch_max_bytes: int = FETCH_BYTES_MAX,
+        fetch_wait_ms: int = 500,
+        buffer_bytes: int = 32 * MIB,
+        max_in_flight: int = 2,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 5_000,
+        metadata_max_age_ms: int = 60_000,
+        region: str | None = None,
+        transport: AnyTransport | None = None,
+    ) -> None:
+        """All partitions of `topics`, or those given to `assign()`.
+
+        `url`, `region` and `transport` are as for Producer. All times are milliseconds, all sizes bytes as stored.
+
+        - `group_id`: commit and start again under this name. Groups are plain here: members do not share the
+          partitions out among them, and the last commit wins. Give each process its own partitions with `assign()`.
+        - `auto_offset_reset`: where to start without a committed offset, and go on where the asked offset is no more:
+          "earliest", "latest", or "none" (raise). Partitions added to a topic later are read from their beginning.
+        - `delivery`: "at_least_once" hands records over, then commits them; "at_most_once" commits, then hands over.
+        - `enable_auto_commit`, `auto_commit_interval_ms`: with at_least_once, what was handed out is committed from
+          time to time by a later `poll` or iteration, when it must have been dealt with, and by `close`; not when a
+          `with` block ends in an exception. With at_most_once every `poll` commits.
+        - `max_poll_records`: of one `poll`. `consumer_timeout_ms`: iteration ends when no record comes for so long.
+        - `fetch_max_bytes`: of one answer, 4 MiB at most. `buffer_bytes`: of all that is prefetched.
+        - `fetch_wait_ms`: how long the service may wait for a record before it answers. An idle consumer pays for one
+          request per wait.
+        - `max_in_flight`: requests at once, while catching up.
+        """
+        _check(
+            auto_offset_reset in ("earliest", "latest", "none"),
+            f"auto_offset_reset={auto_offset_reset!r}: use 'earliest', 'latest' or 'none'",
+        )
+        _check(
+            delivery in ("at_least_once", "at_most_once"),
+            f"delivery={delivery!r}: use 'at_least_once' or 'at_most_once' ('exactly_once' is not there yet)",
+        )
+        is_at_most_once = delivery == "at_most_once"
+        _check(group_id is not None or not is_at_most_once, f"delivery={delivery!r} commits: give a group_id")
+        _check(max_poll_records >= 1, f"max_poll_records={max_poll_records}: use 1 or more")
+        _check(max_in_flight >= 1, f"max_in_flight={max_in_flight}: use 1 or more")
+        _check(0 < fetch_max_bytes <= FETCH_BYTES_MAX, f"fetch_max_bytes={fetch_max_bytes}: use 1 to {FETCH_BYTES_MAX}")
+        _check(buffer_bytes >= fetch_max_bytes, f"buffer_bytes={buffer_bytes}: use at least fetch_max_bytes")
+        _check(0 <= fetch_wait_ms <= FETCH_WAIT_MS_MAX, f"fetch_wait_ms={fetch_wait_ms}: use 0 to {FETCH_WAIT_MS_MAX}")
+        retry = RetryPolicy(backoff_ms=retry_backoff_ms, backoff_max_ms=retry_backoff_max_ms)
+        settings = FetchSettings(
+            fetch_max_bytes=fetch_max_bytes,
+            fetch_wait_ms=fetch_wait_ms,
+            buffer_bytes=buffer_bytes,
+            max_in_flight=max_in_flight,
+            offset_reset=auto_offset_reset,
+            retry=retry,
+        )
+        is_auto = enable_auto_commit and group_id is not None and not is_at_most_once
+        self._call_retry = retry
+        self._max_in_flight = max_in_flight
+        self._core = ConsumerCore(
+            topics,
+            settings,
+            group_id=group_id,
+            is_at_most_once=is_at_most_once,
+            commit_interval_ms=auto_commit_interval_ms if is_auto else None,
+            max_poll_records=max_poll_records,
+            timeout_ms=consumer_timeout_ms,
+            refresh_ms=metadata_max_age_ms,
+            now_ms=monotonic_ms,
+        )
+        self._open(url, region, transport)
+
+    def _open(self, url: str | None, region: str | None, transport: AnyTransport | None) -> None:
+        """Make what drives the core. Opens no connection yet."""
+        raise NotImplementedError
+
+
+def _check(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidError(ErrorCode.INVALID_REQUEST, message)

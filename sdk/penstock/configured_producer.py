@@ -1,0 +1,110 @@
+"""The settings of a producer, threaded or asynchronous: their defaults, what they must be, and what is made of them."""
+
+from typing import Generic, TypeVar
+
+from penstock.accumulator import AccumulatorSettings
+from penstock.delivery import DeliveryCallback
+from penstock.errors import InvalidError, as_sdk_error
+from penstock.producer_core import ProducerCore
+from penstock.retry import RetryPolicy
+from penstock.system import choose, monotonic_ms
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
+from penstock_core.record_batch import Compression
+
+ACKS = ("none", "leader", "quorum", "all")
+
+AnyTransport = TypeVar("AnyTransport")
+
+
+class ConfiguredProducer(Generic[AnyTransport]):
+    """What `Producer` and `AsyncProducer` have in common."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        acks: str = "quorum",
+        linger_ms: int = 5,
+        batch_bytes: int = 256 * KIB,
+        compression_type: str = "zstd",
+        max_request_bytes: int = REQUEST_BYTES_MAX,
+        buffer_bytes: int = 32 * MIB,
+        max_in_flight: int = 5,
+        max_block_ms: int = 60_000,
+        delivery_timeout_ms: int = 120_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 5_000,
+        metadata_max_age_ms: int = 300_000,
+        on_delivery: DeliveryCallback | None = None,
+        region: str | None = None,
+        transport: AnyTransport | None = None,
+    ) -> None:
+        """`url` and `region` are found as penstock.configuration says if they are not given.
+
+        `transport` replaces HTTP (penstock.testing). All times are milliseconds, all sizes bytes before compression.
+
+        - `acks`: how many zones hold the bytes before a send counts as delivered: "leader" (the first), "quorum"
+          (a majority), "all" (every zone in sync); "none" is as leader, without retries.
+        - `linger_ms`: how long a record may wait for company. `batch_bytes`: a batch that is this full waits no longer
+          (the topic's `max_batch_bytes` bounds it too). `max_request_bytes`: batches of up to 100 partitions, of any
+          topics, travel in one request; 4 MiB at most.
+        - `compression_type`: "none", "gzip", "snappy", "lz4" or "zstd".
+        - `buffer_bytes`: what may wait or be on its way; send() then waits up to `max_block_ms` for room.
+        - `max_in_flight`: requests at once. A partition is never in two, so that its order is kept through retries.
+        - `delivery_timeout_ms`: from send() to giving up. Retries wait with full jitter, `retry_backoff_ms` at first
+          and `retry_backoff_max_ms` at most, and longer where the service says so (Retry-After).
+        - `on_delivery`: called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
+          loop; be quick there.
+
+        Delivery is at least once: sends are not deduplicated yet. A request whose answer was lost may have been
+        applied, and its retry then stores the same records a second time. `acks="none"` never repeats, and may lose.
+        """
+        _check(acks in ACKS, f"acks={acks!r}: use one of {', '.join(ACKS)}")
+        _check(linger_ms >= 0, f"linger_ms={linger_ms}: use 0 or more")
+        _check(0 < batch_bytes <= BATCH_BYTES_MAX, f"batch_bytes={batch_bytes}: use 1 to {BATCH_BYTES_MAX}")
+        _check(
+            batch_bytes < max_request_bytes <= REQUEST_BYTES_MAX,
+            f"max_request_bytes={max_request_bytes}: use more than batch_bytes, and {REQUEST_BYTES_MAX} at most",
+        )
+        _check(buffer_bytes >= batch_bytes, f"buffer_bytes={buffer_bytes}: use at least batch_bytes ({batch_bytes})")
+        _check(max_in_flight >= 1, f"max_in_flight={max_in_flight}: use 1 or more")
+        retry = RetryPolicy(backoff_ms=retry_backoff_ms, backoff_max_ms=retry_backoff_max_ms)
+        settings = AccumulatorSettings(
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            request_bytes=max_request_bytes,
+            buffer_bytes=buffer_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+            compression=_compression(compression_type),
+            retry=None if acks == "none" else retry,
+        )
+        self._acks = acks
+        self._max_in_flight = max_in_flight
+        self._call_retry = retry
+        self._call_timeout_ms = max_block_ms
+        self._on_delivery = on_delivery
+        self._core = ProducerCore(
+            settings,
+            max_block_ms=max_block_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            now_ms=monotonic_ms,
+            choose=choose,
+        )
+        self._open(url, region, transport)
+
+    def _open(self, url: str | None, region: str | None, transport: AnyTransport | None) -> None:
+        """Make what drives the core. Opens no connection yet."""
+        raise NotImplementedError
+
+
+def _compression(name: str) -> Compression:
+    try:
+        return Compression.parse(name)
+    except PenstockError as error:
+        raise as_sdk_error(error) from None
+
+
+def _check(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,243 @@
+"""What a consumer does, without I/O, for threads and for asyncio: what to hand out, what to commit and when.
+
+    assignment.py: partitions and their starts -> fetch_buffer.py: prefetched -> run: in iteration -> handed out
+                                                                                                      | committed
+
+The driver calls everything here under one lock (an event loop needs none); procedures (steps.py) hold it between waits.
+
+Invariants:
+- Everything before a partition's position, and nothing else, has been handed out since the last seek: a procedure that
+  is cancelled has handed out nothing.
+- What is committed without being told which offsets is never ahead of the positions.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from penstock import calls
+from penstock.assignment import Assignment
+from penstock.errors import ClosedError, InvalidError, UnavailableError
+from penstock.fetch_buffer import FetchBuffer, FetchSettings
+from penstock.model import ConsumerRecord, TopicPartition
+from penstock.retry import NEVER_MS
+from penstock.start_offsets import listed_offsets
+from penstock.steps import Calls, Steps, Wait
+from penstock_core.errors import ErrorCode
+
+_log = logging.getLogger("penstock.consumer")
+
+
+class ConsumerCore:
+    """A fetch buffer, what it is to hold, and the offsets. `now_ms` reads a monotonic clock."""
+
+    def __init__(
+        self,
+        topics: Collection[str],
+        settings: FetchSettings,
+        *,
+        group_id: str | None,
+        is_at_most_once: bool,
+        commit_interval_ms: int | None,  # None: no commits but those asked for
+        max_poll_records: int,
+        timeout_ms: int | None,
+        refresh_ms: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.buffer = FetchBuffer(settings)
+        self.is_closed = False
+        self._topics = topics
+        self._group_id = group_id
+        self._is_at_most_once = is_at_most_once
+        self._commit_interval_ms = commit_interval_ms
+        self._commit_due_ms = NEVER_MS if commit_interval_ms is None else now_ms() + commit_interval_ms
+        self._max_poll_records = max_poll_records
+        self._timeout_ms = timeout_ms
+        self._now_ms = now_ms
+        self._assignment = Assignment(
+            self.buffer,
+            topics=topics,
+            group_id=group_id,
+            offset_reset=settings.offset_reset,
+            refresh_ms=refresh_ms,
+            now_ms=now_ms,
+        )
+        self._committed: dict[TopicPartition, int] = {}
+        self._run: list[ConsumerRecord] = []  # what iteration has taken from the buffer, of one partition
+        self._run_at = 0
+
+    # Reading.
+
+    def poll(self, max_records: int | None, timeout_ms: int) -> Steps[list[ConsumerRecord]]:
+        """The next records, `max_poll_records` at most; empty if none came in `timeout_ms`. Partitions in turns."""
+        if self._now_ms() >= self._commit_due_ms:
+            yield from self._auto_commit()
+        max_records = max_records or self._max_poll_records
+        taken = self._run[self._run_at : self._run_at + max_records]
+        self._run_at += len(taken)
+        if not taken:
+            taken = yield from self._take(self.buffer.take, max_records, self._now_ms() + timeout_ms)
+            yield from self._commit_first(taken)
+        return taken
+
+    def next_now(self) -> ConsumerRecord | None:
+        """The next record, if it is at hand; else `next_record`."""
+        at = self._run_at
+        if at >= len(self._run) or (self._commit_due_ms < NEVER_MS and self._now_ms() >= self._commit_due_ms):
+            return None
+        self._run_at = at + 1
+        return self._run[at]
+
+    def next_record(self) -> Steps[ConsumerRecord | None]:
+        """The next record, waiting for it; None after `consumer_timeout_ms`."""
+        if self._now_ms() >= self._commit_due_ms:
+            yield from self._auto_commit()
+        if self._run_at >= len(self._run):
+            deadline_ms = NEVER_MS if self._timeout_ms is None else self._now_ms() + self._timeout_ms
+            run = yield from self._take(self.buffer.take_run, self._max_poll_records, deadline_ms)
+            yield from self._commit_first(run)
+            if not run:
+                return None
+            self._run = run
+            self._run_at = 0
+        self._run_at += 1
+        return self._run[self._run_at - 1]
+
+    # What is read.
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions. Raises InvalidError if the consumer was made with topics."""
+        if self._topics:
+            raise _invalid("assign() on a consumer that was made with topics: use one or the other")
+        self._drop_run()
+        self.buffer.assign(TopicPartition(*each) for each in partitions)
+
+    def assignment(self) -> Steps[list[TopicPartition]]:
+        """The partitions that are read, sorted."""
+        yield from self._refresh()
+        return sorted(self.buffer.assignment())
+
+    def seek(self, partition: TopicPartition, offset: int) -> Steps[None]:
+        """Read on at an offset."""
+        if offset < 0:
+            raise _invalid(f"seek to {offset}: offsets begin at 0")
+        yield from self._refresh()
+        self._drop_run(partition)
+        self.buffer.seek(partition, offset)
+
+    def seek_to(self, timestamp: str, partitions: Collection[TopicPartition]) -> Steps[None]:
+        """Read on at the "earliest" or "latest" offset of these partitions, or of all. One call per topic."""
+        asked = partitions or (yield from self.assignment())
+        for partition, offset in (yield from listed_offsets(asked, timestamp)).items():
+            yield from self.seek(partition, offset)
+
+    def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> Steps[None]:
+        """Hand out no records of these partitions, or go on with them."""
+        yield from self._refresh()
+        for partition in partitions:
+            self._drop_run(partition)
+            self.buffer.pause(partition, is_paused)
+
+    def paused(self) -> Steps[list[TopicPartition]]:
+        """The partitions that are paused, sorted."""
+        return [each for each in (yield from self.assignment()) if self.buffer.cursor(each).is_paused]
+
+    # Offsets.
+
+    def position(self, partition: TopicPartition) -> Steps[int]:
+        """The offset of the next record to be handed out."""
+        yield from self._refresh()
+        self.buffer.cursor(partition)
+        yield from self._assignment.find_starts()
+        return self._positions()[partition]
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> Calls[None]:
+        """Commit the positions of everything handed out, or the given offsets; those that have changed."""
+        wanted = self._positions() if offsets is None else dict(offsets)
+        changed = {each: offset for each, offset in wanted.items() if self._committed.get(each) != offset}
+        if changed:
+            yield from calls.commit_offsets(self._group(), {each: (offset, "") for each, offset in changed.items()})
+            self._committed |= changed
+
+    def committed(self, partition: TopicPartition) -> Calls[int | None]:
+        """What the group has committed for a partition."""
+        found = yield from calls.committed_offsets(self._group(), partition[0])
+        committed = found.get(TopicPartition(*partition))
+        return committed.offset if committed else None
+
+    # The end.
+
+    def close(self, *, is_committing: bool) -> Calls[None]:
+        """Refuse to go on; commit what was handed out, if that is wished and auto commit is on."""
+        self.is_closed = True
+        if is_committing and self._commit_interval_ms is not None:
+            yield from self.commit()
+
+    def _take(
+        self, take: Callable[[int], list[ConsumerRecord]], max_records: int, deadline_ms: int
+    ) -> Steps[list[ConsumerRecord]]:
+        """What one of the buffer's take methods gives; none if the time runs out."""
+        while True:
+            yield from self._refresh()
+            yield from self._assignment.find_starts()
+            until_ms = min(deadline_ms, self._assignment.refresh_due_ms, self._commit_due_ms)
+            while True:
+                if self.is_closed:
+                    raise ClosedError("the consumer was closed while it waited for records")
+                taken = take(max_records)
+                now_ms = self._now_ms()
+                if taken or now_ms >= deadline_ms:
+                    return taken
+                if now_ms >= until_ms:
+                    break
+                yield Wait(until_ms=until_ms)
+            if now_ms >= self._commit_due_ms:
+                yield from self._auto_commit()
+
+    def _refresh(self) -> Calls[None]:
+        if self.is_closed:
+            raise ClosedError("the consumer is closed")
+        yield from self._assignment.refresh()
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        positions = self.buffer.positions()
+        if self._run_at < len(self._run):
+            first = self._run[self._run_at]
+            positions[TopicPartition(first.topic, first.partition)] = first.offset
+        return positions
+
+    def _drop_run(self, partition: TopicPartition | None = None) -> None:
+        """Take back what iteration has not handed out, of one partition or any: it is read again from there."""
+        if self._run_at < len(self._run):
+            first = self._run[self._run_at]
+            owner = TopicPartition(first.topic, first.partition)
+            if partition in (None, owner):
+                self.buffer.seek(owner, first.offset)
+                self._run = []
+
+    def _commit_first(self, taken: list[ConsumerRecord]) -> Calls[None]:
+        """With at_most_once: commit what is about to be handed over, or take it back."""
+        if not self._is_at_most_once or not taken:
+            return
+        try:
+            yield from self.commit()
+        except BaseException:
+            firsts = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(taken)}
+            for partition, offset in firsts.items():
+                self.buffer.seek(partition, offset)
+            raise
+
+    def _auto_commit(self) -> Calls[None]:
+        self._commit_due_ms = self._now_ms() + (self._commit_interval_ms or 0)
+        try:
+            yield from self.commit()
+        except UnavailableError as error:
+            _log.warning("offsets will be committed later: %s", error)
+
+    def _group(self) -> str:
+        if self._group_id is None:
+            raise _invalid("there are no commits without a group: give a group_id")
+        return self._group_id
+
+
+def _invalid(message: str) -> InvalidError:
+    return InvalidError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,88 @@
+"""Requests of the HTTP API and their answers, as values: what is sent, and what an answer means."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from penstock.errors import UnavailableError, error_from_response
+from penstock_core.errors import ErrorCode, PenstockError
+
+JSON_TYPE = "application/json"
+BATCHES_TYPE = "application/vnd.penstock.batches"
+
+Document = dict[str, Any]  # JSON, as it came: whoever asked parses it at once
+
+_READS = ("GET", "HEAD")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One call. A read changes nothing; `is_repeatable`: doing it twice is the same as doing it once."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    is_read: bool = False
+    is_repeatable: bool = False
+
+
+class Response(NamedTuple):
+    """An answer: any status; header names as the server wrote them."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def json_request(
+    method: str,
+    path: str,
+    query: Mapping[str, str] | None = None,
+    *,
+    body: Mapping[str, Any] | None = None,
+    is_repeatable: bool = False,
+) -> Request:
+    """A request that is answered in JSON, with a JSON body or none. Reads are repeatable."""
+    headers = {"Accept": JSON_TYPE}
+    if body is not None:
+        headers["Content-Type"] = JSON_TYPE
+    is_read = method in _READS
+    return Request(
+        method=method,
+        path=path,
+        query=query or {},
+        headers=headers,
+        body=b"" if body is None else json.dumps(body, separators=(",", ":")).encode(),
+        is_read=is_read,
+        is_repeatable=is_repeatable or is_read,
+    )
+
+
+def json_document(request: Request, response: Response) -> Document:
+    """What was answered. Raises the error that the answer is, and UnavailableError for what is not Penstock's."""
+    raise_for_status(request, response)
+    try:
+        document = json.loads(response.body or b"{}")
+    except ValueError as error:
+        raise misunderstood(request) from error
+    if not isinstance(document, dict):
+        raise misunderstood(request)
+    return document
+
+
+def raise_for_status(request: Request, response: Response) -> None:
+    """Raise the error that an answer outside 2xx is."""
+    if not 200 <= response.status < 300:
+        raise error_from_response(response.status, response.headers, response.body, is_read=request.is_read)
+
+
+def misunderstood(request: Request) -> PenstockError:
+    """The error for an answer that the service can not have given."""
+    return UnavailableError(
+        ErrorCode.INTERNAL,
+        f"{request.method} {request.path} was answered by something that is not Penstock: check the URL",
+        maybe_applied=not request.is_read,
+    )

@@ -1,0 +1,24 @@
+"""The machine's clocks and chance: the rest of the SDK takes times and chances as arguments."""
+
+import random
+import time
+
+
+def monotonic_ms() -> int:
+    """A clock that never goes back, in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def chance() -> float:
+    """Uniform in [0, 1), for jitter."""
+    return random.random()  # noqa: S311 - not a secret
+
+
+def choose(count: int) -> int:
+    """One of `count`, from 0."""
+    return random.randrange(count)  # noqa: S311 - not a secret
