@@ -50,15 +50,15 @@ def install(world: World) -> None:
                 keep()
 
     def trouble() -> None:
-        """A zone, one that catches up if there is one, stops answering for a while."""
+        """A zone, one that is not in sync if there is one, stops answering for a while."""
         for _ in range(random.choice([0, 2, 4])):
-            world.scheduler.pause(random.uniform(1_000.0, _LASTS_MS / 4))
+            world.scheduler.pause(random.uniform(1_000.0, _LASTS_MS / 5))
             states = world.stores.zone_states.get()
-            behind = [each for each in world.stores.zone_names if states.of(each).status is ZoneStatus.CATCHING_UP]
+            behind = [each for each in world.stores.zone_names if states.of(each).status is not ZoneStatus.IN_SYNC]
             label = f"zone {random.choice(behind or world.stores.zone_names)}"
             if label not in world.zone_trouble:
                 world.zone_trouble[label] = random.choice(["refuses", "hangs"])
-                world.scheduler.pause(random.uniform(500.0, 30_000.0))
+                world.scheduler.pause(random.choice([random.uniform(500.0, 10_000.0), random.uniform(30e3, 90e3)]))
                 world.zone_trouble.pop(label, None)
 
     for number in range(random.choice([1, 2])):
