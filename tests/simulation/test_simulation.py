@@ -51,7 +51,7 @@ def test_promises_hold_for_mixed_workloads_whatever_fails() -> None:
 
 
 def test_same_seed_gives_same_trace_when_run_twice() -> None:
-    for seed in range(10):
+    for seed in range(6):
         first, second = run(seed), run(seed)
         assert first.steps > 50
         assert list(map(format_entry, first.trace)) == list(map(format_entry, second.trace))
