@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock_broker.directory import TopicDirectory
 from penstock_broker.events import Events
+from penstock_broker.held_segments import HeldSegments
 from penstock_broker.ports import (
     Chance,
     Clock,
@@ -53,6 +54,7 @@ class Broker:
     health: ZoneHealth = field(default_factory=ZoneHealth)
     reports: Reports = field(default_factory=Reports)
     events: Events = field(default_factory=Events)
+    held: HeldSegments = field(default_factory=HeldSegments)
     straggler_grace_ms: int = STRAGGLER_GRACE_MS
     put_timeout_ms: float = PUT_TIMEOUT_MS
     hedge_floor_ms: float = HEDGE_FLOOR_MS

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from penstock_broker.broker import Broker
 from penstock_broker.ensure_copies import ensure_copies
-from penstock_broker.held_segments import HeldSegments
 from penstock_broker.lost_segments import report_lost
 from penstock_broker.move_zone import change_zone, move_zone
 from penstock_broker.ports import SegmentStore
@@ -71,7 +70,6 @@ def keep_zones(broker: Broker, budget_ms: float) -> Kept:
     `ensure_copies` cost. Raises what storage raises; a run that meets another keeper's ends without an error.
     """
     started_ms = broker.clock.monotonic_ms()
-    held = HeldSegments(broker)
     let_back = _let_back(broker)
     in_sync: list[str] = []
     progress, has_ended = Progress(), False
@@ -83,7 +81,7 @@ def keep_zones(broker: Broker, budget_ms: float) -> Kept:
             if has_ended:
                 in_sync = _end(broker, current)
             else:
-                done = _catch_up(broker, current, portion, held)
+                done = _catch_up(broker, current, portion)
                 progress = progress.plus(done)
                 current = _save(broker, current, advance(current, portion[-1].behind, done))
     except PenstockError as error:
@@ -163,6 +161,7 @@ def _end(broker: Broker, ended: CatchUpPass) -> list[str]:
             change_zone(broker, states, zone, ZoneStatus.IN_SYNC, Mover.KEEPER, reason)
             brought.append(zone)
     _save(broker, ended, begin_pass(ended, {}, broker.clock.now_ms()))
+    broker.held.begin(None)
     return brought
 
 
@@ -186,7 +185,7 @@ def _refs_from(broker: Broker, current: CatchUpPass) -> Iterator[_Wanted]:
                 yield _Wanted(key, located, Cursor(topic.name, partition, located.end_offset))
 
 
-def _catch_up(broker: Broker, current: CatchUpPass, portion: Sequence[_Wanted], held: HeldSegments) -> Progress:
+def _catch_up(broker: Broker, current: CatchUpPass, portion: Sequence[_Wanted]) -> Progress:
     """Copies what the zones lack of the portion's segments, each once, and marks the refs that lack their bits."""
     zones = sum(1 << index for index, zone in enumerate(broker.zone_names) if zone in current.zones)
     by_segment: dict[SegmentId, list[_Wanted]] = {}
@@ -199,7 +198,9 @@ def _catch_up(broker: Broker, current: CatchUpPass, portion: Sequence[_Wanted], 
         segment_id: reduce(or_, (zones & ~wanted.located.ref.zones for wanted in named))
         for segment_id, named in by_segment.items()
     }
-    lacking = held.lacking({segment_id: zones & ~owed[segment_id] for segment_id in by_segment})
+    broker.held.go_on((current.began_ms, *current.zones.items()))
+    claimed = {segment_id: zones & ~owed[segment_id] for segment_id in by_segment}
+    lacking = broker.held.lacking(broker.zones, broker.parallel, claimed)
     owed = {segment_id: owed[segment_id] | lacking[segment_id] for segment_id in by_segment}
 
     def copy(segment_id: SegmentId) -> Progress:

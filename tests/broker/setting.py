@@ -13,6 +13,7 @@ from penstock_broker.create_topic import create_topic
 from penstock_broker.directory import TopicDirectory
 from penstock_broker.events import Events
 from penstock_broker.fetch import Fetched, FetchEntry, fetch
+from penstock_broker.held_segments import HeldSegments
 from penstock_broker.ports import Clock
 from penstock_broker.produce import ProduceEntry, produce
 from penstock_broker.zone_directory import ZoneDirectory
@@ -99,6 +100,7 @@ def another_instance(broker: Broker, **changes: Any) -> Broker:
         "latency": ZoneLatency(),
         "health": ZoneHealth(),
         "events": Events(),
+        "held": HeldSegments(),
     }
     return replace(broker, **(remembering | changes))
 

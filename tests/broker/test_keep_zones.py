@@ -266,6 +266,18 @@ def test_zone_whose_bucket_was_made_anew_is_in_sync_only_when_it_holds_everythin
     assert len(read_all(another_instance(broker), topic)) == 1 + 3 * TAIL_ROLL_REFS
 
 
+def test_keeper_that_stays_warm_believes_no_list_of_an_earlier_pass(
+    broker: Broker, clock: SteppedClock, topic: str
+) -> None:
+    keeper = another_instance(broker)
+    zone_of(broker, 2).is_down = False
+    keep_zones(keeper, BUDGET_MS)
+    clock.time_ms += MINUTE_MS
+    empty(broker, 2)
+    assert keep_zones(keeper, BUDGET_MS).in_sync == ["c"]
+    assert holds_everything(broker, 2)
+
+
 def test_operator_lets_the_keeper_look_over_a_zone_that_is_in_sync(broker: Broker, clock: SteppedClock) -> None:
     name = new_topic(broker)
     for number in range(40):
