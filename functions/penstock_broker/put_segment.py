@@ -1,7 +1,8 @@
 """Put one segment to the zones that take writes and wait for as many as `acks` asks for.
 
 A zone whose puts fail twice in a row from here is moved out of the in-sync set, by whoever notices, so that nobody
-waits for it any more; `docs/adr/0004` has the states.
+waits for it any more; `docs/adr/0004` has the states. While too few others are in sync for that, it is still put to,
+but not waited for from here until a put succeeds (docs/adr/0008).
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from penstock_broker.move_zone import move_zone
 from penstock_broker.ports import SegmentStore
 from penstock_broker.zone_health import PutWatch
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import SEGMENT_ID_BYTES, SegmentId, new_segment_id
+from penstock_core.ids import SEGMENT_ID_BYTES, SegmentId, ZoneName, new_segment_id
 from penstock_core.quorum import Acks
 from penstock_core.segment import Segment
 from penstock_core.zone_state import Mover, ZoneStates, ZoneStatus, is_stored
@@ -31,8 +32,9 @@ class StoredSegment:
 def put_segment(broker: Broker, segment: Segment, acks: Acks, min_insync_zones: int = 1) -> StoredSegment:
     """One put per zone that is in sync or catching up, side by side; after `put_timeout_ms` a put has failed.
 
-    If a put failed, the states are read again, and `all` asks for those in sync then. Raises NOT_ENOUGH_ZONES when too
-    few confirmed, or fewer than `min_insync_zones` are left in sync: no ref names the object, nothing was appended.
+    If a put failed, the states are read again, and `all` asks for those in sync then, but for zones that keep failing.
+    Raises NOT_ENOUGH_ZONES when too few confirmed, or fewer than `min_insync_zones` are left in sync: no ref names the
+    object, nothing was appended.
     """
     segment_id = new_segment_id(broker.clock.now_ms(), broker.chance.random_bytes(SEGMENT_ID_BYTES - 6))
     names = broker.zone_names
@@ -43,10 +45,10 @@ def put_segment(broker: Broker, segment: Segment, acks: Acks, min_insync_zones: 
         for index, store in enumerate(broker.zones)
         if states.written(names) >> index & 1
     ]
-    in_sync = states.in_sync(names)
+    awaited = _awaited(broker, states)
 
     def stored_by(confirmed: int) -> bool:
-        return is_stored(acks, confirmed, in_sync, len(names))
+        return is_stored(acks, confirmed, awaited, len(names), min_insync_zones)
 
     def is_decided(results: Sequence[bool | PenstockError | None]) -> bool:
         pending = sum(1 << put.index for put, result in zip(puts, results, strict=True) if result is None)
@@ -78,7 +80,7 @@ def put_segment(broker: Broker, segment: Segment, acks: Acks, min_insync_zones: 
                 put.watch.end(is_failed=True)
     if not stored_by(confirmed) or any(isinstance(result, PenstockError) for result in results):
         states = _look_again(broker, states, [put.store for put in puts])
-        in_sync = states.in_sync(names)
+        awaited = _awaited(broker, states)
         check_in_sync(broker, states, min_insync_zones)
     if not stored_by(confirmed):
         raise PenstockError(
@@ -110,24 +112,38 @@ class _Put:
 
 
 def _look_again(broker: Broker, before: ZoneStates, stores: Sequence[SegmentStore]) -> ZoneStates:
-    """The states as they are now, after the zones that keep failing were moved out.
+    """The states as they are now, after the zones that keep failing were moved out, as far as they may be.
 
     What cannot be read or changed is left to the next append that fails: this one goes by what it knew.
     """
     try:
-        states = broker.zone_directory.look_up()
+        broker.zone_directory.look_up()
         for store in stores:
             if broker.health.is_failing(store.zone):
-                broker.health.forgive(store.zone)
-                reason = "puts failed twice in a row"
-                states = move_zone(broker, store.zone, ZoneStatus.OUT_OF_SYNC, Mover.APPENDER, reason)
+                _move_out(broker, store.zone)
     except PenstockError as error:
-        if error.code not in (ErrorCode.ZONE_STATE_CONFLICT, ErrorCode.CONCURRENT_UPDATE):
+        if error.code is not ErrorCode.CONCURRENT_UPDATE:
             broker.events.tell("zone_change_failed", error=str(error))
-        return (
-            broker.zone_directory.remembered if broker.zone_directory.remembered.version >= before.version else before
-        )
-    return states
+    remembered = broker.zone_directory.remembered
+    return remembered if remembered.version >= before.version else before
+
+
+def _move_out(broker: Broker, zone: ZoneName) -> None:
+    """Also forgets the failures then: they have been acted upon. A zone that has to stay goes on as failing."""
+    try:
+        move_zone(broker, zone, ZoneStatus.OUT_OF_SYNC, Mover.APPENDER, "puts failed twice in a row")
+    except PenstockError as error:
+        if error.code is not ErrorCode.ZONE_STATE_CONFLICT:
+            raise
+        broker.events.count("zone_moves_refused")
+    else:
+        broker.health.forgive(zone)
+
+
+def _awaited(broker: Broker, states: ZoneStates) -> int:
+    """The bitmap of those in sync that `all` waits for."""
+    failing = sum(1 << index for index, zone in enumerate(broker.zone_names) if broker.health.is_failing(zone))
+    return states.in_sync(broker.zone_names) & ~failing
 
 
 def _confirmed(puts: Sequence[_Put], results: Sequence[bool | PenstockError | None]) -> int:

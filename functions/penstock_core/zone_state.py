@@ -130,11 +130,13 @@ def move(
     return replace(states, version=version, by_zone={**states.by_zone, zone: new})
 
 
-def is_stored(acks: Acks, confirmed: int, in_sync: int, configured: int) -> bool:
-    """Whether an append may be committed: bitmaps of the zones that confirmed its segment and of those in sync.
+def is_stored(acks: Acks, confirmed: int, awaited: int, configured: int, min_insync_zones: int = 1) -> bool:
+    """Whether an append may be committed: bitmaps of the zones that confirmed its segment, and of those in sync that
+    have not failed the writer's last puts.
 
     Confirmations of zones that are catching up count. `leader` takes the first, `quorum` a majority of the *configured*
-    zones, so that two quorums always share one, and `all` a majority with every zone in sync among it.
+    zones, so that two quorums always share one. `all` takes a majority too, and `min_insync_zones` at least, with every
+    awaited zone among them.
     """
     match acks:
         case Acks.NONE | Acks.LEADER:
@@ -142,7 +144,8 @@ def is_stored(acks: Acks, confirmed: int, in_sync: int, configured: int) -> bool
         case Acks.QUORUM:
             return confirmed.bit_count() >= majority_of(configured)
         case Acks.ALL:
-            return confirmed.bit_count() >= majority_of(configured) and in_sync & ~confirmed == 0
+            copies = max(majority_of(configured), min(min_insync_zones, configured))
+            return confirmed.bit_count() >= copies and awaited & ~confirmed == 0
 
 
 def may_end_pass(state: ZoneState, began_ms: int) -> bool:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from penstock_broker.broker import Broker
-from penstock_broker.move_zone import list_zones, move_zone_by_operator
+from penstock_broker.move_zone import change_zone, list_zones, move_zone_by_operator
 from penstock_broker.produce import produce
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, SegmentId, ZoneName
 from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.quorum import Acks
-from penstock_core.zone_state import REMEMBERED_MS_MAX, ZoneStatus
+from penstock_core.zone_state import REMEMBERED_MS_MAX, Mover, ZoneStatus
 from tests.broker.setting import (
     LOST_ANSWER,
     UNAVAILABLE,
@@ -26,6 +26,7 @@ from tests.broker.setting import (
     counted_broker,
     entry,
     new_topic,
+    patient_broker,
     read_all,
     send,
     zone_of,
@@ -277,6 +278,99 @@ def test_zone_that_answers_too_late_counts_as_failed(broker: Broker, clock: Step
     for _ in range(2):
         send(slow, topic, "x")
     assert slow.health.is_failing(ZoneName("a"))
+
+
+# A second zone fails while another catches up: it cannot be moved out, for no majority would be left in sync.
+
+
+@pytest.fixture
+def catching_up(broker: Broker) -> str:
+    """A topic; zone a catches up, and b and c are in sync."""
+    topic = new_topic(broker)
+    move_zone_by_operator(broker, "a", TAKEN, "work on it")
+    move_zone_by_operator(broker, "a", UP, "done")
+    return topic
+
+
+def test_append_by_all_comes_through_with_the_second_failure_although_the_zone_has_to_stay_in_sync(
+    broker: Broker, catching_up: str
+) -> None:
+    instance = another_instance(broker)
+    zone_of(broker, 1).is_down = True
+    assert "zone b" in refused(instance, catching_up, Acks.ALL).message
+    for number in range(3):
+        assert send(instance, catching_up, str(number), acks=Acks.ALL).base_offset == number
+    assert statuses(broker) == [UP, IN, IN]
+    assert [ref.zones for ref in tail(broker, catching_up).tail] == [0b101] * 3
+
+
+def test_zone_that_hangs_and_has_to_stay_is_waited_for_twice_only(broker: Broker, catching_up: str) -> None:
+    hanging = Hanging(broker, 1)
+    instance = another_instance(broker, zones=hanging.zones, put_timeout_ms=500, straggler_grace_ms=0)
+    try:
+        assert "no answer" in refused(instance, catching_up, Acks.ALL).message
+        send(instance, catching_up, "0", acks=Acks.ALL)
+        patient = replace(instance, put_timeout_ms=60_000)
+        send(patient, catching_up, "1", acks=Acks.ALL)  # ends long before that
+        assert statuses(broker) == [UP, IN, IN]
+    finally:
+        hanging.answer.set()
+
+
+def test_zone_that_had_to_stay_is_waited_for_again_after_a_put_that_succeeded(broker: Broker, catching_up: str) -> None:
+    instance = another_instance(broker)
+    zone_of(broker, 1).is_down = True
+    refused(instance, catching_up, Acks.ALL)
+    send(instance, catching_up, "without b", acks=Acks.ALL)
+    zone_of(broker, 1).is_down = False
+    send(instance, catching_up, "with b", acks=Acks.ALL)
+    assert [ref.zones for ref in tail(broker, catching_up).tail] == [0b101, 0b111]
+    zone_of(broker, 1).is_down = True
+    refused(instance, catching_up, Acks.ALL)
+
+
+def test_zone_that_had_to_stay_is_moved_out_when_the_other_is_in_sync_again(broker: Broker, catching_up: str) -> None:
+    instance = another_instance(broker)
+    zone_of(broker, 1).is_down = True
+    refused(instance, catching_up, Acks.ALL)
+    send(instance, catching_up, "x", acks=Acks.ALL)
+    states = broker.zone_states.get()
+    change_zone(another_instance(broker), states, ZoneName("a"), IN, Mover.KEEPER, "it has everything")
+    send(instance, catching_up, "y", acks=Acks.ALL)
+    assert statuses(broker) == [IN, OUT, IN]
+
+
+def test_append_by_all_has_no_fewer_copies_than_min_insync_zones(broker: Broker) -> None:
+    """Of five zones d is out, e catches up, and c fails but has to stay: three are in sync, and two of them confirm."""
+    zones = patient_broker(broker.clock, "abcde")
+    topic = new_topic(zones, min_insync_zones=3)
+    for zone in "de":
+        move_zone_by_operator(zones, zone, TAKEN, "work on it")
+    move_zone_by_operator(zones, "e", UP, "done")
+    instance = another_instance(zones)
+    zone_of(zones, 2).is_down = True
+    refused(instance, topic, Acks.ALL)
+    send(instance, topic, "x", acks=Acks.ALL)
+    assert [ref.zones for ref in tail(zones, topic).tail] == [0b10011]
+    zone_of(zones, 4).is_down = True
+    refused(instance, topic, Acks.ALL)
+
+
+def test_append_by_all_fails_without_a_majority_whatever_is_waited_for(broker: Broker, catching_up: str) -> None:
+    instance = another_instance(broker)
+    zone_of(broker, 0).is_down = zone_of(broker, 1).is_down = True
+    for _ in range(5):
+        refused(instance, catching_up, Acks.ALL)
+    assert read_all(another_instance(broker), catching_up) == []
+
+
+def test_one_zone_that_has_to_stay_keeps_no_other_in(broker: Broker, catching_up: str) -> None:
+    """b may not leave, for c alone would be in sync; a, which catches up, may."""
+    instance = another_instance(broker)
+    zone_of(broker, 0).is_down = zone_of(broker, 1).is_down = True
+    for _ in range(2):
+        refused(instance, catching_up, Acks.QUORUM)
+    assert statuses(broker) == [OUT, IN, IN]
 
 
 # min_insync_zones

@@ -112,21 +112,22 @@ def test_zones_in_sync_and_catching_up_are_written() -> None:
 @given(st.sampled_from(Acks), st.integers(1, 8), st.data())
 def test_append_is_stored_as_its_acks_say(acks: Acks, configured: int, data: st.DataObject) -> None:
     bitmaps = st.integers(0, (1 << configured) - 1)
-    confirmed, in_sync = data.draw(bitmaps), data.draw(bitmaps)
-    stored = is_stored(acks, confirmed, in_sync, configured)
+    confirmed, awaited, wanted = data.draw(bitmaps), data.draw(bitmaps), data.draw(st.integers(1, 8))
+    stored = is_stored(acks, confirmed, awaited, configured, wanted)
     majority = 2 * confirmed.bit_count() > configured
-    missing = any(in_sync >> zone & 1 and not confirmed >> zone & 1 for zone in range(configured))
+    missing = any(awaited >> zone & 1 and not confirmed >> zone & 1 for zone in range(configured))
+    enough = confirmed.bit_count() >= min(wanted, configured)
     assert (
         stored
         == {
             Acks.NONE: confirmed > 0,
             Acks.LEADER: confirmed > 0,
             Acks.QUORUM: majority,
-            Acks.ALL: majority and not missing,
+            Acks.ALL: majority and enough and not missing,
         }[acks]
     )
     if stored:
-        assert is_stored(acks, confirmed | data.draw(bitmaps), in_sync, configured), "one more cannot spoil it"
+        assert is_stored(acks, confirmed | data.draw(bitmaps), awaited, configured, wanted), "one more cannot spoil it"
 
 
 def test_pass_may_end_a_catch_up_only_when_it_began_after_the_barrier() -> None:

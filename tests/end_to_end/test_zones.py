@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from penstock import Admin
 from penstock_core import frame
 from penstock_core.records import NewRecord, encode
 from tests.end_to_end.local_stack import NOW_MS, Stack
+from tests.end_to_end.test_log import read_all
 
 pytestmark = pytest.mark.stack
 DEADLINE_S = 240
@@ -44,13 +46,11 @@ def test_lost_zone_is_left_behind_and_catches_up_when_it_is_back(stack: Stack, a
     transport = stack.transport()
     s3 = stack.root_client("s3")
     admin.create_topic("lost-zone", config={"max_batch_bytes": 1_000_000})
-    bucket = next(each["Name"] for each in s3.list_buckets()["Buckets"] if "zonec" in each["Name"].lower())
+    bucket = bucket_of(stack, "c")
     for number in range(20):
         assert append(transport, "lost-zone", b"%d" % number, "all")[0] == 200
 
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-        for item in page.get("Contents", ()):
-            s3.delete_object(Bucket=bucket, Key=item["Key"])
+    empty(stack, bucket)
     s3.delete_bucket(Bucket=bucket)
     lost_at = time.monotonic()
     tries = 1
@@ -78,19 +78,59 @@ def test_lost_zone_is_left_behind_and_catches_up_when_it_is_back(stack: Stack, a
         f"{in_sync_after_s:.1f} s after the return; copied {copying['segments']} segments at {copying['mb_per_s']} MB/s"
     )
 
-    # The bucket is new: what had reached the old one is the scrub's to find; all that c missed is there.
-    zone_a = next(each["Name"] for each in s3.list_buckets()["Buckets"] if "zonea" in each["Name"].lower())
-    in_a, in_c = (
-        {
-            item["Key"]
-            for page in s3.get_paginator("list_objects_v2").paginate(Bucket=name)
-            for item in page.get("Contents", ())
-            if item["Size"] > 250_000
-        }
-        for name in (zone_a, bucket)
-    )
-    assert len(in_a) >= 40
-    assert in_a <= in_c
+    # The bucket is new, and holds what the old one had held too: c alone serves every record.
+    with only_zone(stack, "c"):
+        records = read_all(transport, "lost-zone")
+    assert [value for _, value in records[:21]] == [*(b"%d" % number for number in range(20)), b"after"]
+    assert sum(len(value) == 500_000 for _, value in records) == 40
+
+
+def test_zone_in_sync_that_was_emptied_is_looked_over_when_the_operator_asks(stack: Stack, admin: Admin) -> None:
+    """Nothing was put meanwhile, so nobody else has noticed."""
+    transport = stack.transport()
+    admin.create_topic("emptied-zone")
+    for number in range(40):
+        assert append(transport, "emptied-zone", b"%d" % number, "all")[0] == 200
+    assert state_of(admin, "b") == "in_sync"
+    empty(stack, bucket_of(stack, "b"))
+    assert admin.let_zone_in("b", "somebody has emptied its bucket").state == "catching_up"
+    with only_zone(stack, "b"):
+        stuck = run_keeper(stack)
+    assert (stuck["in_sync"], stuck["lost"], stuck["zones_behind"]) == ([], 0, 1)
+    assert stuck["failures"] >= 40
+    deadline = time.monotonic() + DEADLINE_S
+    while state_of(admin, "b") != "in_sync":
+        assert time.monotonic() < deadline
+        run_keeper(stack)
+    with only_zone(stack, "b"):
+        assert [value for _, value in read_all(transport, "emptied-zone")] == [b"%d" % number for number in range(40)]
+
+
+def bucket_of(stack: Stack, zone: str) -> str:
+    buckets = stack.root_client("s3").list_buckets()["Buckets"]
+    return str(next(each["Name"] for each in buckets if f"zone{zone}" in each["Name"].lower()))
+
+
+def empty(stack: Stack, bucket: str) -> None:
+    s3 = stack.root_client("s3")
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        for item in page.get("Contents", ()):
+            s3.delete_object(Bucket=bucket, Key=item["Key"])
+
+
+@contextmanager
+def only_zone(stack: Stack, zone: str) -> Iterator[None]:
+    """The other zones' buckets deny every get to the functions."""
+    s3 = stack.root_client("s3")
+    others = [bucket_of(stack, other) for other in "abc" if other != zone]
+    for bucket in others:
+        denied = {"Effect": "Deny", "Principal": "*", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{bucket}/*"}
+        s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [denied]}))
+    try:
+        yield
+    finally:
+        for bucket in others:
+            s3.delete_bucket_policy(Bucket=bucket)
 
 
 def test_operator_takes_a_zone_out(stack: Stack, admin: Admin) -> None:

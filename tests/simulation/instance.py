@@ -91,6 +91,11 @@ class SimulatedPort:
         scheduler, faults = world.scheduler, world.faults
         instance.check_alive()
         is_write = method not in READS
+        seen = (
+            world.truth.begin_put(instance.name, self._label, arguments[0])
+            if self._kind == "zone" and method == "put"
+            else None
+        )
         fault = faults.draw(is_write=is_write, is_repeatable=f"{self._kind}.{method}" in REPEATABLE)
         scheduler.note(f"{self._label}.{method}" + (f" ({fault.value})" if fault else ""), *arguments)
         if fault is Fault.KILLED_BEFORE:
@@ -121,6 +126,8 @@ class SimulatedPort:
         instance.check_alive()
         if isinstance(outcome, PenstockError):
             raise outcome
+        if seen is not None:
+            seen.confirmed_ms = scheduler.now_ms
         return list(outcome) if isinstance(outcome, Iterator) else outcome
 
     def _kill(self) -> None:

@@ -6,6 +6,8 @@ Owns the log as it must be: for each partition the records in order, each with t
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock_broker.broker import PUT_TIMEOUT_MS
+from penstock_broker.zone_health import FAILURES_MAX
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, SegmentId, TopicId
 from penstock_core.index import Head
@@ -38,6 +40,19 @@ class Appended:
         return self.base_offset + len(self.values)
 
 
+@dataclass(slots=True, kw_only=True)
+class PutSeen:
+    """One put to a zone, as the function instance that made it saw it."""
+
+    segment_id: SegmentId
+    begun_ms: float
+    confirmed_ms: float | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        return self.confirmed_ms is None or self.confirmed_ms - self.begun_ms >= PUT_TIMEOUT_MS
+
+
 class Truth:
     """Ground truth of one run."""
 
@@ -55,6 +70,7 @@ class Truth:
         self.marked: dict[tuple[PartitionKey, int], int] = {}  # zones that refs were marked with, a roll may lose them
         self.removals = Removals(world)
         self._bodies: dict[SegmentId, bytes] = {}
+        self._puts: dict[str, dict[str, list[PutSeen]]] = {}  # by function instance and zone, as they began
 
     def topic_created(self, topic: Topic) -> None:
         self.names[topic.topic_id] = topic.name
@@ -155,6 +171,24 @@ class Truth:
         self.appends.setdefault(key, []).append(entry)
         for index, value in enumerate(values):
             self.places.setdefault(value, []).append((key, base_offset + index, entry))
+
+    def begin_put(self, instance: str, label: str, segment_id: SegmentId) -> PutSeen:
+        """Take note of a put that an instance sends."""
+        seen = PutSeen(segment_id=segment_id, begun_ms=self._world.scheduler.now_ms)
+        self._puts.setdefault(instance, {}).setdefault(label, []).append(seen)
+        return seen
+
+    def given_up(self, segment_id: SegmentId, at_ms: float) -> int:
+        """The zones of which the instance that put the segment had seen two puts fail by then. In a row, says the
+        service: as they ended, which may be long after the requests that they were for."""
+        found = 0
+        for by_zone in self._puts.values():
+            if any(put.segment_id == segment_id for puts in by_zone.values() for put in puts):
+                for index, store in enumerate(self._world.stores.zones):
+                    puts = [put for put in by_zone.get(f"zone {store.zone}", ()) if put.begun_ms <= at_ms]
+                    if sum(put.has_failed for put in puts) >= FAILURES_MAX:
+                        found |= 1 << index
+        return found
 
     def _check_caught_up(self, before: ZoneStates, zones: int) -> None:
         """A zone that comes in sync again holds every segment that a ref names, but for those that it missed since it

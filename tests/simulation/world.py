@@ -11,6 +11,7 @@ from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_topic
 from penstock_broker.directory import TopicDirectory
 from penstock_broker.events import Events
+from penstock_broker.held_segments import HeldSegments
 from penstock_broker.zone_directory import ZoneDirectory
 from penstock_broker.zone_health import ZoneHealth
 from penstock_broker.zone_latency import ZoneLatency
@@ -194,6 +195,7 @@ class World:
             "latency": ZoneLatency(),
             "health": ZoneHealth(),
             "events": Events(),
+            "held": HeldSegments(),
         }
         return replace(self.stores, **changes)
 
