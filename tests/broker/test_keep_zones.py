@@ -446,3 +446,23 @@ def test_operator_is_refused_where_the_keeper_decides(broker: Broker, topic: str
     with pytest.raises(PenstockError, match="by itself") as caught:
         move_zone_by_operator(broker, "c", ZoneStatus.CATCHING_UP, "")
     assert caught.value.code is ErrorCode.ZONE_STATE_CONFLICT
+
+
+@pytest.mark.parametrize("holder", range(3))
+def test_reader_finds_the_one_good_copy_whatever_the_bits_and_states_say(broker: Broker, holder: int) -> None:
+    """Bits name all zones, or none that has it; the others were emptied, and the holder may even be taken out."""
+    name = new_topic(broker)
+    for number in range(20):
+        send(broker, name, str(number), acks=Acks.ALL)
+    late = zone_of(broker, holder)
+    late.is_down = True
+    send(broker, name, "unconfirmed there")
+    late.is_down = False
+    late.segments.update(zone_of(broker, (holder + 1) % 3).segments)
+    for zone in range(3):
+        if zone != holder:
+            empty(broker, zone)
+    move_zone_by_operator(broker, broker.zone_names[holder], ZoneStatus.TAKEN_OUT, "read it last")
+    reader = another_instance(broker)
+    reader.zone_directory.look_up()
+    assert [value for _, value in read_all(reader, name)] == [*map(str, range(20)), "unconfirmed there"]
