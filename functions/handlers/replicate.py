@@ -88,7 +88,9 @@ def _repairs(record: Mapping[str, Any], to: Broker) -> list[Repair]:
     if image is None or "tail" not in image:  # a deleted item or a page: the filter lets none of them through
         return []
     key, head = parse_streamed_head(image)
-    refs = [NamedRef(key=key, located=located) for located in head.located_tail()]
+    # What lies below the log start may have been swept (docs/adr/0005).
+    live = [located for located in head.located_tail() if located.end_offset > head.log_start_offset]
+    refs = [NamedRef(key=key, located=located) for located in live]
     return repairs_due(refs, to.zone_names, zones_to_repair(to))
 
 

@@ -1,7 +1,7 @@
 """Tell of a segment that every zone was asked for and none has a good copy of: its records are lost.
 
-Whoever meets one tells of it, the keeper and the scrub; nothing is changed by that. An operator decides what becomes of
-the records (docs/running.md).
+Whoever meets one tells of it, the keeper, the scrub and a repair; nothing is changed by that. An operator decides what
+becomes of the records (docs/running.md).
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
 from penstock_broker.ensure_copies import ensure_copies
+from penstock_broker.lost_segments import report_lost
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.repair import NamedRef, Repair
 
@@ -24,7 +25,8 @@ def zones_to_repair(broker: Broker) -> int:
 
 
 def repair_segment(broker: Broker, repair: Repair) -> Repaired:
-    """Costs what `ensure_copies` costs, and a `mark_stored` per ref; nothing if the zones are all out.
+    """Costs what `ensure_copies` costs, and a `mark_stored` per ref; nothing if the zones are all out. Nothing is left to
+    do if no zone has the segment any more and retention or a deletion has removed all refs meanwhile.
 
     Raises STORAGE_UNAVAILABLE or CORRUPT_SEGMENT when a zone that is not out is left without a good copy, and what
     `mark_stored` raises; what could be done is done by then, and doing it again is safe.
@@ -33,7 +35,13 @@ def repair_segment(broker: Broker, repair: Repair) -> Repaired:
     zones = asked & zones_to_repair(broker)
     if not zones:
         return Repaired()
-    copies = ensure_copies(broker, repair.segment_id, zones)
+    try:
+        copies = ensure_copies(broker, repair.segment_id, zones)
+    except PenstockError as error:
+        is_lost = error.code is ErrorCode.CORRUPT_SEGMENT and bool(repair.refs)
+        if is_lost and not report_lost(broker, repair.segment_id, repair.refs, error):
+            return Repaired()
+        raise
 
     def mark(named: NamedRef) -> bool:
         return broker.log.mark_stored(named.key, named.located, copies.good)

@@ -132,6 +132,34 @@ def test_stream_records_of_two_partitions_that_share_a_segment_mark_both(broker:
     assert [_zones(broker, key) for key in keys] == [[0b111], [0b111]]
 
 
+def test_stream_record_passes_over_what_lies_below_the_log_start(broker: Broker, key: PartitionKey) -> None:
+    _miss(broker, "a", "b")
+    broker.log.raise_log_start(key, Offset(1))
+    [first, _] = _refs(broker, key)
+    for zone in range(3):  # as the sweep does
+        zone_of(broker, zone).segments.pop(first.ref.segment_id, None)
+    assert serve({"Records": [_streamed(broker, key)]}, another_instance(broker)) == {"batchItemFailures": []}
+    assert _zones(broker, key) == [0b011, 0b111]
+    assert _sent(broker) == []
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_repair_of_a_segment_that_no_zone_has_fails_only_while_its_ref_stands(
+    broker: Broker, key: PartitionKey, is_removed: bool
+) -> None:
+    _miss(broker, "a")
+    [repair] = _due(broker, key)
+    for zone in range(3):
+        zone_of(broker, zone).segments.clear()
+    if is_removed:
+        broker.log.raise_log_start(key, Offset(1))
+        assert repair_segment(broker, repair) == Repaired()
+    else:
+        with pytest.raises(PenstockError) as raised:
+            repair_segment(broker, repair)
+        assert raised.value.code is ErrorCode.CORRUPT_SEGMENT
+
+
 def test_stream_record_of_a_ref_that_has_rolled_meanwhile_marks_it_in_its_page(
     broker: Broker, key: PartitionKey
 ) -> None:
