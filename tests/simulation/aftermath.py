@@ -69,7 +69,7 @@ def clear_away(world: World) -> None:
 
 
 def _repair(world: World, broker: Broker) -> None:
-    """Each record and message once more. A repair fails for good only of what nobody reads any more."""
+    """Each record and message once more. A repair fails for good only of what was swept, if it tells no refs."""
     while world.stream:
         before = len(world.stream)
         deliver_stream(lambda run: run(broker), world.stream)
@@ -77,7 +77,7 @@ def _repair(world: World, broker: Broker) -> None:
     failed = deliver_repairs(lambda run: run(broker), world.repairs) if world.repairs else []
     world.repairs.clear()
     live = {located.ref.segment_id for _, located in world.truth.all_refs()}
-    left = [repair for repair in failed if repair.segment_id in live]
+    left = [repair for repair in failed if repair.refs or repair.segment_id in live]
     expect(not left, f"{left} cannot be repaired")
 
 
