@@ -25,8 +25,8 @@ def zones_to_repair(broker: Broker) -> int:
 
 
 def repair_segment(broker: Broker, repair: Repair) -> Repaired:
-    """Costs what `ensure_copies` costs, and a `mark_stored` per ref; nothing if the zones are all out. Nothing is left to
-    do if no zone has the segment any more and retention or a deletion has removed all refs meanwhile.
+    """Costs what `ensure_copies` costs, and a `mark_stored` per ref; nothing if the zones are all out. Nothing
+    is left to do if no zone has the segment any more and retention or a deletion has removed all refs meanwhile.
 
     Raises STORAGE_UNAVAILABLE or CORRUPT_SEGMENT when a zone that is not out is left without a good copy, and what
     `mark_stored` raises; what could be done is done by then, and doing it again is safe.
