@@ -8,23 +8,30 @@ task drives it (sender.py, async_sender.py).
 
 Invariants:
 - A partition is in at most one request at a time, and its batches leave in order: a retry never reorders.
+- Batches are numbered when they first leave. What may have been taken is sent again with the same numbers and the same
+  company, so that the service knows it again (docs/adr/0010). After a failure nobody knows what the service has taken:
+  the partition goes on as a new producer, from 0.
 - Every appended record's batch gets exactly one outcome, by `complete`, `expire` or `abandon`.
 - `buffered_bytes` counts the batches without an outcome, and does not exceed `buffer_bytes`.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from penstock.errors import DeliveryTimeoutError, RecordTooLargeError, as_maybe_applied
-from penstock.producer_batch import PartitionQueue, ProducerBatch, TopicQueues
+from penstock.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX
+from penstock_core.producer_state import SEQUENCE_MAX
 from penstock_core.record_batch import BATCH_HEADER_BYTES, Compression
 from penstock_core.records import BatchBuilder, Headers
 
 RECORD_OVERHEAD_BYTES = 36  # its varints at their longest
 ENTRY_OVERHEAD_BYTES = 80  # one entry of the frame's JSON header, without the topic's name
+PRODUCER_IDS = 2**63  # chosen among so many by chance, they do not meet
+UNKNOWN_OFFSET = -1
 FRAME_OVERHEAD_BYTES = 64  # length, acks and brackets of the frame
 
 
@@ -39,6 +46,7 @@ class AccumulatorSettings:
     delivery_timeout_ms: int
     compression: Compression
     retry: RetryPolicy | None  # None: one try
+    is_idempotent: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +58,7 @@ class Entry:
 
 
 class Accumulator:
-    """The batches of a producer. `choose(n)` picks one of n, for records without key."""
+    """The batches of a producer. `choose(n)` picks one of n: a partition for records without key, a producer id."""
 
     def __init__(self, settings: AccumulatorSettings, choose: Callable[[int], int]) -> None:
         self._settings = settings
@@ -123,12 +131,15 @@ class Accumulator:
         room = self._settings.request_bytes - FRAME_OVERHEAD_BYTES
         for queue in free[:REQUEST_PARTITIONS_MAX]:
             room -= ENTRY_OVERHEAD_BYTES + len(queue.topic.name)
-            batches: list[ProducerBatch] = []
-            while queue.batches and (queue.batches[0].size_bytes <= room or not (entries or batches)):
-                room -= queue.batches[0].size_bytes
-                batches.append(queue.batches.popleft())
-            if not batches:
+            batches = self._sent_before(queue) or _that_fit(queue, room, is_first=not entries)
+            size = sum(batch.size_bytes for batch in batches)
+            if not batches or (entries and size > room):
                 break
+            room -= size
+            if self._settings.is_idempotent and not queue.sent_together:
+                self._number(queue, batches)
+            for _ in batches:
+                queue.batches.popleft()
             queue.in_flight = tuple(batches)
             self._in_flight[queue] = None
             queue.is_open = queue.is_open and bool(queue.batches)
@@ -162,9 +173,13 @@ class Accumulator:
         finished: list[ProducerBatch] = []
         for queue in list(self._queues):
             while not queue.in_flight and queue.batches and queue.batches[0].deadline_ms <= now_ms:
-                batch = queue.batches.popleft()
-                self._finish(batch, _timed_out(batch, None, now_ms))
-                finished.append(batch)
+                batches = self._sent_before(queue) or [queue.batches[0]]
+                if queue.sent_together:
+                    queue.numbering, queue.sent_together = None, 0
+                for batch in batches:
+                    queue.batches.popleft()
+                    self._finish(batch, _timed_out(batch, None, now_ms))
+                finished += batches
             self._forget_if_empty(queue)
         return finished
 
@@ -212,39 +227,60 @@ class Accumulator:
         ready_at_ms = batch.created_ms + self._settings.linger_ms if is_lingering else batch.created_ms
         return min(max(ready_at_ms, queue.retry_at_ms), batch.deadline_ms)
 
+    def _sent_before(self, queue: PartitionQueue) -> list[ProducerBatch]:
+        return list(islice(queue.batches, queue.sent_together))
+
+    def _number(self, queue: PartitionQueue, batches: Sequence[ProducerBatch]) -> None:
+        numbering = queue.numbering
+        count = sum(batch.record_count for batch in batches)
+        if numbering is None or numbering.next_sequence + count - 1 > SEQUENCE_MAX:
+            numbering = queue.numbering = Numbering(self._choose(PRODUCER_IDS))
+        for batch in batches:
+            batch.number(numbering)
+
     def _delivered(self, entry: Entry, base_offset: int) -> None:
         entry.queue.retry_at_ms = 0
+        entry.queue.sent_together = 0
         for batch in entry.batches:
             self._finish(batch, base_offset)
             if base_offset >= 0:
                 base_offset += batch.record_count
 
     def _failed(self, entry: Entry, error: PenstockError, now_ms: int, chance: float) -> list[ProducerBatch]:
+        queue = entry.queue
+        if error.code is ErrorCode.DUPLICATE_SEQUENCE:
+            self._delivered(entry, UNKNOWN_OFFSET)
+            return list(entry.batches)
         if error.code.category is Category.NOT_FOUND:
-            entry.queue.topic.fresh_until_ms = 0  # the topic is not what it was: ask before the next send
-        finished: list[ProducerBatch] = []
-        again: list[ProducerBatch] = []
-        retry = None if self._is_abandoned else self._settings.retry
+            queue.topic.fresh_until_ms = 0  # the topic is not what it was: ask before the next send
         for batch in entry.batches:
             batch.failures += 1
             batch.maybe_applied |= error.maybe_applied
-            if retry is None or not error.code.is_retriable:
-                self._finish(batch, _final(batch, error))
-                finished.append(batch)
-                continue
-            retry_at_ms = retry.retry_at_ms(
-                error, failures=batch.failures, now_ms=now_ms, deadline_ms=batch.deadline_ms, chance=chance
-            )
-            if retry_at_ms is None:
-                self._finish(batch, _timed_out(batch, error, now_ms))
-                finished.append(batch)
-            else:
-                entry.queue.retry_at_ms = retry_at_ms
-                again.append(batch)
-        if again:
-            entry.queue.batches.extendleft(reversed(again))
-            self._queues[entry.queue] = None
-        return finished
+        retry_at_ms = self._retry_at_ms(error, entry.batches[0], now_ms, chance)
+        is_unknown = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE
+        queue.sent_together = 0 if retry_at_ms is None or is_unknown else len(entry.batches)
+        if not queue.sent_together:
+            queue.numbering = None
+        if retry_at_ms is None:
+            is_given_up = self._settings.retry is not None and error.code.is_retriable and not self._is_abandoned
+            for batch in entry.batches:
+                self._finish(batch, _timed_out(batch, error, now_ms) if is_given_up else _final(batch, error))
+            return list(entry.batches)
+        queue.retry_at_ms = retry_at_ms
+        queue.batches.extendleft(reversed(entry.batches))
+        self._queues[queue] = None
+        return []
+
+    def _retry_at_ms(self, error: PenstockError, oldest: ProducerBatch, now_ms: int, chance: float) -> int | None:
+        """None to give up."""
+        if self._settings.retry is None or self._is_abandoned:
+            return None
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE:
+            # The service does not know this producer, as in a topic made anew: it has not taken these records either.
+            return now_ms
+        return self._settings.retry.retry_at_ms(
+            error, failures=oldest.failures, now_ms=now_ms, deadline_ms=oldest.deadline_ms, chance=chance
+        )
 
     def _finish(self, batch: ProducerBatch, outcome: int | PenstockError) -> None:
         batch.outcome = outcome
@@ -254,6 +290,17 @@ class Accumulator:
         if not queue.batches:
             queue.is_open = False
             self._queues.pop(queue, None)
+
+
+def _that_fit(queue: PartitionQueue, room: int, *, is_first: bool) -> list[ProducerBatch]:
+    """The oldest batches that fit into `room` bytes; if none does, the oldest where it is the request's first."""
+    batches: list[ProducerBatch] = []
+    for batch in queue.batches:
+        room -= batch.size_bytes
+        if room < 0 and (batches or not is_first):
+            break
+        batches.append(batch)
+    return batches
 
 
 def _too_large(topic: TopicQueues, size: int) -> PenstockError:

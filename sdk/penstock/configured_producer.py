@@ -27,6 +27,7 @@ class ConfiguredProducer(Generic[AnyTransport]):
         acks: str = "quorum",
         linger_ms: int = 5,
         batch_bytes: int = 256 * KIB,
+        enable_idempotence: bool = True,
         compression_type: str = "zstd",
         max_request_bytes: int = REQUEST_BYTES_MAX,
         buffer_bytes: int = 32 * MIB,
@@ -54,11 +55,12 @@ class ConfiguredProducer(Generic[AnyTransport]):
         - `max_in_flight`: requests at once. A partition is never in two, so that its order is kept through retries.
         - `delivery_timeout_ms`: from send() to giving up. Retries wait with full jitter, `retry_backoff_ms` at first
           and `retry_backoff_max_ms` at most, and longer where the service says so (Retry-After).
+        - `enable_idempotence`: number the records, so that what is sent again after a lost answer is stored once, where
+          it was the first time. Without it, such a retry may store its records twice. A send that fails with
+          `maybe_applied` may be in the log all the same, and its value sent again is a new record. `acks="none"` never
+          repeats.
         - `on_delivery`: called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
           loop; be quick there.
-
-        Delivery is at least once: sends are not deduplicated yet. A request whose answer was lost may have been
-        applied, and its retry then stores the same records a second time. `acks="none"` never repeats, and may lose.
         """
         _check(acks in ACKS, f"acks={acks!r}: use one of {', '.join(ACKS)}")
         _check(linger_ms >= 0, f"linger_ms={linger_ms}: use 0 or more")
@@ -78,6 +80,7 @@ class ConfiguredProducer(Generic[AnyTransport]):
             delivery_timeout_ms=delivery_timeout_ms,
             compression=_compression(compression_type),
             retry=None if acks == "none" else retry,
+            is_idempotent=enable_idempotence,
         )
         self._acks = acks
         self._max_in_flight = max_in_flight

@@ -1,10 +1,20 @@
 """The producer's state: batches on their way, queued by partition and topic. accumulator.py moves them."""
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 from penstock_core.errors import PenstockError
 from penstock_core.records import BatchBuilder
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Who the producer is to one partition, and how it numbers its next record there."""
+
+    producer_id: int
+    producer_epoch: int = 0
+    next_sequence: int = 0
 
 
 class ProducerBatch:
@@ -16,6 +26,7 @@ class ProducerBatch:
 
     __slots__ = (
         "_data",
+        "_numbers",
         "buffered_bytes",
         "builder",
         "created_ms",
@@ -42,26 +53,49 @@ class ProducerBatch:
         self.followers: list[Any] = []
         self.builder = builder
         self._data: bytes | None = None
+        self._numbers: dict[str, int] = {}
 
     @property
     def size_bytes(self) -> int:
         """Of the batch as it is; compression can only make it smaller."""
         return self.builder.size_bytes
 
+    def number(self, numbering: Numbering) -> None:
+        """Make these records the next that `numbering` numbers."""
+        self._numbers = {
+            "producer_id": numbering.producer_id,
+            "producer_epoch": numbering.producer_epoch,
+            "base_sequence": numbering.next_sequence,
+        }
+        self._data = None
+        numbering.next_sequence += self.record_count
+
     def build(self) -> bytes:
-        """The batch's bytes, compressed; the same at every retry. Not under the driver's lock: it takes its time."""
+        """The batch's bytes, compressed; the same until it is numbered anew. Not under the driver's lock: it takes its
+        time."""
         if self._data is None:
-            self._data = self.builder.build()
+            self._data = self.builder.build(**self._numbers)
         return self._data
 
 
 class PartitionQueue:
     """The batches of one partition, oldest first: those in a request, then those that wait.
 
-    Only the last may be open, that is, still take records.
+    Only the last may be open, that is, still take records. The first `sent_together` of those that wait have been sent
+    before, in one request: they go again as they went, and share their fate. `numbering` is None until a batch is
+    numbered, and again when a numbered one has failed.
     """
 
-    __slots__ = ("batches", "in_flight", "is_open", "partition", "retry_at_ms", "topic")
+    __slots__ = (
+        "batches",
+        "in_flight",
+        "is_open",
+        "numbering",
+        "partition",
+        "retry_at_ms",
+        "sent_together",
+        "topic",
+    )
 
     def __init__(self, topic: "TopicQueues", partition: int) -> None:
         self.topic = topic
@@ -70,6 +104,8 @@ class PartitionQueue:
         self.is_open = False
         self.in_flight: tuple[ProducerBatch, ...] = ()
         self.retry_at_ms = 0
+        self.sent_together = 0
+        self.numbering: Numbering | None = None
 
 
 class TopicQueues:

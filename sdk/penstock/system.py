@@ -1,6 +1,7 @@
 """The machine's clocks and chance: the rest of the SDK takes times and chances as arguments."""
 
 import random
+import secrets
 import time
 
 
@@ -20,5 +21,6 @@ def chance() -> float:
 
 
 def choose(count: int) -> int:
-    """One of `count`, from 0."""
-    return random.randrange(count)  # noqa: S311 - not a secret
+    """One of `count`, from 0. Of the system's randomness: a producer's id is chosen by it, and two processes that were
+    forked from one, or that seed `random`, must not choose the same."""
+    return secrets.randbelow(count)

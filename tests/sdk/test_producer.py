@@ -104,14 +104,27 @@ def test_passing_failure_is_tried_again(
     assert _values(service) == [b"%d" % number for number in range(10)]
 
 
-def test_lost_answer_is_tried_again_and_may_duplicate(
-    service: MemoryPenstock, faulty: FaultyTransport, orders: str
+@pytest.mark.parametrize(("enable_idempotence", "copies"), [(True, 1), (False, 2)])
+def test_lost_answer_is_tried_again_and_duplicates_only_without_idempotence(
+    service: MemoryPenstock, faulty: FaultyTransport, orders: str, enable_idempotence: bool, copies: int
 ) -> None:
     faulty.faults[PRODUCE] = [lost_answer]
-    with Producer(transport=faulty, retry_backoff_ms=1) as producer:
+    with Producer(transport=faulty, retry_backoff_ms=1, enable_idempotence=enable_idempotence) as producer:
         sent = producer.send(orders, b"v", partition=0)
-    assert sent.result(DEADLINE_S).offset == 1
-    assert _values(service) == [b"v", b"v"]
+    assert sent.result(DEADLINE_S).offset == copies - 1
+    assert _values(service) == [b"v"] * copies
+
+
+def test_producer_goes_on_when_its_topic_was_made_anew(
+    service: MemoryPenstock, faulty: FaultyTransport, orders: str
+) -> None:
+    with Producer(transport=faulty, retry_backoff_ms=1) as producer:
+        producer.send(orders, b"before", partition=0).result(DEADLINE_S)
+        service.delete_topic(orders)
+        service.create_topic(orders)
+        sent = producer.send(orders, b"after", partition=0)
+        assert sent.result(DEADLINE_S).offset == 0
+    assert _values(service) == [b"after"]
 
 
 def test_acks_none_is_not_tried_again(service: MemoryPenstock, faulty: FaultyTransport, orders: str) -> None:
