@@ -85,7 +85,7 @@ def append(broker: Broker, batches: Sequence[PartitionBatches], acks: Acks) -> l
 
 def _append_ref(broker: Broker, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Taken:
     if ref.sequence is not None:
-        return append_in_sequence(broker, key, ref, ref.sequence, unconfirmed_zones)
+        return append_in_sequence(broker, key, ref, unconfirmed_zones, ref.sequence)
     head = broker.log.append(key, ref, unconfirmed_zones)
     return Taken(base_offset=Offset(head.next_offset - ref.offset_span), head=head)
 

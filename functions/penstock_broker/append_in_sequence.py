@@ -12,6 +12,8 @@ again on condition that no producer has left the head meanwhile.
 ```
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
@@ -35,7 +37,7 @@ class Taken:
 
 
 def append_in_sequence(
-    broker: Broker, key: PartitionKey, ref: Ref, sequence: ProducerSequence, unconfirmed_zones: int
+    broker: Broker, key: PartitionKey, ref: Ref, unconfirmed_zones: int, sequence: ProducerSequence
 ) -> Taken:
     """Appends the ref, whose sequence this is, or finds where it was appended before.
 
@@ -45,20 +47,32 @@ def append_in_sequence(
     """
     unlisted_since = 0 if sequence.first_sequence == 0 else NEVER
     for _ in range(_ATTEMPTS_MAX):
-        is_appended, head = broker.log.append_in_sequence(key, ref, sequence, unconfirmed_zones, unlisted_since)
+        is_appended, head = broker.log.append_in_sequence(key, ref, unconfirmed_zones, sequence, unlisted_since)
         if is_appended:
             return Taken(base_offset=Offset(head.next_offset - ref.offset_span), head=head)
-        state = head.producers.get(sequence.producer_id)
-        if state is None:
-            state = broker.log.evicted_producer(key, sequence.producer_id)
-        if judge(state, sequence) is Verdict.REPEATS:
-            return Taken(base_offset=_find(broker, key, head, sequence), head=None)
+        with _said_to_be_maybe_applied():
+            state = head.producers.get(sequence.producer_id)
+            if state is None:
+                state = broker.log.evicted_producer(key, sequence.producer_id)
+            if judge(state, sequence) is Verdict.REPEATS:
+                return Taken(base_offset=_find(broker, key, head, sequence), head=None)
         unlisted_since = head.evictions
     raise PenstockError(
         ErrorCode.THROTTLED,
         f"partition {key} has had so many new producers meanwhile that {_ATTEMPTS_MAX} attempts at an append failed: "
         "nothing was appended, try again",
     )
+
+
+@contextmanager
+def _said_to_be_maybe_applied() -> Iterator[None]:
+    """Whoever cannot read any more what became of an append may have made it, by an update whose answer was lost."""
+    try:
+        yield
+    except PenstockError as error:
+        if not error.code.is_retriable:
+            raise
+        raise PenstockError(error.code, error.message, maybe_applied=True, **error.facts) from error
 
 
 def _find(broker: Broker, key: PartitionKey, head: Head, sequence: ProducerSequence) -> Offset:

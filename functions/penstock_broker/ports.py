@@ -74,8 +74,8 @@ class LogIndex(Protocol):
         self,
         key: PartitionKey,
         ref: Ref,
-        sequence: ProducerSequence,
         unconfirmed_zones: int,
+        sequence: ProducerSequence,
         unlisted_since: int,
     ) -> tuple[bool, Head]:
         """Appends the ref, whose sequence this is, if it follows what the head knows of its producer; whether it did,

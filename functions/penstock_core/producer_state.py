@@ -62,6 +62,7 @@ def judge(state: ProducerState | None, sequence: ProducerSequence) -> Verdict:
             ErrorCode.PRODUCER_FENCED,
             f"producer {sequence.producer_id} with epoch {sequence.epoch}: epoch {state.epoch} has written since; "
             "another instance has taken over, stop this one",
+            maybe_applied=True,  # in its own time
             epoch=state.epoch,
         )
     if state is not None and sequence.epoch == state.epoch and sequence.last_sequence <= state.last_sequence:

@@ -21,6 +21,7 @@ from penstock_core.quorum import Acks
 from penstock_core.records import BatchBuilder
 from tests.broker.setting import (
     LOST_ANSWER,
+    UNAVAILABLE,
     Intercepted,
     SteppedClock,
     another_instance,
@@ -50,7 +51,7 @@ def tell(broker: Broker, topic: str, *batches: bytes, partition: int = 0) -> App
 def refusal(broker: Broker, topic: str, *batches: bytes) -> ErrorCode:
     with pytest.raises(PenstockError) as caught:
         tell(broker, topic, *batches)
-    assert not caught.value.maybe_applied
+    assert caught.value.maybe_applied == (caught.value.code is ErrorCode.PRODUCER_FENCED)
     return caught.value.code
 
 
@@ -126,6 +127,21 @@ def test_repeat_whose_records_have_expired_is_told_to_be_one(broker: Broker) -> 
     log = Intercepted(broker.log, pages_before=lambda original, *arguments: [])
     expired = another_instance(broker, log=log)
     assert refusal(expired, topic, numbered(0, "a")) is ErrorCode.DUPLICATE_SEQUENCE
+
+
+@pytest.mark.parametrize("method", ["evicted_producer", "pages_before"])
+def test_repeat_that_cannot_be_placed_now_says_maybe_applied(broker: Broker, method: str) -> None:
+    """The append may have been made by this very request, in an update whose answer was lost."""
+    topic = new_topic(broker)
+    tell(broker, topic, numbered(0, "a"))
+    crowd(broker, topic)
+
+    def refused(_original: Any, *_arguments: Any) -> Any:
+        raise UNAVAILABLE
+
+    with pytest.raises(PenstockError) as caught:
+        tell(another_instance(broker, log=Intercepted(broker.log, **{method: refused})), topic, numbered(0, "a"))
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.STORAGE_UNAVAILABLE, True)
 
 
 def test_gap_is_refused_and_what_is_missing_may_still_come(broker: Broker) -> None:

@@ -1,6 +1,7 @@
 """Repair from what heads and reads tell to whole copies and set bits, whatever fails on the way."""
 
 import base64
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,8 +69,8 @@ def _due(broker: Broker, key: PartitionKey) -> list[Repair]:
 
 def _streamed(broker: Broker, key: PartitionKey, number: str = "1") -> dict[str, Any]:
     """The stream's record of the head as it is now, as Lambda hands it over."""
-    image = head_item(key, broker.log.heads([key])[key])
-    image["tail"] = {"L": [{"B": base64.b64encode(each["B"]).decode()} for each in image["tail"]["L"]]}
+    head = head_item(key, broker.log.heads([key])[key])
+    image = json.loads(json.dumps(head, default=lambda data: base64.b64encode(data).decode()))
     keys = {name: image[name] for name in ("pk", "sk")}
     return {
         "eventSource": "aws:dynamodb",

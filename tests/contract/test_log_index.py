@@ -51,7 +51,7 @@ def sequenced(number: int, first: int, *, span: int = 3, epoch: int = 0, produce
 
 def append_sequenced(ports: Ports, wanted: Ref, unlisted_since: int) -> tuple[bool, Head]:
     assert wanted.sequence is not None
-    return ports.log.append_in_sequence(KEY, wanted, wanted.sequence, 0, unlisted_since)
+    return ports.log.append_in_sequence(KEY, wanted, 0, wanted.sequence, unlisted_since)
 
 
 def test_append_in_sequence_takes_what_follows_once(ports: Ports) -> None:

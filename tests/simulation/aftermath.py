@@ -57,7 +57,7 @@ def clear_away(world: World) -> None:
         world.jump(_JUMP_MS)
         retained = retain(broker, budget_ms=_WITHOUT_END, grace_ms=GRACE_MS)
         expect(retained.is_finished and not retained.failures, f"retention did not do its work: {retained}")
-        if number == 0:
+        if number == 1:  # the first may go on in the middle
             for topic in world.stores.topics.list():
                 _check_expired(world, topic)
     world.jump(_JUMP_MS)

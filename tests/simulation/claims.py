@@ -16,6 +16,7 @@ class SentValue:
     topic: str
     partition: int
     acks: Acks
+    is_idempotent: bool = False
     maybe: int = 0  # attempts that may have been applied
     acked: list[int] = field(default_factory=list)  # offsets
     acked_after_ms: float = 0.0  # when the request that was acknowledged began

@@ -4,6 +4,7 @@ A stream's records come in order, and again from the first that failed; a messag
 """
 
 import base64
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,8 +50,9 @@ def deliver_repairs(call: Call, repairs: Sequence[Repair]) -> list[Repair]:
 
 
 def _streamed(record: StreamedHead) -> dict[str, Any]:
-    image = head_item(record.key, record.head)
-    image["tail"] = {"L": [{"B": base64.b64encode(each["B"]).decode()} for each in image["tail"]["L"]]}
+    image = json.loads(
+        json.dumps(head_item(record.key, record.head), default=lambda data: base64.b64encode(data).decode())
+    )
     return {
         "eventSource": "aws:dynamodb",
         "dynamodb": {

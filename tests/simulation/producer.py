@@ -3,23 +3,26 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from penstock.accumulator import Accumulator, AccumulatorSettings, Entry
+from penstock.accumulator import UNKNOWN_OFFSET, Accumulator, AccumulatorSettings, Entry
 from penstock.producer_batch import ProducerBatch, TopicQueues
 from penstock.retry import RetryPolicy
 from penstock_broker.append import Appended
 from penstock_broker.broker import Broker
 from penstock_broker.describe_topic import describe_topic
 from penstock_broker.produce import ProduceEntry, produce
-from penstock_core.errors import Category, PenstockError
+from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.quorum import Acks
 from penstock_core.record_batch import Compression
 from tests.history import format as history
 from tests.history.recorder import OpenOperation
 from tests.simulation.claims import SentValue
 from tests.simulation.instance import EPOCH_MS
+from tests.simulation.violation import expect
 from tests.simulation.world import World
 
 _METADATA_MS = 5_000
+_IDEMPOTENT_SHARE = 0.7
+_REPEATED_SHARE = 0.1
 
 
 @dataclass(slots=True)
@@ -45,6 +48,7 @@ class SimulatedProducer:
         pace_ms: float,
         max_in_flight: int = 2,
         is_batching: bool = True,
+        is_idempotent: bool | None = None,
     ) -> None:
         self._world = world
         self._scheduler = world.scheduler
@@ -62,12 +66,14 @@ class SimulatedProducer:
             delivery_timeout_ms=random.choice([3_000, 20_000]),
             compression=Compression.NONE,
             retry=None if acks is Acks.NONE else RetryPolicy(backoff_ms=20, backoff_max_ms=1_000),
+            is_idempotent=random.random() < _IDEMPOTENT_SHARE if is_idempotent is None else is_idempotent,
         )
         self._accumulator = Accumulator(settings, random.randrange)
         self._queues = TopicQueues(topic)
         self._on_its_way: dict[ProducerBatch, _OnItsWay] = {}
         self._in_flight = 0
         self._has_sent_all = False
+        self._is_idempotent = settings.is_idempotent
 
     def start(self, delay_ms: float = 0.0) -> None:
         self._world.work(self._name, self._run, delay_ms=delay_ms)
@@ -81,7 +87,7 @@ class SimulatedProducer:
             while (batch := self._append(value)) is None:
                 self._scheduler.pause(20.0)
             batch.followers.append(value)
-            self._world.claims.sent[value] = SentValue(batch.topic, batch.partition, self._acks)
+            self._world.claims.sent[value] = SentValue(batch.topic, batch.partition, self._acks, self._is_idempotent)
         self._accumulator.hurry = 1
         self._accumulator.wake_at_ms = 0
         self._has_sent_all = True
@@ -134,10 +140,32 @@ class SimulatedProducer:
             results = [answer if isinstance(answer, PenstockError) else int(answer.base_offset) for answer in answers]
         except PenstockError as error:
             results = [error] * len(entries)
-        for entry, result in zip(entries, results, strict=True):
+        for entry, data, result in zip(entries, sent, results, strict=True):
             self._claim(entry, result, began_ms)
+            if isinstance(result, int) and self._is_idempotent and self._scheduler.random.random() < _REPEATED_SHARE:
+                self._repeat_later(entry, data, result)
         chance = self._scheduler.random.random()
         self._follow_up(self._accumulator.complete(entries, results, int(self._scheduler.now_ms), chance))
+
+    def _repeat_later(self, entry: Entry, sent: ProduceEntry, offset: int) -> None:
+        """As a network may bring a request once more, long after its answer."""
+        world = self._world
+
+        def repeat() -> None:
+            for value in (value for batch in entry.batches for value in batch.followers):
+                world.claims.sent[value].maybe += 1  # if the topic is made anew: it knows nothing of this producer then
+            try:
+                [answer] = world.call(lambda broker: self._produce(broker, [sent]), is_read=False)
+            except PenstockError:
+                return
+            if isinstance(answer, Appended):
+                is_stable = sent.topic not in world.claims.topic_changes
+                expect(answer.base_offset == offset or not is_stable, f"{sent} at {offset} was repeated: {answer}")
+                world.count("repeat answered")
+
+        self._scheduler.spawn(
+            f"{self._name} again", repeat, delay_ms=self._scheduler.random.choice([1.0, 100.0, 20_000.0])
+        )
 
     def _produce(self, broker: Broker, sent: list[ProduceEntry]) -> list[Appended | PenstockError]:
         return produce(broker, sent, self._acks)
@@ -158,7 +186,7 @@ class SimulatedProducer:
                 if isinstance(result, int):
                     claims.acknowledge(value, offset, began_ms)
                     offset += 1
-                elif result.maybe_applied:
+                elif result.maybe_applied or result.code is ErrorCode.DUPLICATE_SEQUENCE:
                     claims.sent[value].maybe += 1
         if isinstance(result, PenstockError) and result.code.category is Category.NOT_FOUND:
             self._scheduler.note("told", result.code.name, entry.queue.topic.name, entry.queue.partition)
@@ -170,14 +198,17 @@ class SimulatedProducer:
             if way is None:
                 continue
             recorder = self._world.story.recorder
+            attempts = 1 if self._is_idempotent else way.attempts  # of which any may have left a copy
             if isinstance(batch.outcome, int):
                 where = (batch.topic, batch.partition)
+                offset = None if batch.outcome == UNKNOWN_OFFSET else batch.outcome
                 sends = [
-                    history.Send(where, value, batch.outcome + index) for index, value in enumerate(batch.followers)
+                    history.Send(where, value, None if offset is None else offset + index)
+                    for index, value in enumerate(batch.followers)
                 ]
-                recorder.ok(way.operation, sends, attempts=way.attempts)
+                recorder.ok(way.operation, sends, attempts=attempts)
             elif batch.outcome is not None and batch.maybe_applied:
-                recorder.maybe(way.operation, attempts=way.attempts)
+                recorder.maybe(way.operation, attempts=attempts)
             else:
                 recorder.fail(way.operation)
 

@@ -116,12 +116,8 @@ class Truth:
             self.removals.topic_forgotten(arguments[0])
 
     def _observe_log(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
-        if method == "append":
-            self._appended(arguments[0], arguments[1], outcome, arguments[2])
-        elif method == "append_in_sequence":
-            is_appended, head = outcome
-            if is_appended:
-                self._appended(arguments[0], arguments[1], head, arguments[3])
+        if head := head_appended_to(method, outcome):
+            self._appended(arguments[0], arguments[1], head, arguments[2])
         elif method == "roll":
             if outcome:
                 self.check_index(arguments[0])
@@ -268,3 +264,13 @@ class Truth:
             in_sync & ~zones == 0 and at_ms <= until_ms and end_ms >= since_ms
             for (at_ms, in_sync), end_ms in zip(self.in_sync, ends, strict=True)
         )
+
+
+def head_appended_to(method: str, outcome: Any) -> Head | None:
+    """The head after a call of the log that appended to it, else None."""
+    if isinstance(outcome, PenstockError):
+        return None
+    if method == "append_in_sequence":
+        is_appended, head = outcome
+        return head if is_appended else None
+    return outcome if method == "append" else None

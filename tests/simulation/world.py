@@ -16,8 +16,6 @@ from penstock_broker.zone_directory import ZoneDirectory
 from penstock_broker.zone_health import ZoneHealth
 from penstock_broker.zone_latency import ZoneLatency
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.index import Head
-from penstock_core.keys import PartitionKey
 from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.quorum import Acks
 from penstock_core.repair import Repair
@@ -27,7 +25,7 @@ from tests.simulation.faults import FaultPlan
 from tests.simulation.instance import EPOCH_MS, FUNCTION_TIMEOUT_MS, Instance, Killed, SimulatedChance, SimulatedPort
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.story import Story
-from tests.simulation.truth import Truth
+from tests.simulation.truth import Truth, head_appended_to
 
 T = TypeVar("T")
 
@@ -143,16 +141,10 @@ class World:
         except PenstockError as error:
             outcome = error
         self.truth.observe(label, method, arguments, outcome)
-        if label == "log" and not isinstance(outcome, PenstockError):
-            if method == "append" and arguments[2]:
-                self._stream(arguments[0], outcome)
-            elif method == "append_in_sequence" and arguments[3] and outcome[0]:
-                self._stream(arguments[0], outcome[1])
+        if label == "log" and (head := head_appended_to(method, outcome)) and arguments[2]:
+            self._stream_number += 1
+            self.stream.append(StreamedHead(number=self._stream_number, key=arguments[0], head=head))
         return outcome
-
-    def _stream(self, key: PartitionKey, head: Head) -> None:
-        self._stream_number += 1
-        self.stream.append(StreamedHead(number=self._stream_number, key=key, head=head))
 
     def later(self) -> float:
         """When in a run that takes minutes another producer begins, which is when things begin to race again."""

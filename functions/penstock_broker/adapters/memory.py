@@ -119,8 +119,8 @@ class MemoryLogIndex:
         self,
         key: PartitionKey,
         ref: Ref,
-        sequence: ProducerSequence,
         unconfirmed_zones: int,  # noqa: ARG002 - nothing reads it here
+        sequence: ProducerSequence,
         unlisted_since: int,
     ) -> tuple[bool, Head]:
         with self._lock:

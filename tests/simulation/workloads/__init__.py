@@ -6,6 +6,7 @@ from random import Random
 from tests.simulation.workloads import (
     commits,
     keeper,
+    numbering,
     recreation,
     repair,
     replicate,
@@ -25,6 +26,7 @@ Install = Callable[[World], None]
 WORKLOADS: dict[str, Install] = {
     "traffic": traffic.install,
     "rolling": rolling.install,
+    "numbering": numbering.install,
     "truncation": truncation.install,
     "recreation": recreation.install,
     "commits": commits.install,

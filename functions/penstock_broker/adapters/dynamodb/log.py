@@ -99,8 +99,8 @@ class DynamoDbLogIndex:
         self,
         key: PartitionKey,
         ref: Ref,
-        sequence: ProducerSequence,
         unconfirmed_zones: int,
+        sequence: ProducerSequence,
         unlisted_since: int,
     ) -> tuple[bool, Head]:
         values: Item = {
