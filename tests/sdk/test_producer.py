@@ -120,7 +120,8 @@ def test_producer_goes_on_when_its_topic_was_made_anew(
 ) -> None:
     with Producer(transport=faulty, retry_backoff_ms=1) as producer:
         producer.send(orders, b"before", partition=0).result(DEADLINE_S)
-        service.delete_topic(orders)
+        with service.admin() as admin:
+            admin.delete_topic(orders)
         service.create_topic(orders)
         sent = producer.send(orders, b"after", partition=0)
         assert sent.result(DEADLINE_S).offset == 0
