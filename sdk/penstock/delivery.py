@@ -4,6 +4,7 @@ A `concurrent.futures.Future` costs about 3 µs to make and resolve, most of it 
 batch carries the outcome, and a record's future becomes a real one (lock, state, callbacks) at its first use.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -88,6 +89,31 @@ class CallbackFollower:
             self._callback(error, metadata_of(self._batch, self._index, self._timestamp_ms))
         except Exception:
             _log.exception("on_delivery raised")
+
+
+class FutureFollower:
+    """Resolves the future of an event loop, in that loop."""
+
+    __slots__ = ("_batch", "_future", "_index", "_timestamp_ms")
+
+    def __init__(
+        self, future: asyncio.Future[RecordMetadata], batch: ProducerBatch, index: int, timestamp_ms: int
+    ) -> None:
+        self._future = future
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def follow(self) -> None:
+        """Take the batch's outcome, unless the future was cancelled."""
+        if self._future.done():
+            return
+        outcome = self._batch.outcome
+        if isinstance(outcome, PenstockError):
+            self._future.set_exception(outcome)
+            self._future.exception()  # it is logged by follow_up: asyncio need not, where nobody awaits it
+        else:
+            self._future.set_result(metadata_of(self._batch, self._index, self._timestamp_ms))
 
 
 def metadata_of(batch: ProducerBatch, index: int, timestamp_ms: int) -> RecordMetadata:

@@ -17,19 +17,24 @@ Nothing is mocked: requests are encoded, handled, stored and answered as in AWS,
         records = penstock.records("orders")
         assert [record.value for record in records] == [b"..."]
 
+`async_producer` and `async_consumer` are the same for asyncio.
+
 Needs the extra `penstock[testing]` (docs/adr/0002). The only module of the SDK that imports the service.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from handlers.router import dispatch
 from penstock.admin import Admin
+from penstock.async_consumer import AsyncConsumer
+from penstock.async_producer import AsyncProducer
 from penstock.consumer import Consumer
 from penstock.model import ConsumerRecord, Topic, TopicPartition
 from penstock.producer import Producer
-from penstock.transport import Response
+from penstock.transport import Response, Transport
 from penstock_broker.adapters.memory import memory_broker
 from penstock_broker.broker import Broker
 
@@ -49,8 +54,23 @@ class MemoryTransport:
         pass
 
 
+class ThreadedTransport:
+    """An AsyncTransport: calls a Transport in the event loop's threads."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        return await asyncio.to_thread(self._inner.call, method, path, query, headers, body)
+
+    async def close(self) -> None:
+        self._inner.close()
+
+
 class MemoryPenstock:
-    """A service of its own, empty at first, and clients of it. Closing it closes them."""
+    """A service of its own, empty at first, and clients of it. Closing it closes those that have threads."""
 
     def __init__(self) -> None:
         self.transport = MemoryTransport(memory_broker())
@@ -67,6 +87,14 @@ class MemoryPenstock:
         consumer = Consumer(*topics, transport=self.transport, **settings)
         self._closers.append(consumer.close)
         return consumer
+
+    def async_producer(self, **settings: Any) -> AsyncProducer:
+        """An AsyncProducer of this service, for `async with`: it is not closed here."""
+        return AsyncProducer(transport=ThreadedTransport(self.transport), **settings)
+
+    def async_consumer(self, *topics: str, **settings: Any) -> AsyncConsumer:
+        """An AsyncConsumer of this service, for `async with`: it is not closed here."""
+        return AsyncConsumer(*topics, transport=ThreadedTransport(self.transport), **settings)
 
     def admin(self) -> Admin:
         """An Admin of this service."""

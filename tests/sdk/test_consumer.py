@@ -17,6 +17,7 @@ from penstock.model import ConsumerRecord, TopicPartition
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
 from tests.sdk.faulty_transport import FaultyTransport, answer, lost_request
+from tests.sdk.shells import Shell
 
 DEADLINE_S = 30  # for what must happen; nothing waits so long unless it is broken
 FETCH = "/v1/fetch"
@@ -53,43 +54,43 @@ def _numbers(records: list[ConsumerRecord], partition: int) -> list[int]:
     return [int(record.value or b"") for record in records if record.partition == partition]
 
 
-def test_consumer_of_a_topic_reads_all_partitions_each_in_order(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(orders, **FAST) as consumer:
+def test_consumer_of_a_topic_reads_all_partitions_each_in_order(shell: Shell, orders: str) -> None:
+    with shell.consumer(orders, **FAST) as consumer:
         records = _take(consumer, 20)
         assert _numbers(records, 0) == _numbers(records, 1) == list(range(10))
         assert consumer.assignment() == [P0, P1, P2]
         assert [consumer.position(each) for each in (P0, P1, P2)] == [10, 10, 0]
 
 
-def test_iteration_gives_the_same_and_ends_after_its_timeout(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(orders, consumer_timeout_ms=50, **FAST) as consumer:
+def test_iteration_gives_the_same_and_ends_after_its_timeout(shell: Shell, orders: str) -> None:
+    with shell.consumer(orders, consumer_timeout_ms=50, **FAST) as consumer:
         records = list(consumer)
     assert _numbers(records, 0) == _numbers(records, 1) == list(range(10))
 
 
-def test_poll_gives_up_after_its_time(service: MemoryPenstock) -> None:
+def test_poll_gives_up_after_its_time(shell: Shell, service: MemoryPenstock) -> None:
     service.create_topic("empty")
-    with service.consumer("empty", **FAST) as consumer:
+    with shell.consumer("empty", **FAST) as consumer:
         assert consumer.poll(timeout_ms=1) == []
 
 
-def test_record_that_comes_later_ends_the_wait(service: MemoryPenstock) -> None:
+def test_record_that_comes_later_ends_the_wait(shell: Shell, service: MemoryPenstock) -> None:
     service.create_topic("later")
-    with service.consumer("later", **FAST) as consumer:
+    with shell.consumer("later", **FAST) as consumer:
         assert consumer.poll(timeout_ms=0) == []
         _send(service, 0, range(1), "later")
         assert [record.value for record in _take(consumer, 1)] == [b"0"]
 
 
-def test_latest_starts_at_the_end(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(orders, auto_offset_reset="latest", **FAST) as consumer:
+def test_latest_starts_at_the_end(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.consumer(orders, auto_offset_reset="latest", **FAST) as consumer:
         assert consumer.position(P0) == 10
         _send(service, 0, range(10, 12))
         assert _numbers(_take(consumer, 2), 0) == [10, 11]
 
 
-def test_none_raises_without_a_place_to_start(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(auto_offset_reset="none", group_id="g", **FAST) as consumer:
+def test_none_raises_without_a_place_to_start(shell: Shell, orders: str) -> None:
+    with shell.consumer(auto_offset_reset="none", group_id="g", **FAST) as consumer:
         consumer.assign([P0])
         with pytest.raises(NoOffsetError, match="group 'g' has no committed offset"):
             consumer.poll()
@@ -97,8 +98,8 @@ def test_none_raises_without_a_place_to_start(service: MemoryPenstock, orders: s
         assert _numbers(_take(consumer, 2), 0) == [8, 9]
 
 
-def test_seek_in_the_middle_of_iteration_takes_effect_at_the_next_record(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(**FAST) as consumer:
+def test_seek_in_the_middle_of_iteration_takes_effect_at_the_next_record(shell: Shell, orders: str) -> None:
+    with shell.consumer(**FAST) as consumer:
         consumer.assign([P0])
         assert [next(consumer).offset for _ in range(3)] == [0, 1, 2]
         assert consumer.position(P0) == 3
@@ -110,15 +111,15 @@ def test_seek_in_the_middle_of_iteration_takes_effect_at_the_next_record(service
         assert consumer.position(P0) == 10
 
 
-def test_poll_goes_on_where_iteration_stopped(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(**FAST) as consumer:
+def test_poll_goes_on_where_iteration_stopped(shell: Shell, orders: str) -> None:
+    with shell.consumer(**FAST) as consumer:
         consumer.assign([P0])
         assert next(consumer).offset == 0
         assert [record.offset for record in _take(consumer, 9)] == list(range(1, 10))
 
 
-def test_paused_partition_is_left_out_until_it_is_resumed(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(**FAST) as consumer:
+def test_paused_partition_is_left_out_until_it_is_resumed(shell: Shell, orders: str) -> None:
+    with shell.consumer(**FAST) as consumer:
         consumer.assign([P0, P1])
         first = next(consumer)
         stopped = TopicPartition(first.topic, first.partition)
@@ -130,25 +131,25 @@ def test_paused_partition_is_left_out_until_it_is_resumed(service: MemoryPenstoc
         assert [record.offset for record in _take(consumer, 9)] == list(range(1, 10))
 
 
-def test_truncated_offset_follows_the_reset(service: MemoryPenstock, orders: str) -> None:
+def test_truncated_offset_follows_the_reset(shell: Shell, service: MemoryPenstock, orders: str) -> None:
     service.admin().truncate(orders, {0: 6})
-    with service.consumer(**FAST) as consumer:
+    with shell.consumer(**FAST) as consumer:
         consumer.assign([P0])
         consumer.seek(P0, 2)
         assert _numbers(_take(consumer, 4), 0) == [6, 7, 8, 9]
 
 
-def test_new_partitions_are_read_from_their_beginning(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(orders, auto_offset_reset="latest", metadata_max_age_ms=1, **FAST) as consumer:
+def test_new_partitions_are_read_from_their_beginning(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.consumer(orders, auto_offset_reset="latest", metadata_max_age_ms=1, **FAST) as consumer:
         assert consumer.poll(timeout_ms=0) == []
         service.admin().add_partitions(orders, 4)
         _send(service, 3, range(2))
         assert _numbers(_take(consumer, 2), 3) == [0, 1]
 
 
-def test_offsets_are_listed(service: MemoryPenstock, orders: str) -> None:
+def test_offsets_are_listed(shell: Shell, service: MemoryPenstock, orders: str) -> None:
     service.admin().truncate(orders, {0: 6})
-    with service.consumer(**FAST) as consumer:
+    with shell.consumer(**FAST) as consumer:
         assert consumer.beginning_offsets([P0, P1]) == {P0: 6, P1: 0}
         assert consumer.end_offsets([P0, P2]) == {P0: 10, P2: 0}
         assert consumer.offsets_for_times({P0: 1_008, P1: 1_003, P2: 0}) == {P0: (8, 1_008), P1: (3, 1_003), P2: None}
@@ -157,20 +158,20 @@ def test_offsets_are_listed(service: MemoryPenstock, orders: str) -> None:
 # Commits.
 
 
-def test_group_goes_on_where_it_committed(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(group_id="g", enable_auto_commit=False, **FAST) as consumer:
+def test_group_goes_on_where_it_committed(shell: Shell, orders: str) -> None:
+    with shell.consumer(group_id="g", enable_auto_commit=False, **FAST) as consumer:
         consumer.assign([P0])
         _take(consumer, 4)
         consumer.commit()
         _take(consumer, 2)
         assert consumer.committed(P0) == 4
-    with service.consumer(group_id="g", **FAST) as consumer:
+    with shell.consumer(group_id="g", **FAST) as consumer:
         consumer.assign([P0])
         assert _numbers(_take(consumer, 6), 0) == [4, 5, 6, 7, 8, 9]
 
 
-def test_iteration_commits_what_was_handed_out_and_no_more(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(group_id="g", **FAST) as consumer:
+def test_iteration_commits_what_was_handed_out_and_no_more(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.consumer(group_id="g", **FAST) as consumer:
         consumer.assign([P0])
         for record in consumer:
             if record.offset == 3:
@@ -178,9 +179,9 @@ def test_iteration_commits_what_was_handed_out_and_no_more(service: MemoryPensto
     assert service.admin().group_offsets("g")[0].offset == 4
 
 
-def test_exception_leaves_what_was_in_work_uncommitted(service: MemoryPenstock, orders: str) -> None:
+def test_exception_leaves_what_was_in_work_uncommitted(shell: Shell, service: MemoryPenstock, orders: str) -> None:
     def work() -> None:
-        with service.consumer(group_id="g", **FAST) as consumer:
+        with shell.consumer(group_id="g", **FAST) as consumer:
             consumer.assign([P0])
             next(consumer)
             raise ZeroDivisionError
@@ -190,8 +191,10 @@ def test_exception_leaves_what_was_in_work_uncommitted(service: MemoryPenstock, 
     assert service.admin().group_offsets("g") == []
 
 
-def test_auto_commit_never_commits_what_the_last_poll_handed_out(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(group_id="g", auto_commit_interval_ms=0, **FAST) as consumer:
+def test_auto_commit_never_commits_what_the_last_poll_handed_out(
+    shell: Shell, service: MemoryPenstock, orders: str
+) -> None:
+    with shell.consumer(group_id="g", auto_commit_interval_ms=0, **FAST) as consumer:
         consumer.assign([P0])
         _take(consumer, 4)
         assert all(each.offset == 0 for each in service.admin().group_offsets("g"))
@@ -199,17 +202,17 @@ def test_auto_commit_never_commits_what_the_last_poll_handed_out(service: Memory
         assert service.admin().group_offsets("g")[0].offset == 4
 
 
-def test_at_most_once_commits_before_it_hands_over(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(group_id="g", delivery="at_most_once", **FAST) as consumer:
+def test_at_most_once_commits_before_it_hands_over(shell: Shell, orders: str) -> None:
+    with shell.consumer(group_id="g", delivery="at_most_once", **FAST) as consumer:
         consumer.assign([P0])
         _take(consumer, 4)
         assert consumer.committed(P0) == 4
 
 
 def test_at_most_once_hands_nothing_over_when_the_commit_fails(
-    service: MemoryPenstock, faulty: FaultyTransport, orders: str
+    shell: Shell, faulty: FaultyTransport, orders: str
 ) -> None:
-    with Consumer(transport=faulty, group_id="g", delivery="at_most_once", **FAST) as consumer:
+    with shell.consumer(transport=faulty, group_id="g", delivery="at_most_once", **FAST) as consumer:
         consumer.assign([P0])
         consumer.seek(P0, 0)
         faulty.faults[OFFSETS] = [answer(403, b"{}")]
@@ -219,9 +222,9 @@ def test_at_most_once_hands_nothing_over_when_the_commit_fails(
 
 
 def test_failed_auto_commit_is_tried_again_later(
-    service: MemoryPenstock, faulty: FaultyTransport, orders: str, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, service: MemoryPenstock, faulty: FaultyTransport, orders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Consumer(transport=faulty, group_id="g", auto_commit_interval_ms=0, **FAST) as consumer:
+    with shell.consumer(transport=faulty, group_id="g", auto_commit_interval_ms=0, **FAST) as consumer:
         consumer.assign([P0])
         consumer.seek(P0, 0)
         _take(consumer, 4)
@@ -235,15 +238,15 @@ def test_failed_auto_commit_is_tried_again_later(
     assert service.admin().group_offsets("g")[0].offset == 5
 
 
-def test_commit_takes_explicit_offsets(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(group_id="g", **FAST) as consumer:
+def test_commit_takes_explicit_offsets(shell: Shell, orders: str) -> None:
+    with shell.consumer(group_id="g", **FAST) as consumer:
         consumer.commit({P1: 3})
         assert consumer.committed(P1) == 3
         assert consumer.committed(P0) is None
 
 
-def test_commit_without_a_group_is_refused(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(orders, **FAST) as consumer, pytest.raises(InvalidError, match="group_id"):
+def test_commit_without_a_group_is_refused(shell: Shell, orders: str) -> None:
+    with shell.consumer(orders, **FAST) as consumer, pytest.raises(InvalidError, match="group_id"):
         consumer.commit({P0: 1})
 
 
@@ -251,31 +254,37 @@ def test_commit_without_a_group_is_refused(service: MemoryPenstock, orders: str)
 
 
 @pytest.mark.parametrize("fault", [lost_request, answer(503, b"{}"), answer(200, b"<html>")])
-def test_passing_failure_of_a_fetch_is_tried_again(faulty: FaultyTransport, orders: str, fault: Any) -> None:
+def test_passing_failure_of_a_fetch_is_tried_again(
+    shell: Shell, faulty: FaultyTransport, orders: str, fault: Any
+) -> None:
     faulty.faults[FETCH] = [fault, fault]
-    with Consumer(orders, transport=faulty, **FAST) as consumer:
+    with shell.consumer(orders, transport=faulty, **FAST) as consumer:
         assert len(_take(consumer, 20)) == 20
 
 
-def test_permanent_failure_is_raised_by_poll_and_the_next_may_succeed(faulty: FaultyTransport, orders: str) -> None:
+def test_permanent_failure_is_raised_by_poll_and_the_next_may_succeed(
+    shell: Shell, faulty: FaultyTransport, orders: str
+) -> None:
     faulty.faults[FETCH] = [answer(403, b"{}")]
-    with Consumer(orders, transport=faulty, retry_backoff_max_ms=5, fetch_wait_ms=10, retry_backoff_ms=1) as consumer:
+    with shell.consumer(
+        orders, transport=faulty, retry_backoff_max_ms=5, fetch_wait_ms=10, retry_backoff_ms=1
+    ) as consumer:
         with pytest.raises(AccessDeniedError):
             consumer.poll(timeout_ms=30_000)
         assert len(_take(consumer, 20)) == 20
 
 
-def test_unknown_topic_is_raised_by_poll(service: MemoryPenstock) -> None:
-    with service.consumer("nothing", **FAST) as consumer, pytest.raises(UnknownTopicError):
+def test_unknown_topic_is_raised_by_poll(shell: Shell) -> None:
+    with shell.consumer("nothing", **FAST) as consumer, pytest.raises(UnknownTopicError):
         consumer.poll()
 
 
-def test_prefetched_records_stay_within_the_buffer(service: MemoryPenstock) -> None:
+def test_prefetched_records_stay_within_the_buffer(shell: Shell, service: MemoryPenstock) -> None:
     service.create_topic("big")
     with service.producer(compression_type="none", batch_bytes=10_000) as producer:
         for _ in range(100):
             producer.send("big", b"x" * 9_000)
-    with service.consumer("big", fetch_max_bytes=20_000, buffer_bytes=60_000, **FAST) as consumer:
+    with shell.consumer("big", fetch_max_bytes=20_000, buffer_bytes=60_000, **FAST) as consumer:
         records = []
         while len(records) < 100:
             records += consumer.poll(1)
@@ -305,11 +314,11 @@ def test_close_leaves_no_thread_and_refuses_to_go_on(service: MemoryPenstock, or
         ({"max_poll_records": 0}, "max_poll_records=0"),
     ],
 )
-def test_settings_that_can_not_be_are_refused(service: MemoryPenstock, setting: dict[str, Any], said: str) -> None:
+def test_settings_that_can_not_be_are_refused(shell: Shell, setting: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidError, match=said):
-        service.consumer("orders", **setting)
+        shell.consumer("orders", **setting)
 
 
-def test_assign_and_topics_exclude_each_other(service: MemoryPenstock, orders: str) -> None:
-    with service.consumer(orders, **FAST) as consumer, pytest.raises(InvalidError, match="one or the other"):
+def test_assign_and_topics_exclude_each_other(shell: Shell, orders: str) -> None:
+    with shell.consumer(orders, **FAST) as consumer, pytest.raises(InvalidError, match="one or the other"):
         consumer.assign([P0])

@@ -16,13 +16,13 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.model import RecordMetadata, TopicPartition
-from penstock.producer import Producer
 from penstock.testing import MemoryPenstock
 from penstock.transport import Response
 from penstock_core import frame
 from penstock_core.errors import PenstockError
 from penstock_core.partitioner import partition_for_key
 from tests.sdk.faulty_transport import FaultyTransport, answer, lost_answer, lost_request
+from tests.sdk.shells import Shell
 
 DEADLINE_S = 30  # for what must happen; nothing waits so long unless it is broken
 PRODUCE = "/v1/produce"
@@ -37,8 +37,8 @@ def _values(service: MemoryPenstock, topic: str = "orders") -> list[bytes | None
     return [record.value for record in service.records(topic)]
 
 
-def test_sent_record_arrives_as_it_was(service: MemoryPenstock, orders: str) -> None:
-    with service.producer() as producer:
+def test_sent_record_arrives_as_it_was(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.producer() as producer:
         sent = producer.send(
             orders, b"\xffvalue", key=b"key", headers=[("h", b"1"), ("h", None)], partition=2, timestamp_ms=1_234
         )
@@ -47,8 +47,8 @@ def test_sent_record_arrives_as_it_was(service: MemoryPenstock, orders: str) -> 
     assert record == ("orders", 2, 0, 1_234, b"key", b"\xffvalue", (("h", b"1"), ("h", None)))
 
 
-def test_text_is_sent_as_utf8_and_none_as_tombstone(service: MemoryPenstock, orders: str) -> None:
-    with service.producer() as producer:
+def test_text_is_sent_as_utf8_and_none_as_tombstone(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.producer() as producer:
         producer.send(orders, "é", key="ключ", partition=0)
         producer.send(orders, None, key="ключ", partition=0)
     assert [(record.key, record.value) for record in service.records(orders)] == [
@@ -59,9 +59,9 @@ def test_text_is_sent_as_utf8_and_none_as_tombstone(service: MemoryPenstock, ord
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_everything_arrives_once_and_in_order_whatever_the_compression(
-    service: MemoryPenstock, orders: str, compression: str
+    shell: Shell, service: MemoryPenstock, orders: str, compression: str
 ) -> None:
-    with service.producer(compression_type=compression, batch_bytes=2_000) as producer:
+    with shell.producer(compression_type=compression, batch_bytes=2_000) as producer:
         for number in range(3_000):
             producer.send(orders, b"%d" % number, key=b"%d" % (number % 7))
     records = service.records(orders)
@@ -71,8 +71,8 @@ def test_everything_arrives_once_and_in_order_whatever_the_compression(
         assert numbers == sorted(numbers)
 
 
-def test_key_decides_the_partition_as_in_kafka(service: MemoryPenstock, orders: str) -> None:
-    with service.producer() as producer:
+def test_key_decides_the_partition_as_in_kafka(shell: Shell, orders: str) -> None:
+    with shell.producer() as producer:
         sent = {key: producer.send(orders, b"", key=key) for key in (b"a", b"b", b"customer 7", b"")}
     assert {key: each.result(DEADLINE_S).partition for key, each in sent.items()} == {
         key: partition_for_key(key, 3) for key in sent
@@ -80,10 +80,10 @@ def test_key_decides_the_partition_as_in_kafka(service: MemoryPenstock, orders: 
 
 
 def test_several_topics_and_partitions_travel_in_one_request(
-    service: MemoryPenstock, faulty: FaultyTransport, orders: str
+    shell: Shell, service: MemoryPenstock, faulty: FaultyTransport, orders: str
 ) -> None:
     service.create_topic("payments", partitions=2)
-    with Producer(transport=faulty, linger_ms=60_000) as producer:
+    with shell.producer(transport=faulty, linger_ms=60_000) as producer:
         for partition in range(3):
             producer.send(orders, b"o", partition=partition)
         producer.send("payments", b"p", partition=1)
@@ -95,10 +95,10 @@ def test_several_topics_and_partitions_travel_in_one_request(
 
 @pytest.mark.parametrize("fault", [lost_request, answer(503, b"{}"), answer(429, b"{}", {"Retry-After": "0"})])
 def test_passing_failure_is_tried_again(
-    service: MemoryPenstock, faulty: FaultyTransport, orders: str, fault: Any
+    shell: Shell, service: MemoryPenstock, faulty: FaultyTransport, orders: str, fault: Any
 ) -> None:
     faulty.faults[PRODUCE] = [fault, fault]
-    with Producer(transport=faulty, retry_backoff_ms=1) as producer:
+    with shell.producer(transport=faulty, retry_backoff_ms=1) as producer:
         sent = [producer.send(orders, b"%d" % number, partition=0) for number in range(10)]
     assert [each.result(DEADLINE_S).offset for each in sent] == list(range(10))
     assert _values(service) == [b"%d" % number for number in range(10)]
@@ -106,19 +106,19 @@ def test_passing_failure_is_tried_again(
 
 @pytest.mark.parametrize(("enable_idempotence", "copies"), [(True, 1), (False, 2)])
 def test_lost_answer_is_tried_again_and_duplicates_only_without_idempotence(
-    service: MemoryPenstock, faulty: FaultyTransport, orders: str, enable_idempotence: bool, copies: int
+    shell: Shell, service: MemoryPenstock, faulty: FaultyTransport, orders: str, enable_idempotence: bool, copies: int
 ) -> None:
     faulty.faults[PRODUCE] = [lost_answer]
-    with Producer(transport=faulty, retry_backoff_ms=1, enable_idempotence=enable_idempotence) as producer:
+    with shell.producer(transport=faulty, retry_backoff_ms=1, enable_idempotence=enable_idempotence) as producer:
         sent = producer.send(orders, b"v", partition=0)
     assert sent.result(DEADLINE_S).offset == copies - 1
     assert _values(service) == [b"v"] * copies
 
 
 def test_producer_goes_on_when_its_topic_was_made_anew(
-    service: MemoryPenstock, faulty: FaultyTransport, orders: str
+    shell: Shell, service: MemoryPenstock, faulty: FaultyTransport, orders: str
 ) -> None:
-    with Producer(transport=faulty, retry_backoff_ms=1) as producer:
+    with shell.producer(transport=faulty, retry_backoff_ms=1) as producer:
         producer.send(orders, b"before", partition=0).result(DEADLINE_S)
         with service.admin() as admin:
             admin.delete_topic(orders)
@@ -128,26 +128,26 @@ def test_producer_goes_on_when_its_topic_was_made_anew(
     assert _values(service) == [b"after"]
 
 
-def test_acks_none_is_not_tried_again(service: MemoryPenstock, faulty: FaultyTransport, orders: str) -> None:
+def test_acks_none_is_not_tried_again(
+    shell: Shell, service: MemoryPenstock, faulty: FaultyTransport, orders: str
+) -> None:
     faulty.faults[PRODUCE] = [lost_answer]
-    with Producer(transport=faulty, acks="none") as producer:
+    with shell.producer(transport=faulty, acks="none") as producer:
         sent = producer.send(orders, b"v", partition=0)
     assert sent.exception(DEADLINE_S) is not None
     assert _values(service) == [b"v"]
 
 
-def test_delivery_is_given_up_after_its_time(faulty: FaultyTransport, orders: str) -> None:
+def test_delivery_is_given_up_after_its_time(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     faulty.faults[PRODUCE] = [lost_request] * 1_000
-    with Producer(transport=faulty, delivery_timeout_ms=50, retry_backoff_ms=5) as producer:
+    with shell.producer(transport=faulty, delivery_timeout_ms=50, retry_backoff_ms=5) as producer:
         sent = producer.send(orders, b"v")
         error = sent.exception(DEADLINE_S)
     assert isinstance(error, DeliveryTimeoutError)
     assert not error.maybe_applied
 
 
-def test_error_of_one_partition_leaves_its_neighbours_alone(
-    service: MemoryPenstock, faulty: FaultyTransport, orders: str
-) -> None:
+def test_error_of_one_partition_leaves_its_neighbours_alone(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     def refuse_partition_1(send: Any) -> Response:
         answered = send()
         results = json.loads(answered.body)["results"]
@@ -157,37 +157,37 @@ def test_error_of_one_partition_leaves_its_neighbours_alone(
         return Response(200, {}, json.dumps({"results": results}).encode())
 
     faulty.faults[PRODUCE] = [refuse_partition_1]
-    with Producer(transport=faulty, linger_ms=60_000) as producer:
+    with shell.producer(transport=faulty, linger_ms=60_000) as producer:
         sent = [producer.send(orders, b"v", partition=partition) for partition in range(3)]
     assert [each.exception(DEADLINE_S) is None for each in sent] == [True, False, True]
 
 
-def test_denied_request_fails_with_advice_at_once(faulty: FaultyTransport, orders: str) -> None:
+def test_denied_request_fails_with_advice_at_once(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     faulty.faults[PRODUCE] = [answer(403, b'{"message":"Forbidden"}')]
-    with Producer(transport=faulty) as producer:
+    with shell.producer(transport=faulty) as producer:
         error = producer.send(orders, b"v").exception(DEADLINE_S)
     assert isinstance(error, PenstockError)
     assert error.code.name == "ACCESS_DENIED"
     assert faulty.count(PRODUCE) == 1
 
 
-def test_answer_that_is_not_penstocks_does_not_hang(faulty: FaultyTransport, orders: str) -> None:
+def test_answer_that_is_not_penstocks_does_not_hang(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     faulty.faults[PRODUCE] = [answer(200, b"<html>")] * 1_000
-    with Producer(transport=faulty, delivery_timeout_ms=20, retry_backoff_ms=1) as producer:
+    with shell.producer(transport=faulty, delivery_timeout_ms=20, retry_backoff_ms=1) as producer:
         assert isinstance(producer.send(orders, b"v").exception(DEADLINE_S), DeliveryTimeoutError)
 
 
-def test_defect_in_a_transport_does_not_hang(faulty: FaultyTransport, orders: str) -> None:
+def test_defect_in_a_transport_does_not_hang(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     def defect(_: Any) -> Response:
         raise ZeroDivisionError
 
     faulty.faults[PRODUCE] = [defect] * 1_000
-    with Producer(transport=faulty, acks="none") as producer:
+    with shell.producer(transport=faulty, acks="none") as producer:
         assert producer.send(orders, b"v").exception(DEADLINE_S) is not None
 
 
-def test_unknown_topic_and_partition_are_refused_at_send(service: MemoryPenstock, orders: str) -> None:
-    with service.producer() as producer:
+def test_unknown_topic_and_partition_are_refused_at_send(shell: Shell, orders: str) -> None:
+    with shell.producer() as producer:
         with pytest.raises(UnknownTopicError):
             producer.send("nothing", b"v")
         with pytest.raises(UnknownPartitionError, match="0 to 2"):
@@ -196,15 +196,15 @@ def test_unknown_topic_and_partition_are_refused_at_send(service: MemoryPenstock
             producer.send("a/b", b"v")
 
 
-def test_new_partition_is_found_when_it_is_named(service: MemoryPenstock, orders: str) -> None:
-    with service.producer() as producer:
+def test_new_partition_is_found_when_it_is_named(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.producer() as producer:
         producer.send(orders, b"v", partition=0)
         service.admin().add_partitions(orders, 5)
         assert producer.send(orders, b"v", partition=4).result(DEADLINE_S).partition == 4
 
 
-def test_topic_made_anew_with_fewer_partitions_is_noticed(service: MemoryPenstock, orders: str) -> None:
-    with service.producer() as producer:
+def test_topic_made_anew_with_fewer_partitions_is_noticed(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.producer() as producer:
         keys = [b"%d" % number for number in range(20)]
         for key in keys:
             producer.send(orders, b"old", key=key)
@@ -220,18 +220,18 @@ def test_topic_made_anew_with_fewer_partitions_is_noticed(service: MemoryPenstoc
 
 @pytest.mark.parametrize("wrong", [{"value": 7}, {"value": b"", "key": 7}, {"value": b"", "timestamp_ms": -1}])
 def test_values_of_a_wrong_type_are_refused_at_send(
-    service: MemoryPenstock, orders: str, wrong: dict[str, Any]
+    shell: Shell, service: MemoryPenstock, orders: str, wrong: dict[str, Any]
 ) -> None:
-    with service.producer() as producer:
+    with shell.producer() as producer:
         with pytest.raises(InvalidError):
             producer.send(orders, **wrong)
         producer.send(orders, b"good", partition=0)
     assert _values(service) == [b"good"]
 
 
-def test_record_over_the_topics_limit_is_refused_at_send(service: MemoryPenstock) -> None:
+def test_record_over_the_topics_limit_is_refused_at_send(shell: Shell, service: MemoryPenstock) -> None:
     service.create_topic("small", config={"max_batch_bytes": 2_000})
-    with service.producer() as producer:
+    with shell.producer() as producer:
         with pytest.raises(RecordTooLargeError, match="max_batch_bytes is 2,000"):
             producer.send("small", b"x" * 2_000)
         for _ in range(10):
@@ -239,10 +239,12 @@ def test_record_over_the_topics_limit_is_refused_at_send(service: MemoryPenstock
     assert len(service.records("small")) == 10
 
 
-def test_send_waits_for_memory_then_gives_up(faulty: FaultyTransport, orders: str) -> None:
+def test_send_waits_for_memory_then_gives_up(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     gate = threading.Event()
     faulty.faults[PRODUCE] = [lambda send: (gate.wait(), send())[1]]
-    with Producer(transport=faulty, buffer_bytes=1_000, batch_bytes=1_000, max_block_ms=1, linger_ms=0) as producer:
+    with shell.producer(
+        transport=faulty, buffer_bytes=1_000, batch_bytes=1_000, max_block_ms=1, linger_ms=0
+    ) as producer:
         first = producer.send(orders, b"x" * 900, partition=0)
         with pytest.raises(BufferFullError, match="buffer_bytes"):
             producer.send(orders, b"x" * 900, partition=0)
@@ -251,24 +253,24 @@ def test_send_waits_for_memory_then_gives_up(faulty: FaultyTransport, orders: st
         assert producer.send(orders, b"x" * 900, partition=0).result(DEADLINE_S).offset == 1
 
 
-def test_blocked_send_goes_on_when_memory_is_free(service: MemoryPenstock, orders: str) -> None:
-    with service.producer(buffer_bytes=5_000, batch_bytes=1_000, linger_ms=60_000) as producer:
+def test_blocked_send_goes_on_when_memory_is_free(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.producer(buffer_bytes=5_000, batch_bytes=1_000, linger_ms=60_000) as producer:
         for _ in range(200):
             producer.send(orders, b"x" * 100)
     assert len(_values(service)) == 200
 
 
-def test_flush_does_not_linger_and_leaves_nothing_undelivered(service: MemoryPenstock, orders: str) -> None:
-    with service.producer(linger_ms=600_000) as producer:
+def test_flush_does_not_linger_and_leaves_nothing_undelivered(shell: Shell, orders: str) -> None:
+    with shell.producer(linger_ms=600_000) as producer:
         sent = [producer.send(orders, b"v") for _ in range(10)]
         producer.flush(DEADLINE_S)
         assert all(each.done() for each in sent)
 
 
-def test_flush_raises_when_its_time_runs_out(faulty: FaultyTransport, orders: str) -> None:
+def test_flush_raises_when_its_time_runs_out(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     gate = threading.Event()
     faulty.faults[PRODUCE] = [lambda send: (gate.wait(), send())[1]]
-    with Producer(transport=faulty) as producer:
+    with shell.producer(transport=faulty) as producer:
         producer.send(orders, b"v")
         with pytest.raises(TimeoutError):
             producer.flush(0.001)
@@ -287,18 +289,18 @@ def test_close_delivers_what_is_left_and_leaves_no_thread(service: MemoryPenstoc
     producer.close()
 
 
-def test_close_fails_what_its_time_leaves_undelivered(faulty: FaultyTransport, orders: str) -> None:
+def test_close_fails_what_its_time_leaves_undelivered(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     faulty.faults[PRODUCE] = [lost_request] * 1_000
-    producer = Producer(transport=faulty, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    producer = shell.producer(transport=faulty, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
     sent = producer.send(orders, b"v")
     producer.close(timeout=0.01)
     assert isinstance(sent.exception(DEADLINE_S), PenstockError)
 
 
-def test_callbacks_tell_each_record(service: MemoryPenstock, faulty: FaultyTransport, orders: str) -> None:
+def test_callbacks_tell_each_record(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
     told: list[tuple[str | None, int]] = []
     faulty.faults[PRODUCE] = [answer(403, b"{}")]
-    with Producer(
+    with shell.producer(
         transport=faulty, on_delivery=lambda error, at: told.append((error.code.name if error else None, at.offset))
     ) as producer:
         producer.send(orders, b"v", partition=0)
@@ -309,11 +311,11 @@ def test_callbacks_tell_each_record(service: MemoryPenstock, faulty: FaultyTrans
     assert told == [("ACCESS_DENIED", -1), (None, 0), ("own", 1)]
 
 
-def test_callback_that_raises_harms_nobody(service: MemoryPenstock, orders: str) -> None:
+def test_callback_that_raises_harms_nobody(shell: Shell, orders: str) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    with service.producer(on_delivery=fail) as producer:
+    with shell.producer(on_delivery=fail) as producer:
         assert producer.send(orders, b"v").result(DEADLINE_S).offset == 0
 
 
@@ -335,8 +337,8 @@ def test_future_works_with_wait_asyncio_and_late_callbacks(service: MemoryPensto
         sent[14].nothing  # noqa: B018 - the look-up is what is tested
 
 
-def test_many_threads_may_send(service: MemoryPenstock, orders: str) -> None:
-    with service.producer(batch_bytes=500) as producer:
+def test_many_threads_may_send(shell: Shell, service: MemoryPenstock, orders: str) -> None:
+    with shell.producer(batch_bytes=500) as producer:
 
         def send(thread: int) -> None:
             for number in range(200):
@@ -365,13 +367,13 @@ def test_many_threads_may_send(service: MemoryPenstock, orders: str) -> None:
         {"max_in_flight": 0},
     ],
 )
-def test_settings_that_can_not_be_are_refused(service: MemoryPenstock, setting: dict[str, Any]) -> None:
+def test_settings_that_can_not_be_are_refused(shell: Shell, setting: dict[str, Any]) -> None:
     with pytest.raises(InvalidError, match=str(next(iter(setting.values())))):
-        service.producer(**setting)
+        shell.producer(**setting)
 
 
-def test_request_stays_within_4_mib(faulty: FaultyTransport, orders: str) -> None:
-    with Producer(transport=faulty, compression_type="none", linger_ms=60_000) as producer:
+def test_request_stays_within_4_mib(shell: Shell, faulty: FaultyTransport, orders: str) -> None:
+    with shell.producer(transport=faulty, compression_type="none", linger_ms=60_000) as producer:
         for number in range(1_000):
             producer.send(orders, b"x" * 20_000, partition=number % 3)
     bodies = [body for _, path, body in faulty.calls if path == PRODUCE]

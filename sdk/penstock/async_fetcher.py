@@ -1,0 +1,69 @@
+"""The tasks that prefetch for a consumer: fetcher.py for an event loop, which needs no lock."""
+
+from penstock.async_client import AsyncClient
+from penstock.fetch_buffer import FetchBuffer, FetchRequest
+from penstock.http_message import Document, Request
+from penstock.record_calls import fetch
+from penstock.steps import Result, Steps, Wait, drive_async
+from penstock.system import chance, monotonic_ms
+from penstock.worker_tasks import Change, WorkerTasks
+
+
+class AsyncFetcher:
+    """Drives a consumer's core and its buffer; call `wake` after a change."""
+
+    def __init__(self, buffer: FetchBuffer, client: AsyncClient, *, max_in_flight: int) -> None:
+        self._buffer = buffer
+        self._client = client
+        self._arrived = Change()
+        self._work = Change()
+        self._sleeps_until_ms = -1
+        self._is_stopping = False
+        self._tasks = WorkerTasks("penstock-fetcher", max_in_flight, self._next_request, self._carry)
+
+    def start(self) -> None:
+        """Start the tasks, once."""
+        if not self._is_stopping:
+            self._tasks.start()
+
+    async def drive(self, steps: Steps[Result]) -> Result:
+        """Carry out a procedure of the core."""
+        try:
+            return await drive_async(steps, self._do)
+        finally:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let the tasks look, if they would sleep past what there is to do."""
+        if self._buffer.wake_at_ms < self._sleeps_until_ms:
+            self._sleeps_until_ms = -1
+            self._work.tell()
+
+    async def stop(self) -> None:
+        """End the tasks, and give up the requests in flight: they only read."""
+        self._is_stopping = True
+        self._arrived.tell()
+        self._tasks.cancel()
+        await self._tasks.join()
+
+    async def _do(self, effect: Request | Wait) -> Document:
+        self.wake()
+        if isinstance(effect, Wait):
+            await self._arrived.wait(effect.until_ms)
+            return {}
+        return await self._client.document(effect)
+
+    async def _next_request(self) -> FetchRequest | None:
+        while True:
+            request = self._buffer.next_request(monotonic_ms())
+            if request is not None:
+                return request
+            self._sleeps_until_ms = self._buffer.wake_at_ms
+            await self._work.wait(self._buffer.wake_at_ms)
+            self._sleeps_until_ms = -1
+
+    async def _carry(self, request: FetchRequest) -> None:
+        answer = await drive_async(fetch(request), self._client.try_once)
+        self._buffer.complete(request, answer, monotonic_ms(), chance())
+        self._arrived.tell()
+        self.wake()
