@@ -1,16 +1,19 @@
+import asyncio
 import hashlib
 import hmac
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from botocore.credentials import Credentials
 
+from penstock.aiohttp_transport import AiohttpTransport
 from penstock.configuration import Configuration
 from penstock.errors import ConnectionFailedError
-from penstock.transport import HttpTransport
+from penstock.transport import HttpTransport, Response, Transport
 
 
 class _Recorder(BaseHTTPRequestHandler):
@@ -47,24 +50,51 @@ def server() -> Iterator[ThreadingHTTPServer]:
     server.server_close()
 
 
-def _transport(port: int) -> HttpTransport:
-    credentials = Credentials("AKIDEXAMPLE", "secret", "a-token")
-    return HttpTransport(Configuration(url=f"http://127.0.0.1:{port}", region="eu-west-3", credentials=credentials))
+class Looped:
+    """An AiohttpTransport, called from without its loop."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._inner = AiohttpTransport(configuration)
+        self._runner = asyncio.Runner()
+
+    def call(self, *args: Any) -> Response:
+        return self._runner.run(self._inner.call(*args))
+
+    def close(self) -> None:
+        self._runner.run(self._inner.close())
+        self._runner.close()
 
 
-def test_call_carries_request_and_answer(server: ThreadingHTTPServer) -> None:
-    transport = _transport(server.server_port)
+@pytest.fixture(params=[HttpTransport, Looped])
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Transport]]:
+    """Makes a transport to a port; what uses it must hold for both adapters."""
+    made: list[Transport] = []
+
+    def make(port: int) -> Transport:
+        credentials = Credentials("AKIDEXAMPLE", "secret", "a-token")
+        configuration = Configuration(url=f"http://127.0.0.1:{port}", region="eu-west-3", credentials=credentials)
+        made.append(request.param(configuration))
+        return made[-1]
+
+    yield make
+    for transport in made:
+        transport.close()
+
+
+def test_call_carries_request_and_answer(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
+    transport = make(server.server_port)
     response = transport.call("POST", "/v1/x", {"a": "1 2", "b": "é"}, {"Content-Type": "text/x"}, b"\x00body")
     assert (response.status, response.body, response.headers["X-Answer"]) == (418, b"ok", "yes")
     path, headers, body, _ = server.requests[0]  # type: ignore[attr-defined]  # set above
     assert path == "/v1/x?a=1%202&b=%C3%A9"
     assert body == b"\x00body"
     assert headers["Content-Type"] == "text/x"
-    transport.close()
 
 
-def test_call_is_signed_for_the_region_with_the_session_token(server: ThreadingHTTPServer) -> None:
-    transport = _transport(server.server_port)
+def test_call_is_signed_for_the_region_with_the_session_token(
+    make: Callable[[int], Transport], server: ThreadingHTTPServer
+) -> None:
+    transport = make(server.server_port)
     transport.call("POST", "/v1/x", {}, {}, b"body")
     _, headers, body, _ = server.requests[0]  # type: ignore[attr-defined]  # set above
     assert headers["X-Amz-Security-Token"] == "a-token"
@@ -80,32 +110,37 @@ def test_call_is_signed_for_the_region_with_the_session_token(server: ThreadingH
     for part in scope.split("/"):
         key = _hmac(key, part)
     assert headers["Authorization"].endswith(f"Signature={_hmac(key, text).hex()}")
-    transport.close()
 
 
-def test_calls_reuse_the_connection(server: ThreadingHTTPServer) -> None:
-    transport = _transport(server.server_port)
+def test_calls_reuse_the_connection(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
+    transport = make(server.server_port)
     for _ in range(3):
         transport.call("POST", "/v1/x", {}, {}, b"body")
     assert len({address for *_, address in server.requests}) == 1  # type: ignore[attr-defined]  # set above
-    transport.close()
 
 
-def test_refused_connection_was_certainly_not_sent() -> None:
+def test_large_body_is_sent_whole(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
+    sent = bytes(range(256)) * 4 * 4_096
+    make(server.server_port).call("POST", "/v1/x", {}, {}, sent)
+    (_, headers, body, _) = server.requests[0]  # type: ignore[attr-defined]  # set above
+    assert body == sent
+    assert headers["Content-Length"] == str(len(sent))
+
+
+def test_refused_connection_was_certainly_not_sent(make: Callable[[int], Transport]) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     with pytest.raises(ConnectionFailedError, match="no answer") as caught:
-        _transport(port).call("POST", "/v1/x", {}, {}, b"body")
+        make(port).call("POST", "/v1/x", {}, {}, b"body")
     assert not caught.value.maybe_applied
 
 
-def test_lost_answer_may_have_been_applied(server: ThreadingHTTPServer) -> None:
-    transport = _transport(server.server_port)
+def test_lost_answer_may_have_been_applied(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
+    transport = make(server.server_port)
     with pytest.raises(ConnectionFailedError) as caught:
         transport.call("POST", "/hang-up", {}, {}, b"body")
     assert caught.value.maybe_applied
-    transport.close()
 
 
 def _header(headers: dict[str, str], name: str) -> str:

@@ -1,0 +1,320 @@
+"""What only the asynchronous clients have: cancellation, futures of the loop, nothing left behind in it."""
+
+import asyncio
+import gc
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from penstock import AsyncConsumer, AsyncProducer, PenstockError, Response, TopicPartition
+from penstock.errors import ClosedError, NotConfiguredError
+from penstock.model import RecordMetadata
+from penstock.testing import MemoryPenstock, ThreadedTransport
+from tests.sdk.faulty_transport import FaultyTransport, answer
+
+DEADLINE_S = 30  # for what must happen; nothing waits so long unless it is broken
+PRODUCE = "/v1/produce"
+METADATA = "/v1/metadata"
+P0 = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def orders(service: MemoryPenstock) -> str:
+    return service.create_topic("orders", partitions=1).name
+
+
+class Gate:
+    """A fault that holds requests back until it is opened."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.opened = threading.Event()
+
+    def __call__(self, send: Callable[[], Response]) -> Response:
+        self.arrived.set()
+        assert self.opened.wait(DEADLINE_S)
+        return send()
+
+    async def until_arrived(self) -> None:
+        assert await asyncio.to_thread(self.arrived.wait, DEADLINE_S)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """In a loop of its own, in which no task may be left, and of which no error may have gone unseen."""
+    unseen: list[dict[str, Any]] = []
+
+    async def checked() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+        async with asyncio.timeout(DEADLINE_S):
+            await main()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, left
+
+    asyncio.run(checked())
+    gc.collect()
+    assert not unseen
+
+
+def values(service: MemoryPenstock) -> list[bytes | None]:
+    return [record.value for record in service.records("orders")]
+
+
+# Producing.
+
+
+def test_send_gives_an_awaitable_of_the_metadata(service: MemoryPenstock, orders: str) -> None:
+    async def main() -> None:
+        async with service.async_producer() as producer:
+            sent = [await producer.send(orders, b"%d" % number, timestamp_ms=number) for number in range(100)]
+            assert await sent[0] == RecordMetadata(orders, 0, 0, 0)
+            assert [each.offset for each in await asyncio.gather(*sent)] == list(range(100))
+
+    run(main)
+
+
+def test_failure_that_nobody_awaits_is_no_unseen_error_of_the_loop(faulty: FaultyTransport, orders: str) -> None:
+    faulty.faults[PRODUCE] = [answer(403, b"{}")]
+
+    async def main() -> None:
+        async with AsyncProducer(transport=ThreadedTransport(faulty)) as producer:
+            await producer.send(orders, b"v")
+
+    run(main)
+
+
+def test_waiting_for_memory_lets_the_loop_go_on(faulty: FaultyTransport, orders: str, gate: Gate) -> None:
+    faulty.faults[PRODUCE] = [gate]
+
+    async def main() -> None:
+        async with AsyncProducer(
+            transport=ThreadedTransport(faulty), buffer_bytes=1_000, batch_bytes=1_000, linger_ms=0
+        ) as producer:
+            await producer.send(orders, b"x" * 900)
+            second = asyncio.create_task(producer.send(orders, b"y" * 900))
+            await gate.until_arrived()
+            assert not second.done()
+            gate.opened.set()
+            assert (await (await second)).offset == 1
+
+    run(main)
+
+
+def test_cancelled_send_has_not_sent_and_harms_nobody(
+    service: MemoryPenstock, faulty: FaultyTransport, orders: str, gate: Gate
+) -> None:
+    faulty.faults[PRODUCE] = [gate]
+
+    async def main() -> None:
+        async with AsyncProducer(
+            transport=ThreadedTransport(faulty), buffer_bytes=1_000, batch_bytes=1_000, linger_ms=0
+        ) as producer:
+            await producer.send(orders, b"x" * 900)
+            blocked = asyncio.create_task(producer.send(orders, b"y" * 900))
+            await gate.until_arrived()
+            blocked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await blocked
+            assert producer._core.accumulator.hurry == 0
+            gate.opened.set()
+            await producer.send(orders, b"z")
+
+    run(main)
+    assert values(service) == [b"x" * 900, b"z"]
+
+
+def test_send_cancelled_while_it_asks_for_the_topic_can_be_sent_again(
+    service: MemoryPenstock, faulty: FaultyTransport, orders: str, gate: Gate
+) -> None:
+    faulty.faults[METADATA] = [gate]
+
+    async def main() -> None:
+        async with AsyncProducer(transport=ThreadedTransport(faulty)) as producer:
+            asking = asyncio.create_task(producer.send(orders, b"lost"))
+            await gate.until_arrived()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            gate.opened.set()
+            await producer.send(orders, b"sent")
+
+    run(main)
+    assert values(service) == [b"sent"]
+
+
+def test_cancelled_future_calls_nothing_back(service: MemoryPenstock, orders: str) -> None:
+    async def main() -> None:
+        async with service.async_producer(linger_ms=600_000) as producer:
+            first, second = [await producer.send(orders, value) for value in (b"a", b"b")]
+            first.cancel()
+            await producer.flush()
+            assert second.result().offset == 1
+
+    run(main)
+    assert values(service) == [b"a", b"b"]
+
+
+def test_flush_can_be_cancelled_and_lingering_goes_on(service: MemoryPenstock, orders: str) -> None:
+    async def main() -> None:
+        faulty = FaultyTransport(service.transport)
+        faulty.faults[PRODUCE] = [answer(503, b"{}")]
+        async with AsyncProducer(
+            transport=ThreadedTransport(faulty), retry_backoff_ms=200, linger_ms=600_000
+        ) as producer:
+            sent = await producer.send(orders, b"v")
+            flushing = asyncio.create_task(producer.flush())
+            while not faulty.count(PRODUCE):
+                await asyncio.sleep(0.001)
+            flushing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await flushing
+            assert producer._core.accumulator.hurry == 0
+            assert (await sent).offset == 0
+
+    run(main)
+
+
+def test_cancelled_close_gives_up_what_is_in_flight_and_leaves_no_task(
+    faulty: FaultyTransport, orders: str, gate: Gate
+) -> None:
+    faulty.faults[PRODUCE] = [gate]
+
+    async def main() -> None:
+        producer = AsyncProducer(transport=ThreadedTransport(faulty), linger_ms=0)
+        in_flight = await producer.send(orders, b"v")
+        await gate.until_arrived()
+        queued = await producer.send(orders, b"w")
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        gate.opened.set()
+        assert [(type(each.exception()), each.exception().maybe_applied) for each in (in_flight, queued)] == [  # type: ignore[union-attr]  # both have one
+            (ClosedError, True),
+            (ClosedError, False),
+        ]
+        with pytest.raises(ClosedError):
+            await producer.send(orders, b"x")
+
+    run(main)
+
+
+def test_loop_that_ends_fails_what_was_not_delivered(faulty: FaultyTransport, orders: str, gate: Gate) -> None:
+    faulty.faults[PRODUCE] = [gate]
+    told: list[PenstockError | None] = []
+
+    async def main() -> None:
+        producer = AsyncProducer(
+            transport=ThreadedTransport(faulty), linger_ms=0, on_delivery=lambda error, _: told.append(error)
+        )
+        await producer.send(orders, b"v")
+        await gate.until_arrived()
+        await producer.send(orders, b"w")
+        threading.Timer(0.1, gate.opened.set).start()  # the loop waits for its threads
+
+    asyncio.run(main())
+    assert [type(error) for error in told] == [ClosedError, ClosedError]
+
+
+# Consuming.
+
+
+async def send(service: MemoryPenstock, count: int, topic: str = "orders") -> None:
+    async with service.async_producer() as producer:
+        for number in range(count):
+            await producer.send(topic, b"%d" % number, partition=0)
+
+
+def test_consumer_iterates_and_other_tasks_go_on(service: MemoryPenstock, orders: str) -> None:
+    async def main() -> None:
+        await send(service, 3_000)
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        async with service.async_consumer(orders, max_poll_records=100, consumer_timeout_ms=50) as consumer:
+            offsets = [record.offset async for record in consumer]
+        ticking.cancel()
+        await asyncio.wait((ticking,))
+        assert offsets == list(range(3_000))
+        assert ticks >= 30
+
+    run(main)
+
+
+def test_cancelled_poll_has_handed_out_nothing(service: MemoryPenstock, orders: str) -> None:
+    async def main() -> None:
+        async with service.async_consumer(orders, fetch_wait_ms=10) as consumer:
+            for _ in range(20):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.005):
+                        await consumer.poll(timeout_ms=60_000)
+            await send(service, 10)
+            offsets: list[int] = []
+            while len(offsets) < 10:
+                try:
+                    async with asyncio.timeout(0.003):
+                        offsets += [record.offset for record in await consumer.poll(3, timeout_ms=60_000)]
+                except TimeoutError:
+                    continue
+            assert offsets == list(range(10))
+
+    run(main)
+
+
+def test_cancelled_commit_of_at_most_once_takes_back_what_it_would_have_handed_over(
+    service: MemoryPenstock, faulty: FaultyTransport, orders: str, gate: Gate
+) -> None:
+    async def main() -> None:
+        await send(service, 5)
+        async with AsyncConsumer(
+            orders, transport=ThreadedTransport(faulty), group_id="g", delivery="at_most_once"
+        ) as consumer:
+            assert await consumer.position(P0) == 0
+            faulty.faults["/v1/groups/g/offsets"] = [gate]
+            polling = asyncio.create_task(consumer.poll())
+            await gate.until_arrived()
+            polling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await polling
+            assert await consumer.position(P0) == 0
+            gate.opened.set()
+            assert [record.offset for record in await consumer.poll()] == [0, 1, 2, 3, 4]
+
+    run(main)
+
+
+def test_close_gives_up_the_long_poll_and_ends_a_waiting_poll(service: MemoryPenstock, orders: str) -> None:
+    async def main() -> None:
+        consumer = service.async_consumer(orders, fetch_wait_ms=300)
+        polling = asyncio.create_task(consumer.poll(timeout_ms=60_000))
+        while not consumer._core.buffer._in_flight:
+            await asyncio.sleep(0.001)
+        await consumer.close()
+        with pytest.raises(ClosedError):
+            await polling
+        with pytest.raises(ClosedError):
+            await consumer.poll()
+
+    run(main)
+
+
+def test_clients_without_aiohttp_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "penstock.aiohttp_transport", None)
+    with pytest.raises(NotConfiguredError, match=r"penstock\[async\]"):
+        AsyncProducer("http://127.0.0.1:1")
