@@ -14,6 +14,7 @@ from penstock_broker.adapters.dynamodb.client import DynamoDbClient
 from penstock_broker.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
+from penstock_broker.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.s3 import S3SegmentStore
@@ -22,6 +23,7 @@ from penstock_broker.adapters.storage_calls import StorageCalls
 from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
 from penstock_broker.broker import Broker
 from penstock_broker.directory import TopicDirectory
+from penstock_broker.group_directory import GroupDirectory
 from penstock_broker.zone_directory import ZoneDirectory
 
 STORAGE_CALLS = StorageCalls()
@@ -64,11 +66,13 @@ def broker() -> Broker:
     dynamodb = DynamoDbClient(driver, clock, chance)
     topics = DynamoDbTopicStore(dynamodb, os.environ["PENSTOCK_TOPICS_TABLE"])
     zone_states = DynamoDbZoneStateStore(dynamodb, os.environ["PENSTOCK_TOPICS_TABLE"])
+    memberships = DynamoDbMembershipStore(dynamodb, os.environ["PENSTOCK_GROUPS_TABLE"])
     zones = [zone.split("=", 1) for zone in os.environ["PENSTOCK_ZONES"].split(",")]
     return Broker(
         topics=topics,
         log=DynamoDbLogIndex(dynamodb, os.environ["PENSTOCK_LOG_TABLE"]),
         groups=DynamoDbGroupStore(dynamodb, os.environ["PENSTOCK_GROUPS_TABLE"]),
+        memberships=memberships,
         zone_states=zone_states,
         cursors=DynamoDbJobCursors(dynamodb, os.environ["PENSTOCK_TOPICS_TABLE"]),
         zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in zones],
@@ -80,4 +84,5 @@ def broker() -> Broker:
         chance=chance,
         directory=TopicDirectory(topics, clock),
         zone_directory=ZoneDirectory(zone_states, clock),
+        group_directory=GroupDirectory(memberships, clock),
     )

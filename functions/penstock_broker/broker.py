@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock_broker.directory import TopicDirectory
 from penstock_broker.events import Events
+from penstock_broker.group_directory import GroupDirectory
 from penstock_broker.held_segments import HeldSegments
 from penstock_broker.ports import (
     Chance,
@@ -12,6 +13,7 @@ from penstock_broker.ports import (
     GroupStore,
     JobCursors,
     LogIndex,
+    MembershipStore,
     Parallel,
     RepairQueue,
     SegmentStore,
@@ -41,6 +43,7 @@ class Broker:
     topics: TopicStore
     log: LogIndex
     groups: GroupStore
+    memberships: MembershipStore
     zone_states: ZoneStateStore
     cursors: JobCursors
     zones: Sequence[SegmentStore]
@@ -50,6 +53,7 @@ class Broker:
     chance: Chance
     directory: TopicDirectory
     zone_directory: ZoneDirectory
+    group_directory: GroupDirectory
     latency: ZoneLatency = field(default_factory=ZoneLatency)
     health: ZoneHealth = field(default_factory=ZoneHealth)
     reports: Reports = field(default_factory=Reports)

@@ -10,10 +10,12 @@ from typing import Protocol, TypeVar
 
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import PenstockError
-from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, ZoneName
+from penstock_core.group import GroupState, Member, Report
+from penstock_core.ids import GroupName, MemberName, Offset, SegmentId, TopicId, TopicName, ZoneName
 from penstock_core.index import Head, Page, Roll
 from penstock_core.items import CommittedOffset, DeletedTopic
 from penstock_core.keys import PartitionKey
+from penstock_core.lease import Lease, Tenure
 from penstock_core.producer_state import ProducerSequence, ProducerState
 from penstock_core.ref import LocatedRef, Ref
 from penstock_core.repair import Repair
@@ -133,13 +135,94 @@ class ZoneStateStore(Protocol):
 
 
 class GroupStore(Protocol):
-    """Committed offsets of groups."""
+    """Leases of groups, and the offsets committed under them. Reads are consistent."""
 
-    def commit(self, group: GroupName, committed: CommittedOffset) -> None:
-        """One update."""
+    def commit(self, group: GroupName, committed: CommittedOffset, tenure: Tenure | None, may_go_back: bool) -> None:
+        """By the lease's owner, or (None) by anybody while the lease has none. LEASE_FENCED, LEASE_HELD; OFFSET_BEHIND
+        unless it may go back. One conditional update, never repeated once it may have been applied."""
 
     def committed(self, group: GroupName) -> Sequence[CommittedOffset]:
-        """All of the group's commits, in no order; consistent. One query for each MB."""
+        """All of the group's commits, in no order. One query for each MB."""
+
+    def leases(self, group: GroupName) -> Sequence[Lease]:
+        """All of the group's leases, in no order. One query for each MB."""
+
+    def find_leases(self, group: GroupName, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Lease]:
+        """Those that there are. One call for up to 100."""
+
+    def take_lease(self, group: GroupName, seen: Lease, owner: MemberName) -> Lease:
+        """Gives the lease to `owner` under the next epoch; the lease as it is then. CONCURRENT_UPDATE unless it has the
+        epoch that was seen. One conditional update, never repeated once it may have been applied: each epoch is told
+        to one caller at most."""
+
+    def reset_lease(self, group: GroupName, seen: Lease, committed: CommittedOffset) -> None:
+        """Sets the offset and leaves the lease without owner under the next epoch. CONCURRENT_UPDATE unless it has the
+        epoch that was seen. One conditional update."""
+
+    def delete_lease(self, group: GroupName, seen: Lease) -> bool:
+        """Removes the lease with its offset; False if somebody has acquired it or committed since. One conditional
+        delete."""
+
+
+class MembershipStore(Protocol):
+    """Groups, their members and their target assignments. Reads are consistent."""
+
+    def get_group(self, group: GroupName) -> GroupState | None:
+        """One read."""
+
+    def find_groups(self, groups: Sequence[GroupName]) -> Mapping[GroupName, GroupState]:
+        """Those that there are. One call for up to 100."""
+
+    def change_group(self, old: GroupState | None, new: GroupState) -> None:
+        """CONCURRENT_UPDATE unless the stored version is still `old`'s (None: there is no group yet). One conditional
+        put."""
+
+    def delete_group(self, seen: GroupState) -> None:
+        """CONCURRENT_UPDATE unless the stored version is still the one seen. One conditional delete."""
+
+    def register(self, group: GroupName) -> None:
+        """Notes the group's name for `registered`. One put."""
+
+    def unregister(self, group: GroupName) -> None:
+        """One delete."""
+
+    def registered(self, after: str, limit: int) -> Sequence[GroupName]:
+        """Up to `limit` names behind `after`, sorted. One query."""
+
+    def members(self, group: GroupName) -> Sequence[Member]:
+        """All members, in order of their names. One query for each MB."""
+
+    def find_members(self, group: GroupName, names: Sequence[MemberName]) -> Mapping[MemberName, Member]:
+        """Those that there are. One call for up to 100."""
+
+    def put_member(self, group: GroupName, old: Member | None, new: Member) -> None:
+        """CONCURRENT_UPDATE unless the stored member is `old` still, as far as its heartbeats go (None: there is none).
+        One conditional put."""
+
+    def touch_member(
+        self,
+        group: GroupName,
+        name: MemberName,
+        member_id: str,
+        sequence: int,
+        deadline_ms: int,
+        report: Report | None,
+    ) -> Member:
+        """A heartbeat of the process `member_id`: the member as it is then. UNKNOWN_MEMBER if there is none,
+        MEMBER_FENCED if it is another process by now, STALE_HEARTBEAT if one with this sequence or a higher has come.
+        One conditional update."""
+
+    def remove_member(self, group: GroupName, seen: Member) -> bool:
+        """False if a heartbeat or another process has come since. One conditional delete."""
+
+    def put_target(self, group: GroupName, epoch: int, target_id: str, chunks: Sequence[bytes]) -> None:
+        """One put for each chunk."""
+
+    def get_target(self, group: GroupName, epoch: int, target_id: str) -> Sequence[bytes]:
+        """The chunks in order; none if it was removed. One query for each MB."""
+
+    def remove_targets(self, group: GroupName, below_epoch: int) -> None:
+        """Removes every target of an earlier epoch. A query, and one delete for each chunk."""
 
 
 class JobCursors(Protocol):

@@ -9,13 +9,14 @@ import re
 from typing import NewType
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import NAME_LENGTH_MAX
+from penstock_core.limits import MEMBER_ID_LENGTH_MAX, NAME_LENGTH_MAX
 
 TopicName = NewType("TopicName", str)
 TopicId = NewType("TopicId", str)
 Partition = NewType("Partition", int)
 Offset = NewType("Offset", int)
 GroupName = NewType("GroupName", str)
+MemberName = NewType("MemberName", str)
 ZoneName = NewType("ZoneName", str)
 SegmentId = NewType("SegmentId", bytes)
 
@@ -38,6 +39,20 @@ def parse_group_name(text: str) -> GroupName:
     return GroupName(_checked(text, "group"))
 
 
+def parse_member_id(text: str) -> str:
+    """The same rule for member ids and instance ids, and 100 characters at most. Raises INVALID_NAME."""
+    return _checked(text, "member", MEMBER_ID_LENGTH_MAX)
+
+
+def member_name(member_id: str, instance_id: str | None) -> MemberName:
+    """What a group knows a member by: its id, or `=<instance id>`, which stays when the member's process changes.
+
+    Raises INVALID_NAME.
+    """
+    parse_member_id(member_id)
+    return MemberName(member_id if instance_id is None else f"={parse_member_id(instance_id)}")
+
+
 def new_topic_id(chance: bytes) -> TopicId:
     """20 lower-case hexadecimal digits from `TOPIC_ID_BYTES` random bytes."""
     if len(chance) != TOPIC_ID_BYTES:
@@ -57,15 +72,15 @@ def segment_time_ms(segment_id: SegmentId) -> int:
     return int.from_bytes(segment_id[:6], "big")
 
 
-def _checked(text: str, kind: str) -> str:
-    if len(text) > NAME_LENGTH_MAX:
+def _checked(text: str, kind: str, length_max: int = NAME_LENGTH_MAX) -> str:
+    if len(text) > length_max:
         raise PenstockError(
             ErrorCode.INVALID_NAME,
-            f"{kind} name of {len(text)} characters: at most {NAME_LENGTH_MAX} are allowed",
+            f"{kind} name of {len(text)} characters: at most {length_max} are allowed",
         )
     if text in (".", "..") or not _NAME.fullmatch(text):
         raise PenstockError(
             ErrorCode.INVALID_NAME,
-            f"{kind} name {text!r}: use 1 to {NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - (and not '.' or '..')",
+            f"{kind} name {text!r}: use 1 to {length_max} of A-Z a-z 0-9 . _ - (and not '.' or '..')",
         )
     return text

@@ -276,15 +276,5 @@ def lease_item_key(group: str, key: PartitionKey) -> Item:
     return {"pk": {"S": group}, "sk": {"S": keys.lease_key(key)}}
 
 
-def parse_committed(item: Mapping[str, Any]) -> CommittedOffset:
-    return CommittedOffset(
-        topic=TopicName(item["topic"]["S"]),
-        partition=keys.parse_lease_key(item["sk"]["S"]),
-        offset=Offset(int(item["committed_offset"]["N"])),
-        metadata=item["metadata"]["S"],
-        committed_at_ms=int(item["committed_at_ms"]["N"]),
-    )
-
-
 def number(value: int) -> dict[str, str]:
     return {"N": str(value)}

@@ -7,11 +7,14 @@
 | topics | `#zones`                | `states`, `catch_up`                   |
 | topics | `#cursors`              | name of a scheduled job                |
 | log    | `<topic id>#<partition>`| `head`, `page#<end offset, 20 digits>`, `producer#<id, base64>` |
+| groups | group name              | `group`, `member#<member name>`        |
+| groups | group name              | `target#<epoch>#<target id>#<chunk>`   |
 | groups | group name              | `lease#<topic id>#<partition>`         |
+| groups | `#groups`               | group name                             |
 
-A topic name has no `#`, so what begins with it meets no topic. Twenty digits hold every offset and sort as numbers do.
-S3: `<2 hex>/<yyyy-mm-dd-hh>/<segment id, 32 hex>`; the two digits come from the id's random part and spread the
-load over S3's prefixes, the hour from its time part, so the key follows from the segment id alone.
+A topic or group name has no `#`, so what begins with it meets none. Twenty digits hold every offset and sort as
+numbers do. S3: `<2 hex>/<yyyy-mm-dd-hh>/<segment id, 32 hex>`; the two digits come from the id's random part and
+spread the load over S3's prefixes, the hour from its time part, so the key follows from the segment id alone.
 """
 
 import base64
@@ -19,7 +22,7 @@ import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from penstock_core.ids import Offset, Partition, SegmentId, TopicId, segment_time_ms
+from penstock_core.ids import MemberName, Offset, Partition, SegmentId, TopicId, segment_time_ms
 
 HEAD = "head"
 TOPIC = "topic"
@@ -30,6 +33,10 @@ CATCH_UP = "catch_up"
 CURSORS = "#cursors"
 PAGE_LAST = "page#~"
 LEASE_PREFIX = "lease#"
+GROUPS = "#groups"
+GROUP = "group"
+MEMBER_PREFIX = "member#"
+TARGET_PREFIX = "target#"
 SEGMENT_PREFIXES = 256
 
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -80,6 +87,21 @@ def parse_lease_key(text: str) -> PartitionKey:
     """The inverse of `lease_key`."""
     topic_id, partition = text.removeprefix(LEASE_PREFIX).split("#")
     return PartitionKey(TopicId(topic_id), Partition(int(partition)))
+
+
+def member_key(name: MemberName) -> str:
+    """Sort key of a member in its group."""
+    return f"{MEMBER_PREFIX}{name}"
+
+
+def target_prefix(epoch: int) -> str:
+    """What the sort keys of all target assignments of a group epoch begin with, and none of an earlier one is above."""
+    return f"{TARGET_PREFIX}{epoch:010d}#"
+
+
+def target_key(epoch: int, target_id: str, chunk: int) -> str:
+    """Sort key of one chunk of a target assignment."""
+    return f"{target_prefix(epoch)}{target_id}#{chunk:03d}"
 
 
 def segment_key(segment_id: SegmentId) -> str:

@@ -48,6 +48,26 @@ SWEEP_GRACE_MS = 24 * 3_600_000  # far longer than any function may take between
 COMMIT_OFFSETS_MAX = 1_000  # offsets in one commit
 COMMIT_METADATA_BYTES_MAX = 4 * KIB
 OFFSET_MAX = 2**63 - 1
+GROUP_MEMBERS_MAX = 2_000
+MEMBER_ID_LENGTH_MAX = 100
+CLIENT_ID_LENGTH_MAX = 100
+SUBSCRIPTION_NAMES_MAX = 100  # topics and patterns of one member: its item is written by each of its heartbeats
+SUBSCRIPTION_BYTES_MAX = 8 * KIB
+SESSION_TIMEOUT_MS_DEFAULT = 45_000
+SESSION_TIMEOUT_MS_MIN = 2_000
+SESSION_TIMEOUT_MS_MAX = 30 * 60_000
+HEARTBEAT_INTERVAL_MS_DEFAULT = 5_000
+HEARTBEAT_INTERVAL_MS_MIN = 250
+HEARTBEATS_PER_SESSION_MIN = 3  # so that one that is lost or throttled costs nobody a partition
+WAITING_HEARTBEAT_MS = 1_000  # how soon a member asks again that waits for another to release
+ACQUIRE_MAX = 100  # leases that one heartbeat acquires: DynamoDB's BatchGetItem takes 100 keys
+GROUP_CHECK_MS_MAX = 30_000  # how long new topics and partitions may go unnoticed
+GROUP_CHECK_MS_MIN = 1_000
+OFFSETS_RETENTION_MS_DEFAULT = 90 * 24 * 3_600_000
+OFFSETS_RETENTION_MS_MIN = 60_000
+OFFSETS_RETENTION_MS_MAX = 100 * 365 * 24 * 3_600_000
+GROUP_LIST_MAX = 100  # groups in one page of the list
+TARGET_CHUNK_BYTES = 300 * KIB  # of a target assignment, in one item of 400 KB at most
 
 # The index.
 TAIL_ROLL_REFS = 16  # the tail gives its refs to a page when its length reaches a multiple of this

@@ -54,6 +54,8 @@ def watched(broker: Broker, before: Callable[[int], None], after: Callable[[int]
         broker,
         topics=(topics := wrap(broker.topics)),
         log=wrap(broker.log),
+        groups=wrap(broker.groups),
+        memberships=wrap(broker.memberships),
         cursors=wrap(broker.cursors),
         zones=[wrap(zone) for zone in broker.zones],
         parallel=InOrder(broker.parallel),

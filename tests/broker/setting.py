@@ -13,6 +13,7 @@ from penstock_broker.create_topic import create_topic
 from penstock_broker.directory import TopicDirectory
 from penstock_broker.events import Events
 from penstock_broker.fetch import Fetched, FetchEntry, fetch
+from penstock_broker.group_directory import GroupDirectory
 from penstock_broker.held_segments import HeldSegments
 from penstock_broker.ports import Clock
 from penstock_broker.produce import ProduceEntry, produce
@@ -96,6 +97,7 @@ def another_instance(broker: Broker, **changes: Any) -> Broker:
     """A second function instance over the same stores, which remembers nothing yet."""
     remembering: dict[str, Any] = {
         "directory": TopicDirectory(broker.topics, broker.clock),
+        "group_directory": GroupDirectory(changes.get("memberships", broker.memberships), broker.clock),
         "zone_directory": ZoneDirectory(changes.get("zone_states", broker.zone_states), broker.clock),
         "latency": ZoneLatency(),
         "health": ZoneHealth(),
@@ -114,6 +116,7 @@ def counted_broker(broker: Broker, counts: Counter[str]) -> Broker:
         topics=topics,
         log=Counted(broker.log, "log", counts),
         groups=Counted(broker.groups, "groups", counts),
+        memberships=Counted(broker.memberships, "memberships", counts),
         zone_states=zone_states,
         zones=[Counted(zone, "zone", counts) for zone in broker.zones],
         directory=TopicDirectory(topics, broker.clock),  # type: ignore[arg-type]

@@ -62,10 +62,10 @@ def test_commit_answers_each_entry_when_some_are_bad(broker: Broker) -> None:
 def test_commit_tells_only_of_the_entry_that_storage_refused(broker: Broker) -> None:
     new_topic(broker, partitions=2)
 
-    def commit(original: Any, group: str, committed: Any) -> None:
+    def commit(original: Any, group: str, committed: Any, *how: Any) -> None:
         if committed.partition.partition == 0:
             raise UNAVAILABLE
-        original(group, committed)
+        original(group, committed, *how)
 
     faulty = another_instance(broker, groups=Intercepted(broker.groups, commit=commit))
     entries = [CommitEntry(topic="orders", partition=number, offset=3) for number in range(2)]
@@ -148,7 +148,7 @@ def test_commit_costs_a_read_per_topic_and_an_update_per_offset(broker: Broker) 
         "billing",
         [CommitEntry(topic=topic, partition=number, offset=1) for topic in ("orders", "bills") for number in range(6)],
     )
-    assert counts == {"topics.get": 2, "groups.commit": 12}
+    assert counts == {"topics.get": 2, "groups.commit": 12, "memberships.register": 1}
     counts.clear()
     committed_offsets(counted, "billing", None)
     assert counts == {"topics.get": 2, "groups.committed": 1}

@@ -13,19 +13,28 @@ from penstock_broker.adapters.dynamodb.client import DynamoDbClient
 from penstock_broker.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
+from penstock_broker.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.memory import (
-    MemoryGroupStore,
     MemoryJobCursors,
     MemoryLogIndex,
     MemorySegmentStore,
     MemoryTopicStore,
     MemoryZoneStateStore,
 )
+from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_broker.adapters.s3 import S3SegmentStore
 from penstock_broker.adapters.system import SystemChance, SystemClock
-from penstock_broker.ports import GroupStore, JobCursors, LogIndex, SegmentStore, TopicStore, ZoneStateStore
+from penstock_broker.ports import (
+    GroupStore,
+    JobCursors,
+    LogIndex,
+    MembershipStore,
+    SegmentStore,
+    TopicStore,
+    ZoneStateStore,
+)
 
 REGION = "us-east-1"
 
@@ -35,6 +44,7 @@ class Ports:
     topics: TopicStore
     log: LogIndex
     groups: GroupStore
+    memberships: MembershipStore
     segments: SegmentStore
     zone_states: ZoneStateStore
     cursors: JobCursors
@@ -45,6 +55,7 @@ def _memory() -> Iterator[Ports]:
         MemoryTopicStore(),
         MemoryLogIndex(),
         MemoryGroupStore(),
+        MemoryMembershipStore(),
         MemorySegmentStore("a"),
         MemoryZoneStateStore(),
         MemoryJobCursors(),
@@ -63,6 +74,7 @@ def _aws() -> Iterator[Ports]:
             DynamoDbTopicStore(client, "topics"),
             DynamoDbLogIndex(client, "log"),
             DynamoDbGroupStore(client, "groups"),
+            DynamoDbMembershipStore(client, "groups"),
             S3SegmentStore(s3, "zone-a", "a"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from penstock_core import items, keys, limits
 from penstock_core.catch_up import CatchUpPass, Cursor, Progress
-from penstock_core.ids import GroupName, Offset, Partition, SegmentId, TopicId, TopicName, ZoneName, new_segment_id
+from penstock_core.ids import Offset, Partition, SegmentId, TopicId, TopicName, ZoneName, new_segment_id
 from penstock_core.index import EMPTY_HEAD, Head, Page, appended
-from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
 from penstock_core.producer_state import ProducerSequence, ProducerState
 from penstock_core.ref import Ref
@@ -161,18 +160,6 @@ def test_page_item_is_what_is_stored_today() -> None:
     assert item["sk"] == {"S": "page#00000000000000000013"}
     assert set(item) == {"pk", "sk", "base_offset", "refs", "max_timestamp_ms", "rolled_bytes"}
     assert items.page_item_key(KEY, page.end_offset) == {"pk": item["pk"], "sk": item["sk"]}
-
-
-def test_committed_offset_is_read_from_a_lease_item() -> None:
-    item = items.lease_item_key(GroupName("g"), KEY) | {
-        "committed_offset": {"N": "5"},
-        "metadata": {"S": "m"},
-        "topic": {"S": "orders"},
-        "committed_at_ms": {"N": "9"},
-    }
-    assert items.parse_committed(item) == CommittedOffset(
-        topic=TopicName("orders"), partition=KEY, offset=Offset(5), metadata="m", committed_at_ms=9
-    )
 
 
 @given(_OFFSETS, _OFFSETS)

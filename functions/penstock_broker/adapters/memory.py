@@ -8,14 +8,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
 from penstock_broker.broker import Broker
 from penstock_broker.directory import TopicDirectory
+from penstock_broker.group_directory import GroupDirectory
 from penstock_broker.ports import Chance, Clock, ListedKeys, Parallel
 from penstock_broker.zone_directory import ZoneDirectory
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import GroupName, Offset, SegmentId, TopicId, TopicName, ZoneName
+from penstock_core.ids import Offset, SegmentId, TopicId, TopicName, ZoneName
 from penstock_core.index import (
     EMPTY_HEAD,
     Head,
@@ -27,7 +29,7 @@ from penstock_core.index import (
     with_log_start,
     with_zones_marked,
 )
-from penstock_core.items import CommittedOffset, DeletedTopic
+from penstock_core.items import DeletedTopic
 from penstock_core.keys import PartitionKey, prefix_number, segment_key, segment_prefix
 from penstock_core.producer_state import ProducerSequence, ProducerState
 from penstock_core.ref import LocatedRef, Ref
@@ -225,22 +227,6 @@ class MemoryZoneStateStore:
             self._pass = new
 
 
-class MemoryGroupStore:
-    """GroupStore."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._committed: dict[GroupName, dict[PartitionKey, CommittedOffset]] = {}
-
-    def commit(self, group: GroupName, committed: CommittedOffset) -> None:
-        with self._lock:
-            self._committed.setdefault(group, {})[committed.partition] = committed
-
-    def committed(self, group: GroupName) -> Sequence[CommittedOffset]:
-        with self._lock:
-            return list(self._committed.get(group, {}).values())
-
-
 class MemoryRepairQueue:
     """RepairQueue; `repairs` is what was sent and nobody has taken yet."""
 
@@ -334,11 +320,12 @@ def memory_broker(
 ) -> Broker:
     """A whole service in memory, on the system's clock, chance and threads unless others are given."""
     clock = clock or SystemClock()
-    topics, zone_states = MemoryTopicStore(), MemoryZoneStateStore()
+    topics, zone_states, memberships = MemoryTopicStore(), MemoryZoneStateStore(), MemoryMembershipStore()
     return Broker(
         topics=topics,
         log=MemoryLogIndex(),
         groups=MemoryGroupStore(),
+        memberships=memberships,
         zone_states=zone_states,
         cursors=MemoryJobCursors(),
         zones=[MemorySegmentStore(zone) for zone in zones],
@@ -348,4 +335,5 @@ def memory_broker(
         chance=chance or SystemChance(),
         directory=TopicDirectory(topics, clock),
         zone_directory=ZoneDirectory(zone_states, clock),
+        group_directory=GroupDirectory(memberships, clock),
     )

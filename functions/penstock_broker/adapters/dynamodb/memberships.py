@@ -1,0 +1,204 @@
+"""MembershipStore on the groups table: the group's item, its members', its targets', and the list of groups."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from penstock_broker.adapters.dynamodb.client import DynamoDbClient, condition_failed
+from penstock_core.group import GroupState, Member, Report
+from penstock_core.group_items import (
+    SEQUENCE_NAME,
+    group_item,
+    group_key,
+    member_item,
+    member_item_key,
+    parse_group,
+    parse_member,
+    registered_key,
+    target_item,
+    touch_update,
+    unchanged_member,
+)
+from penstock_core.ids import GroupName, MemberName
+from penstock_core.items import Item, number
+from penstock_core.keys import GROUPS, MEMBER_PREFIX, TARGET_PREFIX, target_key, target_prefix
+from penstock_core.sessions import concurrent_update, is_touched, refuse_heartbeat
+
+_BATCH_GET_MAX = 100
+_VERSION_NAME = {"#version": "version"}
+_LAST = "~"  # behind every character of a key's parts
+
+
+class DynamoDbMembershipStore:
+    """MembershipStore."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def get_group(self, group: GroupName) -> GroupState | None:
+        answer = self._client.call(
+            "get_item", is_repeatable=True, TableName=self._table, Key=group_key(group), ConsistentRead=True
+        )
+        return parse_group(answer["Item"]) if "Item" in answer else None
+
+    def find_groups(self, groups: Sequence[GroupName]) -> Mapping[GroupName, GroupState]:
+        found = map(parse_group, self._batch_get([group_key(group) for group in groups]))
+        return {group.name: group for group in found}
+
+    def change_group(self, old: GroupState | None, new: GroupState) -> None:
+        what = f"group {new.name}"
+        if old is None:
+            self._put(what, group_item(new), ConditionExpression="attribute_not_exists(pk)")
+        else:
+            self._put(what, group_item(new), **_version_is(old))
+
+    def delete_group(self, seen: GroupState) -> None:
+        if not self._deleted(group_key(seen.name), **_version_is(seen)):
+            raise concurrent_update(f"group {seen.name}")
+
+    def register(self, group: GroupName) -> None:
+        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=registered_key(group))
+
+    def unregister(self, group: GroupName) -> None:
+        self._deleted(registered_key(group))
+
+    def registered(self, after: str, limit: int) -> Sequence[GroupName]:
+        answer = self._client.call(
+            "query",
+            is_repeatable=True,
+            TableName=self._table,
+            KeyConditionExpression="pk = :groups AND sk > :after",
+            ExpressionAttributeValues={
+                ":groups": {"S": GROUPS},
+                ":after": {"S": after or " "},
+            },  # no value may be empty
+            Limit=limit,
+            ConsistentRead=True,
+        )
+        return [GroupName(item["sk"]["S"]) for item in answer["Items"]]
+
+    def members(self, group: GroupName) -> Sequence[Member]:
+        return [*map(parse_member, self._query(**_between(group, MEMBER_PREFIX, MEMBER_PREFIX + _LAST)))]
+
+    def find_members(self, group: GroupName, names: Sequence[MemberName]) -> Mapping[MemberName, Member]:
+        found = map(parse_member, self._batch_get([member_item_key(group, name) for name in names]))
+        return {member.name: member for member in found}
+
+    def put_member(self, group: GroupName, old: Member | None, new: Member) -> None:
+        what, item = f"member {new.name} of group {group}", member_item(group, new)
+        if old is None:
+            self._put(what, item, ConditionExpression="attribute_not_exists(pk)")
+        else:
+            self._put(what, item, **_member_is(old))
+
+    def touch_member(
+        self,
+        group: GroupName,
+        name: MemberName,
+        member_id: str,
+        sequence: int,
+        deadline_ms: int,
+        report: Report | None,
+    ) -> Member:
+        try:
+            answer = self._client.call(
+                "update_item",
+                is_repeatable=True,
+                TableName=self._table,
+                **touch_update(group, name, member_id, sequence, deadline_ms, report).arguments(),
+                ExpressionAttributeNames=SEQUENCE_NAME,
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            item = error.response.get("Item")
+            stored = parse_member(item) if item else None
+            if stored is not None and is_touched(stored, member_id, sequence, deadline_ms, report):
+                return stored  # by an attempt of our own whose answer was lost
+            refuse_heartbeat(stored, group, name, member_id, sequence)
+            raise concurrent_update(f"member {name} of group {group}") from error
+        return parse_member(answer["Attributes"])
+
+    def remove_member(self, group: GroupName, seen: Member) -> bool:
+        return self._deleted(member_item_key(group, seen.name), **_member_is(seen))
+
+    def put_target(self, group: GroupName, epoch: int, target_id: str, chunks: Sequence[bytes]) -> None:
+        for index, chunk in enumerate(chunks):
+            self._client.call(
+                "put_item",
+                is_repeatable=True,
+                TableName=self._table,
+                Item=target_item(group, epoch, target_id, index, chunk),
+            )
+
+    def get_target(self, group: GroupName, epoch: int, target_id: str) -> Sequence[bytes]:
+        first = target_key(epoch, target_id, 0)
+        items = self._query(**_between(group, first, first[:-3] + _LAST))
+        return [item["target"]["B"] for item in items]
+
+    def remove_targets(self, group: GroupName, below_epoch: int) -> None:
+        items = self._query(**_between(group, TARGET_PREFIX, target_prefix(below_epoch)), ProjectionExpression="pk, sk")
+        for item in [*items]:
+            self._deleted(item)
+
+    def _put(self, what: str, item: Item, **condition: Any) -> None:
+        try:
+            self._client.call("put_item", is_repeatable=False, TableName=self._table, Item=item, **condition)
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            raise concurrent_update(what) from error
+
+    def _deleted(self, key: Item, **condition: Any) -> bool:
+        try:
+            self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=key, **condition)
+        except ClientError as error:
+            if not condition_failed(error):
+                raise
+            return False
+        return True
+
+    def _query(self, **arguments: Any) -> Iterator[Item]:
+        start: dict[str, object] = {}
+        while True:
+            answer = self._client.call(
+                "query", is_repeatable=True, TableName=self._table, ConsistentRead=True, **arguments, **start
+            )
+            yield from answer["Items"]
+            if "LastEvaluatedKey" not in answer:
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def _batch_get(self, keys: Sequence[Item]) -> Iterator[Item]:
+        for start in range(0, len(keys), _BATCH_GET_MAX):
+            request = {"Keys": keys[start : start + _BATCH_GET_MAX], "ConsistentRead": True}
+            for answer in self._client.batch_get({self._table: request}):
+                yield from answer["Responses"].get(self._table, ())
+
+
+def _between(group: GroupName, first: str, last: str) -> dict[str, Any]:
+    return {
+        "KeyConditionExpression": "pk = :group AND sk BETWEEN :first AND :last",
+        "ExpressionAttributeValues": {":group": {"S": group}, ":first": {"S": first}, ":last": {"S": last}},
+    }
+
+
+def _version_is(seen: GroupState) -> dict[str, Any]:
+    return {
+        "ConditionExpression": "#version = :version",
+        "ExpressionAttributeNames": _VERSION_NAME,
+        "ExpressionAttributeValues": {":version": number(seen.version)},
+    }
+
+
+def _member_is(seen: Member) -> dict[str, Any]:
+    condition, values = unchanged_member(seen)
+    return {
+        "ConditionExpression": condition,
+        "ExpressionAttributeNames": SEQUENCE_NAME,
+        "ExpressionAttributeValues": values,
+    }
