@@ -101,8 +101,11 @@ def leave(broker: Broker, group_name: str, beat: Beat) -> Assignment:
     state = broker.memberships.get_group(group)
     member = broker.memberships.find_members(group, [name]).get(name)
     refuse_heartbeat(member, group, name, beat.member_id, beat.sequence)
-    if state is None or member is None or not broker.memberships.remove_member(group, member):
-        raise unknown_member(group, name) if state is None else _busy(group, name)
+    if state is None or member is None:
+        raise unknown_member(group, name)
+    # A delete that the driver sent again finds nothing left to delete.
+    if not broker.memberships.remove_member(group, member) and broker.memberships.find_members(group, [name]):
+        raise _busy(group, name)
     try:
         state, _ = rebalance(broker, group, lambda target: not target.part_of(name))
     except PenstockError:

@@ -26,8 +26,11 @@ def touched(
 ) -> Member:
     """The member after a heartbeat; `group_items.touch_update` is the same as an update.
 
-    Raises UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT.
+    Raises UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT. One that is the member's newest already, as when a lost answer
+    makes the driver send it again, changes nothing.
     """
+    if stored is not None and _is_touched(stored, member_id, sequence, deadline_ms, report):
+        return stored
     refuse_heartbeat(stored, group, name, member_id, sequence)
     assert stored is not None
     member = replace(stored, sequence=sequence, deadline_ms=deadline_ms)
@@ -52,12 +55,6 @@ def refuse_heartbeat(stored: Member | None, group: GroupName, name: MemberName, 
         )
 
 
-def is_touched(stored: Member, member_id: str, sequence: int, deadline_ms: int, report: Report | None) -> bool:
-    """Whether this very heartbeat is the newest that the member has seen: one that is repeated is done already."""
-    is_same = (stored.member_id, stored.sequence, stored.deadline_ms) == (member_id, sequence, deadline_ms)
-    return is_same and (report is None or (stored.epoch, stored.is_settled) == (report.epoch, report.is_settled))
-
-
 def unknown_member(group: GroupName, name: MemberName) -> PenstockError:
     """The error for one that never joined, has left, or whose session has ended."""
     return PenstockError(
@@ -69,3 +66,8 @@ def unknown_member(group: GroupName, name: MemberName) -> PenstockError:
 def concurrent_update(what: str) -> PenstockError:
     """The error for a change that somebody else's has come before."""
     return PenstockError(ErrorCode.CONCURRENT_UPDATE, f"{what} was changed by somebody else: look again")
+
+
+def _is_touched(stored: Member, member_id: str, sequence: int, deadline_ms: int, report: Report | None) -> bool:
+    is_same = (stored.member_id, stored.sequence, stored.deadline_ms) == (member_id, sequence, deadline_ms)
+    return is_same and (report is None or (stored.epoch, stored.is_settled) == (report.epoch, report.is_settled))

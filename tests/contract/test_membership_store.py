@@ -104,6 +104,13 @@ def test_touch_goes_on_with_the_session_and_reports_if_told_to(ports: Ports) -> 
     assert list(ports.memberships.members(GROUP)) == [replace(reported, sequence=2**62, deadline_ms=300)]
 
 
+def test_touch_that_is_sent_again_changes_nothing(ports: Ports) -> None:
+    ports.memberships.put_member(GROUP, None, MEMBER)
+    report = Report(epoch=3, is_settled=True)
+    assert touch(ports, 6, report=report) == touch(ports, 6, report=report)
+    refused(ErrorCode.STALE_HEARTBEAT, lambda: touch(ports, 6, deadline_ms=201, report=report))
+
+
 def test_touch_is_refused_to_strangers_twins_and_the_late(ports: Ports) -> None:
     refused(ErrorCode.UNKNOWN_MEMBER, lambda: touch(ports, 6))
     ports.memberships.put_member(GROUP, None, MEMBER)

@@ -21,7 +21,7 @@ from penstock_core.group import (
 from penstock_core.ids import GroupName, MemberName, Offset, Partition, TopicId, TopicName, member_name
 from penstock_core.keys import PartitionKey
 from penstock_core.lease import ATTEMPTS, CLAIMS, Attempt, Claim, Holder, Lease, Tenure, holder_of, refusal
-from penstock_core.sessions import is_touched, touched
+from penstock_core.sessions import touched
 from penstock_core.topic_patterns import check_pattern, matches
 
 KEY = PartitionKey(TopicId("0a" * 10), Partition(3))
@@ -191,10 +191,11 @@ def test_heartbeat_goes_on_with_the_session() -> None:
     after = touched(MEMBER, GROUP, OTHER, "other", 6, 200, Report(epoch=9, is_settled=True))
     assert after == replace(MEMBER, sequence=6, deadline_ms=200, epoch=9, is_settled=True)
     assert touched(MEMBER, GROUP, OTHER, "other", 6, 200, None) == replace(MEMBER, sequence=6, deadline_ms=200)
-    assert is_touched(after, "other", 6, 200, Report(epoch=9, is_settled=True))
-    assert is_touched(after, "other", 6, 200, None)
-    assert not is_touched(after, "other", 6, 200, Report(epoch=9, is_settled=False))
-    assert not is_touched(after, "other", 6, 201, None)
+    assert touched(after, GROUP, OTHER, "other", 6, 200, Report(epoch=9, is_settled=True)) == after
+    assert touched(after, GROUP, OTHER, "other", 6, 200, None) == after
+    for deadline_ms, is_settled in ((200, False), (201, True)):
+        with pytest.raises(PenstockError, match="STALE_HEARTBEAT"):
+            touched(after, GROUP, OTHER, "other", 6, deadline_ms, Report(epoch=9, is_settled=is_settled))
 
 
 @pytest.mark.parametrize(

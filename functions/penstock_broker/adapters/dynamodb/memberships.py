@@ -23,7 +23,7 @@ from penstock_core.group_items import (
 from penstock_core.ids import GroupName, MemberName
 from penstock_core.items import Item, number
 from penstock_core.keys import GROUPS, MEMBER_PREFIX, TARGET_PREFIX, target_key, target_prefix
-from penstock_core.sessions import concurrent_update, is_touched, refuse_heartbeat
+from penstock_core.sessions import concurrent_update, touched
 
 _BATCH_GET_MAX = 100
 _VERSION_NAME = {"#version": "version"}
@@ -117,10 +117,7 @@ class DynamoDbMembershipStore:
                 raise
             item = error.response.get("Item")
             stored = parse_member(item) if item else None
-            if stored is not None and is_touched(stored, member_id, sequence, deadline_ms, report):
-                return stored  # by an attempt of our own whose answer was lost
-            refuse_heartbeat(stored, group, name, member_id, sequence)
-            raise concurrent_update(f"member {name} of group {group}") from error
+            return touched(stored, group, name, member_id, sequence, deadline_ms, report)
         return parse_member(answer["Attributes"])
 
     def remove_member(self, group: GroupName, seen: Member) -> bool:
