@@ -22,6 +22,7 @@ CONSUME_ROUTES = (
     routes.LIST_OFFSETS,
     routes.FETCH,
     routes.FETCH_RECORDS,
+    routes.HEARTBEAT,
     routes.COMMIT_OFFSETS,
     routes.COMMITTED_OFFSETS,
 )

@@ -72,7 +72,11 @@ GRANTS: Mapping[str, Grants] = {
         tells_missing_objects=True,
         sends_repairs=True,
     ),
-    "groups": Grants(topics=("GetItem",), groups=("UpdateItem", "Query")),
+    # A heartbeat may be the one that ends sessions and makes a new target; patterns are held against all topics.
+    "groups": Grants(
+        topics=("GetItem", "Scan"),
+        groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+    ),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True),
     "keeper": Grants(
         topics=("GetItem", "Scan"),

@@ -24,6 +24,7 @@ PRODUCE = Route(method="POST", path="/v1/produce", function="produce")
 FETCH = Route(method="POST", path="/v1/fetch", function="fetch")
 PRODUCE_RECORDS = Route(method="POST", path="/v1/topics/{topic}/records", function="records_produce")
 FETCH_RECORDS = Route(method="GET", path="/v1/topics/{topic}/partitions/{partition}/records", function="records_fetch")
+HEARTBEAT = Route(method="POST", path="/v1/groups/{group}/heartbeat", function="groups")
 COMMIT_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets", function="groups")
 COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", function="groups")
 LIST_ZONES = Route(method="GET", path="/v1/zones", function="zones")
@@ -42,6 +43,7 @@ ROUTES = (
     FETCH,
     PRODUCE_RECORDS,
     FETCH_RECORDS,
+    HEARTBEAT,
     COMMIT_OFFSETS,
     COMMITTED_OFFSETS,
     LIST_ZONES,

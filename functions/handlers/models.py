@@ -64,18 +64,43 @@ class AlterTopic(Request):
     config: dict[str, Any] = Field(default_factory=dict)
 
 
+class Subscribed(Request):
+    """What a member reads: topics by name, and patterns, in which `*` stands for any characters."""
+
+    topics: list[str] = Field(default_factory=list)
+    patterns: list[str] = Field(default_factory=list)
+
+
+class Heartbeat(Request):
+    """What a member of a group says. `owned`: topic ids to the partitions that it holds."""
+
+    member_id: str
+    sequence: Annotated[int, Field(ge=1, le=limits.OFFSET_MAX)]
+    epoch: Number
+    instance_id: str | None = None
+    client_id: str = Field(default="", max_length=limits.CLIENT_ID_LENGTH_MAX)
+    subscription: Subscribed | None = None
+    owned: dict[str, list[PartitionNumber]] | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    leave: bool = False
+
+
 class CommitOffset(Request):
-    """The offset a group reads next in one partition."""
+    """The offset a group reads next in one partition; `lease_epoch` and `may_go_back` are for members."""
 
     topic: str
     partition: PartitionNumber
     offset: Number
     metadata: str = ""
+    lease_epoch: Number | None = None
+    may_go_back: bool = False
 
 
 class CommitOffsets(Request):
-    """Offsets to commit."""
+    """Offsets to commit, by a member of the group or, where none owns the partition, by anybody."""
 
+    member_id: str | None = None
+    instance_id: str | None = None
     offsets: list[CommitOffset] = Field(min_length=1, max_length=limits.COMMIT_OFFSETS_MAX)
 
 
@@ -109,6 +134,8 @@ class Error(TypedDict):
     message: str
     maybe_applied: bool
     limit: NotRequired[int]
+    lease_epoch: NotRequired[int]
+    committed_offset: NotRequired[int]
     log_start_offset: NotRequired[int]
     high_watermark: NotRequired[int]
 
@@ -217,6 +244,29 @@ class TruncatedPartitions(TypedDict):
     """One result per partition, in request order."""
 
     partitions: list[TruncatedPartition]
+
+
+class GrantedLease(TypedDict):
+    """A partition that is the member's now: it reads from `offset` (null: nothing was ever committed)."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    lease_epoch: int
+    offset: int | None
+    metadata: str
+
+
+class HeartbeatAnswer(TypedDict):
+    """What the member is told. `revoked`: topic ids to partitions."""
+
+    epoch: int
+    heartbeat_after_ms: int
+    session_timeout_ms: int
+    is_complete: bool
+    granted: list[GrantedLease]
+    revoked: dict[str, list[int]]
+    waiting: int
 
 
 class CommitResult(TypedDict):

@@ -29,6 +29,7 @@ ROUTES: Mapping[str, Serve] = {
     "POST /v1/topics/{topic}/truncate": topics.serve,
     "GET /v1/zones": zones.serve,
     "POST /v1/zones/{zone}": zones.serve,
+    "POST /v1/groups/{group}/heartbeat": groups.serve,
     "POST /v1/groups/{group}/offsets": groups.serve,
     "GET /v1/groups/{group}/offsets": groups.serve,
 }

@@ -88,7 +88,7 @@ EMPTY_TARGET = Target()
 def make_target(assignor: str, members: Iterable[Member], topics: Iterable[Topic], previous: Target) -> Target:
     """The target for these members and topics; `previous` is what the sticky assignor changes as little as it can.
 
-    Topics are those that some member subscribes to. About 0.3 s for 1,000 members and 10,000 partitions.
+    Topics are those that some member subscribes to. About 0.05 s for 1,000 members and 10,000 partitions.
     """
     by_name = sorted(members, key=lambda member: member.name)
     by_id = sorted(topics, key=lambda topic: topic.topic_id)

@@ -26,8 +26,8 @@ def touched(
 ) -> Member:
     """The member after a heartbeat; `group_items.touch_update` is the same as an update.
 
-    Raises UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT. One that is the member's newest already, as when a lost answer
-    makes the driver send it again, changes nothing.
+    Raises UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT. One that is the member's newest already, as when a lost
+    answer makes the driver send it again, changes nothing.
     """
     if stored is not None and _is_touched(stored, member_id, sequence, deadline_ms, report):
         return stored

@@ -68,6 +68,7 @@ def test_requests_are_logged(resources: Resources) -> None:
                 "GET/v1/topics/*/offsets",
                 "POST/v1/fetch",
                 "GET/v1/topics/*/partitions/*/records",
+                "POST/v1/groups/*/heartbeat",
                 "POST/v1/groups/*/offsets",
                 "GET/v1/groups/*/offsets",
             ],

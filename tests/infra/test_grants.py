@@ -44,7 +44,10 @@ ALLOWED = {
         "RepairQueuesRepairs": "SendMessage ReceiveMessage DeleteMessage GetQueueAttributes",
         "RepairQueuesDeadStream": "SendMessage",
     },
-    "Groups": {"TablesTopics": "GetItem", "TablesGroups": "UpdateItem Query"},
+    "Groups": {
+        "TablesTopics": "GetItem Scan",
+        "TablesGroups": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
+    },
     "Retention": {
         "TablesTopics": "GetItem PutItem DeleteItem Query Scan",
         "TablesLog": "GetItem BatchGetItem Query UpdateItem DeleteItem",

@@ -11,6 +11,7 @@ from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_topic
 from penstock_broker.directory import TopicDirectory
 from penstock_broker.events import Events
+from penstock_broker.group_directory import GroupDirectory
 from penstock_broker.held_segments import HeldSegments
 from penstock_broker.zone_directory import ZoneDirectory
 from penstock_broker.zone_health import ZoneHealth
@@ -183,6 +184,7 @@ class World:
             "clock": instance.clock,
             "chance": SimulatedChance(self.scheduler),
             "directory": TopicDirectory(stores["topics"], instance.clock),  # type: ignore[arg-type]
+            "group_directory": GroupDirectory(stores["memberships"], instance.clock),  # type: ignore[arg-type]
             "zone_directory": ZoneDirectory(stores["zone_states"], instance.clock),  # type: ignore[arg-type]
             "latency": ZoneLatency(),
             "health": ZoneHealth(),

@@ -1,0 +1,141 @@
+"""The group protocol over HTTP: fields in and out, errors, partial results."""
+
+from typing import Any
+
+import pytest
+
+from tests.handlers.service import Service, checked_error
+
+BEAT = "/v1/groups/billing/heartbeat"
+OFFSETS = "/v1/groups/billing/offsets"
+
+
+class Member:
+    """Sends heartbeats with rising sequences."""
+
+    def __init__(self, service: Service, member_id: str, **constant: object) -> None:
+        self.service, self.member_id, self.constant = service, member_id, constant
+        self.sequence = 0
+
+    def beat(self, **fields: object) -> Any:
+        answer = self.send(**fields)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def send(self, **fields: object) -> Any:
+        self.sequence += 1
+        body = {"member_id": self.member_id, "sequence": self.sequence, **self.constant, **fields}
+        return self.service.call("POST", BEAT, body)
+
+    def join(self) -> Any:
+        return self.beat(epoch=0, subscription={"topics": ["orders"]})
+
+
+@pytest.fixture
+def topic_id(service: Service) -> str:
+    service.create("orders", 4)
+    found: str = service.call("GET", "/v1/topics/orders").json["topic_id"]
+    return found
+
+
+def test_member_joins_reads_commits_hands_over_and_leaves(service: Service, topic_id: str) -> None:
+    first, second = Member(service, "m-1", client_id="host"), Member(service, "m-2")
+    told = first.join()
+    assert {name: told[name] for name in told if name != "granted"} == {
+        "epoch": 1,
+        "heartbeat_after_ms": 5_000,
+        "session_timeout_ms": 45_000,
+        "is_complete": True,
+        "revoked": {},
+        "waiting": 0,
+    }
+    assert told["granted"] == [
+        {"topic": "orders", "topic_id": topic_id, "partition": n, "lease_epoch": 1, "offset": None, "metadata": ""}
+        for n in range(4)
+    ]
+    assert second.join()["waiting"] == 2
+    assert first.beat(epoch=1) == {**told, "granted": [], "is_complete": False, "heartbeat_after_ms": 0}
+    told = first.beat(epoch=1, owned={topic_id: [0, 1, 2, 3]})
+    assert (told["epoch"], told["is_complete"]) == (2, False)
+    [(revoked_id, revoked)] = told["revoked"].items()
+    assert (revoked_id, len(revoked)) == (topic_id, 2)
+    offsets = [{"topic": "orders", "partition": n, "offset": 5, "lease_epoch": 1, "metadata": "x"} for n in revoked]
+    answer = service.call("POST", OFFSETS, {"member_id": "m-1", "offsets": offsets})
+    assert answer.json == {"results": [{"topic": "orders", "partition": n} for n in revoked]}
+    kept = sorted({0, 1, 2, 3} - set(revoked))
+    assert first.beat(epoch=2, owned={topic_id: kept})["is_complete"]
+    told = second.beat(epoch=2, owned={})
+    assert [(each["partition"], each["lease_epoch"], each["offset"], each["metadata"]) for each in told["granted"]] == [
+        (n, 2, 5, "x") for n in sorted(revoked)
+    ]
+    assert first.beat(epoch=2, leave=True)["is_complete"]
+    assert len(second.beat(epoch=2, owned={topic_id: revoked})["granted"]) == 2
+
+
+def test_commit_tells_each_partition_why_it_did_not_count(service: Service, topic_id: str) -> None:
+    Member(service, "m-1").join()
+    offsets = [
+        {"topic": "orders", "partition": 0, "offset": 5, "lease_epoch": 1},
+        {"topic": "orders", "partition": 1, "offset": 5, "lease_epoch": 2},
+        {"topic": "orders", "partition": 9, "offset": 5, "lease_epoch": 1},
+        {"topic": "orders", "partition": 2, "offset": 5},
+    ]
+
+    def commit(**fields: object) -> list[str | None]:
+        answer = service.call("POST", OFFSETS, {"offsets": offsets, **fields})
+        assert answer.status == 200
+        errors = [result.get("error") for result in answer.json["results"]]
+        return [error and checked_error(error)["code"] for error in errors]
+
+    assert commit(member_id="m-1") == [None, "LEASE_FENCED", "UNKNOWN_PARTITION", "INVALID_REQUEST"]
+    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": 1}]
+    answer = service.call("POST", OFFSETS, {"member_id": "m-1", "offsets": offsets})
+    assert answer.json["results"][0]["error"]["committed_offset"] == 5
+    offsets[0]["may_go_back"] = True
+    assert commit(member_id="m-1") == [None]
+    offsets = [{"topic": "orders", "partition": 0, "offset": 4}]
+    assert commit() == ["LEASE_HELD"]
+
+
+def test_static_member_that_restarts_fences_its_older_process(service: Service, topic_id: str) -> None:
+    old = Member(service, "p-1", instance_id="eu")
+    old.join()
+    new = Member(service, "p-2", instance_id="eu")
+    told = new.join()
+    assert (told["epoch"], [lease["lease_epoch"] for lease in told["granted"]]) == (1, [2] * 4)
+    answer = old.send(epoch=1)
+    assert (answer.status, answer.error["code"]) == (409, "MEMBER_FENCED")
+    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": 2}]
+    body = {"member_id": "p-2", "instance_id": "eu", "offsets": offsets}
+    assert service.call("POST", OFFSETS, body).json == {"results": [{"topic": "orders", "partition": 0}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"epoch": 0}, 400, "INVALID_REQUEST"),
+        ({}, 400, "INVALID_REQUEST"),
+        ({"epoch": 0, "subscription": {}, "unknown": 1}, 400, "INVALID_REQUEST"),
+        ({"epoch": 0, "subscription": {"topic": ["orders"]}}, 400, "INVALID_REQUEST"),
+        ({"epoch": 0, "subscription": {"patterns": ["^x"]}}, 400, "INVALID_NAME"),
+        ({"epoch": 0, "subscription": {}, "sequence": 0}, 400, "INVALID_REQUEST"),
+        ({"epoch": 0, "subscription": {}, "config": {"assignor": "x"}}, 400, "INVALID_CONFIG"),
+        ({"epoch": 0, "subscription": {}, "client_id": "x" * 101}, 400, "INVALID_REQUEST"),
+        ({"epoch": 0, "subscription": {}, "owned": {"t": [-1]}}, 400, "INVALID_REQUEST"),
+        ({"epoch": 0, "subscription": {}, "member_id": "a b"}, 400, "INVALID_NAME"),
+        ({"epoch": 0, "subscription": {}, "leave": True}, 400, "INVALID_REQUEST"),
+        ({"epoch": 3}, 404, "UNKNOWN_MEMBER"),
+        ({"epoch": 3, "leave": True}, 404, "UNKNOWN_MEMBER"),
+    ],
+)
+def test_heartbeat_is_refused(service: Service, fields: dict[str, object], status: int, code: str) -> None:
+    answer = Member(service, "m-1").send(**fields)
+    assert (answer.status, answer.error["code"]) == (status, code)
+    assert service.call("GET", OFFSETS).json == {"offsets": []}
+
+
+def test_late_heartbeat_is_told_so(service: Service, topic_id: str) -> None:
+    member = Member(service, "m-1")
+    member.join()
+    answer = member.send(epoch=1, sequence=1)
+    assert (answer.status, answer.error["code"]) == (409, "STALE_HEARTBEAT")
