@@ -8,6 +8,7 @@ from infra.alarms import Alarms
 from infra.api import Api
 from infra.client_policies import ClientPolicies
 from infra.functions import Functions
+from infra.job_alarms import JobAlarms
 from infra.repair import Repair, RepairQueues
 from infra.schedules import Schedules
 from infra.settings import StageSettings
@@ -39,6 +40,7 @@ class PenstockStack(Stack):
         if settings.has_alarms:
             Alarms(self, "Alarms", settings=settings, functions=functions)
             ZoneAlarms(self, "ZoneAlarms", settings=settings)
+            JobAlarms(self, "JobAlarms", settings=settings)
 
         self._output("ApiUrl", api.url)
         self._output("ApiId", api.api_id)

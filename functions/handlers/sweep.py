@@ -22,6 +22,7 @@ def run(broker: Broker) -> dict[str, Any]:
         "segments_live": done.live,
         "objects_listed": done.listed,
         "objects_deleted": done.deleted,
+        "objects_foreign": done.foreign,
         "sweep_failed": done.failures,
         "sweep_unfinished": int(not done.is_finished),
     }

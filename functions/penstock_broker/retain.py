@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from penstock_broker.broker import Broker
+from penstock_broker.index_age import note_index_age
 from penstock_broker.walk_pages import walk_pages
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition
@@ -73,7 +74,9 @@ def retain(broker: Broker, *, budget_ms: float, grace_ms: int = LOG_START_GRACE_
 def _retain_living(broker: Broker, grace_ms: int, deadline_ms: float) -> Retained:
     cursor = broker.cursors.get(_JOB)
     total = Retained()
-    for topic, keys in _portions(broker.topics.list(), cursor):
+    topics = broker.topics.list()
+    note_index_age(broker, topics)
+    for topic, keys in _portions(topics, cursor):
         if broker.clock.monotonic_ms() >= deadline_ms:
             broker.cursors.put(_JOB, f"{topic.name}#{keys[0].partition}")
             return replace(total, is_finished=False)

@@ -12,6 +12,9 @@ older than the grace and were not named. Why nothing live is ever deleted:
 - A ref is dead when it lies wholly below the settled log start (retain.py), where nobody reads, or its topic is
   deleted.
 - If a page is missing that should be there, or a head of a topic that exists, nothing is deleted at all.
+- An object older than everything that the index has ever known was not written by way of it: the table is empty, new,
+  or another store's, perhaps with topics created again under their old names. Such objects are counted and left. The
+  index's age is kept (index_age.py), so that what a deleted topic left is still known as the index's own.
 
 Two sweeps at once, a sweep that dies, and a ref that dies during the round only leave more to the next one.
 
@@ -26,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from penstock_broker.broker import Broker
+from penstock_broker.index_age import note_index_age
 from penstock_broker.ports import SegmentStore
 from penstock_broker.walk_pages import walk_pages
 from penstock_core.errors import ErrorCode, PenstockError
@@ -44,22 +48,26 @@ _PAGES_PER_QUERY = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What one run did. `prefixes` of 256 were swept; `failures` are lists and deletes that a zone refused."""
+    """What one run did. `prefixes` of 256 were swept; `failures` are lists and deletes that a zone refused; `foreign`
+    are the objects that were left because they are older than what the index knows of."""
 
     prefixes: int = 0
     rounds: int = 0
     live: int = 0
     listed: int = 0
     deleted: int = 0
+    foreign: int = 0
     failures: int = 0
     is_finished: bool = True
 
 
 @dataclass(slots=True)
 class _Live:
-    """The live segments of the prefixes `[first, end)` that are older than `cutoff_ms`; younger ones are spared."""
+    """The live segments of the prefixes `[first, end)` that are older than `cutoff_ms`; younger ones are spared, and
+    those older than `since_ms` are left."""
 
     first: int
+    since_ms: int
     cutoff_ms: int
     live_max: int
     end: int = SEGMENT_PREFIXES
@@ -75,7 +83,10 @@ class _Live:
 
     def is_ours(self, segment_id: SegmentId) -> bool:
         in_round = self.first <= prefix_number(segment_id) < self.end
-        return in_round and segment_time_ms(segment_id) < self.cutoff_ms
+        return in_round and self.since_ms <= segment_time_ms(segment_id) < self.cutoff_ms
+
+    def is_foreign(self, segment_id: SegmentId) -> bool:
+        return segment_time_ms(segment_id) < min(self.since_ms, self.cutoff_ms)
 
 
 def sweep(
@@ -94,9 +105,13 @@ def sweep(
     """
     deadline_ms = broker.clock.monotonic_ms() + budget_ms
     first = int(broker.cursors.get(_JOB) or 0)
+    since_ms = note_index_age(broker, broker.topics.list())
     total = Swept()
     while first < SEGMENT_PREFIXES:
-        live = _Live(first=first, cutoff_ms=broker.clock.now_ms() - grace_ms, live_max=live_max)
+        cutoff_ms = broker.clock.now_ms() - grace_ms
+        live = _Live(
+            first=first, since_ms=cutoff_ms if since_ms is None else since_ms, cutoff_ms=cutoff_ms, live_max=live_max
+        )
         if not _mark(broker, live, log_start_grace_ms, deadline_ms):
             if total.prefixes:
                 return replace(total, is_finished=False)
@@ -181,15 +196,16 @@ def _sweep_prefixes(broker: Broker, prefixes: Iterable[int], live: _Live, total:
     return replace(
         total,
         prefixes=total.prefixes + len(places) // len(broker.zones),
-        listed=total.listed + sum(listed for listed, _ in done),
-        deleted=total.deleted + sum(deleted for _, deleted in done),
+        listed=total.listed + sum(listed for listed, _, _ in done),
+        deleted=total.deleted + sum(deleted for _, deleted, _ in done),
+        foreign=total.foreign + sum(foreign for _, _, foreign in done),
         failures=total.failures + len(results) - len(done),
     )
 
 
-def _sweep_prefix(zone: SegmentStore, number: int, live: _Live) -> tuple[int, int]:
-    """How many objects were listed, and how many deleted. What is no segment's key, letter for letter, is left."""
-    listed, deleted, token = 0, 0, None
+def _sweep_prefix(zone: SegmentStore, number: int, live: _Live) -> tuple[int, int, int]:
+    """How many objects were listed, deleted, foreign. What is no segment's key, letter for letter, is left."""
+    listed, deleted, foreign, token = 0, 0, 0, None
     while True:
         part = zone.list_keys(segment_prefix(number), token)
         found = [segment_id for key in part.keys if (segment_id := parse_segment_key(key)) is not None]
@@ -198,6 +214,7 @@ def _sweep_prefix(zone: SegmentStore, number: int, live: _Live) -> tuple[int, in
             zone.delete(dead)
         listed += len(part.keys)
         deleted += len(dead)
+        foreign += sum(live.is_foreign(segment_id) for segment_id in found)
         token = part.next_token
         if token is None:
-            return listed, deleted
+            return listed, deleted, foreign

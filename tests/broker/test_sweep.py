@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_broker.adapters.memory import memory_broker
 from penstock_broker.broker import Broker
 from penstock_broker.delete_topic import delete_topic
 from penstock_broker.ports import ListedKeys
@@ -107,6 +108,7 @@ def test_segment_stays_while_any_of_its_partitions_needs_it(broker: Broker, cloc
 
 def test_empty_store_is_left_by_topics_that_are_deleted(broker: Broker, clock: SteppedClock) -> None:
     topic = old_and_new(broker, clock)
+    retain(broker, budget_ms=BUDGET_MS)
     delete_topic(broker, topic)
     new_topic(broker, topic)
     clock.time_ms += LOG_START_GRACE_MS
@@ -235,6 +237,50 @@ def test_nothing_is_deleted_when_a_head_is_missing_under_a_name_that_stands(
     assert objects(broker) == [5] * 3
 
 
+def wrong_table(broker: Broker) -> Broker:
+    """The same zones under an index that knows nothing of them, as after a restore that went wrong."""
+    return replace(memory_broker(clock=broker.clock), zones=broker.zones)
+
+
+@pytest.mark.parametrize("recreated", [[], ["orders"], ["orders", "others"]])
+def test_sweep_under_a_wrong_or_empty_table_deletes_nothing_and_counts_it(
+    broker: Broker, clock: SteppedClock, recreated: list[str]
+) -> None:
+    topic = new_topic(broker)
+    put(broker, topic, 20, clock.now_ms())
+    clock.time_ms += 3 * DAY_MS
+    wrong = wrong_table(broker)
+    for name in recreated:
+        new_topic(wrong, name)
+    for _ in range(2):
+        assert run(wrong) == Swept(prefixes=256, rounds=1, listed=3 * 20, foreign=3 * 20)
+        clock.time_ms += 3 * DAY_MS
+    assert len(read_all(broker, topic)) == 20
+    garbage(wrong, 2)
+    clock.time_ms += DAY_MS + 1
+    assert run(wrong).deleted == (3 * 2 if recreated else 0), "its own garbage goes all the same"
+    assert len(read_all(broker, topic)) == 20
+
+
+def test_objects_of_the_first_topic_go_although_it_is_deleted(broker: Broker, clock: SteppedClock) -> None:
+    topic = new_topic(broker)
+    put(broker, topic, 20, clock.now_ms())
+    clock.time_ms += DAY_MS
+    run(broker)
+    delete_topic(broker, topic)
+    settle(broker, clock)
+    clock.time_ms += DAY_MS
+    assert run(broker) == Swept(prefixes=256, rounds=1, listed=3 * 20, deleted=3 * 20)
+
+
+def test_segment_that_a_clock_behind_has_named_is_the_topics_own(broker: Broker, clock: SteppedClock) -> None:
+    new_topic(broker)
+    clock.time_ms -= 900
+    garbage(broker)
+    clock.time_ms += DAY_MS + 1_000
+    assert run(broker).deleted == 3
+
+
 def test_many_segments_are_swept_in_rounds_that_fit_into_memory(broker: Broker, clock: SteppedClock) -> None:
     topic = new_topic(broker)
     put(broker, topic, 300, clock.now_ms())
@@ -248,6 +294,7 @@ def test_many_segments_are_swept_in_rounds_that_fit_into_memory(broker: Broker, 
 
 
 def test_sweep_out_of_time_goes_on_where_it_stopped(broker: Broker, clock: SteppedClock) -> None:
+    new_topic(broker)
     garbage(broker, 200)
     clock.time_ms += DAY_MS + 1
 
@@ -272,6 +319,7 @@ def test_sweep_says_so_when_the_time_does_not_suffice_for_the_index(broker: Brok
 
 
 def test_zone_that_is_down_is_swept_the_next_time(broker: Broker, clock: SteppedClock) -> None:
+    new_topic(broker)
     garbage(broker, 4)
     clock.time_ms += DAY_MS + 1
     zone_of(broker, 1).is_down = True
