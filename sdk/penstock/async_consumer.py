@@ -132,8 +132,10 @@ class AsyncConsumer(ConfiguredConsumer[AsyncTransport]):
         try:
             await self._fetcher.drive(self._core.close(is_committing=autocommit))
         finally:
-            await self._fetcher.stop()
-            await self._client.close()
+            try:
+                await self._fetcher.stop()
+            finally:
+                await self._client.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -226,6 +226,18 @@ def test_loop_that_ends_fails_what_was_not_delivered(faulty: FaultyTransport, or
     assert [type(error) for error in told] == [ClosedError, ClosedError]
 
 
+def test_program_that_only_sends_does_not_keep_its_records_from_leaving(faulty: FaultyTransport, orders: str) -> None:
+    async def main() -> None:
+        async with AsyncProducer(transport=ThreadedTransport(faulty), linger_ms=0) as producer:
+            for _ in range(50_000):  # far less than fills the memory
+                await producer.send(orders, b"")
+                if faulty.count(PRODUCE):
+                    return
+            pytest.fail("nothing was sent on the way")
+
+    run(main)
+
+
 # Consuming.
 
 
@@ -235,24 +247,28 @@ async def send(service: MemoryPenstock, count: int, topic: str = "orders") -> No
             await producer.send(topic, b"%d" % number, partition=0)
 
 
-def test_consumer_iterates_and_other_tasks_go_on(service: MemoryPenstock, orders: str) -> None:
+def test_iteration_over_what_is_prefetched_lets_other_tasks_go_on(service: MemoryPenstock, orders: str) -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
     async def main() -> None:
+        nonlocal ticks
         await send(service, 3_000)
-        ticks = 0
-
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                ticks += 1
-                await asyncio.sleep(0)
-
-        ticking = asyncio.create_task(tick())
-        async with service.async_consumer(orders, max_poll_records=100, consumer_timeout_ms=50) as consumer:
-            offsets = [record.offset async for record in consumer]
-        ticking.cancel()
-        await asyncio.wait((ticking,))
-        assert offsets == list(range(3_000))
-        assert ticks >= 30
+        async with service.async_consumer(orders, max_poll_records=100) as consumer:
+            first = await anext(consumer)
+            while consumer._core.buffer.cursor(P0).fetch_offset < 3_000:
+                await asyncio.sleep(0.001)
+            ticking = asyncio.create_task(tick())
+            offsets = [(await anext(consumer)).offset for _ in range(2_999)]
+            ticking.cancel()
+            await asyncio.wait((ticking,))
+        assert [first.offset, *offsets] == list(range(3_000))
+        assert ticks >= 20
 
     run(main)
 
