@@ -32,6 +32,8 @@ def judge(world: World) -> None:
     _check_claims(world, {topic.topic_id for topic in topics})
     _check_deleted(world)
     _check_commits(world, topics)
+    for check in world.final_checks:
+        check()
     clear_away(world)
     for topic in topics:
         _check_that_heads_shrink(world, topic)

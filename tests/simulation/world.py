@@ -57,6 +57,8 @@ class World:
         self.stream: list[StreamedHead] = []  # of the log table, as far as `replicate` has not handled it
         self.lasts_ms = 0.0  # how long clients go on at least, for workloads that take minutes
         self.acks_allowed: tuple[Acks, ...] = tuple(Acks)[::-1]
+        self.observers: list[Callable[[str, str, tuple[Any, ...], Any], None]] = []  # of every effect
+        self.final_checks: list[Callable[[], None]] = []  # of workloads, when nothing fails any more
         self.is_over = False  # clients that never end by themselves end now
         self._working = 0
         self._instances: list[Instance] = []
@@ -143,6 +145,8 @@ class World:
         except PenstockError as error:
             outcome = error
         self.truth.observe(label, method, arguments, outcome)
+        for observe in self.observers:
+            observe(label, method, arguments, outcome)
         if label == "log" and (head := head_appended_to(method, outcome)) and arguments[2]:
             self._stream_number += 1
             self.stream.append(StreamedHead(number=self._stream_number, key=arguments[0], head=head))

@@ -5,6 +5,7 @@ from random import Random
 
 from tests.simulation.workloads import (
     commits,
+    groups,
     keeper,
     numbering,
     recreation,
@@ -30,6 +31,7 @@ WORKLOADS: dict[str, Install] = {
     "truncation": truncation.install,
     "recreation": recreation.install,
     "commits": commits.install,
+    "groups": groups.install,
     "zone_loss": zone_loss.install,
     "zone_moves": zone_moves.install,
     "repair": repair.install,

@@ -1,0 +1,257 @@
+"""Members of one group that join, leave, crash, restart, and wake after their session; what they may never see.
+
+A member reads nothing: it counts its position up, and commits it with its process's name as metadata. So the ledger
+knows at each commit's effect which process it counts for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock_broker.broker import Broker
+from penstock_broker.commit_offsets import CommitEntry, commit_offsets
+from penstock_broker.heartbeat import Assignment, Beat, heartbeat, leave
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.group import parse_subscription
+from penstock_core.ids import GroupName, MemberName, member_name
+from penstock_core.keys import PartitionKey
+from penstock_core.limits import GROUP_CHECK_MS_MAX
+from tests.simulation.instance import EPOCH_MS
+from tests.simulation.violation import expect
+from tests.simulation.world import World
+
+GROUP = GroupName("sharing")
+_TOPIC = "shared"
+_END = {ErrorCode.UNKNOWN_MEMBER, ErrorCode.MEMBER_FENCED}
+_PASSING = {ErrorCode.STALE_HEARTBEAT, ErrorCode.CONCURRENT_UPDATE, ErrorCode.THROTTLED, ErrorCode.STORAGE_UNAVAILABLE}
+
+
+def install(world: World) -> None:
+    random = world.scheduler.random
+    world.topic(_TOPIC, partitions=random.choice([1, 3, 6]))
+    ledger = _Ledger(world, session_ms=random.choice([2_000, 6_000]))
+    world.observers.append(ledger.observe)
+    world.final_checks.append(ledger.check_end)
+    for number in range(random.choice([2, 3, 4])):
+        instance_id = f"s{number}" if random.random() < 0.3 else None
+        ledger.start(instance_id, delay_ms=random.uniform(0.0, 3_000.0))
+
+
+@dataclass
+class _Process:
+    """One process of a member. `held`: lease epoch and position of each partition that it believes to be its own."""
+
+    member_id: str
+    instance_id: str | None
+    sequence: int = 0
+    epoch: int = 0
+    is_complete: bool = False
+    is_gone: bool = False
+    held: dict[PartitionKey, list[int]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> MemberName:
+        return member_name(self.member_id, self.instance_id)
+
+    def next_beat(self, config: dict[str, Any]) -> Beat:
+        self.sequence += 1
+        is_joining = self.epoch == 0
+        return Beat(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            sequence=self.sequence,
+            epoch=self.epoch,
+            subscription=parse_subscription([_TOPIC], []) if is_joining else None,
+            owned=None if is_joining or self.is_complete else frozenset(self.held),
+            config=config,
+        )
+
+    def obey(self, told: Assignment) -> None:
+        self.epoch, self.is_complete = told.epoch, told.is_complete
+        for key in told.revoked:
+            self.held.pop(key, None)
+        self.held |= {lease.partition: [lease.epoch, lease.offset or 0] for lease in told.granted}
+
+    def forget(self) -> None:
+        self.held.clear()
+        self.epoch, self.is_complete = 0, False
+
+
+class _Ledger:
+    """The processes of the group, and what has been granted, committed and confirmed to them."""
+
+    def __init__(self, world: World, session_ms: int) -> None:
+        self._world = world
+        self._session_ms = session_ms
+        self._config = {"session_timeout_ms": session_ms, "heartbeat_interval_ms": session_ms // 4}
+        self._processes: list[_Process] = []
+        self._granted: dict[tuple[PartitionKey, int], str] = {}
+        self._committers: dict[tuple[PartitionKey, int], str] = {}
+        self._committed: dict[PartitionKey, tuple[int, int]] = {}  # lease epoch, offset
+        self._confirmed: dict[PartitionKey, int] = {}
+
+    def start(self, instance_id: str | None, delay_ms: float = 0.0) -> None:
+        """A new process; it lives for some sessions."""
+        process = _Process(f"m{len(self._processes)}", instance_id)
+        self._processes.append(process)
+        lives_ms = self._world.scheduler.random.uniform(1.0, 6.0) * self._session_ms
+        self._world.work(process.member_id, lambda: self._run(process, lives_ms), delay_ms=delay_ms)
+
+    def _run(self, process: _Process, lives_ms: float) -> None:
+        scheduler, random = self._world.scheduler, self._world.scheduler.random
+        ends_at_ms = scheduler.now_ms + lives_ms
+        while scheduler.now_ms < ends_at_ms and not process.is_gone:
+            if random.random() < 0.03:
+                scheduler.pause(random.uniform(0.5, 2.0) * self._session_ms)
+                self._world.count("member paused")
+                self._commit(process)  # as a zombie does: before it has heard anything
+            after_ms = self._beat(process, heartbeat)
+            if random.random() < 0.5:
+                self._commit(process)
+            scheduler.pause(max(1.0, after_ms * random.uniform(0.5, 1.0)))
+        self._end(process)
+
+    def _end(self, process: _Process) -> None:
+        """It stays, leaves, crashes, or crashes and is replaced; two members at most take its place."""
+        random = self._world.scheduler.random
+        if process.is_gone:
+            return
+        fate = random.choice(["stays", "leaves", "crashes", "restarts", "is doubled"])
+        self._world.count(f"member {fate}")
+        if fate == "leaves":
+            self._commit(process)
+            process.held.clear()
+            self._beat(process, leave)
+        process.is_gone = fate in ("leaves", "crashes", "restarts")
+        if fate in ("restarts", "is doubled") and len(self._processes) < 12:
+            self.start(process.instance_id)
+        if fate == "is doubled":
+            self._run(process, self._session_ms)
+
+    def _beat(self, process: _Process, call: Callable[[Broker, str, Beat], Assignment]) -> float:
+        beat = process.next_beat(self._config)
+        confirmed = dict(self._confirmed)
+        try:
+            told = self._world.call(lambda broker: call(broker, GROUP, beat), is_read=False)
+        except PenstockError as error:
+            expect(error.code in _END | _PASSING | {ErrorCode.INTERNAL}, f"a heartbeat was answered with {error}")
+            if error.code in _END:
+                process.forget()
+                process.is_gone = error.code is ErrorCode.MEMBER_FENCED
+            return 200.0
+        for lease in told.granted:
+            key, who = lease.partition, process.member_id
+            first = self._granted.setdefault((key, lease.epoch), who)
+            expect(first == who, f"{key} was granted under epoch {lease.epoch} to {first} and to {who}")
+            expect(
+                (lease.offset or 0) >= confirmed.get(key, 0),
+                f"{key} was granted at {lease.offset}, and {confirmed.get(key)} had been committed",
+            )
+        process.obey(told)
+        return told.heartbeat_after_ms
+
+    def _commit(self, process: _Process) -> None:
+        random = self._world.scheduler.random
+        for key, (epoch, position) in [*process.held.items()]:
+            offset = position + random.randint(0, 3)
+            entry = CommitEntry(
+                topic=_TOPIC, partition=key.partition, offset=offset, metadata=process.member_id, lease_epoch=epoch
+            )
+            try:
+                [error] = self._world.call(
+                    lambda broker, entry=entry: commit_offsets(  # type: ignore[misc]
+                        broker, GROUP, [entry], process.member_id, process.instance_id
+                    ),
+                    is_read=False,
+                )
+            except PenstockError as lost:
+                error = lost
+            if error is None:
+                self._confirmed[key] = max(offset, self._confirmed.get(key, 0))
+                if key in process.held:
+                    process.held[key][1] = offset
+            elif error.code is ErrorCode.LEASE_FENCED:
+                process.held.pop(key, None)
+                process.is_complete = False
+            elif error.code is ErrorCode.OFFSET_BEHIND:  # a commit that was given up has landed
+                process.held[key][1] = error.facts["committed_offset"]
+            else:
+                expect(error.maybe_applied or error.code in _PASSING, f"a commit was answered with {error}")
+
+    def observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        """At each effect: one process per lease epoch commits, epochs and offsets rise, and nobody's partition is taken
+        while they hold it and their session goes on."""
+        if label != "groups" or isinstance(outcome, PenstockError) or arguments[0] != GROUP:
+            return
+        if method == "commit":
+            _, committed, tenure, _ = arguments
+            key, now = committed.partition, (tenure.epoch, committed.offset)
+            before = self._committed.get(key, (0, 0))
+            expect(before[0] <= now[0] and before[1] <= now[1], f"the commit of {key} went from {before} to {now}")
+            self._committed[key] = now
+            who = self._committers.setdefault((key, tenure.epoch), committed.metadata)
+            expect(
+                who == committed.metadata, f"{who} and {committed.metadata} committed {key} under epoch {tenure.epoch}"
+            )
+        elif method == "take_lease":
+            _, seen, owner = arguments
+            self._world.count("lease taken")
+            for process in self._processes:
+                if seen.partition in process.held and process.name != owner and not process.is_gone:
+                    member = self._world.stores.memberships.find_members(GROUP, [process.name]).get(process.name)
+                    is_member = member is not None and member.member_id == process.member_id
+                    expect(not is_member, f"{owner} took {seen.partition}, which {process.member_id} holds")
+
+    def check_end(self) -> None:
+        """Once nothing fails and the dead are over, those that stayed own every partition, each its own."""
+        clock = _FreeClock(self._world)
+        broker = replace(self._world.stores, clock=clock)
+        left = [process for process in self._processes if not process.is_gone]
+        owners: dict[str, _Process] = {}
+        for process in left:
+            owners[process.name] = process  # the newest of those that share an instance id
+        left = [*owners.values()]
+        for process in left:
+            process.forget()
+            process.obey(heartbeat(broker, GROUP, process.next_beat(self._config)))
+        clock.time_ms += GROUP_CHECK_MS_MAX + self._session_ms
+        for process in left:
+            try:
+                heartbeat(broker, GROUP, process.next_beat(self._config))
+            except PenstockError as error:
+                expect(error.code is ErrorCode.UNKNOWN_MEMBER, f"a calm heartbeat was answered with {error}")
+            process.forget()
+        is_settled = not left
+        for _ in range(60):
+            if is_settled:
+                break
+            told = [heartbeat(broker, GROUP, process.next_beat(self._config)) for process in left]
+            for process, each in zip(left, told, strict=True):
+                process.obey(each)
+            is_settled = all(each.is_complete for each in told) and len({each.epoch for each in told}) == 1
+        expect(is_settled, f"the group does not settle: {[(each.name, len(each.held)) for each in left]}")
+        held = sorted(key.partition for process in left for key in process.held)
+        expect(held == [*range(self._world.topics[_TOPIC])] or not left, f"partitions {held} are held in the end")
+        stored = {lease.partition: lease for lease in self._world.stores.groups.leases(GROUP)}
+        for process in left:
+            for key, (epoch, _) in process.held.items():
+                lease = stored[key]
+                expect((lease.owner, lease.epoch) == (process.name, epoch), f"{lease} is not {process.name}'s")
+        for key, offset in self._confirmed.items():
+            expect((stored[key].offset or 0) >= offset, f"{key} has {stored[key].offset}, {offset} was confirmed")
+
+
+class _FreeClock:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self, world: World) -> None:
+        self.time_ms = EPOCH_MS + world.scheduler.now_ms + 1_000.0
+
+    def now_ms(self) -> int:
+        return int(self.time_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.time_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self.time_ms += duration_ms
