@@ -77,6 +77,15 @@ GRANTS: Mapping[str, Grants] = {
         topics=("GetItem", "Scan"),
         groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
     ),
+    # Another assignor makes a new target; a reset to a time reads segments, as listing offsets does.
+    "group_admin": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query"),
+        groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        reads_zones=True,
+        tells_missing_objects=True,
+        sends_repairs=True,
+    ),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True),
     "keeper": Grants(
         topics=("GetItem", "Scan"),
@@ -107,6 +116,7 @@ GRANTS: Mapping[str, Grants] = {
     "retention": Grants(
         topics=("GetItem", "PutItem", "DeleteItem", "Query", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+        groups=("GetItem", "Query", "PutItem", "DeleteItem"),
     ),
     "sweep": Grants(
         topics=("GetItem", "PutItem", "DeleteItem", "Scan"),

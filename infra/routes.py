@@ -24,6 +24,11 @@ PRODUCE = Route(method="POST", path="/v1/produce", function="produce")
 FETCH = Route(method="POST", path="/v1/fetch", function="fetch")
 PRODUCE_RECORDS = Route(method="POST", path="/v1/topics/{topic}/records", function="records_produce")
 FETCH_RECORDS = Route(method="GET", path="/v1/topics/{topic}/partitions/{partition}/records", function="records_fetch")
+LIST_GROUPS = Route(method="GET", path="/v1/groups", function="group_admin")
+DESCRIBE_GROUP = Route(method="GET", path="/v1/groups/{group}", function="group_admin")
+ALTER_GROUP = Route(method="PATCH", path="/v1/groups/{group}", function="group_admin")
+DELETE_GROUP = Route(method="DELETE", path="/v1/groups/{group}", function="group_admin")
+RESET_OFFSETS = Route(method="POST", path="/v1/groups/{group}/reset", function="group_admin")
 HEARTBEAT = Route(method="POST", path="/v1/groups/{group}/heartbeat", function="groups")
 COMMIT_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets", function="groups")
 COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", function="groups")
@@ -43,6 +48,11 @@ ROUTES = (
     FETCH,
     PRODUCE_RECORDS,
     FETCH_RECORDS,
+    LIST_GROUPS,
+    DESCRIBE_GROUP,
+    ALTER_GROUP,
+    DELETE_GROUP,
+    RESET_OFFSETS,
     HEARTBEAT,
     COMMIT_OFFSETS,
     COMMITTED_OFFSETS,

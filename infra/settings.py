@@ -30,6 +30,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "records_fetch": FunctionSize(memory_mb=1024, timeout_s=28),
     "topics": FunctionSize(memory_mb=512, timeout_s=28),
     "groups": FunctionSize(memory_mb=512, timeout_s=15),
+    "group_admin": FunctionSize(memory_mb=512, timeout_s=28),
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
     "keeper": FunctionSize(memory_mb=1024, timeout_s=58),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),

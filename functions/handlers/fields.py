@@ -44,6 +44,14 @@ def whole_number(text: str) -> int | None:
     return number if number is not None and number <= OFFSET_MAX else None
 
 
+def partition_number(name: str) -> int:
+    """The partition that a field's name spells. Raises INVALID_REQUEST, as for "00": beside "0" it would be twice."""
+    number = whole_number(name)
+    if number is None or name != str(number):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name!r:.100} is no number of a partition: use 0, 1, 2, ...")
+    return number
+
+
 def refuse_others(fields: Mapping[str, Any], *known: str) -> None:
     """Raises INVALID_REQUEST for a field that is none of `known`: a typo must not be taken for a default."""
     for name in fields:

@@ -104,6 +104,25 @@ class CommitOffsets(Request):
     offsets: list[CommitOffset] = Field(min_length=1, max_length=limits.COMMIT_OFFSETS_MAX)
 
 
+class AlterGroup(Request):
+    """Changes to a group's settings; what is not named stays, null sets a setting back to its default."""
+
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class ResetOffsets(Request):
+    """Where to reset a topic's offsets to: exactly one of `to`, `timestamp_ms`, `shift_by` and `offsets`."""
+
+    topic: str
+    partitions: list[PartitionNumber] | None = Field(default=None, max_length=limits.TOPIC_PARTITIONS_MAX)
+    to: Literal["earliest", "latest"] | None = None
+    timestamp_ms: Number | None = None
+    shift_by: Annotated[int, Field(ge=-limits.OFFSET_MAX, le=limits.OFFSET_MAX)] | None = None
+    offsets: dict[str, Number] | None = Field(default=None, max_length=limits.TOPIC_PARTITIONS_MAX)
+    dry_run: bool = False
+    force: bool = False
+
+
 class MoveZone(Request):
     """Where an operator moves a zone."""
 
@@ -267,6 +286,75 @@ class HeartbeatAnswer(TypedDict):
     granted: list[GrantedLease]
     revoked: dict[str, list[int]]
     waiting: int
+
+
+class GroupAnswer(TypedDict):
+    """A group and its settings. A group that nobody has joined has `epoch` 0."""
+
+    group: str
+    epoch: int
+    member_count: int
+    config: dict[str, Any]
+    changed_at_ms: int
+
+
+class GroupList(TypedDict):
+    """One page of groups; the next starts behind `next_after`."""
+
+    groups: list[GroupAnswer]
+    next_after: str | None
+
+
+class GroupMemberAnswer(TypedDict):
+    """A member whose session goes on. `epoch` is the newest that it knows."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    topics: list[str]
+    patterns: list[str]
+    epoch: int
+    joined_at_ms: int
+    session_ends_at_ms: int
+
+
+class GroupPartitionAnswer(TypedDict):
+    """`assigned_to` and `owner` are member ids, and differ while the partition moves; `lag` is null without a
+    commit."""
+
+    topic: str
+    partition: int
+    assigned_to: str | None
+    owner: str | None
+    lease_epoch: int
+    offset: int | None
+    metadata: str
+    committed_at_ms: int
+    log_start_offset: int
+    high_watermark: int
+    lag: int | None
+
+
+class GroupDescriptionAnswer(GroupAnswer):
+    """A group, its living members, and its partitions by topic and number."""
+
+    members: list[GroupMemberAnswer]
+    partitions: list[GroupPartitionAnswer]
+
+
+class ResetResult(TypedDict):
+    """What a partition's offset was and is now, or why it was not reset."""
+
+    partition: int
+    old_offset: NotRequired[int | None]
+    new_offset: NotRequired[int]
+    error: NotRequired[Error]
+
+
+class ResetResults(TypedDict):
+    """One result per partition."""
+
+    partitions: list[ResetResult]
 
 
 class CommitResult(TypedDict):

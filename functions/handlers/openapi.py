@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from handlers import groups, records_fetch, records_produce, topics, zones
+from handlers import group_admin, groups, records_fetch, records_produce, topics, zones
 from handlers.http import BATCHES
 
 _TITLE = "Penstock"
@@ -28,7 +28,7 @@ def document() -> dict[str, Any]:
         "components": {"schemas": {}, "securitySchemes": {"sigv4": _sigv4()}},
         "security": [{"sigv4": []}],
     }
-    for module in (topics, records_produce, records_fetch, groups, zones):
+    for module in (topics, records_produce, records_fetch, groups, group_admin, zones):
         part = json.loads(module.app.get_openapi_json_schema(title=_TITLE, version=_VERSION))
         for path, operations in part["paths"].items():
             merged["paths"].setdefault(path, {}).update(operations)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from handlers import fetch, groups, produce, records_fetch, records_produce, topics, zones
+from handlers import fetch, group_admin, groups, produce, records_fetch, records_produce, topics, zones
 from handlers.entry import Serve, answer
 from handlers.http import Event, error_result
 from penstock_broker.broker import Broker
@@ -29,6 +29,11 @@ ROUTES: Mapping[str, Serve] = {
     "POST /v1/topics/{topic}/truncate": topics.serve,
     "GET /v1/zones": zones.serve,
     "POST /v1/zones/{zone}": zones.serve,
+    "GET /v1/groups": group_admin.serve,
+    "GET /v1/groups/{group}": group_admin.serve,
+    "PATCH /v1/groups/{group}": group_admin.serve,
+    "DELETE /v1/groups/{group}": group_admin.serve,
+    "POST /v1/groups/{group}/reset": group_admin.serve,
     "POST /v1/groups/{group}/heartbeat": groups.serve,
     "POST /v1/groups/{group}/offsets": groups.serve,
     "GET /v1/groups/{group}/offsets": groups.serve,

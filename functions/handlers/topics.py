@@ -6,7 +6,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
 from handlers.entry import entry_point
-from handlers.fields import whole_number
+from handlers.fields import partition_number, whole_number
 from handlers.json_api import broker_of, error_json, json_app, only_parameters, serve_with
 from handlers.models import (
     AlterTopic,
@@ -146,7 +146,7 @@ def truncate_topic(
         dict[str, Number], Body(max_length=TOPIC_PARTITIONS_MAX, description="partition to the first offset that stays")
     ],
 ) -> TruncatedPartitions:
-    wanted = {_partition(name): offset for name, offset in before.items()}
+    wanted = {partition_number(name): offset for name, offset in before.items()}
     results = truncate(broker_of(app), topic, wanted)
     return {"partitions": [_truncated(*pair) for pair in zip(wanted, results, strict=True)]}
 
@@ -170,13 +170,6 @@ def _spec(text: str) -> OffsetSpec | int:
     raise PenstockError(
         ErrorCode.INVALID_REQUEST, f"timestamp={text!r:.100}: must be earliest, latest or milliseconds since 1970"
     )
-
-
-def _partition(name: str) -> int:
-    number = whole_number(name)
-    if number is None or name != str(number):  # "00" beside "0" would be the same partition twice
-        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name!r:.100} is no number of a partition: use 0, 1, 2, ...")
-    return number
 
 
 def _truncated(partition: int, result: Head | PenstockError) -> TruncatedPartition:

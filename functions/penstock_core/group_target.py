@@ -36,6 +36,9 @@ class TargetTopic:
     name: TopicName
     owners: tuple[int, ...]
 
+    def partition_keys(self) -> list[PartitionKey]:
+        return [PartitionKey(self.topic_id, Partition(number)) for number in range(len(self.owners))]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:

@@ -139,3 +139,55 @@ def test_late_heartbeat_is_told_so(service: Service, topic_id: str) -> None:
     member.join()
     answer = member.send(epoch=1, sequence=1)
     assert (answer.status, answer.error["code"]) == (409, "STALE_HEARTBEAT")
+
+
+def test_operator_sees_the_group_resets_it_and_deletes_it(service: Service, topic_id: str) -> None:
+    service.send(*[{"value": str(n), "partition": 0, "timestamp_ms": 1_000 + n} for n in range(5)])
+    member = Member(service, "m-1", client_id="host")
+    member.join()
+    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": 1, "metadata": "x"}]
+    service.call("POST", OFFSETS, {"member_id": "m-1", "offsets": offsets})
+    found = service.call("GET", "/v1/groups/billing").json
+    assert service.call("GET", "/v1/groups").json["groups"][0].items() <= found.items()
+    [shown] = found["members"]
+    assert shown.items() >= {"member_id": "m-1", "client_id": "host", "topics": ["orders"], "epoch": 1}.items()
+    first = found["partitions"][0]
+    assert {name: first[name] for name in ("partition", "assigned_to", "owner", "lease_epoch", "offset", "lag")} == {
+        "partition": 0,
+        "assigned_to": "m-1",
+        "owner": "m-1",
+        "lease_epoch": 1,
+        "offset": 4,
+        "lag": 1,
+    }
+    reset = {"topic": "orders", "partitions": [0, 9], "timestamp_ms": 1_002}
+    answer = service.call("POST", "/v1/groups/billing/reset", reset)
+    assert (answer.status, answer.error["code"]) == (409, "GROUP_NOT_EMPTY")
+    for how in ({"dry_run": True}, {"force": True}):
+        good, bad = service.call("POST", "/v1/groups/billing/reset", {**reset, **how}).json["partitions"]
+        assert good == {"partition": 0, "old_offset": 4, "new_offset": 2}
+        assert (bad["partition"], checked_error(bad["error"])["code"]) == (9, "UNKNOWN_PARTITION")
+    assert member.send(epoch=1).error["code"] == "UNKNOWN_MEMBER"
+    assert (
+        service.call("PATCH", "/v1/groups/billing", {"config": {"assignor": "range"}}).json["config"]["assignor"]
+        == "range"
+    )
+    assert service.call("DELETE", "/v1/groups/billing").status == 204
+    answer = service.call("GET", "/v1/groups/billing")
+    assert (answer.status, answer.error["code"]) == (404, "UNKNOWN_GROUP")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"topic": "orders"},
+        {"topic": "orders", "to": "earliest", "shift_by": 1},
+        {"topic": "orders", "to": "middle"},
+        {"topic": "orders", "offsets": {"00": 1}},
+        {"topic": "orders", "offsets": {"0": -1}},
+        {"to": "earliest"},
+    ],
+)
+def test_reset_is_refused(service: Service, topic_id: str, body: dict[str, object]) -> None:
+    answer = service.call("POST", "/v1/groups/billing/reset", body)
+    assert (answer.status, answer.error["code"]) == (400, "INVALID_REQUEST")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.synth
 
 FUNCTIONS = (
     "fetch",
+    "group-admin",
     "groups",
     "keeper",
     "produce",

@@ -29,6 +29,13 @@ ALLOWED = {
         "zones": "read list",
         "RepairQueuesRepairs": "SendMessage",
     },
+    "GroupAdmin": {
+        "TablesTopics": "GetItem Scan",
+        "TablesLog": "GetItem BatchGetItem Query",
+        "TablesGroups": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
+        "zones": "read list",
+        "RepairQueuesRepairs": "SendMessage",
+    },
     "Zones": {"TablesTopics": "GetItem PutItem"},
     "Keeper": {
         "TablesTopics": "GetItem Scan PutItem",
@@ -51,6 +58,7 @@ ALLOWED = {
     "Retention": {
         "TablesTopics": "GetItem PutItem DeleteItem Query Scan",
         "TablesLog": "GetItem BatchGetItem Query UpdateItem DeleteItem",
+        "TablesGroups": "GetItem Query PutItem DeleteItem",
     },
     "Scrub": {
         "TablesTopics": "GetItem Scan PutItem DeleteItem",
