@@ -42,6 +42,7 @@ from penstock.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
 from penstock.model import (
     CommittedOffset,
     ConsumerRecord,
@@ -74,6 +75,10 @@ __all__ = [
     "DeliveryCallback",
     "DeliveryTimeoutError",
     "FencedError",
+    "Group",
+    "GroupDescription",
+    "GroupMember",
+    "GroupPartition",
     "HttpTransport",
     "InvalidError",
     "NoOffsetError",
@@ -86,6 +91,7 @@ __all__ = [
     "Producer",
     "RecordMetadata",
     "RecordTooLargeError",
+    "ResetOffset",
     "Response",
     "ThrottledError",
     "Topic",

@@ -1,11 +1,12 @@
 """Topics and groups, managed: what an operator or a set-up script does. Every call is one request (and its retries)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from penstock import calls
+from penstock import calls, group_admin_calls
 from penstock.client import Client
+from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.model import CommittedOffset, OffsetAndTimestamp, Topic, TopicDescription, TopicPartition, Zone
 from penstock.start_offsets import offsets_at
 from penstock.transport import Transport, open_transport
@@ -71,10 +72,61 @@ class Admin:
         return [found[partition] for partition in sorted(found)]
 
     def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, metadata: str = "") -> None:
-        """Set a group's offsets (of the next record to read), also backwards. Running consumers do not notice."""
+        """Set a group's offsets (of the next record to read), also backwards. Simple consumers that run do not
+        notice; where a member owns the partition it is refused with ConflictError (see `reset_group_offsets`)."""
         self._client.call(
             calls.commit_offsets(group, {partition: (offset, metadata) for partition, offset in offsets.items()})
         )
+
+    def list_groups(self) -> list[Group]:
+        """All groups, sorted by name; one request per hundred."""
+        return self._client.call(group_admin_calls.list_groups())
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """The group's members, who owns which partition, and how far it is behind. Raises NotFoundError."""
+        return self._client.call(group_admin_calls.describe_group(group))
+
+    def alter_group(self, group: str, config: Mapping[str, Any]) -> Group:
+        """Change settings, of a group that is made if there is none; None sets one back to its default."""
+        return self._client.call(group_admin_calls.alter_group(group, config))
+
+    def reset_group_offsets(
+        self,
+        group: str,
+        topic: str,
+        *,
+        to: str | None = None,
+        timestamp_ms: int | None = None,
+        shift_by: int | None = None,
+        offsets: Mapping[int, int] | None = None,
+        partitions: Sequence[int] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> dict[int, ResetOffset]:
+        """Set a group's offsets in all partitions of a topic, or some: `to` "earliest" or "latest"; the first
+        record at or after a time (the end, if there is none); `shift_by` records, not beyond the ends; or `offsets`
+        by partition.
+
+        Raises ConflictError while the group has members, unless `force`: then they are fenced and start again from
+        the new offsets. Raises a partition's error after all were tried.
+        """
+        return self._client.call(
+            group_admin_calls.reset_offsets(
+                group,
+                topic,
+                to=to,
+                timestamp_ms=timestamp_ms,
+                shift_by=shift_by,
+                offsets=offsets,
+                partitions=partitions,
+                dry_run=dry_run,
+                force=force,
+            )
+        )
+
+    def delete_group(self, group: str) -> None:
+        """Delete the group and its offsets. Raises ConflictError while it has members, and NotFoundError."""
+        self._client.call(group_admin_calls.delete_group(group))
 
     def list_zones(self) -> list[Zone]:
         """Every zone and its state, in configured order."""

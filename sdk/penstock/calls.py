@@ -107,14 +107,14 @@ def commit_offsets(group: str, offsets: Mapping[TopicPartition, tuple[int, str]]
     results: list[Mapping[str, Any]] = []
     for start in range(0, len(items), COMMIT_OFFSETS_MAX):
         body = {"offsets": items[start : start + COMMIT_OFFSETS_MAX]}
-        answer = yield json_request("POST", f"{_group_path(group)}/offsets", body=body, is_repeatable=True)
+        answer = yield json_request("POST", f"{group_path(group)}/offsets", body=body, is_repeatable=True)
         results += answer["results"]
     _raise_first_error(results)
 
 
 def committed_offsets(group: str, topic: str | None = None) -> Calls[dict[TopicPartition, CommittedOffset]]:
     query = {} if topic is None else {"topic": checked_topic(topic)}
-    answer = yield json_request("GET", f"{_group_path(group)}/offsets", query)
+    answer = yield json_request("GET", f"{group_path(group)}/offsets", query)
     return {
         TopicPartition(each["topic"], each["partition"]): CommittedOffset(
             topic=each["topic"],
@@ -144,6 +144,11 @@ def topic_path(name: str) -> str:
     return f"/v1/topics/{checked_topic(name)}"
 
 
+def group_path(name: str) -> str:
+    """`/v1/groups/{name}`. Raises InvalidError for what cannot be a name."""
+    return f"/v1/groups/{_as_sdk_error(parse_group_name, name)}"
+
+
 def checked_topic(name: str) -> str:
     """The name, if it may be one. Raises InvalidError."""
     return _as_sdk_error(parse_topic_name, name)
@@ -155,10 +160,6 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
     return grouped
-
-
-def _group_path(name: str) -> str:
-    return f"/v1/groups/{_as_sdk_error(parse_group_name, name)}"
 
 
 def _as_sdk_error(parse: Callable[[str], str], name: str) -> str:

@@ -3,8 +3,9 @@
 import click
 
 from penstock.cli.consume import consume
+from penstock.cli.groups import groups
 from penstock.cli.local import local
-from penstock.cli.offsets import groups, offsets
+from penstock.cli.offsets import offsets
 from penstock.cli.produce import produce
 from penstock.cli.topics import topics
 from penstock.cli.zones import zones

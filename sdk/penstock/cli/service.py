@@ -15,7 +15,22 @@ from rich.table import Table
 from penstock.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
 
-TEXT_COLUMNS = ("zone", "state", "since", "reason", "topic", "settings", "created", "committed at", "metadata")
+TEXT_COLUMNS = frozenset(
+    [
+        "zone",
+        "state",
+        "since",
+        "reason",
+        "topic",
+        "group",
+        "owner",
+        "goes to",
+        "settings",
+        "created",
+        "committed at",
+        "metadata",
+    ]
+)
 FILE_COLUMNS = 10_000  # where there is no terminal: never wrap what a program may read
 
 
