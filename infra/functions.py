@@ -105,7 +105,7 @@ GRANTS: Mapping[str, Grants] = {
         sends_repairs=True,
     ),
     "replicate": Grants(
-        topics=("GetItem",),
+        topics=("GetItem", "Scan"),
         log=("GetItem", "Query", "UpdateItem"),
         reads_zones=True,
         writes_zones=True,

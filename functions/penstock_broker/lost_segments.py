@@ -15,8 +15,12 @@ from penstock_core.repair import NamedRef
 
 def report_lost(broker: Broker, segment_id: SegmentId, refs: Sequence[NamedRef], error: PenstockError) -> int:
     """How many of the refs still stand, each told of with its partition and offsets: one that retention or a deletion
-    has removed meanwhile has lost nothing. A look at the index per ref. Raises what reading the index raises."""
+    has removed meanwhile has lost nothing. A look at the index per ref, and one at the topics if any is there. Raises
+    what reading them raises."""
     standing = [named for named in refs if _stands(broker, named)]
+    if standing:  # a deletion that died leaves heads, and the sweep goes by the topics
+        topic_ids = {topic.topic_id for topic in broker.topics.list()}
+        standing = [named for named in standing if named.key.topic_id in topic_ids]
     for named in standing:
         broker.events.tell(
             "segment_lost",

@@ -144,21 +144,26 @@ def test_stream_record_passes_over_what_lies_below_the_log_start(broker: Broker,
     assert _sent(broker) == []
 
 
-@pytest.mark.parametrize("is_removed", [True, False])
+@pytest.mark.parametrize("removal", ["truncation", "deletion that died", None])
 def test_repair_of_a_segment_that_no_zone_has_fails_only_while_its_ref_stands(
-    broker: Broker, key: PartitionKey, is_removed: bool
+    broker: Broker, key: PartitionKey, removal: str | None
 ) -> None:
     _miss(broker, "a")
     [repair] = _due(broker, key)
     for zone in range(3):
         zone_of(broker, zone).segments.clear()
-    if is_removed:
-        broker.log.raise_log_start(key, Offset(1))
-        assert repair_segment(broker, repair) == Repaired()
-    else:
+    if removal is None:
         with pytest.raises(PenstockError) as raised:
             repair_segment(broker, repair)
         assert raised.value.code is ErrorCode.CORRUPT_SEGMENT
+        return
+    if removal == "truncation":
+        broker.log.raise_log_start(key, Offset(1))
+    else:  # the name is gone, and the sweep takes the bytes; the head waits for retention
+        broker.topics.delete(broker.directory.look_up("orders"), broker.clock.now_ms())
+        assert key in broker.log.heads([key])
+    assert repair_segment(broker, repair) == Repaired()
+    assert broker.events.take()[0]["segment_lost"] == 0
 
 
 def test_stream_record_of_a_ref_that_has_rolled_meanwhile_marks_it_in_its_page(

@@ -43,7 +43,7 @@ ALLOWED = {
         "zones": "read write list",
     },
     "Replicate": {
-        "TablesTopics": "GetItem",
+        "TablesTopics": "GetItem Scan",
         "TablesLog": "GetItem Query UpdateItem",
         "TablesLog.StreamArn": "DescribeStream GetRecords GetShardIterator",
         "*": "ListStreams",
