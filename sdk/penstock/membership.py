@@ -1,0 +1,316 @@
+"""What a member of a group does, without I/O, threads or clock: when to heartbeat and what to say, what it holds.
+
+    heartbeats:   next_heartbeat -> (a driver sends: group_calls.beat) -> answered | failed
+    application:  poll_began -> take_lost, to_revoke, take_granted -> release -> poll_ended
+
+| state   | heartbeat                    | then                                                                    |
+|---------|------------------------------|-------------------------------------------------------------------------|
+| OUTSIDE | none                         | a poll: JOINING                                                         |
+| JOINING | epoch 0, subscription        | answered: JOINED                                                        |
+| JOINED  | its epoch, `owned` if needed | UNKNOWN_MEMBER: JOINING; no poll for too long, or closed: LEAVING       |
+| LEAVING | `leave`                      | answered, refused or out of time: OUTSIDE, or ENDED; a poll: JOINING    |
+| ENDED   | none                         | fenced by another process of its instance id, or closed                 |
+
+Invariants:
+- One heartbeat is on its way at a time. What comes of one from before a session was lost counts for nothing.
+- A partition is granted, then owned (the application has it), then released or lost. What is granted or owned, and
+  nothing else, is claimed in heartbeats. Only under the lease of what is owned anything is committed.
+- A session is over `session_timeout_ms` after the last heartbeat that was answered was *sent*: never later than the
+  service thinks so.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from penstock.heartbeat import Heartbeat, HeartbeatAnswer, Lease, MemberSettings
+from penstock.model import TopicPartition
+from penstock.retry import NEVER_MS
+from penstock_core.backoff import full_jitter_ms
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import HEARTBEAT_INTERVAL_MS_DEFAULT
+
+LEAVE_MS_MAX = 5_000  # then the service finds out by itself, when the session ends
+
+
+class State(Enum):
+    """Where the member is; the table above says what it does there."""
+
+    OUTSIDE = "outside"
+    JOINING = "joining"
+    JOINED = "joined"
+    LEAVING = "leaving"
+    ENDED = "ended"
+
+
+class Reaction(Enum):
+    """What a failed heartbeat means."""
+
+    AGAIN = "again"  # and nothing is lost while the session lasts
+    JOIN = "join"  # the session has ended: everything is lost
+    STOP = "stop"  # another process has taken over
+    REPORT = "report"  # the application is told, and it is tried again
+
+
+_REACTIONS: Mapping[ErrorCode, Reaction] = {
+    ErrorCode.UNKNOWN_MEMBER: Reaction.JOIN,
+    ErrorCode.MEMBER_FENCED: Reaction.STOP,
+    ErrorCode.STALE_HEARTBEAT: Reaction.AGAIN,
+    ErrorCode.CONCURRENT_UPDATE: Reaction.AGAIN,
+}
+
+
+class Membership:
+    """One member. All times are of one monotonic clock."""
+
+    def __init__(self, settings: MemberSettings) -> None:
+        self.settings = settings
+        self.state = State.OUTSIDE
+        self.wake_at_ms = NEVER_MS  # when `next_heartbeat` may next have one, if nothing else happens before
+        self.session_end_ms = NEVER_MS
+        self.owned: dict[TopicPartition, Lease] = {}
+        self._granted: dict[TopicPartition, Lease] = {}
+        self._revoked: set[TopicPartition] = set()  # of what is owned
+        self._lost: set[TopicPartition] = set()
+        self._error: PenstockError | None = None
+        self._sequence = 0
+        self._epoch = 0
+        self._is_complete = False
+        self._session = 0
+        self._claims = 0
+        self._is_in_flight = False
+        self._failures = 0
+        self._interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT
+        self._due_ms = NEVER_MS
+        self._leave_until_ms = NEVER_MS
+        self._is_closing = False
+        self._is_polling = False
+        self._polled_at_ms = 0
+
+    # Heartbeats.
+
+    def next_heartbeat(self, now_ms: int) -> Heartbeat | None:
+        """What to send now, or None until something changes or `wake_at_ms` comes."""
+        self.wake_at_ms = NEVER_MS
+        if self._is_in_flight:
+            return None
+        self._expire(now_ms)
+        if self.state in (State.JOINING, State.JOINED) and now_ms >= self._poll_due_ms():
+            self._lose_all()
+            self._leave(now_ms)
+        if self.state is State.LEAVING and now_ms >= self._leave_until_ms:
+            self._left()
+        if self.state in (State.OUTSIDE, State.ENDED):
+            return None
+        if now_ms < self._due_ms:
+            self.wake_at_ms = min(self._due_ms, self.session_end_ms, self._poll_due_ms(), self._leave_until_ms)
+            return None
+        self._is_in_flight = True
+        self._sequence += 1
+        return Heartbeat(body=self._body(), sent_at_ms=now_ms, session=self._session, claims=self._claims)
+
+    def answered(self, heartbeat: Heartbeat, answer: HeartbeatAnswer, now_ms: int) -> None:
+        """Take the answer."""
+        self._is_in_flight = False
+        self._failures = 0
+        self._beat_at(now_ms)
+        if heartbeat.session != self._session:
+            return
+        if self.state is State.LEAVING:
+            self._left()
+            return
+        self.state = State.JOINED
+        self._epoch = answer.epoch
+        self._interval_ms = answer.heartbeat_after_ms or self._interval_ms
+        self.session_end_ms = heartbeat.sent_at_ms + answer.session_timeout_ms
+        self._revoke(answer.revoked)
+        self._grant(answer.granted)
+        is_as_claimed = heartbeat.claims == self._claims
+        self._is_complete = answer.is_complete and is_as_claimed
+        if is_as_claimed:
+            self._beat_at(now_ms + answer.heartbeat_after_ms)
+
+    def failed(self, heartbeat: Heartbeat, error: PenstockError, now_ms: int, chance: float) -> None:
+        """Take the failure; `chance` is uniform in [0, 1)."""
+        self._is_in_flight = False
+        self._beat_at(now_ms + int(error.facts.get("retry_after_ms", 0)))
+        if heartbeat.session != self._session:
+            return
+        reaction = _REACTIONS.get(error.code, Reaction.AGAIN if error.code.is_retriable else Reaction.REPORT)
+        if self.state is State.LEAVING and reaction is not Reaction.AGAIN:
+            self._left()
+        elif reaction is Reaction.JOIN:
+            self._lose_all()
+            self.state = State.JOINING
+        elif reaction is Reaction.STOP:
+            self._lose_all()
+            self.state = State.ENDED
+            self._error = error
+        else:
+            self._failures += 1
+            self._beat_at(self._retry_at_ms(error, now_ms, chance))
+            if reaction is Reaction.REPORT:
+                self._error = error
+
+    # The application.
+
+    def poll_began(self, now_ms: int) -> None:
+        """The application asks for records: who is outside joins."""
+        self._is_polling = True
+        self._polled_at_ms = now_ms
+        self._expire(now_ms)
+        if self.state is State.OUTSIDE or (self.state is State.LEAVING and not self._is_closing):
+            self.state = State.JOINING
+            self._session += 1
+            self._leave_until_ms = NEVER_MS
+            self._beat_at(now_ms)
+
+    def poll_ended(self, now_ms: int) -> None:
+        """The application has what it asked for: from now on `max_poll_interval_ms` runs."""
+        self._is_polling = False
+        self._polled_at_ms = now_ms
+        self.wake_at_ms = min(self.wake_at_ms, self._poll_due_ms())
+
+    def polled(self, now_ms: int) -> None:
+        """The application has taken a record that was at hand."""
+        self._polled_at_ms = now_ms
+
+    def is_changed(self, now_ms: int) -> bool:
+        """Whether the application has to be told something before it goes on."""
+        is_granted = not self._granted.keys() <= self.owned.keys()
+        is_told = self._error is None and not (self._lost or self._revoked or is_granted)
+        return not is_told or now_ms >= self.session_end_ms
+
+    def take_error(self) -> PenstockError | None:
+        """An error to raise, once; that of an instance that was fenced again and again."""
+        error = self._error
+        if self.state is not State.ENDED:
+            self._error = None
+        return error
+
+    def take_lost(self, now_ms: int) -> list[TopicPartition]:
+        """Partitions that the member owned and owns no more, whatever it did with them."""
+        self._expire(now_ms)
+        lost, self._lost = self._lost, set()
+        return sorted(lost)
+
+    def to_revoke(self) -> list[TopicPartition]:
+        """Partitions to commit and `release`."""
+        return sorted(self._revoked)
+
+    def release(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
+        """The application has let go of them: the group is told at once."""
+        for partition in partitions:
+            if self.owned.pop(partition, None) is not None:
+                self._claim_anew(now_ms)
+            self._revoked.discard(partition)
+
+    def take_granted(self) -> dict[TopicPartition, Lease]:
+        """Partitions that are owned from now on. What of an older topic of the same name must be released before."""
+        taken = {each: lease for each, lease in sorted(self._granted.items()) if each not in self.owned}
+        self.owned |= taken
+        self._granted = {each: lease for each, lease in self._granted.items() if each not in taken}
+        return taken
+
+    def fenced(self, partition: TopicPartition, lease_epoch: int, now_ms: int) -> None:
+        """A commit under this lease was refused: it is lost."""
+        lease = self.owned.get(partition)
+        if lease is not None and lease.lease_epoch == lease_epoch:
+            self._lose(partition)
+            self._claim_anew(now_ms)
+
+    def close(self, now_ms: int, *, is_leaving: bool) -> None:
+        """No poll comes any more: leave the group, or let it wait for another process of the same instance."""
+        self._is_closing = True
+        self._session += 1
+        if is_leaving and self._sequence and self.state in (State.JOINING, State.JOINED, State.LEAVING):
+            self._leave(now_ms)
+        else:
+            self._left()
+        self._beat_at(now_ms)
+
+    def _body(self) -> Mapping[str, Any]:
+        settings = self.settings
+        epoch = 0 if self.state is State.JOINING else self._epoch
+        body: dict[str, Any] = {"member_id": settings.member_id, "sequence": self._sequence, "epoch": epoch}
+        if settings.instance_id is not None:
+            body["instance_id"] = settings.instance_id
+        if self.state is State.LEAVING:
+            return {**body, "leave": True}
+        body["client_id"] = settings.client_id
+        if self.state is State.JOINING:
+            subscription = {"topics": [*settings.topics], "patterns": [*settings.patterns]}
+            return {**body, "subscription": subscription, "config": dict(settings.config)}
+        if not self._is_complete:
+            owned: dict[str, list[int]] = {}
+            for partition, lease in sorted([*self.owned.items(), *self._granted.items()], key=lambda each: each[0]):
+                owned.setdefault(lease.topic_id, []).append(partition.partition)
+            body["owned"] = owned
+        return body
+
+    def _revoke(self, revoked: frozenset[tuple[str, int]]) -> None:
+        """What the application has not got yet is released at once. What was revoked and is not now is kept."""
+
+        def is_revoked(partition: TopicPartition, lease: Lease) -> bool:
+            return (lease.topic_id, partition.partition) in revoked
+
+        kept = {each: lease for each, lease in self._granted.items() if not is_revoked(each, lease)}
+        self._claims += len(kept) < len(self._granted)
+        self._granted = kept
+        self._revoked = {each for each, lease in self.owned.items() if is_revoked(each, lease)}
+
+    def _grant(self, granted: Mapping[TopicPartition, Lease]) -> None:
+        for partition, lease in granted.items():
+            held = self.owned.get(partition)
+            if held is not None and held.topic_id == lease.topic_id:
+                self._lose(partition)  # the new lease has ended the old one
+            self._granted[partition] = lease
+
+    def _expire(self, now_ms: int) -> None:
+        if now_ms >= self.session_end_ms:
+            self._lose_all()
+            self._beat_at(now_ms)  # as the member it was: the service knows whether another took its instance id
+
+    def _lose(self, partition: TopicPartition) -> None:
+        del self.owned[partition]
+        self._revoked.discard(partition)
+        self._lost.add(partition)
+
+    def _lose_all(self) -> None:
+        self._lost |= self.owned.keys()
+        self.owned = {}
+        self._granted = {}
+        self._revoked = set()
+        self._is_complete = False
+        self._session += 1
+        self.session_end_ms = NEVER_MS
+
+    def _claim_anew(self, now_ms: int) -> None:
+        self._claims += 1
+        self._is_complete = False
+        self._beat_at(now_ms)
+
+    def _leave(self, now_ms: int) -> None:
+        self.state = State.LEAVING
+        self.session_end_ms = NEVER_MS
+        self._leave_until_ms = now_ms + LEAVE_MS_MAX
+        self._beat_at(now_ms)
+
+    def _left(self) -> None:
+        self.state = State.ENDED if self._is_closing else State.OUTSIDE
+        self._leave_until_ms = NEVER_MS
+
+    def _beat_at(self, due_ms: int) -> None:
+        self._due_ms = due_ms
+        self.wake_at_ms = due_ms
+
+    def _poll_due_ms(self) -> int:
+        if self._is_polling or self._is_closing:
+            return NEVER_MS
+        return self._polled_at_ms + self.settings.max_poll_interval_ms
+
+    def _retry_at_ms(self, error: PenstockError, now_ms: int, chance: float) -> int:
+        """After what the service says, and a jitter that is no longer than from one heartbeat to the next."""
+        retry = self.settings.retry
+        jitter_ms = full_jitter_ms(self._failures - 1, retry.backoff_ms, retry.backoff_max_ms, chance)
+        return now_ms + int(error.facts.get("retry_after_ms", 0) + min(jitter_ms, self._interval_ms))
