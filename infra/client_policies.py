@@ -1,8 +1,8 @@
 """The managed policies that users attach to the principals of their applications and operators.
 
-PenstockProduce and PenstockConsume allow the routes of one job on every topic. A policy of one's own may name a
-topic instead of `*`. IAM's `*` also matches slashes: whoever may describe every topic (GET /v1/topics/*) may also
-read them by GET /v1/topics/{topic}/partitions/{partition}/records. Producers learn partitions by GET /v1/metadata
+PenstockProduce, PenstockConsume and PenstockTransact allow the routes of one job on every topic. A policy of one's own
+may name a topic instead of `*`. IAM's `*` also matches slashes: whoever may describe every topic (GET /v1/topics/*) may
+also read them by GET /v1/topics/{topic}/partitions/{partition}/records. Producers learn partitions by GET /v1/metadata
 instead, and so may not read.
 """
 
@@ -26,6 +26,8 @@ CONSUME_ROUTES = (
     routes.COMMIT_OFFSETS,
     routes.COMMITTED_OFFSETS,
 )
+# Apart from producing: a transaction also commits offsets of groups.
+TRANSACT_ROUTES = (routes.TOPIC_METADATA, routes.BEGIN_TRANSACTIONS, routes.TRANSACT)
 ADMIN_ROUTES = routes.ROUTES
 
 
@@ -38,6 +40,7 @@ class ClientPolicies(Construct):
         self._api = api
         self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
         self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
+        self.transact = self._policy("Transact", "Transactions on any topic and group of Penstock", TRANSACT_ROUTES)
         self.admin = self._policy("Admin", "Call every route of Penstock", ADMIN_ROUTES)
 
     def _policy(self, job: str, description: str, allowed: tuple[Route, ...]) -> iam.ManagedPolicy:

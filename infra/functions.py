@@ -62,6 +62,8 @@ _FETCH = Grants(
 
 GRANTS: Mapping[str, Grants] = {
     "produce": _PRODUCE,
+    # A commit is an UpdateItem of heads and leases in one transaction; why it was refused is read.
+    "transactions": replace(_PRODUCE, log=("BatchGetItem", *_PRODUCE.log), groups=("GetItem", "UpdateItem")),
     "records_produce": _RECORDS_PRODUCE,
     "fetch": _FETCH,
     "records_fetch": _FETCH,

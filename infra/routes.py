@@ -21,6 +21,8 @@ DELETE_TOPIC = Route(method="DELETE", path="/v1/topics/{topic}", function="topic
 LIST_OFFSETS = Route(method="GET", path="/v1/topics/{topic}/offsets", function="topics")
 TRUNCATE = Route(method="POST", path="/v1/topics/{topic}/truncate", function="topics")
 PRODUCE = Route(method="POST", path="/v1/produce", function="produce")
+BEGIN_TRANSACTIONS = Route(method="POST", path="/v1/producers", function="transactions")
+TRANSACT = Route(method="POST", path="/v1/transactions", function="transactions")
 FETCH = Route(method="POST", path="/v1/fetch", function="fetch")
 PRODUCE_RECORDS = Route(method="POST", path="/v1/topics/{topic}/records", function="records_produce")
 FETCH_RECORDS = Route(method="GET", path="/v1/topics/{topic}/partitions/{partition}/records", function="records_fetch")
@@ -45,6 +47,8 @@ ROUTES = (
     LIST_OFFSETS,
     TRUNCATE,
     PRODUCE,
+    BEGIN_TRANSACTIONS,
+    TRANSACT,
     FETCH,
     PRODUCE_RECORDS,
     FETCH_RECORDS,

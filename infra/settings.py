@@ -26,6 +26,7 @@ class FunctionSize:
 FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "produce": FunctionSize(memory_mb=1024, timeout_s=15),
     "fetch": FunctionSize(memory_mb=1024, timeout_s=28),
+    "transactions": FunctionSize(memory_mb=1024, timeout_s=15),
     "records_produce": FunctionSize(memory_mb=1024, timeout_s=15),
     "records_fetch": FunctionSize(memory_mb=1024, timeout_s=28),
     "topics": FunctionSize(memory_mb=512, timeout_s=28),

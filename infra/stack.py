@@ -46,6 +46,7 @@ class PenstockStack(Stack):
         self._output("ApiId", api.api_id)
         self._output("ProducePolicyArn", policies.produce.managed_policy_arn)
         self._output("ConsumePolicyArn", policies.consume.managed_policy_arn)
+        self._output("TransactPolicyArn", policies.transact.managed_policy_arn)
         self._output("AdminPolicyArn", policies.admin.managed_policy_arn)
         self._output("TopicsTable", tables.topics.table_name)
         self._output("LogTable", tables.log.table_name)

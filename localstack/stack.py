@@ -16,7 +16,7 @@ from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
 from localstack.progress import Progress
 
-_POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "AdminPolicyArn")
+_POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn", "AdminPolicyArn")
 _SOURCES = ("app.py", "cdk.json", "infra", "functions", "requirements/lambda.txt", "requirements/dev.txt")
 
 

@@ -36,6 +36,8 @@ def document() -> dict[str, Any]:
         merged["components"]["schemas"] |= {name: schemas[name] for name in schemas if name not in _UNUSED}
     merged["paths"]["/v1/produce"] = {"post": _produce()}
     merged["paths"]["/v1/fetch"] = {"post": _fetch()}
+    merged["paths"]["/v1/producers"] = {"post": _begin_transactions()}
+    merged["paths"]["/v1/transactions"] = {"post": _transact()}
     for operations in merged["paths"].values():
         for operation in operations.values():
             _describe_errors(operation)
@@ -72,6 +74,45 @@ def _produce() -> dict[str, Any]:
                 "content": {
                     "application/json": {"schema": _object("results", results={"type": "array", "items": result})}
                 },
+            }
+        },
+    }
+
+
+def _begin_transactions() -> dict[str, Any]:
+    answer = _object("producer_id", "epoch", producer_id={"type": "integer"}, epoch={"type": "integer"})
+    request = _object("transactional_id", transactional_id={"type": "string"})
+    return {
+        "operationId": "beginTransactions",
+        "summary": "Begin an epoch of a transactional producer",
+        "tags": ["transactions"],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
+        "responses": {
+            "200": {"description": "Who it is now", "content": {"application/json": {"schema": answer}}},
+        },
+    }
+
+
+def _transact() -> dict[str, Any]:
+    placed = _object(
+        "topic",
+        "partition",
+        "base_offset",
+        "next_offset",
+        topic={"type": "string"},
+        partition=_PARTITION,
+        base_offset=_OFFSET,
+        next_offset=_OFFSET,
+    )
+    return {
+        "operationId": "transact",
+        "summary": "Stage a part of a transaction, or commit all of it, in binary",
+        "tags": ["transactions"],
+        "requestBody": {"required": True, "content": {BATCHES: {"schema": {"type": "string", "format": "binary"}}}},
+        "responses": {
+            "200": {
+                "description": "Where the records of a committed transaction are, by partition; nothing for a stage",
+                "content": {"application/json": {"schema": _object(results={"type": "array", "items": placed})}},
             }
         },
     }

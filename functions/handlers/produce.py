@@ -19,12 +19,13 @@ def serve(event: Event, broker: Broker) -> Result:
     header, payload = frame.decode(body_of(event))
     refuse_others(header, "acks", "batches")
     acks = parse_acks(header.get("acks", "quorum"))
-    entries = _entries(take_objects(header, "batches"), payload)
+    entries = parse_entries(take_objects(header, "batches"), payload)
     results = produce(broker, entries, acks)
     return json_result({"results": [_to_json(entry, result) for entry, result in zip(entries, results, strict=True)]})
 
 
-def _entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> list[ProduceEntry]:
+def parse_entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> list[ProduceEntry]:
+    """The entries that a frame's header counts, with their part of what follows it. Raises INVALID_REQUEST."""
     entries: list[ProduceEntry] = []
     position = 0
     for fields in batches:

@@ -8,7 +8,17 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from handlers import fetch, group_admin, groups, produce, records_fetch, records_produce, topics, zones
+from handlers import (
+    fetch,
+    group_admin,
+    groups,
+    produce,
+    records_fetch,
+    records_produce,
+    topics,
+    transactions,
+    zones,
+)
 from handlers.entry import Serve, answer
 from handlers.http import Event, error_result
 from penstock_broker.broker import Broker
@@ -17,6 +27,8 @@ from penstock_core.errors import ErrorCode, PenstockError
 ROUTES: Mapping[str, Serve] = {
     "POST /v1/produce": produce.serve,
     "POST /v1/fetch": fetch.serve,
+    "POST /v1/producers": transactions.serve,
+    "POST /v1/transactions": transactions.serve,
     "POST /v1/topics/{topic}/records": records_produce.serve,
     "GET /v1/topics/{topic}/partitions/{partition}/records": records_fetch.serve,
     "POST /v1/topics": topics.serve,

@@ -16,6 +16,7 @@ from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_broker.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
+from penstock_broker.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.s3 import S3SegmentStore
 from penstock_broker.adapters.sqs import SqsRepairQueue
@@ -73,6 +74,9 @@ def broker() -> Broker:
         log=DynamoDbLogIndex(dynamodb, os.environ["PENSTOCK_LOG_TABLE"]),
         groups=DynamoDbGroupStore(dynamodb, os.environ["PENSTOCK_GROUPS_TABLE"]),
         memberships=memberships,
+        transactions=DynamoDbTransactionStore(
+            dynamodb, os.environ["PENSTOCK_LOG_TABLE"], os.environ["PENSTOCK_GROUPS_TABLE"]
+        ),
         zone_states=zone_states,
         cursors=DynamoDbJobCursors(dynamodb, os.environ["PENSTOCK_TOPICS_TABLE"]),
         zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in zones],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock_broker.append_in_sequence import Taken, append_in_sequence
 from penstock_broker.broker import Broker
-from penstock_broker.put_segment import put_segment
+from penstock_broker.put_segment import StoredSegment, put_segment
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.index import roll_due
@@ -44,6 +44,25 @@ def append(broker: Broker, batches: Sequence[PartitionBatches], acks: Acks) -> l
     One put per zone and one update per partition, plus a roll (one transaction) per partition every 16th append.
     Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE when nothing was appended anywhere.
     """
+    stored, refs = put_batches(broker, batches, acks)
+    keys = [batch.key for batch in batches]
+    results = broker.parallel.map(
+        lambda pair: _append_ref(broker, *pair, stored.unconfirmed_zones), list(zip(keys, refs, strict=True))
+    )
+    _roll_tails(broker, keys, results)
+    return [
+        result
+        if isinstance(result, PenstockError)
+        else Appended(base_offset=result.base_offset, next_offset=Offset(result.base_offset + ref.offset_span))
+        for result, ref in zip(results, refs, strict=True)
+    ]
+
+
+def put_batches(broker: Broker, batches: Sequence[PartitionBatches], acks: Acks) -> tuple[StoredSegment, list[Ref]]:
+    """Puts one segment with all the batches; it, and the refs that are to name their parts. One put per zone.
+
+    Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE.
+    """
     segment = build_segment(
         [
             SegmentPart(
@@ -57,7 +76,7 @@ def append(broker: Broker, batches: Sequence[PartitionBatches], acks: Acks) -> l
         ]
     )
     stored = put_segment(broker, segment, acks, max(batch.min_insync_zones for batch in batches))
-    refs = [
+    return stored, [
         Ref(
             segment_id=stored.segment_id,
             position=entry.position,
@@ -69,17 +88,6 @@ def append(broker: Broker, batches: Sequence[PartitionBatches], acks: Acks) -> l
             sequence=batch.summary.sequence,
         )
         for batch, entry in zip(batches, segment.toc, strict=True)
-    ]
-    keys = [batch.key for batch in batches]
-    results = broker.parallel.map(
-        lambda pair: _append_ref(broker, *pair, stored.unconfirmed_zones), list(zip(keys, refs, strict=True))
-    )
-    _roll_tails(broker, keys, results)
-    return [
-        result
-        if isinstance(result, PenstockError)
-        else Appended(base_offset=result.base_offset, next_offset=Offset(result.base_offset + ref.offset_span))
-        for result, ref in zip(results, refs, strict=True)
     ]
 
 

@@ -17,15 +17,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
+from penstock_broker.find_ref import find_ref
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.index import NEVER, Head
 from penstock_core.keys import PartitionKey
 from penstock_core.producer_state import ProducerSequence, Verdict, judge
-from penstock_core.ref import LocatedRef, Ref
+from penstock_core.ref import Ref
 
 _ATTEMPTS_MAX = 5
-_PAGES_PER_QUERY = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,34 +76,22 @@ def _said_to_be_maybe_applied() -> Iterator[None]:
 
 
 def _find(broker: Broker, key: PartitionKey, head: Head, sequence: ProducerSequence) -> Offset:
-    """The offset of the sequence's first record, from the newest ref down."""
-    located: list[LocatedRef] = list(head.located_tail())
-    below = head.tail_base
-    while True:
-        for each in reversed(located):
-            if (found := _offset_in(each, sequence)) is not None:
-                return found
-        if below <= head.log_start_offset:
-            break
-        pages = broker.log.pages_before(key, below, _PAGES_PER_QUERY)
-        if not pages:
-            break
-        located = [each for page in reversed(pages) for each in page.located()]
-        below = pages[-1].base_offset
-    raise PenstockError(
-        ErrorCode.DUPLICATE_SEQUENCE,
-        f"sequences {sequence.first_sequence} to {sequence.last_sequence} of producer {sequence.producer_id} were "
-        "appended before, and not again; where, is not known: they have expired, or were not sent together then",
-    )
+    """The offset of the sequence's first record."""
+    found = find_ref(broker, key, head, lambda ref: _holds(ref, sequence))
+    if found is None or found.ref.sequence is None:
+        raise PenstockError(
+            ErrorCode.DUPLICATE_SEQUENCE,
+            f"sequences {sequence.first_sequence} to {sequence.last_sequence} of producer {sequence.producer_id} were "
+            "appended before, and not again; where, is not known: they have expired, or were not sent together then",
+        )
+    return Offset(found.base_offset + sequence.first_sequence - found.ref.sequence.first_sequence)
 
 
-def _offset_in(located: LocatedRef, sequence: ProducerSequence) -> Offset | None:
-    stored = located.ref.sequence
-    if (
+def _holds(ref: Ref, sequence: ProducerSequence) -> bool:
+    stored = ref.sequence
+    return (
         stored is not None
         and (stored.producer_id, stored.epoch) == (sequence.producer_id, sequence.epoch)
         and stored.first_sequence <= sequence.first_sequence
         and sequence.last_sequence <= stored.last_sequence
-    ):
-        return Offset(located.base_offset + sequence.first_sequence - stored.first_sequence)
-    return None
+    )

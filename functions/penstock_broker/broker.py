@@ -18,6 +18,7 @@ from penstock_broker.ports import (
     RepairQueue,
     SegmentStore,
     TopicStore,
+    TransactionStore,
     ZoneStateStore,
 )
 from penstock_broker.reports import Reports
@@ -43,6 +44,7 @@ class Broker:
     topics: TopicStore
     log: LogIndex
     groups: GroupStore
+    transactions: TransactionStore
     memberships: MembershipStore
     zone_states: ZoneStateStore
     cursors: JobCursors

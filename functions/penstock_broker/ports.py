@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import PenstockError
 from penstock_core.group import GroupState, Member, Report
-from penstock_core.ids import GroupName, MemberName, Offset, SegmentId, TopicId, TopicName, ZoneName
+from penstock_core.ids import GroupName, MemberName, Offset, SegmentId, TopicId, TopicName, TransactionalId, ZoneName
 from penstock_core.index import Head, Page, Roll
 from penstock_core.items import CommittedOffset, DeletedTopic
 from penstock_core.keys import PartitionKey
@@ -20,6 +20,8 @@ from penstock_core.producer_state import ProducerSequence, ProducerState
 from penstock_core.ref import LocatedRef, Ref
 from penstock_core.repair import Repair
 from penstock_core.topic import Topic
+from penstock_core.transaction import Transaction, TransactionalProducer, TransactionState
+from penstock_core.transaction_items import StagedRef
 from penstock_core.zone_state import ZoneStates
 
 DELETE_MAX = 1_000  # what DeleteObjects takes
@@ -115,6 +117,32 @@ class LogIndex(Protocol):
 
     def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
         """Removes the page that ends before `end_offset`, if it is there. One delete."""
+
+
+class TransactionStore(Protocol):
+    """Transactional producers, and the one write that commits a transaction of theirs. Reads are consistent."""
+
+    def get(self, transactional_id: TransactionalId) -> TransactionState | None:
+        """One read."""
+
+    def begin_epoch(
+        self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
+    ) -> None:
+        """CONCURRENT_UPDATE unless the stored epoch is still `old`'s. One conditional put."""
+
+    def put_stage(
+        self, producer: TransactionalProducer, transaction: int, stage: int, refs: Sequence[StagedRef], now_ms: int
+    ) -> None:
+        """Keeps what a stage has put, in place of what the same stage had before; for a day at least. One put."""
+
+    def stages(self, producer: TransactionalProducer, transaction: int) -> Sequence[Sequence[StagedRef]]:
+        """What the stages of that transaction have put, in their order. One query for each MB."""
+
+    def commit(self, transaction: Transaction) -> bool:
+        """Commits all of it or nothing; False, and nothing changed, if the producer's epoch or last transaction is not
+        as it must be. UNKNOWN_PARTITION if one has no head, and what commits of offsets are refused with (GroupStore).
+        One transaction; if it is refused, reads to tell why. Repeated if it may have been applied: a second one is
+        refused."""
 
 
 class ZoneStateStore(Protocol):

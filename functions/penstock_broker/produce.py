@@ -28,8 +28,8 @@ def produce(broker: Broker, entries: Sequence[ProduceEntry], acks: Acks) -> list
     when they are not remembered. Raises INVALID_REQUEST for a topic-partition that stands twice or too many of them,
     NOT_ENOUGH_ZONES and STORAGE_UNAVAILABLE for the request as a whole.
     """
-    _check_entries(entries)
-    checked = [_check(broker, entry) for entry in entries]
+    check_entries(entries)
+    checked = [check_entry(broker, entry) for entry in entries]
     _raise_if_none_has_zones(checked)
     results = _append_checked(broker, checked, acks)
     gone = [index for index, result in enumerate(results) if head_is_gone(result) and checked[index] is not result]
@@ -37,7 +37,7 @@ def produce(broker: Broker, entries: Sequence[ProduceEntry], acks: Acks) -> list
         # The topic was deleted, and perhaps created again, since it was looked up: ask once more what the name means.
         for index in gone:
             broker.directory.forget(entries[index].topic)
-        checked_again = [_check(broker, entries[index]) for index in gone]
+        checked_again = [check_entry(broker, entries[index]) for index in gone]
         again: Sequence[Appended | PenstockError]
         try:
             again = _append_checked(broker, checked_again, acks)
@@ -56,7 +56,9 @@ def _append_checked(
     return [batches if isinstance(batches, PenstockError) else next(appended) for batches in checked]
 
 
-def _check(broker: Broker, entry: ProduceEntry) -> PartitionBatches | PenstockError:
+def check_entry(broker: Broker, entry: ProduceEntry) -> PartitionBatches | PenstockError:
+    """The entry's batches, if they are right and their partition exists, else why not. Reads the topic if it is not
+    remembered."""
     try:
         topic, key = broker.directory.find_partition(entry.topic, entry.partition)
         summary = validate(entry.data)
@@ -83,7 +85,8 @@ def _raise_if_none_has_zones(checked: Sequence[PartitionBatches | PenstockError]
         raise refused[0]
 
 
-def _check_entries(entries: Sequence[ProduceEntry]) -> None:
+def check_entries(entries: Sequence[ProduceEntry]) -> None:
+    """Raises INVALID_REQUEST for none, too many of them, or a topic-partition that stands twice."""
     if not entries or len(entries) > REQUEST_PARTITIONS_MAX:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,

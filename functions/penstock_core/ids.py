@@ -19,6 +19,7 @@ GroupName = NewType("GroupName", str)
 MemberName = NewType("MemberName", str)
 ZoneName = NewType("ZoneName", str)
 SegmentId = NewType("SegmentId", bytes)
+TransactionalId = NewType("TransactionalId", str)
 
 SEGMENT_ID_BYTES = 16
 TOPIC_ID_BYTES = 10
@@ -51,6 +52,11 @@ def member_name(member_id: str, instance_id: str | None) -> MemberName:
     """
     parse_member_id(member_id)
     return MemberName(member_id if instance_id is None else f"={parse_member_id(instance_id)}")
+
+
+def parse_transactional_id(text: str) -> TransactionalId:
+    """The same rule for transactional ids. Raises INVALID_NAME."""
+    return TransactionalId(_checked(text, "transactional id"))
 
 
 def new_topic_id(chance: bytes) -> TopicId:

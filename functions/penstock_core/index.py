@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, segment_time_ms
+from penstock_core.keys import PartitionKey
 from penstock_core.limits import PAGE_REFS_MAX, TAIL_ROLL_REFS
 from penstock_core.producer_state import ProducerSequence, ProducerState, longest_silent, precedes, state_after
 from penstock_core.ref import LocatedRef, Ref, locate, span, stored_bytes
@@ -96,14 +97,15 @@ class Roll:
         return len(self.page.refs)
 
 
-def roll_due(head: Head) -> Roll | None:
-    """The roll that the append which left `head` behind should try, if any.
+def roll_due(head: Head, appended_refs: int = 1) -> Roll | None:
+    """The roll that the append of so many refs which left `head` behind should try, if any.
 
-    Due when the tail's length is a multiple of `TAIL_ROLL_REFS`, so that of many concurrent writers one tries, and
-    the next multiple tries again if that one failed or died. Takes the whole tail, up to `PAGE_REFS_MAX`: with a fixed
-    number, every roll that ever failed would leave the head longer for good.
+    Due when the tail's length has reached a multiple of `TAIL_ROLL_REFS`, so that of many concurrent writers one tries,
+    and the next multiple tries again if that one failed or died. Takes the whole tail, up to `PAGE_REFS_MAX`: with a
+    fixed number, every roll that ever failed would leave the head longer for good.
     """
-    if not head.tail or len(head.tail) % TAIL_ROLL_REFS:
+    length = len(head.tail)
+    if not length or length // TAIL_ROLL_REFS <= (length - appended_refs) // TAIL_ROLL_REFS:
         return None
     refs = head.tail[:PAGE_REFS_MAX]
     newest = max(head.rolled_max_timestamp_ms, *(ref.max_timestamp_ms for ref in refs))
@@ -151,6 +153,11 @@ def rolled(head: Head, roll: Roll) -> Head | None:
         producers={each: state for each, state in head.producers.items() if each not in roll.evicted},
         evictions=head.evictions + bool(roll.evicted),
     )
+
+
+def unknown_partition(key: PartitionKey) -> PenstockError:
+    """The error for a partition without a head."""
+    return PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")
 
 
 def with_zones_marked(

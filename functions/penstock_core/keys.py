@@ -7,6 +7,7 @@
 | topics | `#zones`                | `states`, `catch_up`                   |
 | topics | `#cursors`              | name of a scheduled job                |
 | log    | `<topic id>#<partition>`| `head`, `page#<end offset, 20 digits>`, `producer#<id, base64>` |
+| log    | `#transactional#<id>`   | `producer`, `stage#<epoch>#<transaction>#<n>` |
 | groups | group name              | `group`, `member#<member name>`        |
 | groups | group name              | `target#<epoch>#<target id>#<chunk>`   |
 | groups | group name              | `lease#<topic id>#<partition>`         |
@@ -22,7 +23,7 @@ import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from penstock_core.ids import MemberName, Offset, Partition, SegmentId, TopicId, segment_time_ms
+from penstock_core.ids import MemberName, Offset, Partition, SegmentId, TopicId, TransactionalId, segment_time_ms
 
 HEAD = "head"
 TOPIC = "topic"
@@ -32,6 +33,8 @@ ZONE_STATES = "states"
 CATCH_UP = "catch_up"
 CURSORS = "#cursors"
 PAGE_LAST = "page#~"
+TRANSACTIONAL_PREFIX = "#transactional#"
+TRANSACTIONAL_PRODUCER = "producer"
 LEASE_PREFIX = "lease#"
 GROUPS = "#groups"
 GROUP = "group"
@@ -76,6 +79,16 @@ def parse_producer_name(text: str) -> int:
 def producer_key(producer_id: int) -> str:
     """Sort key of a producer that has left the head."""
     return f"producer#{producer_name(producer_id)}"
+
+
+def transactional_key(transactional_id: TransactionalId) -> str:
+    """Partition key of a transactional producer's items. No topic id has a `#`."""
+    return f"{TRANSACTIONAL_PREFIX}{transactional_id}"
+
+
+def stage_prefix(epoch: int, number: int) -> str:
+    """What the sort keys of a transaction's stages begin with."""
+    return f"stage#{epoch:05d}#{number:020d}#"
 
 
 def lease_key(key: PartitionKey) -> str:

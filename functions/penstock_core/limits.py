@@ -75,9 +75,15 @@ PAGE_REFS_MAX = 128  # refs that one roll moves at most, after rolls that failed
 
 # Idempotent producers, per partition.
 HEAD_PRODUCERS_KEPT = 20  # stay in the head when a roll moves the longest silent ones out: it is 2 KiB at most then
+PRODUCER_EPOCH_MAX = 2**15 - 1  # as batch headers have it
 PRODUCER_KEPT_MS = 7 * 24 * 3_600_000  # how long one that was moved out is remembered
 
 # Repair.
 REPORT_INTERVAL_MS = 60_000  # a function instance reports one bad copy once in this time
 SCRUB_BYTES = 1024 * MIB  # what a run of the scrub reads, about
 REPORTS_REMEMBERED_MAX = 10_000  # bad copies that it reports in this time at most
+
+# Transactions. DynamoDB takes 100 actions in one: the producer's own, and these.
+TRANSACTION_PARTS_MAX = 99  # partitions and offsets together
+TRANSACTION_STAGES_MAX = 64  # parts of its data that are put before the last one
+TRANSACTION_MS_MAX = 15 * 60_000  # from its first stage to its commit: far less than the sweep's grace

@@ -116,6 +116,7 @@ def counted_broker(broker: Broker, counts: Counter[str]) -> Broker:
         topics=topics,
         log=Counted(broker.log, "log", counts),
         groups=Counted(broker.groups, "groups", counts),
+        transactions=Counted(broker.transactions, "transactions", counts),
         memberships=Counted(broker.memberships, "memberships", counts),
         zone_states=zone_states,
         zones=[Counted(zone, "zone", counts) for zone in broker.zones],

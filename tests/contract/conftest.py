@@ -15,6 +15,7 @@ from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_broker.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
+from penstock_broker.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.memory import (
     MemoryJobCursors,
@@ -24,6 +25,7 @@ from penstock_broker.adapters.memory import (
     MemoryZoneStateStore,
 )
 from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
+from penstock_broker.adapters.memory_transactions import MemoryTransactionStore
 from penstock_broker.adapters.s3 import S3SegmentStore
 from penstock_broker.adapters.system import SystemChance, SystemClock
 from penstock_broker.ports import (
@@ -33,6 +35,7 @@ from penstock_broker.ports import (
     MembershipStore,
     SegmentStore,
     TopicStore,
+    TransactionStore,
     ZoneStateStore,
 )
 
@@ -45,17 +48,20 @@ class Ports:
     log: LogIndex
     groups: GroupStore
     memberships: MembershipStore
+    transactions: TransactionStore
     segments: SegmentStore
     zone_states: ZoneStateStore
     cursors: JobCursors
 
 
 def _memory() -> Iterator[Ports]:
+    log, groups = MemoryLogIndex(), MemoryGroupStore()
     yield Ports(
         MemoryTopicStore(),
-        MemoryLogIndex(),
-        MemoryGroupStore(),
+        log,
+        groups,
         MemoryMembershipStore(),
+        MemoryTransactionStore(log, groups),
         MemorySegmentStore("a"),
         MemoryZoneStateStore(),
         MemoryJobCursors(),
@@ -75,6 +81,7 @@ def _aws() -> Iterator[Ports]:
             DynamoDbLogIndex(client, "log"),
             DynamoDbGroupStore(client, "groups"),
             DynamoDbMembershipStore(client, "groups"),
+            DynamoDbTransactionStore(client, "log", "groups"),
             S3SegmentStore(s3, "zone-a", "a"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),

@@ -73,6 +73,7 @@ def test_requests_are_logged(resources: Resources) -> None:
                 "GET/v1/groups/*/offsets",
             ],
         ),
+        ("Transact", ["GET/v1/metadata", "POST/v1/producers", "POST/v1/transactions"]),
         ("Admin", [f"{r.method}{r.path}" for r in ROUTES]),
     ],
 )
@@ -83,7 +84,7 @@ def test_client_policy_allows_the_routes_of_its_job(
         policy["ManagedPolicyName"]: policy for policy in of_type(resources, "AWS::IAM::ManagedPolicy").values()
     }
     prefix = STAGES[stage].name.title().replace("-", "")
-    assert set(policies) == {f"{prefix}{name}" for name in ("Produce", "Consume", "Admin")}
+    assert set(policies) == {f"{prefix}{name}" for name in ("Produce", "Consume", "Transact", "Admin")}
     region = STAGES[stage].region or "<AWS::Region>"
     expected = {
         (
@@ -97,6 +98,7 @@ def test_client_policy_allows_the_routes_of_its_job(
 
 def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], dict[str, Any]], stage: str) -> None:
     assert set(template(stage)["Outputs"]) == {
-        "ApiUrl", "ApiId", "ProducePolicyArn", "ConsumePolicyArn", "AdminPolicyArn",
+        "ApiUrl", "ApiId", "ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn",
+        "AdminPolicyArn",
         "TopicsTable", "LogTable", "GroupsTable", "ZoneABucket", "ZoneBBucket", "ZoneCBucket",
     }  # fmt: skip

@@ -26,6 +26,7 @@ FUNCTIONS = (
     "scrub",
     "sweep",
     "topics",
+    "transactions",
     "zones",
 )
 JOB_ENVIRONMENTS = {

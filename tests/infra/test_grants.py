@@ -36,6 +36,8 @@ ALLOWED = {
         "zones": "read list",
         "RepairQueuesRepairs": "SendMessage",
     },
+    "Transactions": PRODUCE
+    | {"TablesLog": "BatchGetItem GetItem Query UpdateItem PutItem", "TablesGroups": "GetItem UpdateItem"},
     "Zones": {"TablesTopics": "GetItem PutItem"},
     "Keeper": {
         "TablesTopics": "GetItem Scan PutItem",

@@ -5,10 +5,11 @@ what a caller holds never changes under it.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
+from penstock_broker.adapters.memory_log import MemoryLogIndex
+from penstock_broker.adapters.memory_transactions import MemoryTransactionStore
 from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
 from penstock_broker.broker import Broker
 from penstock_broker.directory import TopicDirectory
@@ -17,22 +18,9 @@ from penstock_broker.ports import Chance, Clock, ListedKeys, Parallel
 from penstock_broker.zone_directory import ZoneDirectory
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, SegmentId, TopicId, TopicName, ZoneName
-from penstock_core.index import (
-    EMPTY_HEAD,
-    Head,
-    Page,
-    Roll,
-    appended,
-    appended_in_sequence,
-    rolled,
-    with_log_start,
-    with_zones_marked,
-)
+from penstock_core.ids import SegmentId, TopicId, TopicName, ZoneName
 from penstock_core.items import DeletedTopic
-from penstock_core.keys import PartitionKey, prefix_number, segment_key, segment_prefix
-from penstock_core.producer_state import ProducerSequence, ProducerState
-from penstock_core.ref import LocatedRef, Ref
+from penstock_core.keys import prefix_number, segment_key, segment_prefix
 from penstock_core.repair import Repair
 from penstock_core.topic import Topic
 from penstock_core.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
@@ -91,111 +79,6 @@ class MemoryTopicStore:
     def forget_deleted(self, topic_id: TopicId) -> None:
         with self._lock:
             self._deleted.pop(topic_id, None)
-
-
-class MemoryLogIndex:
-    """LogIndex."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._heads: dict[PartitionKey, Head] = {}
-        self._pages: dict[PartitionKey, list[Page]] = {}
-        self._evicted: dict[tuple[PartitionKey, int], ProducerState] = {}
-
-    def create_head(self, key: PartitionKey) -> None:
-        with self._lock:
-            self._heads.setdefault(key, EMPTY_HEAD)
-
-    def delete_head(self, key: PartitionKey) -> None:
-        with self._lock:
-            self._heads.pop(key, None)
-
-    def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
-        with self._lock:
-            return {key: self._heads[key] for key in partitions if key in self._heads}
-
-    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:  # noqa: ARG002 - nothing reads it here
-        return self._change(key, lambda head: appended(head, ref))
-
-    def append_in_sequence(
-        self,
-        key: PartitionKey,
-        ref: Ref,
-        unconfirmed_zones: int,  # noqa: ARG002 - nothing reads it here
-        sequence: ProducerSequence,
-        unlisted_since: int,
-    ) -> tuple[bool, Head]:
-        with self._lock:
-            if key not in self._heads:
-                raise _no_head(key)
-            head = self._heads[key]
-            changed = appended_in_sequence(head, ref, sequence, unlisted_since)
-            self._heads[key] = changed or head
-            return changed is not None, self._heads[key]
-
-    def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
-        return self._evicted.get((key, producer_id))
-
-    def roll(self, key: PartitionKey, roll: Roll) -> bool:
-        with self._lock:
-            head = self._heads.get(key)
-            changed = rolled(head, roll) if head is not None else None
-            if changed is None:
-                return False
-            self._heads[key] = changed
-            self._pages.setdefault(key, []).append(roll.page)
-            self._evicted.update({(key, producer_id): state for producer_id, state in roll.evicted.items()})
-            return True
-
-    def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
-        with self._lock:
-            return [page for page in self._pages.get(key, ()) if page.end_offset > offset][:limit]
-
-    def pages_before(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
-        with self._lock:
-            return [page for page in reversed(self._pages.get(key, ())) if page.end_offset <= offset][:limit]
-
-    def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
-        return self._change(key, lambda head: with_log_start(head, offset))
-
-    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
-        with self._lock:
-            head = self._heads.get(key)
-            if head is None:
-                return False
-            marked = with_zones_marked(head.tail_base, head.tail, located, zones)
-            if marked is not None:
-                self._heads[key] = replace(head, tail=_with(head.tail, *marked))
-                return True
-            pages = self._pages.get(key, [])
-            for number, page in enumerate(pages):
-                marked = with_zones_marked(page.base_offset, page.refs, located, zones)
-                if marked is not None:
-                    pages[number] = replace(page, refs=_with(page.refs, *marked))
-                    return True
-            return False
-
-    def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
-        self._change(key, lambda head: replace(head, settling_offset=offset, settling_since_ms=seen_ms))
-
-    def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
-        with self._lock:
-            self._pages[key] = [page for page in self._pages.get(key, ()) if page.end_offset != end_offset]
-
-    def _change(self, key: PartitionKey, change: Callable[[Head], Head]) -> Head:
-        with self._lock:
-            if key not in self._heads:
-                raise _no_head(key)
-            self._heads[key] = change(self._heads[key])
-            return self._heads[key]
-
-
-def _no_head(key: PartitionKey) -> PenstockError:
-    return PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")
-
-
-def _with(refs: tuple[Ref, ...], index: int, ref: Ref) -> tuple[Ref, ...]:
-    return (*refs[:index], ref, *refs[index + 1 :])
 
 
 class MemoryZoneStateStore:
@@ -321,10 +204,12 @@ def memory_broker(
     """A whole service in memory, on the system's clock, chance and threads unless others are given."""
     clock = clock or SystemClock()
     topics, zone_states, memberships = MemoryTopicStore(), MemoryZoneStateStore(), MemoryMembershipStore()
+    log, groups = MemoryLogIndex(), MemoryGroupStore()
     return Broker(
         topics=topics,
-        log=MemoryLogIndex(),
-        groups=MemoryGroupStore(),
+        log=log,
+        groups=groups,
+        transactions=MemoryTransactionStore(log, groups),
         memberships=memberships,
         zone_states=zone_states,
         cursors=MemoryJobCursors(),

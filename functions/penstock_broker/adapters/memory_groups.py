@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from penstock_core.group import GroupState, Member, Report
@@ -17,8 +18,12 @@ class MemoryGroupStore:
     """GroupStore."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._leases: dict[GroupName, dict[PartitionKey, Lease]] = {}
+
+    def held(self) -> AbstractContextManager[object]:
+        """While it is entered, nobody else changes anything."""
+        return self._lock
 
     def commit(self, group: GroupName, committed: CommittedOffset, tenure: Tenure | None, may_go_back: bool) -> None:
         key = committed.partition

@@ -5,7 +5,7 @@ is repeated only if it leaves the same state however often it is applied (`is_re
 DynamoDB surely did not apply it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
@@ -15,6 +15,7 @@ from penstock_core.backoff import full_jitter_ms
 from penstock_core.errors import ErrorCode, PenstockError
 
 _ATTEMPTS_MAX = 5
+_TRANSACT_ATTEMPTS_MAX = 10
 _BACKOFF_MS = 10.0
 _BACKOFF_MS_MAX = 200.0
 _THROTTLED = {
@@ -24,6 +25,7 @@ _THROTTLED = {
 }
 # Refused because a transaction (a tail roll) holds the item for a moment.
 _IN_CONFLICT = {"TransactionConflictException", "TransactionInProgressException"}
+_CANCELLED_FOR_NOW = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 _FOR_THE_CALLER = {"ConditionalCheckFailedException", "TransactionCanceledException"}
 _READS = {"get_item", "batch_get_item", "query", "scan"}
 _NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
@@ -58,6 +60,23 @@ class DynamoDbClient:
             maybe_applied |= operation not in _READS and _is_ambiguous(error)
             _raise(operation, error, maybe_applied=maybe_applied)
 
+    def transact(self, updates: Sequence[dict[str, Any]]) -> None:
+        """The updates in one TransactWriteItems, whose conditions must refuse a second one: it is repeated if it may
+        have been applied, and up to 10 times while others write to the same items.
+
+        Raises as `call`. A cancelled transaction that no further attempt would help comes as ClientError.
+        """
+        items = [{"Update": each} for each in updates]
+        for attempt in range(_TRANSACT_ATTEMPTS_MAX):
+            try:
+                self.call("transact_write_items", is_repeatable=True, TransactItems=items)
+            except ClientError as error:
+                if attempt == _TRANSACT_ATTEMPTS_MAX - 1 or not _is_in_conflict(error):
+                    raise
+            else:
+                return
+            self._back_off(attempt)
+
     def batch_get(self, request: dict[str, Any]) -> Iterator[Any]:
         """The answers to BatchGetItem until no key is left unprocessed, in 5 attempts at most. Raises as `call`."""
         for attempt in range(_ATTEMPTS_MAX):
@@ -77,6 +96,12 @@ class DynamoDbClient:
 def error_code(error: ClientError) -> str:
     """DynamoDB's name for what went wrong."""
     return str(error.response["Error"]["Code"])
+
+
+def _is_in_conflict(error: ClientError) -> bool:
+    """Whether a transaction was cancelled for nothing but others that were at the same items, or throttling."""
+    codes = {reason.get("Code") or "None" for reason in error.response.get("CancellationReasons", ())}
+    return bool(codes & _CANCELLED_FOR_NOW) and codes <= _CANCELLED_FOR_NOW | {"None"}
 
 
 def condition_failed(error: ClientError) -> bool:

@@ -15,7 +15,16 @@ from botocore.exceptions import ClientError
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient, condition_failed, error_code
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, TopicId
-from penstock_core.index import EMPTY_HEAD, Head, Page, Roll, state_written, with_log_start, with_zones_marked
+from penstock_core.index import (
+    EMPTY_HEAD,
+    Head,
+    Page,
+    Roll,
+    state_written,
+    unknown_partition,
+    with_log_start,
+    with_zones_marked,
+)
 from penstock_core.items import (
     Item,
     head_item,
@@ -92,7 +101,7 @@ class DynamoDbLogIndex:
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            raise _no_head(key) from error
+            raise unknown_partition(key) from error
         return parse_head(answer["Attributes"])
 
     def append_in_sequence(
@@ -129,7 +138,7 @@ class DynamoDbLogIndex:
             if not condition_failed(error):
                 raise
             if "Item" not in error.response:
-                raise _no_head(key) from error
+                raise unknown_partition(key) from error
             return False, parse_head(error.response["Item"])
         return True, parse_head(answer["Attributes"])
 
@@ -233,7 +242,7 @@ class DynamoDbLogIndex:
             if not condition_failed(error):
                 raise
             if "Item" not in error.response:
-                raise _no_head(key) from error
+                raise unknown_partition(key) from error
             return with_log_start(parse_head(error.response["Item"]), offset)
         return parse_head(answer["Attributes"])
 
@@ -245,7 +254,7 @@ class DynamoDbLogIndex:
             {":offset": number(offset), ":seen": number(seen_ms)},
         )
         if not is_noted:
-            raise _no_head(key)
+            raise unknown_partition(key)
 
     def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=page_item_key(key, end_offset))
@@ -334,7 +343,3 @@ def _append_values(ref: Ref, unconfirmed_zones: int) -> Item:
         ":refs": {"L": [{"B": encode_ref(ref)}]},
         ":unconfirmed": number(unconfirmed_zones),
     }
-
-
-def _no_head(key: PartitionKey) -> PenstockError:
-    return PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")

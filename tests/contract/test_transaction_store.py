@@ -1,0 +1,131 @@
+"""What every TransactionStore does, in memory and on DynamoDB."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import GroupName, MemberName, Offset, Partition, TopicId, TopicName, TransactionalId
+from penstock_core.index import EMPTY_HEAD, appended
+from penstock_core.items import CommittedOffset
+from penstock_core.keys import PartitionKey
+from penstock_core.lease import Lease, Tenure
+from penstock_core.transaction import OffsetCommit, Transaction, TransactionalProducer, TransactionState
+from penstock_core.transaction_items import StagedRef
+from tests.contract.conftest import Ports
+from tests.contract.test_log_index import KEY, OTHER, ref
+
+NAME = TransactionalId("ledger")
+FIRST = TransactionState(producer_id=7, epoch=0)
+PRODUCER = TransactionalProducer(transactional_id=NAME, epoch=0)
+GROUP = GroupName("readers")
+SOURCE = PartitionKey(TopicId("t0"), Partition(3))
+
+
+def offset_commit(offset: int, tenure: Tenure | None = None) -> OffsetCommit:
+    committed = CommittedOffset(
+        topic=TopicName("orders"), partition=SOURCE, offset=Offset(offset), metadata="", committed_at_ms=5
+    )
+    return OffsetCommit(group=GROUP, committed=committed, tenure=tenure)
+
+
+def transaction(number: int = 0, **changes: object) -> Transaction:
+    whole = Transaction(
+        producer=PRODUCER,
+        number=number,
+        refs={KEY: [ref(10 + number), ref(20 + number)], OTHER: [ref(20 + number)]},
+        offsets=[offset_commit(number + 1)],
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]  # fields of many types
+
+
+@pytest.fixture
+def ready(ports: Ports) -> Ports:
+    ports.log.create_head(KEY)
+    ports.log.create_head(OTHER)
+    ports.transactions.begin_epoch(NAME, None, FIRST)
+    return ports
+
+
+def code_of(ports: Ports, wanted: Transaction) -> ErrorCode:
+    with pytest.raises(PenstockError) as caught:
+        ports.transactions.commit(wanted)
+    assert not caught.value.maybe_applied
+    return caught.value.code
+
+
+def expect_nothing(ports: Ports) -> None:
+    assert ports.log.heads([KEY, OTHER]) == {KEY: EMPTY_HEAD, OTHER: EMPTY_HEAD}
+    assert ports.transactions.get(NAME) == FIRST
+
+
+def test_begin_epoch_is_refused_when_somebody_else_has_begun(ports: Ports) -> None:
+    assert ports.transactions.get(NAME) is None
+    ports.transactions.begin_epoch(NAME, None, FIRST)
+    second = TransactionState(producer_id=7, epoch=1)
+    with pytest.raises(PenstockError) as caught:
+        ports.transactions.begin_epoch(NAME, None, second)
+    assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+    ports.transactions.begin_epoch(NAME, FIRST, second)
+    with pytest.raises(PenstockError):
+        ports.transactions.begin_epoch(NAME, FIRST, second)
+    assert ports.transactions.get(NAME) == second
+
+
+def test_commit_makes_all_visible_at_once(ready: Ports) -> None:
+    wanted = transaction()
+    assert ready.transactions.commit(wanted)
+    heads = ready.log.heads([KEY, OTHER])
+    assert heads == {KEY: appended(appended(EMPTY_HEAD, ref(10)), ref(20)), OTHER: appended(EMPTY_HEAD, ref(20))}
+    assert [each.offset for each in ready.groups.committed(GROUP)] == [1]
+    expected = replace(FIRST, number=0, segments=(ref(10).segment_id, ref(20).segment_id))
+    assert ready.transactions.get(NAME) == expected
+
+
+def test_commit_is_refused_when_it_was_done_before(ready: Ports) -> None:
+    assert ready.transactions.commit(transaction())
+    heads = ready.log.heads([KEY, OTHER])
+    assert not ready.transactions.commit(transaction())
+    assert not ready.transactions.commit(transaction(2)), "1 is missing"
+    assert ready.log.heads([KEY, OTHER]) == heads
+    assert ready.transactions.commit(transaction(1))
+
+
+def test_commit_is_refused_when_a_newer_epoch_has_begun(ready: Ports) -> None:
+    second = TransactionState(producer_id=7, epoch=1)
+    ready.transactions.begin_epoch(NAME, FIRST, second)
+    assert not ready.transactions.commit(transaction())
+    assert not ready.transactions.commit(transaction(producer=replace(PRODUCER, epoch=2)))
+    assert ready.log.heads([KEY])[KEY] == EMPTY_HEAD
+    assert ready.transactions.commit(transaction(producer=replace(PRODUCER, epoch=1)))
+
+
+def test_commit_leaves_nothing_when_a_partition_is_gone(ready: Ports) -> None:
+    gone = PartitionKey(TopicId("t9"), Partition(0))
+    wanted = transaction(refs={KEY: [ref(1)], gone: [ref(1)]})
+    assert code_of(ready, wanted) is ErrorCode.UNKNOWN_PARTITION
+    expect_nothing(ready)
+
+
+def test_commit_takes_offsets_of_the_leases_owner_only(ready: Ports) -> None:
+    lease = Lease(topic=TopicName("orders"), partition=SOURCE)
+    owner = MemberName("m1")
+    epoch = ready.groups.take_lease(GROUP, lease, owner).epoch
+    assert code_of(ready, transaction()) is ErrorCode.LEASE_HELD
+    for tenure in (Tenure(owner=owner, epoch=epoch + 1), Tenure(owner=MemberName("m2"), epoch=epoch)):
+        assert code_of(ready, transaction(offsets=[offset_commit(1, tenure)])) is ErrorCode.LEASE_FENCED
+    expect_nothing(ready)
+    assert ready.groups.committed(GROUP) == []
+    right = Tenure(owner=owner, epoch=epoch)
+    assert ready.transactions.commit(transaction(offsets=[offset_commit(1, right)]))
+    assert [each.offset for each in ready.groups.committed(GROUP)] == [1]
+
+
+def test_stages_come_back_in_order_and_the_last_of_each(ready: Ports) -> None:
+    first, second = ([StagedRef("orders", KEY, ref(number))] for number in (1, 2))
+    for stage, refs in ((1, first), (0, first), (1, second)):
+        ready.transactions.put_stage(PRODUCER, 4, stage, refs, 1_000)
+    ready.transactions.put_stage(PRODUCER, 5, 0, second, 1_000)
+    ready.transactions.put_stage(replace(PRODUCER, epoch=1), 4, 0, second, 1_000)
+    assert list(ready.transactions.stages(PRODUCER, 4)) == [first, second]
+    assert list(ready.transactions.stages(PRODUCER, 6)) == []

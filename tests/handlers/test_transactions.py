@@ -1,0 +1,90 @@
+"""Transactions through the API: frames in, JSON out, and what is wrong with them named."""
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock_core import frame
+from tests.broker.setting import batch
+from tests.handlers.service import Answer, Service
+
+
+@pytest.fixture
+def orders(service: Service) -> Service:
+    service.create("orders", partitions=2)
+    return service
+
+
+def begin(service: Service, transactional_id: str = "ledger") -> dict[str, Any]:
+    answer = service.call("POST", "/v1/producers", {"transactional_id": transactional_id})
+    assert answer.status == 200, answer.body
+    found: dict[str, Any] = answer.json
+    return found
+
+
+def transact(service: Service, *batches: tuple[str, int, bytes], **header: Any) -> Answer:
+    fields = {"transactional_id": "ledger", "epoch": 0, "transaction": 0} | header
+    if batches:
+        fields["batches"] = [
+            {"topic": topic, "partition": partition, "length": len(data)} for topic, partition, data in batches
+        ]
+    return service.call("POST", "/v1/transactions", frame.encode(fields, [data for _, _, data in batches]))
+
+
+def test_new_instance_gets_the_next_epoch(orders: Service) -> None:
+    first, second = begin(orders), begin(orders)
+    assert (first["epoch"], second["epoch"]) == (0, 1)
+    assert first["producer_id"] == second["producer_id"]
+    assert begin(orders, "other")["producer_id"] != first["producer_id"]
+
+
+def test_commit_answers_where_the_records_are(orders: Service) -> None:
+    begin(orders)
+    assert transact(orders, ("orders", 0, batch("a")), stage=0).json == {}
+    offsets = [{"group": "readers", "topic": "orders", "partition": 1, "offset": 0}]
+    answer = transact(orders, ("orders", 0, batch("b", "c")), ("orders", 1, batch("d")), stages=1, offsets=offsets)
+    assert answer.json == {
+        "results": [
+            {"topic": "orders", "partition": 0, "base_offset": 0, "next_offset": 3},
+            {"topic": "orders", "partition": 1, "base_offset": 0, "next_offset": 1},
+        ]
+    }
+    committed = orders.call("GET", "/v1/groups/readers/offsets").json["offsets"]
+    assert [(each["partition"], each["offset"]) for each in committed] == [(1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "code", "told"),
+    [
+        ({"epoch": 1}, 409, "PRODUCER_FENCED", "epoch 0 has begun since"),
+        ({"transaction": 1}, 409, "OUT_OF_ORDER_SEQUENCE", "0 must come first"),
+        ({"transactional_id": "nobody"}, 409, "PRODUCER_FENCED", "nothing is known of it"),
+        ({"transactional_id": "a b"}, 400, "INVALID_NAME", "'a b'"),
+        ({"acks": "leader"}, 400, "INVALID_REQUEST", "acks='leader'"),
+        ({"stages": 65}, 400, "INVALID_REQUEST", "stages=65"),
+        ({"stage": 64}, 413, "TRANSACTION_TOO_LARGE", "stage 64"),
+        ({"stage": 0, "offsets": []}, 400, "INVALID_REQUEST", "'offsets' goes with the commit"),
+        ({"epoch": -1}, 400, "INVALID_REQUEST", "epoch=-1"),
+        ({"what": 1}, 400, "INVALID_REQUEST", "'what'"),
+        ({"offsets": [{"group": "g"}]}, 400, "INVALID_REQUEST", "'topic'"),
+        ({"offsets": [{"group": "g", "topic": "orders", "partition": 0, "offset": 0, "member_id": "m"}]},
+         400, "INVALID_REQUEST", "lease_epoch"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_transaction_is_refused_and_leaves_nothing(
+    orders: Service, header: dict[str, Any], status: int, code: str, told: str
+) -> None:
+    begin(orders)
+    answer = transact(orders, ("orders", 0, batch("a")), **header)
+    assert (answer.status, answer.error["code"]) == (status, code), answer.body
+    assert told in json.dumps(answer.error["message"])
+    path = "/v1/topics/orders/partitions/0/records"
+    assert orders.call("GET", path, b"", offset="0").json["records"] == []
+
+
+@pytest.mark.parametrize("body", [b"[]", {"transactional_id": 5}, {}, {"transactional_id": "x", "epoch": 1}])
+def test_wrong_beginning_is_refused(orders: Service, body: object) -> None:
+    answer = orders.call("POST", "/v1/producers", body)
+    assert (answer.status, answer.error["code"]) == (400, "INVALID_REQUEST")
