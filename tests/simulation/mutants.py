@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_broker import append as append_module
+from penstock_broker import append_in_sequence as sequence_module
 from penstock_broker import commit_offsets as commit_module
 from penstock_broker import delete_topic as delete_module
 from penstock_broker import ensure_copies as ensure_module
@@ -22,9 +23,11 @@ from penstock_broker.adapters import memory
 from penstock_broker.directory import TopicDirectory
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, Partition
-from penstock_core.index import Head, Page, Roll, roll_due
+from penstock_core.index import Head, Page, Roll, appended, roll_due
 from penstock_core.keys import PartitionKey
+from penstock_core.producer_state import ProducerSequence
 from penstock_core.quorum import Acks
+from penstock_core.ref import Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +221,30 @@ def _append_before_put() -> AbstractContextManager[Any]:
     return patched()
 
 
+def _sequence_is_not_checked() -> AbstractContextManager[Any]:
+    return patch.object(memory, "appended_in_sequence", lambda head, ref, *_: appended(head, ref))
+
+
+def _evicted_producers_are_forgotten() -> AbstractContextManager[Any]:
+    return patch.object(memory.MemoryLogIndex, "evicted_producer", lambda *_: None)
+
+
+def _evictions_are_not_compared() -> AbstractContextManager[Any]:
+    original = memory.appended_in_sequence
+
+    def in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, _: int) -> Head | None:
+        return original(head, ref, sequence, head.evictions)
+
+    return patch.object(memory, "appended_in_sequence", in_sequence)
+
+
+def _repeat_is_answered_with_the_newest_offset() -> AbstractContextManager[Any]:
+    def find(broker: Any, key: PartitionKey, head: Head, sequence: ProducerSequence) -> Offset:
+        return Offset(head.next_offset - 1 - (sequence.last_sequence - sequence.first_sequence))
+
+    return patch.object(sequence_module, "_find", find)
+
+
 MUTANTS = [
     Mutant("append repeated after a lost reply", "rolling", _append_is_repeated),
     Mutant("lost reply called a failure", "traffic", _lost_reply_is_called_a_failure),
@@ -239,4 +266,8 @@ MUTANTS = [
     Mutant("commit not stored", "traffic,commits", _commit_is_not_stored),
     Mutant("commit trusts its memory of the topic", "recreation,commits", _commit_trusts_its_memory),
     Mutant("truncate takes one more", "traffic,truncation", _truncate_takes_one_more),
+    Mutant("sequence not checked", "numbering", _sequence_is_not_checked),
+    Mutant("evicted producers forgotten", "numbering", _evicted_producers_are_forgotten),
+    Mutant("evictions not compared", "numbering", _evictions_are_not_compared),
+    Mutant("repeat answered with the newest offset", "numbering", _repeat_is_answered_with_the_newest_offset),
 ]
