@@ -80,7 +80,8 @@ def _produce() -> dict[str, Any]:
 
 
 def _begin_transactions() -> dict[str, Any]:
-    answer = _object("producer_id", "epoch", producer_id={"type": "integer"}, epoch={"type": "integer"})
+    number = {"type": "integer", "minimum": 0}
+    answer = _object("producer_id", "epoch", "transaction", producer_id=number, epoch=number, transaction=number)
     request = _object("transactional_id", transactional_id={"type": "string"})
     return {
         "operationId": "beginTransactions",

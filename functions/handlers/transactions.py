@@ -33,7 +33,7 @@ def _begin(event: Event, broker: Broker) -> Result:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"the body must be a JSON object, not {fields!r:.100}")
     refuse_others(fields, "transactional_id")
     state = begin_transactions(broker, take(fields, "transactional_id", str))
-    return json_result({"producer_id": state.producer_id, "epoch": state.epoch})
+    return json_result({"producer_id": state.producer_id, "epoch": state.epoch, "transaction": state.number + 1})
 
 
 def _transact(event: Event, broker: Broker) -> Result:

@@ -9,7 +9,8 @@ _ATTEMPTS_MAX = 5
 
 
 def begin_transactions(broker: Broker, transactional_id: str) -> TransactionState:
-    """The state to begin with. One read and one put, again if another instance begins at the same time.
+    """The state to begin with; its last transaction is committed, and all that came after it never will be. One read
+    and one update, again if another instance begins at the same time.
 
     Whatever an older instance has staged and not committed is never seen. Raises INVALID_NAME, CONCURRENT_UPDATE.
     """
@@ -18,10 +19,8 @@ def begin_transactions(broker: Broker, transactional_id: str) -> TransactionStat
         old = broker.transactions.get(name)
         new = next_epoch(old, int.from_bytes(broker.chance.random_bytes(8), "big") >> 1)
         try:
-            broker.transactions.begin_epoch(name, old, new)
+            return broker.transactions.begin_epoch(name, old, new)
         except PenstockError as error:
             if error.code is not ErrorCode.CONCURRENT_UPDATE or attempt == _ATTEMPTS_MAX - 1:
                 raise
-        else:
-            return new
     raise AssertionError("the last attempt returns or raises")

@@ -127,8 +127,9 @@ class TransactionStore(Protocol):
 
     def begin_epoch(
         self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
-    ) -> None:
-        """CONCURRENT_UPDATE unless the stored epoch is still `old`'s. One conditional put."""
+    ) -> TransactionState:
+        """Stores `new`'s producer id and epoch; the state then, whose last transaction is what it is. CONCURRENT_UPDATE
+        unless the stored epoch is still `old`'s. One conditional update."""
 
     def put_stage(
         self, producer: TransactionalProducer, transaction: int, stage: int, refs: Sequence[StagedRef], now_ms: int

@@ -1,12 +1,13 @@
 """Transactions: appends to many partitions, and offsets of groups, that become visible by one write (docs/adr/0011).
 
-Pure. A transactional producer numbers its transactions, from 0 in each epoch. Its item holds the newest epoch and the
-number of the last transaction that was committed, and the write that commits one moves that number on: so a
-transaction is committed once, in order, and by nobody whose epoch is older. Nothing of it is visible before.
+Pure. A transactional producer numbers its transactions, from 0, and on through its epochs. Its item holds the newest
+epoch and the number of the last transaction that was committed, and the write that commits one moves that number on: so
+a transaction is committed once, in order, and by nobody whose epoch is older. Nothing of it is visible before. A new
+epoch leaves the number: whoever begins one learns for good whether the last transaction was committed.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName, SegmentId, TransactionalId
@@ -28,8 +29,8 @@ class TransactionalProducer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionState:
-    """A transactional id's item. `number` is that of the epoch's last committed transaction, -1 for none, and
-    `segments` are those that it named."""
+    """A transactional id's item. `number` is that of the last committed transaction, -1 for none, and `segments` are
+    those that it named."""
 
     producer_id: int
     epoch: int
@@ -63,9 +64,11 @@ class Transaction:
 
 def next_epoch(state: TransactionState | None, producer_id: int) -> TransactionState:
     """The state with which a new instance begins; with `producer_id` if it is the first, or epochs have run out."""
-    if state is None or state.epoch >= PRODUCER_EPOCH_MAX:
+    if state is None:
         return TransactionState(producer_id=producer_id, epoch=0)
-    return TransactionState(producer_id=state.producer_id, epoch=state.epoch + 1)
+    if state.epoch >= PRODUCER_EPOCH_MAX:
+        return replace(state, producer_id=producer_id, epoch=0)
+    return replace(state, epoch=state.epoch + 1)
 
 
 def committed_state(state: TransactionState, transaction: Transaction) -> TransactionState:

@@ -27,16 +27,6 @@ def state_key(transactional_id: TransactionalId) -> Item:
     return {"pk": {"S": keys.transactional_key(transactional_id)}, "sk": {"S": keys.TRANSACTIONAL_PRODUCER}}
 
 
-def state_item(transactional_id: TransactionalId, state: TransactionState) -> Item:
-    return {
-        **state_key(transactional_id),
-        "producer_id": number(state.producer_id),
-        "epoch": number(state.epoch),
-        "transaction_number": number(state.number),
-        "segment_ids": {"B": b"".join(state.segments)},
-    }
-
-
 def parse_state(item: Mapping[str, Any]) -> TransactionState:
     segments = item["segment_ids"]["B"]
     return TransactionState(

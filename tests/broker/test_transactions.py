@@ -102,7 +102,8 @@ def test_newer_instance_fences_the_older(broker: Broker) -> None:
     assert refusal(broker, old, 1, stages=1) is ErrorCode.PRODUCER_FENCED
     with pytest.raises(PenstockError, match="another instance"):
         stage(broker, old, 1, 1, [entry(topic, 0, batch("late"))], Acks.QUORUM)
-    commit(broker, new, 0, entry(topic, 0, batch("new")))
+    assert begin_transactions(broker, "other").number == -1
+    commit(broker, new, 1, entry(topic, 0, batch("new")))
     assert read_all(broker, topic) == [(0, "old"), (1, "new")]
 
 
@@ -115,10 +116,11 @@ def test_producer_gets_another_id_when_its_epochs_run_out(broker: Broker) -> Non
 
 
 def test_instances_that_begin_at_once_get_different_epochs(broker: Broker) -> None:
-    def overtaken(original: Any, *arguments: Any) -> None:
+    def overtaken(original: Any, *arguments: Any) -> TransactionState:
         if not found:
             found.append(begin_transactions(broker, NAME).epoch)
-        original(*arguments)
+        state: TransactionState = original(*arguments)
+        return state
 
     found: list[int] = []
     slow = another_instance(broker, transactions=Intercepted(broker.transactions, begin_epoch=overtaken))

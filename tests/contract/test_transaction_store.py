@@ -66,10 +66,19 @@ def test_begin_epoch_is_refused_when_somebody_else_has_begun(ports: Ports) -> No
     with pytest.raises(PenstockError) as caught:
         ports.transactions.begin_epoch(NAME, None, second)
     assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
-    ports.transactions.begin_epoch(NAME, FIRST, second)
+    assert ports.transactions.begin_epoch(NAME, FIRST, second) == second
     with pytest.raises(PenstockError):
         ports.transactions.begin_epoch(NAME, FIRST, second)
     assert ports.transactions.get(NAME) == second
+
+
+def test_begin_epoch_leaves_the_last_transaction(ready: Ports) -> None:
+    """Even if it was committed after the state was read that the epoch follows."""
+    assert ready.transactions.commit(transaction())
+    found = ready.transactions.begin_epoch(NAME, FIRST, replace(FIRST, epoch=1))
+    assert (found.epoch, found.number, len(found.segments)) == (1, 0, 2)
+    assert not ready.transactions.commit(transaction(1))
+    assert ready.transactions.commit(transaction(1, producer=replace(PRODUCER, epoch=1)))
 
 
 def test_commit_makes_all_visible_at_once(ready: Ports) -> None:

@@ -34,7 +34,7 @@ def transact(service: Service, *batches: tuple[str, int, bytes], **header: Any) 
 
 def test_new_instance_gets_the_next_epoch(orders: Service) -> None:
     first, second = begin(orders), begin(orders)
-    assert (first["epoch"], second["epoch"]) == (0, 1)
+    assert (first["epoch"], second["epoch"], second["transaction"]) == (0, 1, 0)
     assert first["producer_id"] == second["producer_id"]
     assert begin(orders, "other")["producer_id"] != first["producer_id"]
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock_broker.adapters.memory_groups import MemoryGroupStore
 from penstock_broker.adapters.memory_log import MemoryLogIndex
@@ -28,7 +29,7 @@ class MemoryTransactionStore:
 
     def begin_epoch(
         self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
-    ) -> None:
+    ) -> TransactionState:
         with self._lock:
             stored = self._states.get(transactional_id)
             if _epoch(stored) != _epoch(old):
@@ -36,7 +37,9 @@ class MemoryTransactionStore:
                     ErrorCode.CONCURRENT_UPDATE,
                     f"another instance of producer {transactional_id!r} has begun at the same time: try again",
                 )
-            self._states[transactional_id] = new
+            current = stored or new
+            self._states[transactional_id] = replace(current, producer_id=new.producer_id, epoch=new.epoch)
+            return self._states[transactional_id]
 
     def put_stage(
         self,

@@ -20,7 +20,6 @@ from penstock_core.transaction_items import (
     parse_stage,
     parse_state,
     stage_item,
-    state_item,
     state_key,
 )
 
@@ -41,20 +40,29 @@ class DynamoDbTransactionStore:
 
     def begin_epoch(
         self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
-    ) -> None:
-        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(pk)"}
+    ) -> TransactionState:
+        condition = "attribute_not_exists(pk)"
+        values = {
+            ":producer": number(new.producer_id),
+            ":epoch": number(new.epoch),
+            ":number": number(new.number),
+            ":segments": {"B": b"".join(new.segments)},
+        }
         if old is not None:
-            condition = {
-                "ConditionExpression": "producer_id = :producer AND epoch = :epoch",
-                "ExpressionAttributeValues": {":producer": number(old.producer_id), ":epoch": number(old.epoch)},
-            }
+            condition = "producer_id = :old_producer AND epoch = :old_epoch"
+            values |= {":old_producer": number(old.producer_id), ":old_epoch": number(old.epoch)}
         try:
-            self._client.call(
-                "put_item",
+            answer = self._client.call(
+                "update_item",
                 is_repeatable=False,  # a repeat would be refused by its own first
                 TableName=self._log_table,
-                Item=state_item(transactional_id, new),
-                **condition,
+                Key=state_key(transactional_id),
+                UpdateExpression="SET producer_id = :producer, epoch = :epoch, "
+                "transaction_number = if_not_exists(transaction_number, :number), "
+                "segment_ids = if_not_exists(segment_ids, :segments)",
+                ConditionExpression=condition,
+                ExpressionAttributeValues=values,
+                ReturnValues="ALL_NEW",
             )
         except ClientError as error:
             if not condition_failed(error):
@@ -63,6 +71,7 @@ class DynamoDbTransactionStore:
                 ErrorCode.CONCURRENT_UPDATE,
                 f"another instance of producer {transactional_id!r} has begun at the same time: try again",
             ) from error
+        return parse_state(answer["Attributes"])
 
     def put_stage(
         self, producer: TransactionalProducer, transaction: int, stage: int, refs: Sequence[StagedRef], now_ms: int
