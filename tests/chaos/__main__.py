@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tests.chaos.run import ChaosReport, run_chaos
+from tests.history.anomaly import Kind
 
 
 @click.command()
@@ -79,7 +80,7 @@ def _figures(report: ChaosReport) -> dict[str, float]:
         "acknowledged records": verdict.acknowledged,
         "lost": verdict.lost,
         "anomalies": sum(verdict.history.found.values()),
-        "duplicates that retries explain": counts.retry_duplicates,
+        "duplicates": verdict.history.found.get(Kind.DUPLICATE, 0),
         "records that failed for certain": verdict.failed,
         "records whose fate producers do not know": verdict.unknown,
         "records read": counts.records_read,

@@ -59,3 +59,11 @@ def test_reader_that_did_not_reach_the_end_or_died_is_told(tmp_path: Path) -> No
     (tmp_path / "history.jsonl").unlink()
     [violation] = judge(tmp_path, ["reader"]).violations
     assert "died" in violation
+
+
+def test_record_that_a_retry_has_stored_twice_is_told(tmp_path: Path) -> None:
+    with Recorder.open(tmp_path / "retry.history.jsonl") as recorder:
+        recorder.maybe(recorder.invoke("retry", Function.SEND, [Send(WHERE, "v2")]), attempts=1)
+        recorder.ok(recorder.invoke("retry", Function.SEND, [Send(WHERE, "v2")]), [Send(WHERE, "v2", 3)])
+    write(tmp_path, told=[], read=[(0, "v0"), (1, "v1"), (2, "v2"), (3, "v2")], unread=[])
+    assert judge(tmp_path, ["reader"]).violations == ("duplicate: 1",)

@@ -54,17 +54,16 @@ def test_every_promise_holds_while_storage_functions_and_connections_fail(tmp_pa
     assert report["violations"] == []
     assert code == 0
     assert report["figures"]["acknowledged records"] > 0
-    assert report["figures"]["lost"] == 0
+    assert (report["figures"]["lost"], report["figures"]["duplicates"]) == (0, 0)
     assert any(kind.startswith("zone") for kind in report["injected"])
     assert any(kind.startswith("function killed") for kind in report["injected"])
     assert any(kind.endswith("applied") for kind in report["injected"])
     assert not (tmp_path / "kept").exists()
 
 
-def test_run_fails_and_keeps_its_history_when_the_driver_repeats_appends(tmp_path: Path) -> None:
-    right = 'retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=5'  # DynamoDB's
-    wrong = right.replace('"total_max_attempts": 1', '"total_max_attempts": 4')
-    checkout = broken_checkout(tmp_path / "broken", "handlers/services.py", right, wrong)
+def test_run_fails_and_keeps_its_history_when_appends_heed_no_sequence(tmp_path: Path) -> None:
+    right, wrong = "if ref.sequence is not None:", "if False:"
+    checkout = broken_checkout(tmp_path / "broken", "penstock_broker/append.py", right, wrong)
     code, report = run_chaos(tmp_path / "kept", "--seconds", "20", "--seed", "3", "--checkout", str(checkout))
     assert code == 1
     assert set(report["history"]["anomalies"]) == {"duplicate"}
