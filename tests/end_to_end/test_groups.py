@@ -1,0 +1,173 @@
+"""Groups on the deployed stack: real tables, real clocks, and functions that may do no more than their grants say."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from penstock import Admin, Producer
+from penstock.errors import ConflictError
+from penstock.transport import HttpTransport
+from tests.end_to_end.local_stack import NOW_MS, Stack
+
+pytestmark = pytest.mark.stack
+SESSION_MS = 6_000  # which a slow machine does not lose between two heartbeats
+PATIENCE_S = 60.0
+
+
+class WireMember:
+    """A member that speaks HTTP; it does what docs/http-api.md says, and nothing by itself."""
+
+    def __init__(
+        self, transport: HttpTransport, group: str, instance_id: str | None = None, session_ms: int = SESSION_MS
+    ) -> None:
+        self._transport = transport
+        self._path = f"/v1/groups/{group}"
+        self.member_id, self.instance_id = uuid4().hex, instance_id
+        self.config = {"session_timeout_ms": session_ms, "heartbeat_interval_ms": 500}
+        self.epoch = self.sequence = 0
+        self.is_complete = False
+        self.held: dict[tuple[str, int], Any] = {}
+        self.headers: dict[str, str] = {}
+
+    def call(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        data = json.dumps({"member_id": self.member_id, "instance_id": self.instance_id, **body}).encode()
+        answer = self._transport.call("POST", self._path + path, {}, {"Content-Type": "application/json"}, data)
+        self.headers = {name.lower(): value for name, value in answer.headers.items()}
+        return answer.status, json.loads(answer.body)
+
+    def beat(self, **fields: Any) -> str:
+        """Its answer's error code, or "" after it has obeyed."""
+        self.sequence += 1
+        body: dict[str, Any] = {"sequence": self.sequence, "epoch": self.epoch, **fields}
+        if self.epoch == 0:
+            body |= {"subscription": {"topics": ["orders"], "patterns": ["bil*"]}, "config": self.config}
+        elif not self.is_complete and not fields:
+            owned: dict[str, list[int]] = {}
+            for topic_id, number in self.held:
+                owned.setdefault(topic_id, []).append(number)
+            body["owned"] = owned
+        status, told = self.call("/heartbeat", body)
+        if status != 200:
+            return str(told["error"]["code"])
+        self.epoch, self.is_complete = told["epoch"], told["is_complete"]
+        for topic_id, numbers in told["revoked"].items():
+            for number in numbers:
+                self.held.pop((topic_id, number), None)
+        for lease in told["granted"]:
+            self.held[lease["topic_id"], lease["partition"]] = lease
+        return ""
+
+    def commit(self, offset: int) -> list[str]:
+        """For everything that it holds: error codes, or ""."""
+        offsets = [
+            {name: lease[name] for name in ("topic", "partition", "lease_epoch")} | {"offset": offset}
+            for lease in self.held.values()
+        ]
+        _, answer = self.call("/offsets", {"offsets": offsets})
+        return [result.get("error", {}).get("code", "") for result in answer["results"]]
+
+
+@pytest.fixture(scope="module")
+def transport(stack: Stack) -> Iterator[HttpTransport]:
+    transport = stack.transport()
+    with Admin(transport=transport) as admin:
+        admin.create_topic("orders", partitions=5)
+        admin.create_topic("bills", partitions=1)
+        with Producer(transport=transport) as producer:
+            for number in range(10):
+                producer.send("orders", b"v", partition=0, timestamp_ms=NOW_MS + number)
+        yield transport
+        for name in ("orders", "bills"):
+            admin.delete_topic(name)
+
+
+def until(what: Callable[[], bool], *members: WireMember) -> None:
+    """Heartbeats of all, until it is so."""
+    ends_s = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < ends_s, [(member.member_id, sorted(member.held)) for member in members]
+        for member in members:
+            assert member.beat() == ""
+        time.sleep(0.1)  # a pace, as members have one
+
+
+def settled(*members: WireMember) -> Callable[[], bool]:
+    return lambda: (
+        all(member.is_complete for member in members)
+        and len({member.epoch for member in members}) == 1
+        and sum(len(member.held) for member in members) == 6
+    )
+
+
+def test_members_share_move_commit_and_are_fenced(transport: HttpTransport) -> None:
+    members = [WireMember(transport, "sharing") for _ in range(3)]
+    joins = [threading.Thread(target=member.beat) for member in members]
+    for join in joins:
+        join.start()
+    for join in joins:
+        join.join()
+    until(settled(*members), *members)
+    assert sorted(len(member.held) for member in members) == [2, 2, 2]
+    assert all(member.commit(3) == ["", ""] for member in members)
+    dead, *others = members
+    until(settled(*others), *others)
+    taken_over = {key: lease for member in others for key, lease in member.held.items() if key in dead.held}
+    assert [lease["offset"] for lease in taken_over.values()] == [3, 3]
+    assert all(lease["lease_epoch"] > dead.held[key]["lease_epoch"] for key, lease in taken_over.items())
+    assert set(dead.commit(9)) == {"LEASE_FENCED"}
+    assert dead.beat() == "UNKNOWN_MEMBER"
+    assert others[0].beat(leave=True) == ""
+    until(settled(others[1]), others[1])
+    assert others[1].beat() == ""
+    calls = {part.split("=")[0] for part in others[1].headers["penstock-storage-calls"].split(",")}
+    assert {"dynamodb.GetItem", "dynamodb.UpdateItem"} <= calls
+
+
+def test_static_member_comes_back_without_a_rebalance(transport: HttpTransport) -> None:
+    old = WireMember(transport, "static", "eu")
+    until(settled(old), old)
+    new = WireMember(transport, "static", "eu")
+    assert new.beat() == ""
+    assert (new.epoch, new.is_complete, len(new.held)) == (old.epoch, True, 6)
+    assert old.beat() == "MEMBER_FENCED"
+    assert set(old.commit(1)) == {"LEASE_FENCED"}
+    assert set(new.commit(1)) == {""}
+
+
+def test_operator_describes_resets_and_deletes(stack: Stack, transport: HttpTransport) -> None:
+    member = WireMember(transport, "operated", session_ms=10 * 60_000)
+    until(settled(member), member)
+    assert set(member.commit(0)) == {""}
+    with Admin(transport=transport) as admin:
+        assert "operated" in [group.group for group in admin.list_groups()]
+        found = admin.describe_group("operated")
+        assert [each.lag for each in found.partitions if each.topic == "orders"] == [10, 0, 0, 0, 0]
+        with pytest.raises(ConflictError):
+            admin.reset_group_offsets("operated", "orders", to="latest")
+        done = admin.reset_group_offsets("operated", "orders", timestamp_ms=NOW_MS + 4, force=True)
+        assert [each.new_offset for each in done.values()] == [4, 0, 0, 0, 0]
+        assert member.beat() == "UNKNOWN_MEMBER"
+        assert admin.alter_group("operated", {"assignor": "range"}).config["assignor"] == "range"
+        admin.delete_group("operated")
+        assert "operated" not in [group.group for group in admin.list_groups()]
+
+
+def test_retention_looks_after_groups(stack: Stack, transport: HttpTransport) -> None:
+    member = WireMember(transport, "left")
+    assert member.beat() == ""
+    ends_s = time.monotonic() + PATIENCE_S
+    functions = stack.root_client("lambda")
+    with Admin(transport=transport) as admin:
+        while admin.describe_group("left").group.member_count:
+            assert time.monotonic() < ends_s
+        answer = functions.invoke(FunctionName="penstock-retention")
+        done = json.loads(answer["Payload"].read())
+        assert (done["retention_failed"], done["retention_unfinished"]) == (0, 0)
+        assert done["groups_checked"] >= 1
+        [group] = [each for each in admin.list_groups() if each.group == "left"]
+        assert (group.epoch, group.member_count) == (2, 0)
