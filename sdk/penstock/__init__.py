@@ -18,6 +18,7 @@ Credentials and region come from the usual AWS chain. penstock.testing is an in-
 from penstock.admin import Admin
 from penstock.async_consumer import AsyncConsumer
 from penstock.async_producer import AsyncProducer
+from penstock.async_transaction import AsyncTransaction
 from penstock.async_transport import AsyncTransport
 from penstock.consumer import Consumer
 from penstock.delivery import DeliveryCallback
@@ -38,6 +39,7 @@ from penstock.errors import (
     RecordTooLargeError,
     ThrottledError,
     TopicExistsError,
+    TransactionAbortedError,
     UnavailableError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -55,6 +57,7 @@ from penstock.model import (
     Zone,
 )
 from penstock.producer import Producer
+from penstock.transaction import Transaction
 from penstock.transport import HttpTransport, Response, Transport
 from penstock_core.errors import PenstockError
 
@@ -63,6 +66,7 @@ __all__ = [
     "Admin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncTransaction",
     "AsyncTransport",
     "BufferFullError",
     "ClosedError",
@@ -98,6 +102,8 @@ __all__ = [
     "TopicDescription",
     "TopicExistsError",
     "TopicPartition",
+    "Transaction",
+    "TransactionAbortedError",
     "Transport",
     "UnavailableError",
     "UnknownPartitionError",

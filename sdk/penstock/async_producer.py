@@ -6,6 +6,7 @@ from typing import Self
 
 from penstock.async_client import AsyncClient
 from penstock.async_sender import AsyncSender
+from penstock.async_transaction import AsyncTransaction
 from penstock.async_transport import AsyncTransport, open_async_transport
 from penstock.configured_producer import ConfiguredProducer
 from penstock.delivery import CallbackFollower, DeliveryCallback, FutureFollower
@@ -61,6 +62,10 @@ class AsyncProducer(ConfiguredProducer[AsyncTransport]):
             batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
         self._sender.wake()
         return sent
+
+    def transaction(self) -> AsyncTransaction:
+        """A transaction, to be used in `async with`; one at a time. Needs a `transactional_id`."""
+        return AsyncTransaction(self._core, self._sender, self._transactional_state())
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send what waits without lingering, and wait until everything sent before has been delivered or has failed.

@@ -8,6 +8,7 @@ from penstock.errors import InvalidError, as_sdk_error
 from penstock.producer_core import ProducerCore
 from penstock.retry import RetryPolicy
 from penstock.system import choose, monotonic_ms
+from penstock.transaction_core import TransactionalState, TransactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
 from penstock_core.record_batch import Compression
@@ -28,6 +29,7 @@ class ConfiguredProducer(Generic[AnyTransport]):
         linger_ms: int = 5,
         batch_bytes: int = 256 * KIB,
         enable_idempotence: bool = True,
+        transactional_id: str | None = None,
         compression_type: str = "zstd",
         max_request_bytes: int = REQUEST_BYTES_MAX,
         buffer_bytes: int = 32 * MIB,
@@ -59,6 +61,8 @@ class ConfiguredProducer(Generic[AnyTransport]):
           it was the first time. Without it, such a retry may store its records twice. A send that fails with
           `maybe_applied` may be in the log all the same, and its value sent again is a new record. `acks="none"` never
           repeats.
+        - `transactional_id`: who this producer is, over restarts: allows `transaction()`. Of several instances with the
+          same id, the one that began last may commit. Needs `acks` "quorum" or "all".
         - `on_delivery`: called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
           loop; be quick there.
         """
@@ -71,6 +75,10 @@ class ConfiguredProducer(Generic[AnyTransport]):
         )
         _check(buffer_bytes >= batch_bytes, f"buffer_bytes={buffer_bytes}: use at least batch_bytes ({batch_bytes})")
         _check(max_in_flight >= 1, f"max_in_flight={max_in_flight}: use 1 or more")
+        _check(
+            transactional_id is None or acks in ("quorum", "all"),
+            f"acks={acks!r}: transactions need 'quorum' or 'all'",
+        )
         retry = RetryPolicy(backoff_ms=retry_backoff_ms, backoff_max_ms=retry_backoff_max_ms)
         settings = AccumulatorSettings(
             linger_ms=linger_ms,
@@ -94,7 +102,25 @@ class ConfiguredProducer(Generic[AnyTransport]):
             now_ms=monotonic_ms,
             choose=choose,
         )
+        self._transactional = None
+        if transactional_id is not None:
+            self._transactional = TransactionalState(
+                TransactionSettings(
+                    transactional_id=transactional_id,
+                    acks=acks,
+                    batch_bytes=batch_bytes,
+                    request_bytes=max_request_bytes,
+                    compression=settings.compression,
+                )
+            )
         self._open(url, region, transport)
+
+    def _transactional_state(self) -> TransactionalState:
+        if self._transactional is None:
+            raise InvalidError(
+                ErrorCode.INVALID_REQUEST, "transaction() of a producer without transactional_id: give it one"
+            )
+        return self._transactional
 
     def _open(self, url: str | None, region: str | None, transport: AnyTransport | None) -> None:
         """Make what drives the core. Opens no connection yet."""

@@ -124,11 +124,17 @@ def metadata_of(batch: ProducerBatch, index: int, timestamp_ms: int) -> RecordMe
 
 
 def follow_up(batches: list[ProducerBatch]) -> None:
-    """Tell everybody who waits for these batches. Not under the driver's lock: callbacks may send."""
+    """Log what failed, and tell everybody who waits for these batches."""
     for batch in batches:
         outcome = batch.outcome
         if isinstance(outcome, PenstockError):
             _log.warning("%s[%d]: %d records failed: %s", batch.topic, batch.partition, batch.record_count, outcome)
+    tell(batches)
+
+
+def tell(batches: list[ProducerBatch]) -> None:
+    """Tell everybody who waits for these batches. Not under the driver's lock: callbacks may send."""
+    for batch in batches:
         followers, batch.followers = batch.followers, []
         for follower in followers:
             follower.follow()

@@ -9,6 +9,7 @@
     │   └── ClosedError           the producer or consumer was closed
     ├── NotFoundError             UnknownTopicError, UnknownPartitionError
     ├── ConflictError             TopicExistsError
+    │   └── TransactionAbortedError  the record's transaction was aborted, and nothing of it written
     ├── FencedError               somebody else has taken over
     ├── AccessDeniedError         the signature or the policy does not allow it
     ├── CorruptError              bytes are not what they were
@@ -111,6 +112,15 @@ class ClosedError(ClientError, InvalidError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class TransactionAbortedError(ClientError, ConflictError):
+    """The record's transaction was aborted; its cause is why."""
+
+    name = "TRANSACTION_ABORTED"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.CONCURRENT_UPDATE, message)
 
 
 class NoOffsetError(ClientError, InvalidError):

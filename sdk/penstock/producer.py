@@ -12,6 +12,7 @@ from penstock.delivery import CallbackFollower, Delivery, DeliveryCallback
 from penstock.retry import NEVER_MS
 from penstock.sender import Sender
 from penstock.system import monotonic_ms, wall_clock_ms
+from penstock.transaction import Transaction
 from penstock.transport import Transport, open_transport
 from penstock_core.records import Headers
 
@@ -67,6 +68,10 @@ class Producer(ConfiguredProducer[Transport]):
                 batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
             self._sender.wake()
             return Delivery(batch, index, timestamp_ms)
+
+    def transaction(self) -> Transaction:
+        """A transaction, to be used in `with`; one at a time. Needs a `transactional_id`."""
+        return Transaction(self._core, self._sender, self._transactional_state())
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what waits without lingering, and wait until everything sent before has been delivered or has failed.

@@ -22,6 +22,7 @@ from penstock.errors import (
 )
 from penstock.producer_batch import ProducerBatch, TopicQueues
 from penstock.steps import Steps, Wait
+from penstock.transaction_core import TransactionCore
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX
 from penstock_core.partitioner import partition_for_key
@@ -88,6 +89,24 @@ class ProducerCore:
         Raises UnknownTopicError, UnknownPartitionError and BufferFullError too, and what a call may raise. Nothing was
         appended then, nor if it is cancelled.
         """
+        queues = yield from self.find_topic(topic, partition)
+        batch = self._put(queues, value, key, headers, partition, timestamp_ms, self._now_ms())
+        if batch is not None:
+            return batch
+        deadline_ms = self._now_ms() + self._max_block_ms
+        with self._hurry():
+            while batch is None:
+                if self._now_ms() >= deadline_ms:
+                    raise self._full()
+                yield Wait(until_ms=deadline_ms)
+                batch = self._put(queues, value, key, headers, partition, timestamp_ms, self._now_ms())
+        return batch
+
+    def find_topic(self, topic: str, partition: int | None) -> Steps[TopicQueues]:
+        """The topic as it was described lately, and as having the partition if one is named.
+
+        Raises ClosedError, UnknownTopicError, UnknownPartitionError, and what a call may raise.
+        """
         if self.is_closed:
             raise ClosedError("send() on a closed producer")
         queues = self._topics.get(topic)
@@ -101,17 +120,32 @@ class ProducerCore:
                     ErrorCode.UNKNOWN_PARTITION,
                     f"topic {topic!r} has no partition {partition}: it has 0 to {queues.partitions - 1}",
                 )
-        batch = self._put(queues, value, key, headers, partition, timestamp_ms, self._now_ms())
-        if batch is not None:
-            return batch
-        deadline_ms = self._now_ms() + self._max_block_ms
-        with self._hurry():
-            while batch is None:
-                if self._now_ms() >= deadline_ms:
-                    raise self._full()
-                yield Wait(until_ms=deadline_ms)
-                batch = self._put(queues, value, key, headers, partition, timestamp_ms, self._now_ms())
-        return batch
+        return queues
+
+    def append_to(
+        self,
+        transaction: TransactionCore,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> Steps[ProducerBatch]:
+        """Add a record to a transaction, the batch's last; stages what it holds when that fills a request.
+
+        Raises what `find_topic` does, RecordTooLargeError, and InvalidError for values of a wrong type.
+        """
+        queues = yield from self.find_topic(topic, partition)
+        if transaction.is_full:
+            yield from transaction.stage()
+        value, key = _as_bytes(value), _as_bytes(key)
+        try:
+            if partition is None and key is not None:
+                partition = _partition_for_key(key, queues.partitions)
+            return transaction.append(queues, partition, key, value, headers, timestamp_ms)
+        except (PenstockError, TypeError, ValueError) as error:
+            raise _as_named(error) from None
 
     def flush(self, deadline_ms: int) -> Steps[bool]:
         """Let nothing linger, and wait for all that was appended before; False if the time ran out."""
@@ -165,13 +199,8 @@ class ProducerCore:
             if partition is None and key is not None:
                 partition = _partition_for_key(key, queues.partitions)
             return self.accumulator.append(queues, partition, key, value, headers, timestamp_ms, now_ms)
-        except PenstockError as error:
-            raise as_sdk_error(error) from None
-        except (TypeError, ValueError) as error:
-            raise InvalidError(
-                ErrorCode.INVALID_REQUEST,
-                f"{error}: give bytes, str or None for key and value, and (str, bytes or None) pairs for headers",
-            ) from error
+        except (PenstockError, TypeError, ValueError) as error:
+            raise _as_named(error) from None
 
     @contextmanager
     def _hurry(self) -> Iterator[None]:
@@ -188,3 +217,17 @@ class ProducerCore:
             f"no room for a record after max_block_ms={self._max_block_ms}: {self.accumulator.buffered_bytes:,} bytes "
             "wait for delivery; send slower, raise buffer_bytes, or see why deliveries are slow"
         )
+
+
+def _as_bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _as_named(error: Exception) -> PenstockError:
+    """The SDK's error for what a record was refused with."""
+    if isinstance(error, PenstockError):
+        return as_sdk_error(error)
+    return InvalidError(
+        ErrorCode.INVALID_REQUEST,
+        f"{error}: give bytes, str or None for key and value, and (str, bytes or None) pairs for headers",
+    )
