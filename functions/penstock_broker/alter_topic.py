@@ -14,6 +14,8 @@ from penstock_core.topic import Topic, alter_config, check_partitions, check_zon
 def alter_topic(broker: Broker, name: str, partitions: int | None, config: Mapping[str, Any]) -> Topic:
     """The topic as it is then. New heads first, then one conditional put; other instances notice within 10 s.
 
+    A crash before the put leaves empty heads, which the next one takes, or retention removes after a deletion.
+
     Raises UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST for fewer partitions or too many, CONCURRENT_UPDATE if
     somebody else altered the topic meanwhile.
     """

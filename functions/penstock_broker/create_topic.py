@@ -1,20 +1,27 @@
-"""Create a topic: its partitions' heads first, then its name, so that a topic that can be found can be written to."""
+"""Create a topic: its partitions' heads first, then its name, so that a topic that can be found can be written to.
+
+A note is written before the heads; one transaction takes it away and puts the name. A creation that died leaves the
+note, by which retention removes the heads, once it has made of it the note of a deleted topic, with which there can be
+no such transaction any more. So no topic is ever visible without its heads, whatever clocks say.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_broker.broker import Broker
+from penstock_broker.index_age import note_index_age
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TOPIC_ID_BYTES, Partition, new_topic_id, parse_topic_name
+from penstock_core.items import note_of
 from penstock_core.keys import PartitionKey
 from penstock_core.topic import Topic, TopicConfig, alter_config, check_partitions, check_zones
 
 
 def create_topic(broker: Broker, name: str, partitions: int, config: Mapping[str, Any]) -> Topic:
-    """One put per partition, then one conditional put that makes the topic visible.
+    """Two reads and a put, one put per partition, then one transaction that makes the topic visible.
 
-    A crash before the last leaves empty heads under an id that nothing names. Raises INVALID_NAME, INVALID_REQUEST,
-    INVALID_CONFIG, TOPIC_EXISTS.
+    Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, TOPIC_EXISTS, and CONCURRENT_UPDATE for a creation that
+    outlasted retention's grace.
     """
     topic = Topic(
         name=parse_topic_name(name),
@@ -26,6 +33,8 @@ def create_topic(broker: Broker, name: str, partitions: int, config: Mapping[str
     check_zones(topic.config, len(broker.zones))
     if broker.topics.get(topic.name) is not None:
         raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {name!r} exists already")
+    note_index_age(broker, [topic])
+    broker.topics.begin(note_of(topic, topic.created_at_ms, is_being_created=True))
     create_heads(broker, topic, topic.all_partitions())
     broker.topics.create(topic)
     broker.directory.forget(name)

@@ -1,7 +1,8 @@
-"""When the index began: the creation of the first topic that retention or sweep has ever found in it.
+"""When the index began: the creation of its first topic.
 
 The sweep takes no object for its own that is older (sweep.py). The time is kept where cursors are, so that it outlives
-the topic. A topic that was created and deleted between two runs of retention, as the first of all, is not known.
+the topic, and is noted before the topic can be written to; retention and sweep note it too, for topics that were there
+before this was.
 """
 
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ _CLOCKS_APART_MS = 1_000  # a topic's first segment may be named by a clock behi
 def note_index_age(broker: Broker, topics: Sequence[Topic]) -> int | None:
     """Since when segments may be this index's, by it and these topics; None if it has never had a topic.
 
-    One read, and a write when the time goes down: of two at once, one may put what the other has lowered, until the
-    next run.
+    One read, and a write when the time goes down: of two at once, one may put what the other has lowered. Then the
+    sweep leaves objects as old as that, until the next run that finds the older topic.
     """
     stored = broker.cursors.get(_NAME)
     known = [int(stored)] if stored is not None else []

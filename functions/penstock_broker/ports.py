@@ -33,8 +33,17 @@ T = TypeVar("T")
 class TopicStore(Protocol):
     """Topics by name. Reads are consistent."""
 
+    def begin(self, note: DeletedTopic) -> None:
+        """Notes that heads of a topic that is being created are made from here on. One put."""
+
     def create(self, topic: Topic) -> None:
-        """Makes the topic visible. TOPIC_EXISTS if the name is taken. One conditional put."""
+        """Makes the topic visible and takes the note of its creation away, at once or not at all. TOPIC_EXISTS if the
+        name is taken, CONCURRENT_UPDATE if the note is gone or was given up. One transaction, and a read if it is
+        refused."""
+
+    def give_up(self, note: DeletedTopic) -> bool:
+        """Makes the note of a creation that of a deleted topic: it can never get its name from here on. False if it has
+        it, or was given up before. One conditional put."""
 
     def get(self, name: TopicName) -> Topic | None:
         """One consistent read."""
@@ -51,7 +60,8 @@ class TopicStore(Protocol):
         One transaction, and a read if it is refused."""
 
     def deleted(self) -> Sequence[DeletedTopic]:
-        """The notes that deleted topics left, in no order; consistent. One query for each MB."""
+        """The notes of topics that were deleted or are being created, in no order; consistent. One query for each
+        MB."""
 
     def forget_deleted(self, topic_id: TopicId) -> None:
         """Removes the note, if it is there. One delete."""

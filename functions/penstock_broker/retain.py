@@ -9,7 +9,9 @@ For each partition, in this order:
    only when it is settled, so that truncations in quick succession cannot keep it young for ever.
 
 Each step is safe to repeat, to run twice at once, and to die in. Of deleted topics the heads go first, so that no roll
-can bring another page, then the pages, and last the note that names them.
+can bring another page, then the pages, then what heads there are above the last partition, of alterations that did
+not come to an end, and last the note that names them. A creation that has not come to its end within the grace
+is given up, and then removed in the same way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +26,7 @@ from penstock_core.ids import Offset, Partition
 from penstock_core.index import Head, settled_offset
 from penstock_core.items import DeletedTopic
 from penstock_core.keys import PartitionKey
-from penstock_core.limits import LOG_START_GRACE_MS, UNLIMITED
+from penstock_core.limits import LOG_START_GRACE_MS, TOPIC_PARTITIONS_MAX, UNLIMITED
 from penstock_core.retention import Expiry, expire
 from penstock_core.topic import Topic, TopicConfig
 
@@ -153,26 +155,44 @@ def _delete_pages(broker: Broker, key: PartitionKey, below: Offset | None, deadl
 
 
 def _remove(broker: Broker, note: DeletedTopic, grace_ms: int, deadline_ms: float) -> Retained:
-    """What a deleted topic left behind: heads that its deletion did not reach, pages, the note."""
+    """What a deleted topic, or a creation that died, left behind: heads, pages, the note."""
+    is_settled = broker.clock.now_ms() - note.deleted_at_ms >= grace_ms
+    if note.is_being_created:
+        try:
+            if not is_settled or not broker.topics.give_up(note):
+                return Retained()
+        except PenstockError:
+            return Retained(failures=1)
     keys = [PartitionKey(note.topic_id, Partition(number)) for number in range(note.partitions)]
     failures = sum(isinstance(result, PenstockError) for result in broker.parallel.map(broker.log.delete_head, keys))
-    if failures or broker.clock.now_ms() - note.deleted_at_ms < grace_ms:
+    if failures or not is_settled:
         return Retained(failures=failures)
     results = broker.parallel.map(lambda key: _delete_pages(broker, key, None, deadline_ms), keys)
     done = [result for result in results if not isinstance(result, PenstockError)]
     failures = len(results) - len(done)
     is_finished = all(is_empty for _, is_empty in done)
     if is_finished and not failures:
-        try:
-            broker.topics.forget_deleted(note.topic_id)
-        except PenstockError:
-            failures = 1
+        failures = _forget(broker, note)
     return Retained(
         pages_deleted=sum(count for count, _ in done),
         topics_removed=int(is_finished and not failures),
         failures=failures,
         is_finished=is_finished,
     )
+
+
+def _forget(broker: Broker, note: DeletedTopic) -> int:
+    """Once everything else is gone; how much failed. One read of up to 10 calls, once per deleted topic."""
+    beyond = range(note.partitions, TOPIC_PARTITIONS_MAX)
+    try:
+        heads = broker.log.heads([PartitionKey(note.topic_id, Partition(number)) for number in beyond])
+        results = broker.parallel.map(broker.log.delete_head, list(heads))
+        failures = sum(isinstance(result, PenstockError) for result in results)
+        if not failures:
+            broker.topics.forget_deleted(note.topic_id)
+    except PenstockError:
+        return 1
+    return failures
 
 
 def _failed(error: PenstockError) -> Retained:

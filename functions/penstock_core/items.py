@@ -24,12 +24,15 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopic:
-    """The note that a deleted topic leaves: whose heads and pages may be removed."""
+    """The note of a topic id that no name stands for: whose heads and pages may be removed.
+
+    One that `is_being_created` since `deleted_at_ms` has heads that are being made, and may yet get its name."""
 
     topic_id: TopicId
     name: TopicName
     partitions: int
     deleted_at_ms: int
+    is_being_created: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,14 +166,26 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
     )
 
 
-def deleted_topic_item(topic: Topic, now_ms: int) -> Item:
+def note_of(topic: Topic, now_ms: int, *, is_being_created: bool = False) -> DeletedTopic:
+    """The note of a topic that is deleted or created now."""
+    return DeletedTopic(
+        topic_id=topic.topic_id,
+        name=topic.name,
+        partitions=topic.partitions,
+        deleted_at_ms=now_ms,
+        is_being_created=is_being_created,
+    )
+
+
+def deleted_topic_item(note: DeletedTopic) -> Item:
     """Names the data that a deleted topic left behind, for the job that removes it."""
-    return {
-        **deleted_topic_key(topic.topic_id),
-        "name": {"S": topic.name},
-        "partitions": number(topic.partitions),
-        "deleted_at_ms": number(now_ms),
+    item = {
+        **deleted_topic_key(note.topic_id),
+        "name": {"S": note.name},
+        "partitions": number(note.partitions),
+        "deleted_at_ms": number(note.deleted_at_ms),
     }
+    return item | {"is_being_created": {"BOOL": True}} if note.is_being_created else item
 
 
 def zone_states_key() -> Item:
@@ -260,6 +275,7 @@ def parse_deleted_topic(item: Mapping[str, Any]) -> DeletedTopic:
         name=TopicName(item["name"]["S"]),
         partitions=int(item["partitions"]["N"]),
         deleted_at_ms=int(item["deleted_at_ms"]["N"]),
+        is_being_created="is_being_created" in item,
     )
 
 

@@ -1,18 +1,22 @@
 """Retention: what is expired goes, first for readers, then from the index; what is not stays, whoever dies or meets."""
 
+from collections.abc import Callable
+from typing import NoReturn
+
 import pytest
 
 from penstock_broker.alter_topic import alter_topic
 from penstock_broker.broker import Broker
+from penstock_broker.create_topic import create_topic
 from penstock_broker.delete_topic import delete_topic
 from penstock_broker.produce import produce
 from penstock_broker.retain import Retained, retain
 from penstock_broker.truncate import truncate
-from penstock_core.errors import PenstockError
-from penstock_core.ids import Offset, Partition
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, Partition, TopicId
 from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
-from penstock_core.limits import LOG_START_GRACE_MS, TAIL_ROLL_REFS
+from penstock_core.limits import LOG_START_GRACE_MS, TAIL_ROLL_REFS, TOPIC_PARTITIONS_MAX
 from penstock_core.quorum import Acks
 from tests.broker.interleaving import dying, that_dies, watched
 from tests.broker.setting import (
@@ -206,6 +210,79 @@ def test_head_that_the_deletion_of_its_topic_did_not_reach_goes(broker: Broker, 
     assert key in broker.log.heads([key])
     run(broker)
     assert broker.log.heads([key]) == {}
+
+
+def heads_left(broker: Broker, topic_id: TopicId) -> int:
+    return len(broker.log.heads([PartitionKey(topic_id, Partition(number)) for number in range(TOPIC_PARTITIONS_MAX)]))
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+@pytest.mark.parametrize("calls", range(8))
+def test_creation_that_dies_leaves_a_topic_with_all_its_heads_or_in_time_nothing(
+    calls: int, is_applied: bool, clock: SteppedClock
+) -> None:
+    """It dies at each of its calls to storage, before the effect and after it."""
+    broker = patient_broker(clock)
+    begun: list[TopicId] = []
+    noting = Intercepted(broker.topics, begin=lambda original, note: (begun.append(note.topic_id), original(note)))
+    with dying() as was_killed:
+        create_topic(that_dies(another_instance(broker, topics=noting), calls, is_applied=is_applied), "orders", 3, {})
+    assert was_killed
+    for _ in range(2):
+        clock.time_ms += LOG_START_GRACE_MS
+        run(broker)
+    is_visible = bool(broker.topics.list())
+    assert [heads_left(broker, topic_id) for topic_id in begun] == [3 if is_visible else 0] * len(begun)
+    assert list(broker.topics.deleted()) == []
+    if not is_visible:
+        create_topic(broker, "orders", 3, {})
+    assert send(broker, "orders", "x", partition=2).base_offset == 0
+
+
+def test_creation_under_way_is_left_alone(broker: Broker, clock: SteppedClock) -> None:
+    def create_late(original: Callable[..., None], *arguments: object) -> None:
+        clock.time_ms += LOG_START_GRACE_MS - 1
+        assert run(broker) == Retained()
+        original(*arguments)
+
+    create_topic(another_instance(broker, topics=Intercepted(broker.topics, create=create_late)), "orders", 2, {})
+    assert send(broker, "orders", "x", partition=1).base_offset == 0
+
+
+def test_creation_that_outlasts_the_grace_is_refused_and_leaves_no_topic_without_heads(
+    broker: Broker, clock: SteppedClock
+) -> None:
+    def create_late(original: Callable[..., None], *arguments: object) -> None:
+        clock.time_ms += LOG_START_GRACE_MS
+        run(broker)
+        original(*arguments)
+
+    late = another_instance(broker, topics=Intercepted(broker.topics, create=create_late))
+    with pytest.raises(PenstockError) as caught:
+        create_topic(late, "orders", 2, {})
+    assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+    assert list(broker.topics.list()) == []
+
+
+def test_partitions_of_an_alteration_that_died_go_after_their_topic(broker: Broker, clock: SteppedClock) -> None:
+    topic = new_topic(broker)
+    topic_id = key_of(broker, topic).topic_id
+    refusing = Intercepted(broker.topics, replace=lambda *_: _raise(UNAVAILABLE))
+    with pytest.raises(PenstockError, match="STORAGE_UNAVAILABLE"):
+        alter_topic(another_instance(broker, topics=refusing), topic, 4, {})
+    delete_topic(broker, topic)
+    assert heads_left(broker, topic_id) == 3
+    run(broker)
+    assert heads_left(broker, topic_id) == 3, "another alteration may be under way"
+    clock.time_ms += LOG_START_GRACE_MS
+    bad = Intercepted(broker.log, heads=lambda *_: _raise(UNAVAILABLE))
+    assert run(another_instance(broker, log=bad)) == Retained(failures=1)
+    assert run(broker) == Retained(topics_removed=1)
+    assert heads_left(broker, topic_id) == 0
+
+
+def _raise(error: PenstockError) -> NoReturn:
+    raise error
 
 
 def test_partition_that_fails_is_counted_and_met_again(broker: Broker, clock: SteppedClock) -> None:

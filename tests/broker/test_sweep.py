@@ -237,6 +237,16 @@ def test_nothing_is_deleted_when_a_head_is_missing_under_a_name_that_stands(
     assert objects(broker) == [5] * 3
 
 
+def test_objects_of_the_very_first_topic_go_though_it_was_deleted_before_any_run(
+    broker: Broker, clock: SteppedClock
+) -> None:
+    topic = new_topic(broker)
+    put(broker, topic, 5, clock.now_ms())
+    delete_topic(broker, topic)
+    clock.time_ms += DAY_MS + 1
+    assert run(broker) == Swept(prefixes=256, rounds=1, listed=3 * 5, deleted=3 * 5)
+
+
 def wrong_table(broker: Broker) -> Broker:
     """The same zones under an index that knows nothing of them, as after a restore that went wrong."""
     return replace(memory_broker(clock=broker.clock), zones=broker.zones)

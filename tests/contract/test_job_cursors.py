@@ -1,6 +1,7 @@
 """What every JobCursors does, in memory and on DynamoDB."""
 
 from penstock_core.ids import TopicId, TopicName
+from penstock_core.items import note_of
 from penstock_core.topic import Topic
 from tests.contract.conftest import Ports
 
@@ -17,7 +18,9 @@ def test_cursor_is_kept_for_each_job_until_it_is_cleared(ports: Ports) -> None:
 
 
 def test_cursor_is_no_topic(ports: Ports) -> None:
-    ports.topics.create(Topic(name=TopicName("sweep"), topic_id=TopicId("t1"), partitions=1, created_at_ms=5))
+    topic = Topic(name=TopicName("sweep"), topic_id=TopicId("t1"), partitions=1, created_at_ms=5)
+    ports.topics.begin(note_of(topic, 5, is_being_created=True))
+    ports.topics.create(topic)
     ports.cursors.put("sweep", "1")
     assert [topic.name for topic in ports.topics.list()] == ["sweep"]
     assert list(ports.topics.deleted()) == []

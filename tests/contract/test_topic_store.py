@@ -6,36 +6,65 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
-from penstock_core.items import DeletedTopic
+from penstock_core.items import DeletedTopic, note_of
 from penstock_core.topic import Topic, TopicConfig
 from tests.contract.conftest import Ports
 
 ORDERS = Topic(name=TopicName("orders"), topic_id=TopicId("t1"), partitions=3, created_at_ms=5)
 
 
+def create(ports: Ports, topic: Topic) -> None:
+    ports.topics.begin(note_of(topic, 4, is_being_created=True))
+    ports.topics.create(topic)
+
+
 def test_create_makes_the_topic_visible(ports: Ports) -> None:
     assert ports.topics.get(ORDERS.name) is None
-    ports.topics.create(ORDERS)
+    create(ports, ORDERS)
+    assert ports.topics.get(ORDERS.name) == ORDERS
+    assert list(ports.topics.deleted()) == []
+    ports.topics.create(ORDERS)  # again, as after a lost answer
     assert ports.topics.get(ORDERS.name) == ORDERS
 
 
-def test_create_is_refused_when_the_name_is_taken(ports: Ports) -> None:
-    ports.topics.create(ORDERS)
+def test_creation_that_was_given_up_is_refused(ports: Ports) -> None:
+    note = note_of(ORDERS, 4, is_being_created=True)
+    ports.topics.begin(note)
+    assert list(ports.topics.deleted()) == [note]
+    assert ports.topics.give_up(note)
+    assert list(ports.topics.deleted()) == [note_of(ORDERS, 4)]
+    assert not ports.topics.give_up(note)
     with pytest.raises(PenstockError) as caught:
-        ports.topics.create(replace(ORDERS, topic_id=TopicId("t2")))
+        ports.topics.create(ORDERS)
+    assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+    assert ports.topics.get(ORDERS.name) is None
+
+
+def test_creation_that_came_to_its_end_cannot_be_given_up(ports: Ports) -> None:
+    create(ports, ORDERS)
+    assert not ports.topics.give_up(note_of(ORDERS, 4, is_being_created=True))
+    assert ports.topics.get(ORDERS.name) == ORDERS
+    assert list(ports.topics.deleted()) == []
+
+
+def test_create_is_refused_when_the_name_is_taken(ports: Ports) -> None:
+    create(ports, ORDERS)
+    with pytest.raises(PenstockError) as caught:
+        create(ports, replace(ORDERS, topic_id=TopicId("t2")))
     assert caught.value.code is ErrorCode.TOPIC_EXISTS
+    assert [note.topic_id for note in ports.topics.deleted()] == ["t2"]
     assert ports.topics.get(ORDERS.name) == ORDERS
 
 
 def test_list_is_sorted_and_knows_topics_only(ports: Ports) -> None:
     for name in ("b", "a", "c"):
-        ports.topics.create(replace(ORDERS, name=TopicName(name), topic_id=TopicId(name)))
+        create(ports, replace(ORDERS, name=TopicName(name), topic_id=TopicId(name)))
     ports.topics.delete(replace(ORDERS, name=TopicName("c"), topic_id=TopicId("c")), 7)
     assert [topic.name for topic in ports.topics.list()] == ["a", "b"]
 
 
 def test_replace_changes_the_topic(ports: Ports) -> None:
-    ports.topics.create(ORDERS)
+    create(ports, ORDERS)
     new = replace(ORDERS, partitions=6, config=TopicConfig(max_batch_bytes=4096))
     ports.topics.replace(ORDERS, new)
     assert ports.topics.get(ORDERS.name) == new
@@ -44,7 +73,7 @@ def test_replace_changes_the_topic(ports: Ports) -> None:
 
 
 def test_replace_is_refused_when_somebody_was_faster(ports: Ports) -> None:
-    ports.topics.create(ORDERS)
+    create(ports, ORDERS)
     theirs = replace(ORDERS, partitions=6)
     ports.topics.replace(ORDERS, theirs)
     for changed in ({"partitions": 4}, {"config": TopicConfig(max_batch_bytes=4096)}):
@@ -55,16 +84,16 @@ def test_replace_is_refused_when_somebody_was_faster(ports: Ports) -> None:
 
 
 def test_delete_frees_the_name(ports: Ports) -> None:
-    ports.topics.create(ORDERS)
+    create(ports, ORDERS)
     ports.topics.delete(ORDERS, 7)
     assert ports.topics.get(ORDERS.name) is None
     again = replace(ORDERS, topic_id=TopicId("t2"))
-    ports.topics.create(again)
+    create(ports, again)
     assert ports.topics.get(ORDERS.name) == again
 
 
 def test_delete_is_refused_when_the_name_means_another_topic(ports: Ports) -> None:
-    ports.topics.create(ORDERS)
+    create(ports, ORDERS)
     with pytest.raises(PenstockError) as caught:
         ports.topics.delete(replace(ORDERS, topic_id=TopicId("t0")), 7)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC
@@ -72,7 +101,7 @@ def test_delete_is_refused_when_the_name_means_another_topic(ports: Ports) -> No
 
 
 def test_delete_is_refused_when_partitions_were_added_since(ports: Ports) -> None:
-    ports.topics.create(ORDERS)
+    create(ports, ORDERS)
     theirs = replace(ORDERS, partitions=6)
     ports.topics.replace(ORDERS, theirs)
     with pytest.raises(PenstockError) as caught:
@@ -86,7 +115,7 @@ def test_delete_is_refused_when_partitions_were_added_since(ports: Ports) -> Non
 def test_delete_leaves_a_note_of_the_data_until_it_is_forgotten(ports: Ports) -> None:
     other = replace(ORDERS, name=TopicName("other"), topic_id=TopicId("t2"), partitions=1)
     for topic in (ORDERS, other):
-        ports.topics.create(topic)
+        create(ports, topic)
     assert list(ports.topics.deleted()) == []
     ports.topics.delete(ORDERS, 7)
     ports.topics.delete(other, 8)

@@ -170,7 +170,8 @@ def test_page_keys_sort_as_their_offsets(one: Offset, other: Offset) -> None:
 
 def test_deleted_topic_survives_a_round_trip_and_is_what_is_stored_today() -> None:
     topic = Topic(name=TopicName("orders"), topic_id=TopicId("00ff"), partitions=3, created_at_ms=5)
-    item = items.deleted_topic_item(topic, 9)
+    note = items.note_of(topic, 9)
+    item = items.deleted_topic_item(note)
     assert item == {
         "pk": {"S": "#deleted"},
         "sk": {"S": "00ff"},
@@ -178,8 +179,10 @@ def test_deleted_topic_survives_a_round_trip_and_is_what_is_stored_today() -> No
         "partitions": {"N": "3"},
         "deleted_at_ms": {"N": "9"},
     }
-    note = items.parse_deleted_topic(item)
-    assert (note.topic_id, note.name, note.partitions, note.deleted_at_ms) == ("00ff", "orders", 3, 9)
+    assert items.parse_deleted_topic(item) == note
+    begun = items.note_of(topic, 9, is_being_created=True)
+    assert items.deleted_topic_item(begun) == item | {"is_being_created": {"BOOL": True}}
+    assert items.parse_deleted_topic(items.deleted_topic_item(begun)) == begun
 
 
 def test_cursor_item_is_what_is_stored_today() -> None:

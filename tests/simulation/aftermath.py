@@ -114,10 +114,11 @@ def _check_pages(world: World) -> None:
             left = [page.end_offset for page in world.stores.log.pages(key, Offset(0), 1_000)]
             expect(not left or left[0] > start, f"{key} begins at {start}, and pages up to {left} are left")
     notes = world.stores.topics.deleted()
-    expect(not notes, f"notes of deleted topics are left: {notes}")
-    for topic_id in world.truth.partitions_deleted:
+    expect(not notes, f"notes of topics without a name are left: {notes}")
+    living = {topic.topic_id for topic in world.stores.topics.list()}
+    for topic_id in sorted((world.truth.begun | world.truth.names.keys()) - living):
         left_behind = world.truth.removals.left_of(topic_id)
-        expect(not left_behind, f"deleted topic {topic_id} has left {left_behind}")
+        expect(not left_behind, f"topic {topic_id}, which has no name, has left {left_behind}")
 
 
 def _check_objects(world: World) -> None:

@@ -33,7 +33,7 @@ READS = {
 }
 REPEATABLE = {
     *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
-    *(f"topics.{method}" for method in ("create", "forget_deleted")),
+    *(f"topics.{method}" for method in ("begin", "create", "give_up", "forget_deleted")),
     *(f"log.{method}" for method in ("create_head", "delete_head", "roll", "raise_log_start", "mark_stored")),
     *(f"log.{method}" for method in ("note_log_start", "delete_page", "append_in_sequence")),
     *(f"cursors.{method}" for method in ("put", "clear")),

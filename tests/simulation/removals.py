@@ -7,9 +7,9 @@ long as a function may run. `log_start_at` is the log start as it was at any tim
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock_core.ids import Offset, SegmentId, TopicId, segment_time_ms
+from penstock_core.ids import Offset, Partition, SegmentId, TopicId, segment_time_ms
 from penstock_core.keys import PartitionKey
-from penstock_core.limits import UNLIMITED
+from penstock_core.limits import TOPIC_PARTITIONS_MAX, UNLIMITED
 from penstock_core.ref import Ref
 from penstock_core.topic import Topic, TopicConfig
 from tests.history import format as history
@@ -124,11 +124,9 @@ class Removals:
         self._world.count("deleted topic forgotten")
 
     def left_of(self, topic_id: TopicId) -> list[str]:
-        """Heads and pages of a deleted topic that are still there."""
+        """Heads and pages of a topic without a name that are still there, also of partitions that it never had."""
         log = self._world.stores.log
-        keys = [
-            PartitionKey(topic_id, partition) for partition in range(self._world.truth.partitions_deleted[topic_id])
-        ]
+        keys = [PartitionKey(topic_id, Partition(number)) for number in range(TOPIC_PARTITIONS_MAX)]
         heads = [f"head {key}" for key in log.heads(keys)]
         return heads + [f"page {key} {page.end_offset}" for key in keys for page in log.pages(key, Offset(0), 1_000)]
 

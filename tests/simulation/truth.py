@@ -65,6 +65,7 @@ class Truth:
         self.names: dict[TopicId, str] = {}
         self.deleted_at_ms: dict[TopicId, float] = {}  # when its deletion was confirmed
         self.partitions_deleted: dict[TopicId, int] = {}
+        self.begun: set[TopicId] = set()  # topics whose creation has begun, whatever became of it
         self.in_sync: list[tuple[float, int]] = [(0.0, (1 << len(world.stores.zones)) - 1)]  # from when on, which zones
         self.destroyed: set[tuple[str, SegmentId]] = set()  # copies that the simulation itself took or spoilt
         self.marked: dict[tuple[PartitionKey, int], int] = {}  # zones that refs were marked with, a roll may lose them
@@ -85,7 +86,7 @@ class Truth:
         elif label == "log":
             self._observe_log(method, arguments, outcome)
         elif label == "topics":
-            self._observe_topics(method, arguments)
+            self._observe_topics(method, arguments, outcome)
         elif label == "zone_states" and method == "change":
             zones = self._world.stores.zone_names
             before, after = (each.in_sync(zones).bit_count() for each in arguments)
@@ -104,9 +105,15 @@ class Truth:
             self.removals.objects_deleted(label, arguments[0])
             self.destroyed.difference_update((label, segment_id) for segment_id in arguments[0])
 
-    def _observe_topics(self, method: str, arguments: tuple[Any, ...]) -> None:
-        if method == "create":
+    def _observe_topics(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        if isinstance(outcome, PenstockError):
+            return
+        if method == "begin":
+            self.begun.add(arguments[0].topic_id)
+        elif method == "create":
             self.topic_created(arguments[0])
+        elif method == "give_up" and outcome:
+            self.removals.topic_deleted(arguments[0].topic_id)
         elif method == "replace":
             self.removals.configured(arguments[1])
         elif method == "delete":

@@ -46,7 +46,6 @@ class World:
         self.stores = memory_broker(
             clock=_StoppedClock(self.scheduler), chance=SimulatedChance(self.scheduler), parallel=_InOrder()
         )
-        self.stores.cursors.put("index-since", "0")  # retention has seen this index before: all garbage is its own
         self.truth = Truth(self)
         self.claims = Claims()
         self.story = Story(self.scheduler)

@@ -6,6 +6,7 @@ what a caller holds never changes under it.
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_broker.adapters.memory_log import MemoryLogIndex
@@ -19,7 +20,7 @@ from penstock_broker.zone_directory import ZoneDirectory
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, TopicId, TopicName, ZoneName
-from penstock_core.items import DeletedTopic
+from penstock_core.items import DeletedTopic, note_of
 from penstock_core.keys import prefix_number, segment_key, segment_prefix
 from penstock_core.repair import Repair
 from penstock_core.topic import Topic
@@ -36,11 +37,32 @@ class MemoryTopicStore:
         self._topics: dict[TopicName, Topic] = {}
         self._deleted: dict[TopicId, DeletedTopic] = {}
 
+    def begin(self, note: DeletedTopic) -> None:
+        with self._lock:
+            self._deleted[note.topic_id] = note
+
     def create(self, topic: Topic) -> None:
         with self._lock:
-            if topic.name in self._topics:
+            stored = self._topics.get(topic.name)
+            if stored is not None and stored.topic_id == topic.topic_id:
+                return
+            if stored is not None:
                 raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already")
+            note = self._deleted.get(topic.topic_id)
+            if note is None or not note.is_being_created:
+                raise PenstockError(
+                    ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} was not created: it took too long, try again"
+                )
+            del self._deleted[topic.topic_id]
             self._topics[topic.name] = topic
+
+    def give_up(self, note: DeletedTopic) -> bool:
+        with self._lock:
+            stored = self._deleted.get(note.topic_id)
+            if stored is None or not stored.is_being_created:
+                return False
+            self._deleted[note.topic_id] = replace(note, is_being_created=False)
+            return True
 
     def get(self, name: TopicName) -> Topic | None:
         return self._topics.get(name)
@@ -68,9 +90,7 @@ class MemoryTopicStore:
                     ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} is being altered by somebody else: try again"
                 )
             del self._topics[topic.name]
-            self._deleted[topic.topic_id] = DeletedTopic(
-                topic_id=topic.topic_id, name=topic.name, partitions=topic.partitions, deleted_at_ms=now_ms
-            )
+            self._deleted[topic.topic_id] = note_of(topic, now_ms)
 
     def deleted(self) -> Sequence[DeletedTopic]:
         with self._lock:

@@ -1,6 +1,7 @@
 """TopicStore on the topics table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from botocore.exceptions import ClientError
 
@@ -11,6 +12,7 @@ from penstock_core.items import (
     DeletedTopic,
     deleted_topic_item,
     deleted_topic_key,
+    note_of,
     number,
     parse_deleted_topic,
     parse_topic,
@@ -28,21 +30,58 @@ class DynamoDbTopicStore:
         self._client = client
         self._table = table
 
+    def begin(self, note: DeletedTopic) -> None:
+        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=deleted_topic_item(note))
+
     def create(self, topic: Topic) -> None:
-        # Repeatable: the topic id is ours alone, so a repeat after a lost answer meets our own item.
+        # Repeatable: the topic id is ours alone, so a repeat after a lost answer is refused and finds our own item.
+        try:
+            self._client.call(
+                "transact_write_items",
+                is_repeatable=True,
+                TransactItems=[
+                    {
+                        "Put": {
+                            "TableName": self._table,
+                            "Item": topic_item(topic),
+                            "ConditionExpression": "attribute_not_exists(pk)",
+                        }
+                    },
+                    {
+                        "Delete": {
+                            "TableName": self._table,
+                            "Key": deleted_topic_key(topic.topic_id),
+                            "ConditionExpression": "attribute_exists(is_being_created)",
+                        }
+                    },
+                ],
+            )
+        except ClientError as error:
+            if error_code(error) != "TransactionCanceledException":
+                raise
+            stored = self.get(topic.name)
+            if stored is None:
+                raise PenstockError(
+                    ErrorCode.CONCURRENT_UPDATE,
+                    f"topic {topic.name!r} was not created: it took too long, or somebody else is at it; try again",
+                ) from error
+            if stored.topic_id != topic.topic_id:
+                raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already") from error
+
+    def give_up(self, note: DeletedTopic) -> bool:
         try:
             self._client.call(
                 "put_item",
                 is_repeatable=True,
                 TableName=self._table,
-                Item=topic_item(topic),
-                ConditionExpression="attribute_not_exists(pk) OR topic_id = :id",
-                ExpressionAttributeValues={":id": {"S": topic.topic_id}},
+                Item=deleted_topic_item(replace(note, is_being_created=False)),
+                ConditionExpression="attribute_exists(is_being_created)",
             )
         except ClientError as error:
             if not condition_failed(error):
                 raise
-            raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already") from error
+            return False
+        return True
 
     def get(self, name: TopicName) -> Topic | None:
         answer = self._client.call(
@@ -110,7 +149,7 @@ class DynamoDbTopicStore:
                             },
                         }
                     },
-                    {"Put": {"TableName": self._table, "Item": deleted_topic_item(topic, now_ms)}},
+                    {"Put": {"TableName": self._table, "Item": deleted_topic_item(note_of(topic, now_ms))}},
                 ],
             )
         except ClientError as error:
