@@ -31,7 +31,11 @@ from penstock.errors import (
     CorruptError,
     DeliveryTimeoutError,
     FencedError,
+    GroupFullError,
+    InstanceFencedError,
     InvalidError,
+    LeaseHeldError,
+    LeaseLostError,
     NoOffsetError,
     NotConfiguredError,
     NotFoundError,
@@ -45,6 +49,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
+from penstock.listener import RebalanceCallback
 from penstock.model import (
     CommittedOffset,
     ConsumerRecord,
@@ -81,10 +86,14 @@ __all__ = [
     "FencedError",
     "Group",
     "GroupDescription",
+    "GroupFullError",
     "GroupMember",
     "GroupPartition",
     "HttpTransport",
+    "InstanceFencedError",
     "InvalidError",
+    "LeaseHeldError",
+    "LeaseLostError",
     "NoOffsetError",
     "NotConfiguredError",
     "NotFoundError",
@@ -93,6 +102,7 @@ __all__ = [
     "PartitionOffsets",
     "PenstockError",
     "Producer",
+    "RebalanceCallback",
     "RecordMetadata",
     "RecordTooLargeError",
     "ResetOffset",

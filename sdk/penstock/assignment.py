@@ -12,7 +12,8 @@ from penstock.steps import Calls
 
 
 class Assignment:
-    """Keeps a buffer's partitions those of the topics; without topics it only finds starts."""
+    """Keeps a buffer's partitions those of the topics; without topics it only finds starts. Without a group these are
+    what `offset_reset` says."""
 
     def __init__(
         self,
@@ -56,11 +57,11 @@ class Assignment:
             self._appeared |= found - known if known else set()
             self._buffer.assign(sorted(found | known))
 
-    def find_starts(self) -> Calls[None]:
-        """Give every partition a position, if some have none. Raises NoOffsetError."""
+    def find_starts(self) -> Calls[bool]:
+        """Give every partition a position; whether some had none. Raises NoOffsetError."""
         missing = self._buffer.without_position()
         if not missing:
-            return
+            return False
         starts = yield from find_start_offsets(
             missing, group_id=self._group_id, offset_reset=self._offset_reset, appeared=self._appeared
         )
@@ -68,3 +69,4 @@ class Assignment:
         for partition, offset in starts.items():
             if partition in unknown:
                 self._buffer.seek(partition, offset)
+        return True

@@ -27,7 +27,7 @@ class AsyncConsumer(ConfiguredConsumer[AsyncTransport]):
 
     def _open(self, url: str | None, region: str | None, transport: AsyncTransport | None) -> None:
         self._client = AsyncClient(open_async_transport(url, region, transport), retry=self._call_retry)
-        self._fetcher = AsyncFetcher(self._core.buffer, self._client, max_in_flight=self._max_in_flight)
+        self._fetcher = AsyncFetcher(self._core, self._client, max_in_flight=self._max_in_flight)
 
     # Reading.
 
@@ -122,15 +122,17 @@ class AsyncConsumer(ConfiguredConsumer[AsyncTransport]):
 
     # The end.
 
-    async def close(self, autocommit: bool = True) -> None:
-        """Commit what was handed out (if auto commit is on and `autocommit`), and end the tasks.
+    async def close(self, autocommit: bool = True, leave_group: bool | None = None) -> None:
+        """Commit what was handed out (if auto commit is on and `autocommit`), leave the group, and end the tasks.
 
         Requests in flight are given up: they only read. May be called twice.
+        A static member stays in the group until its session ends, unless `leave_group`.
         """
         if self._core.is_closed:
             return
+        is_leaving = not self._is_static if leave_group is None else leave_group
         try:
-            await self._fetcher.drive(self._core.close(is_committing=autocommit))
+            await self._fetcher.drive(self._core.close(is_committing=autocommit, is_leaving=is_leaving))
         finally:
             try:
                 await self._fetcher.stop()

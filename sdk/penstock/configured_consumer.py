@@ -5,6 +5,8 @@ from typing import Generic, Literal, TypeVar
 from penstock.consumer_core import ConsumerCore
 from penstock.errors import InvalidError
 from penstock.fetch_buffer import FetchSettings, OffsetReset
+from penstock.group_settings import AssignmentStrategy, check_group_settings, member_settings
+from penstock.listener import Listener, RebalanceCallback
 from penstock.retry import RetryPolicy
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode
@@ -24,6 +26,15 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         url: str | None = None,
         auto_offset_reset: OffsetReset = "earliest",
         delivery: Delivery = "at_least_once",
+        partition_assignment_strategy: AssignmentStrategy | None = None,
+        group_instance_id: str | None = None,
+        client_id: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_interval_ms: int | None = None,
+        max_poll_interval_ms: int | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
         max_poll_records: int = 500,
@@ -38,14 +49,28 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         region: str | None = None,
         transport: AnyTransport | None = None,
     ) -> None:
-        """All partitions of `topics`, or those given to `assign()`.
+        """All partitions of `topics`; with a group, its share of them; or those given to `assign()`.
 
         `url`, `region` and `transport` are as for Producer. All times are milliseconds, all sizes bytes as stored.
 
-        - `group_id`: commit and start again under this name. Groups are plain here: members do not share the
-          partitions out among them, and the last commit wins. Give each process its own partitions with `assign()`.
+        - `group_id`: commit and start again under this name. Consumers of `topics` that have the same share the
+          partitions, each partition one consumer's at a time; `*` in a topic stands for any characters, and topics and
+          partitions that come later are shared too. The first `poll` or iteration joins. Nobody else stops when one
+          comes or goes: a partition moves when its owner next polls, after a commit of what was handed out. With
+          `assign()` there is no sharing, and the last commit wins, but not against members.
+        - `group_instance_id`: of a static member. It does not leave when closed, and its next process has the same
+          partitions at once; if it does not come within the session, others get them.
+        - `partition_assignment_strategy` ("sticky", "range", "round_robin"), `session_timeout_ms` (45,000) and
+          `heartbeat_interval_ms` (5,000) are the group's: those of the member that makes it stay. A member that is not
+          heard of for a session has lost its partitions. Heartbeats go on in the background, and failed ones again.
+        - `max_poll_interval_ms` (300,000): a consumer that is not polled for so long leaves, and joins with its next
+          poll. `client_id` is shown to operators.
+        - `on_assigned`, `on_revoked`, `on_lost`: called by `poll`, iteration and `close` with a list of partitions:
+          before the first record of them, before others get them (after the commit), and when they may be others'
+          already, and nothing can be committed. They may call the consumer; coroutine functions for AsyncConsumer.
         - `auto_offset_reset`: where to start without a committed offset, and go on where the asked offset is no more:
-          "earliest", "latest", or "none" (raise). Partitions added to a topic later are read from their beginning.
+          "earliest", "latest", or "none" (raise). Without a group, partitions that come later are read from their
+          beginning.
         - `delivery`: "at_least_once" hands records over, then commits them; "at_most_once" commits, then hands over.
         - `enable_auto_commit`, `auto_commit_interval_ms`: with at_least_once, what was handed out is committed from
           time to time by a later `poll` or iteration, when it must have been dealt with, and by `close`; not when a
@@ -80,6 +105,19 @@ class ConfiguredConsumer(Generic[AnyTransport]):
             offset_reset=auto_offset_reset,
             retry=retry,
         )
+        given = {
+            "partition_assignment_strategy": partition_assignment_strategy,
+            "group_instance_id": group_instance_id,
+            "client_id": client_id,
+            "session_timeout_ms": session_timeout_ms,
+            "heartbeat_interval_ms": heartbeat_interval_ms,
+            "max_poll_interval_ms": max_poll_interval_ms,
+            "on_assigned": on_assigned,
+            "on_revoked": on_revoked,
+            "on_lost": on_lost,
+        }
+        check_group_settings(topics, group_id, given)
+        self._is_static = group_instance_id is not None
         is_auto = enable_auto_commit and group_id is not None and not is_at_most_once
         self._call_retry = retry
         self._max_in_flight = max_in_flight
@@ -87,6 +125,8 @@ class ConfiguredConsumer(Generic[AnyTransport]):
             topics,
             settings,
             group_id=group_id,
+            member=member_settings(topics, given, retry) if topics and group_id is not None else None,
+            listener=Listener(assigned=on_assigned, revoked=on_revoked, lost=on_lost),
             is_at_most_once=is_at_most_once,
             commit_interval_ms=auto_commit_interval_ms if is_auto else None,
             max_poll_records=max_poll_records,

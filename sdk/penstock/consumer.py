@@ -25,7 +25,7 @@ class Consumer(ConfiguredConsumer[Transport]):
 
     def _open(self, url: str | None, region: str | None, transport: Transport | None) -> None:
         self._client = Client(open_transport(url, region, transport), retry=self._call_retry)
-        self._fetcher = Fetcher(self._core.buffer, self._client, max_in_flight=self._max_in_flight)
+        self._fetcher = Fetcher(self._core, self._client, max_in_flight=self._max_in_flight)
 
     # Reading.
 
@@ -119,15 +119,17 @@ class Consumer(ConfiguredConsumer[Transport]):
 
     # The end.
 
-    def close(self, autocommit: bool = True) -> None:
-        """Commit what was handed out (if auto commit is on and `autocommit`), and end the threads.
+    def close(self, autocommit: bool = True, leave_group: bool | None = None) -> None:
+        """Commit what was handed out (if auto commit is on and `autocommit`), leave the group, and end the threads.
 
         Waits for requests in flight: up to `fetch_wait_ms` and a little. May be called twice.
+        A static member stays in the group until its session ends, unless `leave_group`.
         """
         if self._core.is_closed:
             return
+        is_leaving = not self._is_static if leave_group is None else leave_group
         try:
-            self._fetcher.drive(self._core.close(is_committing=autocommit))
+            self._fetcher.drive(self._core.close(is_committing=autocommit, is_leaving=is_leaving))
         finally:
             self._fetcher.stop()
             self._client.close()

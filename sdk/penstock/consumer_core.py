@@ -1,7 +1,7 @@
 """What a consumer does, without I/O, for threads and for asyncio: what to hand out, what to commit and when.
 
     assignment.py: partitions and their starts -> fetch_buffer.py: prefetched -> run: in iteration -> handed out
-                                                                                                      | committed
+    rebalance.py: the group's share of them                                                           | commits.py
 
 The driver calls everything here under one lock (an event loop needs none); procedures (steps.py) hold it between waits.
 
@@ -12,13 +12,19 @@ Invariants:
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from penstock import calls
 from penstock.assignment import Assignment
-from penstock.errors import ClosedError, InvalidError, UnavailableError
+from penstock.commits import Commits
+from penstock.errors import ClosedError, InvalidError, LeaseLostError, UnavailableError
 from penstock.fetch_buffer import FetchBuffer, FetchSettings
+from penstock.heartbeat import MemberSettings
+from penstock.listener import ConsumerSteps, Listener
+from penstock.membership import Membership
 from penstock.model import ConsumerRecord, TopicPartition
+from penstock.rebalance import Rebalance
 from penstock.retry import NEVER_MS
 from penstock.start_offsets import listed_offsets
 from penstock.steps import Calls, Steps, Wait
@@ -28,7 +34,10 @@ _log = logging.getLogger("penstock.consumer")
 
 
 class ConsumerCore:
-    """A fetch buffer, what it is to hold, and the offsets. `now_ms` reads a monotonic clock."""
+    """A fetch buffer, what it is to hold, and the offsets. `now_ms` reads a monotonic clock.
+
+    With `member` its group says which partitions it holds (heartbeats drive `membership`), else all of the topics.
+    """
 
     def __init__(
         self,
@@ -36,6 +45,8 @@ class ConsumerCore:
         settings: FetchSettings,
         *,
         group_id: str | None,
+        member: MemberSettings | None,
+        listener: Listener,
         is_at_most_once: bool,
         commit_interval_ms: int | None,  # None: no commits but those asked for
         max_poll_records: int,
@@ -46,7 +57,8 @@ class ConsumerCore:
         self.buffer = FetchBuffer(settings)
         self.is_closed = False
         self._topics = topics
-        self._group_id = group_id
+        self.group_id = group_id or ""
+        self.membership = None if member is None else Membership(member)
         self._is_at_most_once = is_at_most_once
         self._commit_interval_ms = commit_interval_ms
         self._commit_due_ms = NEVER_MS if commit_interval_ms is None else now_ms() + commit_interval_ms
@@ -55,52 +67,69 @@ class ConsumerCore:
         self._now_ms = now_ms
         self._assignment = Assignment(
             self.buffer,
-            topics=topics,
-            group_id=group_id,
+            topics=() if member else topics,
+            group_id=None if member else group_id,
             offset_reset=settings.offset_reset,
             refresh_ms=refresh_ms,
             now_ms=now_ms,
         )
-        self._committed: dict[TopicPartition, int] = {}
+        self._commits = Commits(group_id, self.membership, now_ms)
+        self._rebalance: Rebalance | None = None
+        if self.membership is not None:
+            self._rebalance = Rebalance(
+                self.membership,
+                self.buffer,
+                self._commits,
+                listener,
+                is_committing=commit_interval_ms is not None,
+                positions=self._positions,
+                drop=self._stop_reading,
+                now_ms=now_ms,
+            )
+        self._is_watched = commit_interval_ms is not None or member is not None
         self._run: list[ConsumerRecord] = []  # what iteration has taken from the buffer, of one partition
         self._run_at = 0
 
     # Reading.
 
-    def poll(self, max_records: int | None, timeout_ms: int) -> Steps[list[ConsumerRecord]]:
+    def poll(self, max_records: int | None, timeout_ms: int) -> ConsumerSteps[list[ConsumerRecord]]:
         """The next records, `max_poll_records` at most; empty if none came in `timeout_ms`. Partitions in turns."""
-        if self._now_ms() >= self._commit_due_ms:
-            yield from self._auto_commit()
-        max_records = max_records or self._max_poll_records
-        taken = self._run[self._run_at : self._run_at + max_records]
-        self._run_at += len(taken)
-        if not taken:
-            taken = yield from self._take(self.buffer.take, max_records, self._now_ms() + timeout_ms)
-            yield from self._commit_first(taken)
-        return taken
+        with self._polling():
+            yield from self._keep_up()
+            max_records = max_records or self._max_poll_records
+            taken = self._run[self._run_at : self._run_at + max_records]
+            self._run_at += len(taken)
+            if not taken:
+                taken = yield from self._take(self.buffer.take, max_records, self._now_ms() + timeout_ms)
+            return taken
 
     def next_now(self) -> ConsumerRecord | None:
-        """The next record, if it is at hand; else `next_record`."""
+        """The next record, if it is at hand and there is nothing to do first; else `next_record`. Needs no lock."""
         at = self._run_at
-        if at >= len(self._run) or (self._commit_due_ms < NEVER_MS and self._now_ms() >= self._commit_due_ms):
+        if at >= len(self._run):
             return None
+        if self._is_watched:
+            now_ms = self._now_ms()
+            if now_ms >= self._commit_due_ms or self._is_rebalanced(now_ms):
+                return None
+            if self.membership is not None:
+                self.membership.polled(now_ms)
         self._run_at = at + 1
         return self._run[at]
 
-    def next_record(self) -> Steps[ConsumerRecord | None]:
+    def next_record(self) -> ConsumerSteps[ConsumerRecord | None]:
         """The next record, waiting for it; None after `consumer_timeout_ms`."""
-        if self._now_ms() >= self._commit_due_ms:
-            yield from self._auto_commit()
-        if self._run_at >= len(self._run):
-            deadline_ms = NEVER_MS if self._timeout_ms is None else self._now_ms() + self._timeout_ms
-            run = yield from self._take(self.buffer.take_run, self._max_poll_records, deadline_ms)
-            yield from self._commit_first(run)
-            if not run:
-                return None
-            self._run = run
-            self._run_at = 0
-        self._run_at += 1
-        return self._run[self._run_at - 1]
+        with self._polling():
+            yield from self._keep_up()
+            if self._run_at >= len(self._run):
+                deadline_ms = NEVER_MS if self._timeout_ms is None else self._now_ms() + self._timeout_ms
+                run = yield from self._take(self.buffer.take_run, self._max_poll_records, deadline_ms)
+                if not run:
+                    return None
+                self._run = run
+                self._run_at = 0
+            self._run_at += 1
+            return self._run[self._run_at - 1]
 
     # What is read.
 
@@ -152,46 +181,81 @@ class ConsumerCore:
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> Calls[None]:
         """Commit the positions of everything handed out, or the given offsets; those that have changed."""
-        wanted = self._positions() if offsets is None else dict(offsets)
-        changed = {each: offset for each, offset in wanted.items() if self._committed.get(each) != offset}
-        if changed:
-            yield from calls.commit_offsets(self._group(), {each: (offset, "") for each, offset in changed.items()})
-            self._committed |= changed
+        yield from self._commits.commit(self._positions() if offsets is None else dict(offsets))
 
     def committed(self, partition: TopicPartition) -> Calls[int | None]:
         """What the group has committed for a partition."""
-        found = yield from calls.committed_offsets(self._group(), partition[0])
+        found = yield from calls.committed_offsets(self._commits.group_id, partition[0])
         committed = found.get(TopicPartition(*partition))
         return committed.offset if committed else None
 
     # The end.
 
-    def close(self, *, is_committing: bool) -> Calls[None]:
-        """Refuse to go on; commit what was handed out, if that is wished and auto commit is on."""
+    def close(self, *, is_committing: bool, is_leaving: bool) -> ConsumerSteps[None]:
+        """Refuse to go on; commit what was handed out, if that is wished and auto commit is on; leave the group."""
         self.is_closed = True
-        if is_committing and self._commit_interval_ms is not None:
-            yield from self.commit()
+        try:
+            if is_committing and self._commit_interval_ms is not None:
+                yield from self.commit()
+        except LeaseLostError as error:
+            _log.warning("the last commit came too late: %s", error)
+        finally:
+            if self._rebalance is not None:
+                yield from self._rebalance.end(is_leaving=is_leaving)
+
+    @contextmanager
+    def _polling(self) -> Iterator[None]:
+        if self.membership is None:
+            yield
+            return
+        self.membership.poll_began(self._now_ms())
+        try:
+            yield
+        finally:
+            self.membership.poll_ended(self._now_ms())
+
+    def _keep_up(self) -> ConsumerSteps[None]:
+        """What is due when all that was handed out has been dealt with."""
+        if self._rebalance is not None and not self.is_closed:
+            yield from self._rebalance.follow()
+        if self._now_ms() >= self._commit_due_ms:
+            yield from self._auto_commit()
+
+    def _is_rebalanced(self, now_ms: int) -> bool:
+        return self.membership is not None and self.membership.is_changed(now_ms)
 
     def _take(
         self, take: Callable[[int], list[ConsumerRecord]], max_records: int, deadline_ms: int
-    ) -> Steps[list[ConsumerRecord]]:
+    ) -> ConsumerSteps[list[ConsumerRecord]]:
         """What one of the buffer's take methods gives; none if the time runs out."""
+        session_end_ms = NEVER_MS
         while True:
             yield from self._refresh()
-            yield from self._assignment.find_starts()
-            until_ms = min(deadline_ms, self._assignment.refresh_due_ms, self._commit_due_ms)
+            yield from self._keep_up()
+            yield from self._find_starts()
+            if self.membership is not None:
+                session_end_ms = self.membership.session_end_ms
+            until_ms = min(deadline_ms, self._assignment.refresh_due_ms, self._commit_due_ms, session_end_ms)
             while True:
                 if self.is_closed:
                     raise ClosedError("the consumer was closed while it waited for records")
-                taken = take(max_records)
                 now_ms = self._now_ms()
+                if self._is_rebalanced(now_ms):
+                    break
+                taken = take(max_records)
+                if taken and not (yield from self._commit_first(taken)):
+                    break
                 if taken or now_ms >= deadline_ms:
                     return taken
                 if now_ms >= until_ms:
                     break
                 yield Wait(until_ms=until_ms)
-            if now_ms >= self._commit_due_ms:
-                yield from self._auto_commit()
+
+    def _find_starts(self) -> Calls[None]:
+        is_new = yield from self._assignment.find_starts()
+        if is_new and self.membership is not None and self._commit_interval_ms is not None:
+            # Whoever takes over goes on from here, and not from where a later end is then.
+            yield from self._auto_commit()
 
     def _refresh(self) -> Calls[None]:
         if self.is_closed:
@@ -214,17 +278,27 @@ class ConsumerCore:
                 self.buffer.seek(owner, first.offset)
                 self._run = []
 
-    def _commit_first(self, taken: list[ConsumerRecord]) -> Calls[None]:
-        """With at_most_once: commit what is about to be handed over, or take it back."""
-        if not self._is_at_most_once or not taken:
-            return
+    def _stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = set(partitions)
+        if self._run and TopicPartition(self._run[0].topic, self._run[0].partition) in gone:
+            self._run = []
+        self.buffer.assign([each for each in self.buffer.assignment() if each not in gone])
+        self._commits.forget(gone)
+
+    def _commit_first(self, taken: list[ConsumerRecord]) -> Calls[bool]:
+        """With at_most_once: commit what is about to be handed over, or take it back; false if a lease was lost."""
+        if not self._is_at_most_once:
+            return True
         try:
             yield from self.commit()
-        except BaseException:
+        except BaseException as error:
             firsts = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(taken)}
             for partition, offset in firsts.items():
                 self.buffer.seek(partition, offset)
+            if isinstance(error, LeaseLostError):
+                return False
             raise
+        return True
 
     def _auto_commit(self) -> Calls[None]:
         self._commit_due_ms = self._now_ms() + (self._commit_interval_ms or 0)
@@ -232,11 +306,8 @@ class ConsumerCore:
             yield from self.commit()
         except UnavailableError as error:
             _log.warning("offsets will be committed later: %s", error)
-
-    def _group(self) -> str:
-        if self._group_id is None:
-            raise _invalid("there are no commits without a group: give a group_id")
-        return self._group_id
+        except LeaseLostError as error:
+            _log.info("%s", error)  # `_rebalance` tells the application
 
 
 def _invalid(message: str) -> InvalidError:

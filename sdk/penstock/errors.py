@@ -9,8 +9,12 @@
     │   └── ClosedError           the producer or consumer was closed
     ├── NotFoundError             UnknownTopicError, UnknownPartitionError
     ├── ConflictError             TopicExistsError
+    │   ├── LeaseHeldError        a member of the group owns the partition: only that one commits for it
+    │   ├── GroupFullError        the group has as many members as it may have
     │   └── TransactionAbortedError  the record's transaction was aborted, and nothing of it written
     ├── FencedError               somebody else has taken over
+    │   ├── LeaseLostError        another member has the partition, or may have it: what was not committed comes again
+    │   └── InstanceFencedError   another process runs with this group_instance_id: stop
     ├── AccessDeniedError         the signature or the policy does not allow it
     ├── CorruptError              bytes are not what they were
     └── UnavailableError          try again later; the SDK has tried for as long as it may
@@ -65,6 +69,23 @@ class TopicExistsError(ConflictError):
 
 class FencedError(PenstockError):
     """Somebody else has taken over."""
+
+
+class LeaseHeldError(ConflictError):
+    """A member of the group owns the partition, so that nobody else commits for it."""
+
+
+class GroupFullError(ConflictError):
+    """The group has as many members as it may have."""
+
+
+class LeaseLostError(FencedError):
+    """The partition is not this member's any more: nothing was committed for it, and another member goes on from the
+    last commit. A consumer need not do anything: it drops the partition (`on_lost`) and reads the others on."""
+
+
+class InstanceFencedError(FencedError):
+    """Another process has joined the group with this `group_instance_id`: this one has to stop."""
 
 
 class AccessDeniedError(PenstockError):
@@ -166,6 +187,10 @@ _BY_CODE: dict[ErrorCode, type[PenstockError]] = {
     ErrorCode.UNKNOWN_TOPIC: UnknownTopicError,
     ErrorCode.UNKNOWN_PARTITION: UnknownPartitionError,
     ErrorCode.TOPIC_EXISTS: TopicExistsError,
+    ErrorCode.LEASE_HELD: LeaseHeldError,
+    ErrorCode.GROUP_FULL: GroupFullError,
+    ErrorCode.LEASE_FENCED: LeaseLostError,
+    ErrorCode.MEMBER_FENCED: InstanceFencedError,
 }
 
 _BY_CATEGORY: dict[Category, type[PenstockError]] = {

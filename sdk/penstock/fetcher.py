@@ -1,12 +1,15 @@
-"""The threads that prefetch for a consumer: they drive a FetchBuffer. Up to `max_in_flight` requests at once."""
+"""The threads of a consumer: some prefetch, up to `max_in_flight` requests at once; one heartbeats for its group."""
 
 import threading
 
 from penstock.client import Client
-from penstock.fetch_buffer import FetchBuffer, FetchRequest
+from penstock.consumer_core import ConsumerCore
+from penstock.fetch_buffer import FetchRequest
+from penstock.heartbeater import Heartbeater
 from penstock.http_message import Document, Request
+from penstock.listener import ConsumerSteps, Notice
 from penstock.record_calls import fetch
-from penstock.steps import Result, Steps, Wait, drive
+from penstock.steps import Result, Wait, drive
 from penstock.system import chance, monotonic_ms
 from penstock.worker_threads import WorkerThreads, released, seconds_until
 
@@ -14,21 +17,28 @@ from penstock.worker_threads import WorkerThreads, released, seconds_until
 class Fetcher:
     """Drives a consumer's core and its buffer. `lock` guards them; call `wake` under it after a change."""
 
-    def __init__(self, buffer: FetchBuffer, client: Client, *, max_in_flight: int) -> None:
+    def __init__(self, core: ConsumerCore, client: Client, *, max_in_flight: int) -> None:
         self.lock = threading.Lock()
         self._arrived = threading.Condition(self.lock)
         self._work = threading.Condition(self.lock)
-        self._buffer = buffer
+        self._buffer = core.buffer
         self._client = client
         self._sleeps_until_ms = -1
         self._is_stopping = False
         self._threads = WorkerThreads("penstock-fetcher", max_in_flight, self._next_request, self._carry)
+        self._heartbeater: Heartbeater | None = None
+        if core.membership is not None:
+            self._heartbeater = Heartbeater(
+                core.membership, core.group_id, client, lock=self.lock, changed=self._arrived
+            )
 
     def start(self) -> None:
         """Start the threads, once."""
         self._threads.start()
+        if self._heartbeater is not None:
+            self._heartbeater.start()
 
-    def drive(self, steps: Steps[Result]) -> Result:
+    def drive(self, steps: ConsumerSteps[Result]) -> Result:
         """Take the lock, which is released while a procedure of the core waits."""
         with self.lock:
             try:
@@ -41,21 +51,28 @@ class Fetcher:
         if self._buffer.wake_at_ms < self._sleeps_until_ms:
             self._sleeps_until_ms = -1
             self._work.notify()
+        if self._heartbeater is not None:
+            self._heartbeater.wake()
 
     def stop(self) -> None:
-        """End the threads: waits for the requests in flight."""
+        """End the threads: waits for the requests in flight, and until the group is left if it is to be."""
         with self.lock:
             self._is_stopping = True
             self._work.notify_all()
             self._arrived.notify_all()
         self._threads.join()
+        if self._heartbeater is not None:
+            self._heartbeater.join()
 
-    def _do(self, effect: Request | Wait) -> Document:
+    def _do(self, effect: Request | Wait | Notice) -> Document:
         self.wake()
         if isinstance(effect, Wait):
             self._arrived.wait(seconds_until(effect.until_ms, monotonic_ms()))
             return {}
         with released(self.lock):
+            if isinstance(effect, Notice):
+                effect.callback(effect.partitions)
+                return {}
             return self._client.document(effect)
 
     def _next_request(self) -> FetchRequest | None:

@@ -1,7 +1,7 @@
 """What a member of a group does, without I/O, threads or clock: when to heartbeat and what to say, what it holds.
 
     heartbeats:   next_heartbeat -> (a driver sends: group_calls.beat) -> answered | failed
-    application:  poll_began -> take_lost, to_revoke, take_granted -> release -> poll_ended
+    application:  poll_began -> take_lost, to_revoke, release, take_granted -> poll_ended
 
 | state   | heartbeat                    | then                                                                    |
 |---------|------------------------------|-------------------------------------------------------------------------|
@@ -109,6 +109,13 @@ class Membership:
         self._sequence += 1
         return Heartbeat(body=self._body(), sent_at_ms=now_ms, session=self._session, claims=self._claims)
 
+    def complete(self, heartbeat: Heartbeat, told: HeartbeatAnswer | PenstockError, now_ms: int, chance: float) -> None:
+        """Take what came of a heartbeat: `answered` or `failed`."""
+        if isinstance(told, PenstockError):
+            self.failed(heartbeat, told, now_ms, chance)
+        else:
+            self.answered(heartbeat, told, now_ms)
+
     def answered(self, heartbeat: Heartbeat, answer: HeartbeatAnswer, now_ms: int) -> None:
         """Take the answer."""
         self._is_in_flight = False
@@ -176,7 +183,7 @@ class Membership:
         self._polled_at_ms = now_ms
 
     def is_changed(self, now_ms: int) -> bool:
-        """Whether the application has to be told something before it goes on."""
+        """Whether the application has to be told something before it goes on. May be asked without the lock."""
         is_granted = not self._granted.keys() <= self.owned.keys()
         is_told = self._error is None and not (self._lost or self._revoked or is_granted)
         return not is_told or now_ms >= self.session_end_ms
@@ -264,7 +271,7 @@ class Membership:
             held = self.owned.get(partition)
             if held is not None and held.topic_id == lease.topic_id:
                 self._lose(partition)  # the new lease has ended the old one
-            self._granted[partition] = lease
+        self._granted = {**self._granted, **granted}  # never changed in place: `is_changed` may look without the lock
 
     def _expire(self, now_ms: int) -> None:
         if now_ms >= self.session_end_ms:

@@ -1,7 +1,9 @@
 """The machine's clocks and chance: the rest of the SDK takes times and chances as arguments."""
 
+import os
 import random
 import secrets
+import socket
 import time
 
 
@@ -24,3 +26,13 @@ def choose(count: int) -> int:
     """One of `count`, from 0. Of the system's randomness: a producer's id is chosen by it, and two processes that were
     forked from one, or that seed `random`, must not choose the same."""
     return secrets.randbelow(count)
+
+
+def new_member_id() -> str:
+    """One that no other process has."""
+    return secrets.token_hex(16)
+
+
+def process_name() -> str:
+    """What operators know this process by."""
+    return f"{socket.gethostname()}-{os.getpid()}"

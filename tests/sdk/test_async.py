@@ -299,8 +299,9 @@ def test_cancelled_commit_of_at_most_once_takes_back_what_it_would_have_handed_o
     async def main() -> None:
         await send(service, 5)
         async with AsyncConsumer(
-            orders, transport=ThreadedTransport(faulty), group_id="g", delivery="at_most_once"
+            transport=ThreadedTransport(faulty), group_id="g", delivery="at_most_once"
         ) as consumer:
+            consumer.assign([P0])
             assert await consumer.position(P0) == 0
             faulty.faults["/v1/groups/g/offsets"] = [gate]
             polling = asyncio.create_task(consumer.poll())

@@ -67,10 +67,7 @@ class Driven:
 
     def finish(self, heartbeat: Heartbeat, told: Any) -> None:
         self.unheard = self.unheard + 1 if isinstance(told, PenstockError) else 0
-        if isinstance(told, PenstockError):
-            self.membership.failed(heartbeat, told, self.world.now_ms, 0.5)
-        else:
-            self.membership.answered(heartbeat, told, self.world.now_ms)
+        self.membership.complete(heartbeat, told, self.world.now_ms, 0.5)
 
     def poll(self) -> None:
         """What consumers do at each poll."""

@@ -1,0 +1,102 @@
+"""What a consumer does when its group gives and takes partitions: between records, in the application's own thread.
+
+In this order: what is lost is dropped; what is revoked is committed, told, dropped, and the group is told that it is
+free; what is granted is read from where the group is. All else is read on meanwhile.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from penstock.commits import Commits
+from penstock.errors import as_sdk_error
+from penstock.fetch_buffer import FetchBuffer
+from penstock.heartbeat import Lease
+from penstock.listener import ConsumerSteps, Listener, Notice, RebalanceCallback
+from penstock.membership import Membership
+from penstock.model import TopicPartition
+from penstock_core.errors import PenstockError
+
+_log = logging.getLogger("penstock.consumer")
+
+
+class Rebalance:
+    """Keeps a buffer's partitions those that the member owns. `positions` gives the offsets up to which records were
+    handed out; `drop` stops reading partitions."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        buffer: FetchBuffer,
+        commits: Commits,
+        listener: Listener,
+        *,
+        is_committing: bool,
+        positions: Callable[[], Mapping[TopicPartition, int]],
+        drop: Callable[[Iterable[TopicPartition]], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.membership = membership
+        self._buffer = buffer
+        self._commits = commits
+        self._listener = listener
+        self._is_committing = is_committing
+        self._positions = positions
+        self._drop = drop
+        self._now_ms = now_ms
+
+    def follow(self) -> ConsumerSteps[None]:
+        """Do what the group says. All that was handed out must have been dealt with.
+
+        Raises InstanceFencedError, what heartbeats were refused with, and what callbacks raise; what they were told
+        of has happened then.
+        """
+        membership = self.membership
+        while membership.is_changed(self._now_ms()):
+            yield from self._lose(membership.take_lost(self._now_ms()))
+            error = membership.take_error()
+            if error is not None:
+                raise as_sdk_error(error)
+            yield from self._hand_over(membership.to_revoke())
+            yield from self._take_over(membership.take_granted())
+
+    def end(self, *, is_leaving: bool) -> ConsumerSteps[None]:
+        """Tell the application that it is over, and then the group. What was to be committed is."""
+        try:
+            yield from self._lose(self.membership.take_lost(self._now_ms()))
+            yield from _tell(self._listener.revoked, sorted(self.membership.owned))
+        finally:
+            self.membership.close(self._now_ms(), is_leaving=is_leaving)
+
+    def _lose(self, lost: list[TopicPartition]) -> ConsumerSteps[None]:
+        if lost:
+            _log.warning("lost %d partitions of the group, to be read on by others: %s", len(lost), lost[:10])
+            self._drop(lost)
+            yield from _tell(self._listener.lost, lost)
+
+    def _hand_over(self, revoked: list[TopicPartition]) -> ConsumerSteps[None]:
+        positions = self._positions()
+        offsets = {each: positions[each] for each in revoked if each in positions}
+        if self._is_committing:
+            try:
+                yield from self._commits.commit(offsets)
+            except PenstockError as error:  # tried for long enough: others wait for the partitions
+                _log.warning("handed over without a commit, so that the last records will come again: %s", error)
+        try:
+            yield from _tell(self._listener.revoked, revoked)
+        finally:
+            self._drop(revoked)
+            self.membership.release(revoked, self._now_ms())
+
+    def _take_over(self, granted: Mapping[TopicPartition, Lease]) -> ConsumerSteps[None]:
+        if granted:
+            self._buffer.assign([*self._buffer.assignment(), *granted])
+            for partition, lease in granted.items():
+                if lease.offset is not None:
+                    self._buffer.seek(partition, lease.offset)
+                    self._commits.know(partition, lease.offset)
+            yield from _tell(self._listener.assigned, list(granted))
+
+
+def _tell(callback: RebalanceCallback | None, partitions: list[TopicPartition]) -> ConsumerSteps[None]:
+    if callback is not None and partitions:
+        yield Notice(callback=callback, partitions=partitions)
