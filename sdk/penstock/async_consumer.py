@@ -11,6 +11,7 @@ from penstock.async_transport import AsyncTransport, open_async_transport
 from penstock.configured_consumer import ConfiguredConsumer
 from penstock.model import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from penstock.start_offsets import listed_offsets, offsets_at
+from penstock.transaction_core import GroupOffset
 
 
 class AsyncConsumer(ConfiguredConsumer[AsyncTransport]):
@@ -101,6 +102,13 @@ class AsyncConsumer(ConfiguredConsumer[AsyncTransport]):
         Raises InvalidError without a group, and what the service says.
         """
         await self._fetcher.drive(self._core.commit(offsets))
+
+    def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
+        """What a transaction's `send_offsets` asks: the offsets, with the leases that this consumer commits them under.
+
+        Raises LeaseLostError for partitions that it does not own, InvalidError without a group.
+        """
+        return self._core.group_offsets(offsets)
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """What the group has committed for a partition, by a call to the service."""

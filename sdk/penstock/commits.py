@@ -8,6 +8,7 @@ from penstock.group_calls import commit_leased
 from penstock.membership import Membership
 from penstock.model import TopicPartition
 from penstock.steps import Calls
+from penstock.transaction_core import GroupOffset
 from penstock_core.errors import ErrorCode
 
 
@@ -47,6 +48,25 @@ class Commits:
             yield from calls.commit_offsets(self.group_id, {each: (offset, "") for each, offset in changed.items()})
             self._committed |= changed
 
+    def to_transact(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
+        """Offsets for a transaction to commit, with what proves that they are this member's. Raises LeaseLostError."""
+        group_id = self.group_id
+        if self._membership is None:
+            return [GroupOffset(group=group_id, partition=each, offset=offset) for each, offset in offsets.items()]
+        member, owned = self._membership.settings, self._membership.owned
+        self._refuse_lost(offsets.keys() - owned.keys())
+        return [
+            GroupOffset(
+                group=group_id,
+                partition=each,
+                offset=offset,
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                lease_epoch=owned[each].lease_epoch,
+            )
+            for each, offset in offsets.items()
+        ]
+
     def _commit_leased(self, membership: Membership, changed: Mapping[TopicPartition, int]) -> Calls[None]:
         owned = dict(membership.owned)  # as it is now: what is granted anew meanwhile has another lease
         leased = {each: (offset, owned[each]) for each, offset in changed.items() if each in owned}
@@ -63,9 +83,12 @@ class Commits:
                 membership.fenced(each, leased[each][1].lease_epoch, self._now_ms())
         for error in refused.values():
             raise error
-        for topic, partition in changed.keys() - leased.keys():
+        self._refuse_lost(changed.keys() - leased.keys())
+
+    def _refuse_lost(self, partitions: Iterable[TopicPartition]) -> None:
+        for topic, partition in partitions:
             raise LeaseLostError(
                 ErrorCode.LEASE_FENCED,
-                f"{topic}[{partition}] is not this member's of group {group_id}, or no longer: nothing was committed "
-                "for it, and whoever has it now goes on from the last commit",
+                f"{topic}[{partition}] is not this member's of group {self.group_id}, or no longer: nothing was "
+                "committed for it, and whoever has it now goes on from the last commit",
             )

@@ -87,7 +87,8 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         )
         _check(
             delivery in ("at_least_once", "at_most_once"),
-            f"delivery={delivery!r}: use 'at_least_once' or 'at_most_once' ('exactly_once' is not there yet)",
+            f"delivery={delivery!r}: use 'at_least_once' or 'at_most_once'. 'exactly_once' is not there yet: set "
+            "enable_auto_commit=False, and commit with producer.transaction() and its send_offsets(offsets, consumer)",
         )
         is_at_most_once = delivery == "at_most_once"
         _check(group_id is not None or not is_at_most_once, f"delivery={delivery!r} commits: give a group_id")

@@ -9,6 +9,7 @@ from penstock.configured_consumer import ConfiguredConsumer
 from penstock.fetcher import Fetcher
 from penstock.model import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from penstock.start_offsets import listed_offsets, offsets_at
+from penstock.transaction_core import GroupOffset
 from penstock.transport import Transport, open_transport
 
 
@@ -98,6 +99,14 @@ class Consumer(ConfiguredConsumer[Transport]):
         Raises InvalidError without a group, and what the service says.
         """
         self._fetcher.drive(self._core.commit(offsets))
+
+    def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
+        """What a transaction's `send_offsets` asks: the offsets, with the leases that this consumer commits them under.
+
+        Raises LeaseLostError for partitions that it does not own, InvalidError without a group.
+        """
+        with self._fetcher.lock:
+            return self._core.group_offsets(offsets)
 
     def committed(self, partition: TopicPartition) -> int | None:
         """What the group has committed for a partition, by a call to the service."""

@@ -28,6 +28,7 @@ from penstock.rebalance import Rebalance
 from penstock.retry import NEVER_MS
 from penstock.start_offsets import listed_offsets
 from penstock.steps import Calls, Steps, Wait
+from penstock.transaction_core import GroupOffset
 from penstock_core.errors import ErrorCode
 
 _log = logging.getLogger("penstock.consumer")
@@ -182,6 +183,10 @@ class ConsumerCore:
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> Calls[None]:
         """Commit the positions of everything handed out, or the given offsets; those that have changed."""
         yield from self._commits.commit(self._positions() if offsets is None else dict(offsets))
+
+    def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
+        """Offsets for a transaction to commit."""
+        return self._commits.to_transact(offsets)
 
     def committed(self, partition: TopicPartition) -> Calls[int | None]:
         """What the group has committed for a partition."""

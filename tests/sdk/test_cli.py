@@ -160,6 +160,19 @@ def test_group_is_followed_shown_and_moved(service: MemoryPenstock, orders: str)
     assert _run(service.transport, *run, "1").stdout.split() == ["1"]
 
 
+def test_group_is_joined_and_left(service: MemoryPenstock, orders: str) -> None:
+    with service.producer() as producer:
+        for number in range(6):
+            producer.send(orders, str(number), partition=number % 2)
+    run = ("consume", orders, "--group", "g", "--max-records")
+    first = _run(service.transport, *run, "4").stdout.split()
+    rest = _run(service.transport, *run, "2").stdout.split()
+    assert sorted(first + rest) == ["0", "1", "2", "3", "4", "5"]
+    again = _run(service.transport, *run, "6", "--from", "earliest").stdout.split()
+    assert sorted(again) == ["0", "1", "2", "3", "4", "5"]
+    assert _run(service.transport, "consume", "nothing", "--group", "g").exit_code == 1
+
+
 def test_offsets_and_truncate(service: MemoryPenstock, orders: str) -> None:
     with service.producer() as producer:
         for number in range(5):

@@ -275,6 +275,21 @@ def test_going_back_is_committed(shell: Shell, service: MemoryPenstock, orders: 
     assert _committed(service) == {0: 9, 1: 9, 2: 4, 3: 9}
 
 
+def test_transaction_commits_offsets_under_the_members_leases(service: MemoryPenstock, orders: str) -> None:
+    with (
+        service.consumer(orders, **FAST, enable_auto_commit=False) as first,
+        service.consumer(orders, **FAST, enable_auto_commit=False) as second,
+        service.producer(transactional_id="t") as producer,
+    ):
+        _until(lambda: _held(first, 2)() and _held(second, 2)(), first, second)
+        with producer.transaction() as transaction:
+            transaction.send_offsets(dict.fromkeys(first.assignment(), 7), first)
+        assert sorted(_committed(service).values()) == [7, 7]
+        with pytest.raises(LeaseLostError), producer.transaction() as transaction:
+            transaction.send_offsets(dict.fromkeys(PARTITIONS, 9), second)
+        assert sorted(_committed(service).values()) == [7, 7]
+
+
 def test_callback_may_call_the_consumer(service: MemoryPenstock, orders: str) -> None:
     consumer: Consumer
     sought: list[TopicPartition] = []

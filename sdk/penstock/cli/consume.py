@@ -41,7 +41,11 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
     help="earliest, latest, an offset, or an ISO 8601 time. Without it: where the group is, else earliest.",
 )
 @click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this; may come often.")
-@click.option("--group", metavar="GROUP", help="Go on where this group is, and commit for it.")
+@click.option(
+    "--group",
+    metavar="GROUP",
+    help="Share the partitions with the other members, go on where the group is, commit. Not shared with --partition.",
+)
 @click.option("--max-records", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop when none comes for so long.")
 @click.option(
@@ -67,13 +71,26 @@ def consume(
     With --json: an object per line, as the HTTP API's JSON fetch gives it.
     """
     write_record = _json_line if service.as_json else _formatter(template)
-    with Consumer(
-        transport=service.transport, group_id=group, auto_offset_reset="latest" if start == "latest" else "earliest"
-    ) as consumer:
-        admin = Admin(transport=service.transport)
-        consumer.assign([TopicPartition(topic, each) for each in partitions] or admin.partitions([topic]))
+    is_shared = group is not None and not partitions
+    chosen = [TopicPartition(topic, each) for each in partitions]
+    chosen = chosen or Admin(transport=service.transport).partitions(
+        [topic]
+    )  # also tells whether there is such a topic
+
+    def seek(assigned: list[TopicPartition]) -> None:
         if start is not None:
-            _seek(consumer, start)
+            _seek(consumer, assigned, start)
+
+    with Consumer(
+        *((topic,) if is_shared else ()),
+        transport=service.transport,
+        group_id=group,
+        auto_offset_reset="latest" if start == "latest" else "earliest",
+        on_assigned=seek if is_shared else None,
+    ) as consumer:
+        if not is_shared:
+            consumer.assign(chosen)
+            seek(chosen)
         try:
             _copy(consumer, write_record, sys.stdout.buffer, max_records, timeout)
         except KeyboardInterrupt:
@@ -104,8 +121,7 @@ def _copy(
             return
 
 
-def _seek(consumer: Consumer, start: str) -> None:
-    assignment = consumer.assignment()
+def _seek(consumer: Consumer, assignment: list[TopicPartition], start: str) -> None:
     if start == "earliest":
         offsets = consumer.beginning_offsets(assignment)
     elif start == "latest":
