@@ -12,12 +12,11 @@ again on condition that no producer has left the head meanwhile.
 ```
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
 from penstock_broker.find_ref import find_ref
+from penstock_broker.maybe_applied import said_to_be_maybe_applied
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.index import NEVER, Head
@@ -50,7 +49,7 @@ def append_in_sequence(
         is_appended, head = broker.log.append_in_sequence(key, ref, unconfirmed_zones, sequence, unlisted_since)
         if is_appended:
             return Taken(base_offset=Offset(head.next_offset - ref.offset_span), head=head)
-        with _said_to_be_maybe_applied():
+        with said_to_be_maybe_applied():
             state = head.producers.get(sequence.producer_id)
             if state is None:
                 state = broker.log.evicted_producer(key, sequence.producer_id)
@@ -62,17 +61,6 @@ def append_in_sequence(
         f"partition {key} has had so many new producers meanwhile that {_ATTEMPTS_MAX} attempts at an append failed: "
         "nothing was appended, try again",
     )
-
-
-@contextmanager
-def _said_to_be_maybe_applied() -> Iterator[None]:
-    """Whoever cannot read any more what became of an append may have made it, by an update whose answer was lost."""
-    try:
-        yield
-    except PenstockError as error:
-        if not error.code.is_retriable:
-            raise
-        raise PenstockError(error.code, error.message, maybe_applied=True, **error.facts) from error
 
 
 def _find(broker: Broker, key: PartitionKey, head: Head, sequence: ProducerSequence) -> Offset:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from penstock_broker.append import PartitionBatches, put_batches
 from penstock_broker.broker import Broker
 from penstock_broker.find_ref import find_ref
+from penstock_broker.maybe_applied import said_to_be_maybe_applied
 from penstock_broker.produce import ProduceEntry, check_entries, check_entry
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, SegmentId, member_name, parse_group_name, segment_time_ms
@@ -112,19 +113,24 @@ def commit_transaction(
         producer=producer, number=number, refs=refs, unconfirmed=_unconfirmed(broker, refs), offsets=commits
     )
     is_new = broker.transactions.commit(transaction)
-    segments = set(transaction.segments)
-    if not is_new:
-        state = broker.transactions.get(producer.transactional_id)
-        if judge_transaction(state, producer, number) is not Verdict.REPEATS or state is None:
-            raise PenstockError(
-                ErrorCode.CONCURRENT_UPDATE, "the producer has changed meanwhile: nothing was committed, try again"
-            )
-        segments = set(state.segments)
-    heads = broker.log.heads([*refs]) if refs else {}
-    if is_new:
-        _roll(broker, heads, refs)
     names = {part.key: part.topic for part in parts}
-    return [found for key in refs if (found := _find(broker, names[key], key, heads, refs[key], segments))]
+    with said_to_be_maybe_applied():
+        segments = set(transaction.segments if is_new else _segments_of(broker, transaction))
+        heads = broker.log.heads([*refs]) if refs else {}
+        if is_new:
+            _roll(broker, heads, refs)
+        return [found for key in refs if (found := _find(broker, names[key], key, heads, refs[key], segments))]
+
+
+def _segments_of(broker: Broker, refused: Transaction) -> Sequence[SegmentId]:
+    """Those of the transaction, if it was committed before; raises why it was refused otherwise."""
+    state = broker.transactions.get(refused.producer.transactional_id)
+    verdict = judge_transaction(state, refused.producer, refused.number, refused.segments)
+    if verdict is Verdict.REPEATS and state is not None:
+        return state.segments
+    raise PenstockError(
+        ErrorCode.CONCURRENT_UPDATE, "the producer has changed meanwhile: nothing was committed, try again"
+    )
 
 
 def _checked(broker: Broker, entries: Sequence[ProduceEntry]) -> list[PartitionBatches]:

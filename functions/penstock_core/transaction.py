@@ -81,18 +81,26 @@ def committed_state(state: TransactionState, transaction: Transaction) -> Transa
     )
 
 
-def judge_transaction(state: TransactionState | None, producer: TransactionalProducer, number: int) -> Verdict:
-    """What transaction `number` of this producer is to a service that knows `state`.
+def judge_transaction(
+    state: TransactionState | None,
+    producer: TransactionalProducer,
+    number: int,
+    segments: Sequence[SegmentId] = (),
+) -> Verdict:
+    """What transaction `number` of this producer, over these segments, is to a service that knows `state`.
 
-    Raises PRODUCER_FENCED unless the epoch is the newest, OUT_OF_ORDER_SEQUENCE if the number is not the next.
+    Raises PRODUCER_FENCED unless the epoch is the newest, OUT_OF_ORDER_SEQUENCE if the number is not the next. That of
+    the same segments was committed, whatever has begun since: by an attempt whose answer was lost.
     """
+    if state is not None and segments and (state.number, state.segments) == (number, tuple(segments)):
+        return Verdict.REPEATS
     if state is None or state.epoch != producer.epoch:
         known = "nothing is known of it" if state is None else f"epoch {state.epoch} has begun since"
         raise PenstockError(
             ErrorCode.PRODUCER_FENCED,
             f"transactional producer {producer.transactional_id!r} with epoch {producer.epoch}: {known}; another "
             "instance has taken over, stop this one",
-            maybe_applied=True,  # in its own time
+            maybe_applied=state is not None and state.number >= number,  # in its own time
             epoch=None if state is None else state.epoch,
         )
     if number == state.number:

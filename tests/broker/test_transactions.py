@@ -25,6 +25,7 @@ from penstock_core.quorum import Acks
 from penstock_core.transaction import TransactionalProducer, TransactionState
 from tests.broker.setting import (
     LOST_ANSWER,
+    UNAVAILABLE,
     Intercepted,
     Killed,
     SteppedClock,
@@ -105,6 +106,20 @@ def test_newer_instance_fences_the_older(broker: Broker) -> None:
     assert begin_transactions(broker, "other").number == -1
     commit(broker, new, 1, entry(topic, 0, batch("new")))
     assert read_all(broker, topic) == [(0, "old"), (1, "new")]
+
+
+def test_repeat_by_the_driver_is_recognised_although_another_has_begun(broker: Broker) -> None:
+    topic = new_topic(broker)
+    producer = begin(broker)
+
+    def repeated(original: Any, *arguments: Any) -> bool:
+        assert original(*arguments)
+        begin(broker)
+        is_applied: bool = original(*arguments)
+        return is_applied
+
+    slow = another_instance(broker, transactions=Intercepted(broker.transactions, commit=repeated))
+    assert places(commit(slow, producer, 0, entry(topic, 0, batch("a")))) == [(topic, 0, 0, 1)]
 
 
 def test_producer_gets_another_id_when_its_epochs_run_out(broker: Broker) -> None:
@@ -229,6 +244,20 @@ def test_commit_whose_answer_was_lost_is_repeated_and_stands_once(broker: Broker
     assert caught.value.maybe_applied
     assert places(commit(broker, producer, 0, entry(topic, 0, batch("a")))) == [(topic, 0, 0, 1)]
     assert read_all(broker, topic) == [(0, "a")]
+
+
+def test_commit_that_cannot_say_where_its_records_are_says_maybe_applied(broker: Broker) -> None:
+    topic = new_topic(broker)
+    producer = begin(broker)
+
+    def refused(_original: Any, *_arguments: Any) -> None:
+        raise UNAVAILABLE
+
+    blind = another_instance(broker, log=Intercepted(broker.log, heads=refused))
+    with pytest.raises(PenstockError) as caught:
+        commit(blind, producer, 0, entry(topic, 0, batch("a")))
+    assert caught.value.maybe_applied
+    assert places(commit(broker, producer, 0, entry(topic, 0, batch("a")))) == [(topic, 0, 0, 1)]
 
 
 @pytest.mark.parametrize("step", ["put_stage", "commit"])

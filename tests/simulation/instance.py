@@ -27,7 +27,18 @@ _GIVE_UP_MS = 1_000.0
 
 # Reads cannot have been applied. Repeatable writes are those that the AWS adapters send again after a lost answer.
 READS = {
-    *("get", "list", "heads", "pages", "pages_before", "evicted_producer", "committed", "get_pass", "get_whole"),
+    *(
+        "get",
+        "list",
+        "heads",
+        "pages",
+        "pages_before",
+        "evicted_producer",
+        "stages",
+        "committed",
+        "get_pass",
+        "get_whole",
+    ),
     *("deleted", "list_keys", "leases", "find_leases", "get_group", "find_groups", "registered"),
     *("members", "find_members", "get_target"),
 }
@@ -37,6 +48,7 @@ REPEATABLE = {
     *(f"log.{method}" for method in ("create_head", "delete_head", "roll", "raise_log_start", "mark_stored")),
     *(f"log.{method}" for method in ("note_log_start", "delete_page", "append_in_sequence")),
     *(f"cursors.{method}" for method in ("put", "clear")),
+    *(f"transactions.{method}" for method in ("put_stage", "commit")),
     *(f"memberships.{method}" for method in ("register", "unregister", "touch_member", "remove_member")),
     *(f"memberships.{method}" for method in ("put_target", "remove_targets", "delete_group")),
     "groups.delete_lease",

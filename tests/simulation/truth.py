@@ -3,7 +3,7 @@
 Owns the log as it must be: for each partition the records in order, each with the ref that brought it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock_broker.broker import PUT_TIMEOUT_MS
@@ -15,6 +15,7 @@ from penstock_core.keys import PartitionKey
 from penstock_core.records import decode
 from penstock_core.ref import LocatedRef, Ref
 from penstock_core.topic import Topic
+from penstock_core.transaction import Transaction
 from penstock_core.zone_state import ZoneStates
 from tests.simulation.instance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.removals import Removals
@@ -85,6 +86,8 @@ class Truth:
             self._observe_zone(label, method, arguments)
         elif label == "log":
             self._observe_log(method, arguments, outcome)
+        elif label == "transactions" and method == "commit" and outcome:
+            self._transacted(arguments[0])
         elif label == "topics":
             self._observe_topics(method, arguments, outcome)
         elif label == "zone_states" and method == "change":
@@ -142,6 +145,19 @@ class Truth:
                 outcome.log_start_offset == self.log_starts[key] <= outcome.next_offset,
                 f"log start of {key} is {outcome.log_start_offset} of {outcome.next_offset}, raised to {offset}",
             )
+
+    def _transacted(self, transaction: Transaction) -> None:
+        heads = self._world.stores.log.heads([*transaction.refs])
+        for key, refs in transaction.refs.items():
+            for index, ref in enumerate(refs):
+                behind = sum(each.offset_span for each in refs[index + 1 :])
+                head = replace(heads[key], next_offset=Offset(heads[key].next_offset - behind))
+                self._appended(key, ref, head, transaction.unconfirmed.get(key, 0))
+
+    def newest_values(self, transaction: Transaction) -> list[str]:
+        """What a transaction that was committed just now has written."""
+        newest = [self.appends[key][-len(refs) :] for key, refs in transaction.refs.items()]
+        return [value for appends in newest for each in appends for value in each.values]
 
     def _appended(self, key: PartitionKey, ref: Ref, head: Head, owed: int) -> None:
         values = tuple(

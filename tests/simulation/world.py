@@ -146,6 +146,11 @@ class World:
         self.truth.observe(label, method, arguments, outcome)
         for observe in self.observers:
             observe(label, method, arguments, outcome)
+        if label == "transactions" and method == "commit" and outcome is True:
+            heads = self.stores.log.heads([*arguments[0].refs])
+            for key in (key for key, owed in arguments[0].unconfirmed.items() if owed):
+                self._stream_number += 1
+                self.stream.append(StreamedHead(number=self._stream_number, key=key, head=heads[key]))
         if label == "log" and (head := head_appended_to(method, outcome)) and arguments[2]:
             self._stream_number += 1
             self.stream.append(StreamedHead(number=self._stream_number, key=arguments[0], head=head))
