@@ -19,7 +19,7 @@ from penstock_broker import produce as produce_module
 from penstock_broker import put_segment as put_module
 from penstock_broker import read_range as read_module
 from penstock_broker import truncate as truncate_module
-from penstock_broker.adapters import memory
+from penstock_broker.adapters import memory_log
 from penstock_broker.directory import TopicDirectory
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, Partition
@@ -83,7 +83,7 @@ def _roll_without_condition() -> AbstractContextManager[Any]:
             rolled_max_timestamp_ms=roll.page.max_timestamp_ms,
         )
 
-    return patch.object(memory, "rolled", rolled)
+    return patch.object(memory_log, "rolled", rolled)
 
 
 def _roll_drops_a_ref() -> AbstractContextManager[Any]:
@@ -222,20 +222,20 @@ def _append_before_put() -> AbstractContextManager[Any]:
 
 
 def _sequence_is_not_checked() -> AbstractContextManager[Any]:
-    return patch.object(memory, "appended_in_sequence", lambda head, ref, *_: appended(head, ref))
+    return patch.object(memory_log, "appended_in_sequence", lambda head, ref, *_: appended(head, ref))
 
 
 def _evicted_producers_are_forgotten() -> AbstractContextManager[Any]:
-    return patch.object(memory.MemoryLogIndex, "evicted_producer", lambda *_: None)
+    return patch.object(memory_log.MemoryLogIndex, "evicted_producer", lambda *_: None)
 
 
 def _evictions_are_not_compared() -> AbstractContextManager[Any]:
-    original = memory.appended_in_sequence
+    original = memory_log.appended_in_sequence
 
     def in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, _: int) -> Head | None:
         return original(head, ref, sequence, head.evictions)
 
-    return patch.object(memory, "appended_in_sequence", in_sequence)
+    return patch.object(memory_log, "appended_in_sequence", in_sequence)
 
 
 def _repeat_is_answered_with_the_newest_offset() -> AbstractContextManager[Any]:
