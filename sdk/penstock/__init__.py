@@ -63,6 +63,7 @@ from penstock.model import (
 )
 from penstock.producer import Producer
 from penstock.transaction import Transaction
+from penstock.transformer import Transformer
 from penstock.transport import HttpTransport, Response, Transport
 from penstock_core.errors import PenstockError
 
@@ -114,6 +115,7 @@ __all__ = [
     "TopicPartition",
     "Transaction",
     "TransactionAbortedError",
+    "Transformer",
     "Transport",
     "UnavailableError",
     "UnknownPartitionError",

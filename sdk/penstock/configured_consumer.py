@@ -12,7 +12,7 @@ from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB
 
-Delivery = Literal["at_least_once", "at_most_once"]
+Delivery = Literal["at_least_once", "at_most_once", "exactly_once"]
 AnyTransport = TypeVar("AnyTransport")
 
 
@@ -71,7 +71,9 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         - `auto_offset_reset`: where to start without a committed offset, and go on where the asked offset is no more:
           "earliest", "latest", or "none" (raise). Without a group, partitions that come later are read from their
           beginning.
-        - `delivery`: "at_least_once" hands records over, then commits them; "at_most_once" commits, then hands over.
+        - `delivery`: "at_least_once" hands records over, then commits them; "at_most_once" commits, then hands over;
+          "exactly_once" leaves commits to transactions (`send_offsets`; penstock.Transformer does it all), and refuses
+          `commit()`.
         - `enable_auto_commit`, `auto_commit_interval_ms`: with at_least_once, what was handed out is committed from
           time to time by a later `poll` or iteration, when it must have been dealt with, and by `close`; not when a
           `with` block ends in an exception. With at_most_once every `poll` commits.
@@ -86,12 +88,12 @@ class ConfiguredConsumer(Generic[AnyTransport]):
             f"auto_offset_reset={auto_offset_reset!r}: use 'earliest', 'latest' or 'none'",
         )
         _check(
-            delivery in ("at_least_once", "at_most_once"),
-            f"delivery={delivery!r}: use 'at_least_once' or 'at_most_once'. 'exactly_once' is not there yet: set "
-            "enable_auto_commit=False, and commit with producer.transaction() and its send_offsets(offsets, consumer)",
+            delivery in ("at_least_once", "at_most_once", "exactly_once"),
+            f"delivery={delivery!r}: use 'at_least_once', 'at_most_once' or 'exactly_once'",
         )
-        is_at_most_once = delivery == "at_most_once"
-        _check(group_id is not None or not is_at_most_once, f"delivery={delivery!r} commits: give a group_id")
+        is_at_most_once, is_exactly_once = delivery == "at_most_once", delivery == "exactly_once"
+        commits_by_itself = is_at_most_once or is_exactly_once
+        _check(group_id is not None or not commits_by_itself, f"delivery={delivery!r} commits: give a group_id")
         _check(max_poll_records >= 1, f"max_poll_records={max_poll_records}: use 1 or more")
         _check(max_in_flight >= 1, f"max_in_flight={max_in_flight}: use 1 or more")
         _check(0 < fetch_max_bytes <= FETCH_BYTES_MAX, f"fetch_max_bytes={fetch_max_bytes}: use 1 to {FETCH_BYTES_MAX}")
@@ -119,7 +121,7 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         }
         check_group_settings(topics, group_id, given)
         self._is_static = group_instance_id is not None
-        is_auto = enable_auto_commit and group_id is not None and not is_at_most_once
+        is_auto = enable_auto_commit and group_id is not None and not commits_by_itself
         self._call_retry = retry
         self._max_in_flight = max_in_flight
         self._core = ConsumerCore(
@@ -129,6 +131,7 @@ class ConfiguredConsumer(Generic[AnyTransport]):
             member=member_settings(topics, given, retry) if topics and group_id is not None else None,
             listener=Listener(assigned=on_assigned, revoked=on_revoked, lost=on_lost),
             is_at_most_once=is_at_most_once,
+            is_exactly_once=is_exactly_once,
             commit_interval_ms=auto_commit_interval_ms if is_auto else None,
             max_poll_records=max_poll_records,
             timeout_ms=consumer_timeout_ms,

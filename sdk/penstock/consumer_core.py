@@ -49,6 +49,7 @@ class ConsumerCore:
         member: MemberSettings | None,
         listener: Listener,
         is_at_most_once: bool,
+        is_exactly_once: bool = False,
         commit_interval_ms: int | None,  # None: no commits but those asked for
         max_poll_records: int,
         timeout_ms: int | None,
@@ -61,6 +62,7 @@ class ConsumerCore:
         self.group_id = group_id or ""
         self.membership = None if member is None else Membership(member)
         self._is_at_most_once = is_at_most_once
+        self._is_exactly_once = is_exactly_once
         self._commit_interval_ms = commit_interval_ms
         self._commit_due_ms = NEVER_MS if commit_interval_ms is None else now_ms() + commit_interval_ms
         self._max_poll_records = max_poll_records
@@ -182,6 +184,11 @@ class ConsumerCore:
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> Calls[None]:
         """Commit the positions of everything handed out, or the given offsets; those that have changed."""
+        if self._is_exactly_once:
+            raise InvalidError(
+                ErrorCode.INVALID_REQUEST,
+                "commit() with delivery='exactly_once': send the offsets in the transaction, by its send_offsets",
+            )
         yield from self._commits.commit(self._positions() if offsets is None else dict(offsets))
 
     def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
