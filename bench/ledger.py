@@ -1,7 +1,7 @@
 """A payment ledger that balances whoever dies: payments in, a debit and a credit out, exactly once.
 
-Workers share the payments as a group, and book each in a transaction with its offset. Now and then one is killed (SIGKILL) and
-started again. At the end every payment must be booked once, on both sides, and the sum of all entries must be 0.
+Workers share the payments as a group, and book each in a transaction with its offset. Now and then one is killed
+(SIGKILL) and started again. At the end every payment must be booked once, on both sides, and the sum must be 0.
 Runs on the local stack that `make run` or `penstock local up` has started. Exit code 0: the ledger balances.
 """
 
@@ -23,7 +23,8 @@ from penstock.model import ConsumerRecord
 
 PARTITIONS = 6
 ACCOUNTS = 50
-SESSION_MS = 6_000
+SESSION_MS = 8_000  # how long a killed worker's partitions wait
+HEARTBEAT_MS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,13 @@ def ledger_of(payments: str) -> str:
 
 def work(payments: str, number: int) -> None:
     """One worker, until it is killed. Its transactional id is the same after a restart."""
-    consumer = Consumer(payments, group_id=payments, delivery="exactly_once", session_timeout_ms=SESSION_MS)
+    consumer = Consumer(
+        payments,
+        group_id=payments,
+        delivery="exactly_once",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+    )
     producer = Producer(transactional_id=f"{payments}-{number}")
     with consumer, producer:
         Transformer(consumer, producer, book).run()
@@ -85,8 +92,11 @@ def run(payments_count: int, workers: int, kills: int, seed: int, console: Conso
         try:
             with _progress(console) as progress:
                 task = progress.add_task("book payments", total=payments_count)
-                while (booked := _committed(admin, payments)) < payments_count:
+                while (booked := _committed(payments)) < payments_count:
                     progress.update(task, completed=booked)
+                    for number, process in alive.items():
+                        if not process.is_alive():
+                            raise click.ClickException(f"worker {number} has ended by itself: see above")
                     if killed < kills and booked >= kill_at[killed]:
                         number = chance.choice(list(alive))
                         alive[number].kill()
@@ -111,7 +121,7 @@ def _started(
     return process
 
 
-def _committed(admin: Admin, payments: str) -> int:
+def _committed(payments: str) -> int:
     """How many payments the group has committed."""
     with Consumer(group_id=payments) as consumer:
         partitions = [TopicPartition(payments, number) for number in range(PARTITIONS)]
