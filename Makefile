@@ -20,11 +20,12 @@ run: setup ## Start the local stack, move a real file through it, check it, leav
 stop: setup ## Stop the local stack; its state is kept
 	$(BIN)/penstock local down
 
-test: setup lint ## Lint, then run the tests, without the minutes of chaos
-	$(BIN)/python -m pytest -m "not chaos"
+test: setup lint ## Lint, then run the tests, without those that take minutes each
+	$(BIN)/python -m pytest -m "not chaos and not minutes"
 
-test-all: test openapi ## All of test, chaos, 10,000 simulated runs, and that docs/openapi.json is what the handlers generate
+test-all: test openapi ## All of test, the long tests, chaos, 10,000 simulated runs, and that docs/openapi.json is what the handlers generate
 	git diff --exit-code -- docs/openapi.json
+	$(BIN)/python -m pytest -m minutes
 	$(BIN)/python -m pytest -m chaos
 	PYTHONPATH=.:functions:sdk $(BIN)/python -m tests.simulation --seeds 0..10000 --jobs 2
 

@@ -16,7 +16,7 @@ from penstock import Admin, Producer
 from tests.end_to_end import group_process
 from tests.end_to_end.local_stack import Stack
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 PARTITIONS = 6
 PATIENCE_S = 90  # a slow machine's; nothing takes so long
 KILLS = 3

@@ -9,7 +9,7 @@ import pytest
 
 from tests.end_to_end.local_stack import Stack
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 
 
 def test_ledger_balances_although_its_workers_are_killed(stack: Stack) -> None:

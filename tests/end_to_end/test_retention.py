@@ -24,7 +24,7 @@ from tests.end_to_end.fault_proxy import Faults, fault_proxy
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.test_repair import Storage
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 DEADLINE_S = 60
 HOUR_MS = 3_600_000
 OLD = 2 * TAIL_ROLL_REFS + 4  # two pages, and some of the third
