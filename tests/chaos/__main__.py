@@ -66,6 +66,7 @@ def to_json(report: ChaosReport) -> dict[str, Any]:
         "injected": report.injected,
         "requests": report.requests,
         "storage_calls": report.storage_calls,
+        "jobs": report.jobs,
         "stopped_waiting_s": list(report.stopped_waiting_s),
         "caught_up_s": report.caught_up_s,
         "outages": [asdict(outage) for outage in report.plan.outages],
@@ -78,6 +79,7 @@ def _figures(report: ChaosReport) -> dict[str, float]:
     produce = {name: count for name, count in report.requests.items() if name.startswith("/v1/produce ")}
     return {
         "acknowledged records": verdict.acknowledged,
+        "truncated since": verdict.truncated,
         "lost": verdict.lost,
         "anomalies": sum(verdict.history.found.values()),
         "duplicates": verdict.history.found.get(Kind.DUPLICATE, 0),
@@ -99,6 +101,7 @@ def _print(report: ChaosReport, console: Console) -> None:
     for title, rows in (
         (f"chaos, seed {report.plan.seed}", _figures(report)),
         ("faults injected", dict(sorted(report.injected.items()))),
+        ("scheduled functions", dict(sorted(report.jobs.items()))),
         ("answers to producers (0: none)", dict(sorted(report.requests.items()))),
     ):
         console.print(_table(title, rows))

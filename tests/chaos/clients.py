@@ -17,7 +17,7 @@ from random import Random
 
 from botocore.credentials import Credentials
 
-from penstock import Consumer, Producer, TopicPartition
+from penstock import Admin, Consumer, Producer, TopicPartition
 from penstock.configuration import Configuration
 from penstock.errors import UnavailableError
 from penstock.model import RecordMetadata
@@ -25,14 +25,16 @@ from penstock.transport import HttpTransport
 from penstock_core.errors import PenstockError
 from tests.chaos.recording import RecordingTransport
 from tests.chaos.values import make_value, name_of
-from tests.history.format import Assign, Commit, Function, Poll
+from tests.history.format import Assign, Commit, Function, Poll, Truncate
 from tests.history.recorder import Recorder
 
 DELIVERY_TIMEOUT_MS = 30_000
+TRUNCATED = "clicks"  # the topic, so that nothing excuses what is missing from the others
 _PRODUCER_LIFE_S = 20.0
 _GROUP_LIFE_S = 10.0
 _COMMIT_EACH_S = 1.0
 _PAUSE_S = 0.15
+_TRUNCATE_EACH_S = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +82,15 @@ def run_producers(target: Target, specs: list[ProducerSpec], stop: Event) -> Non
 
 
 def run_consumers(target: Target, stop: Event) -> None:
-    """A process's entry: one that follows the tail, one of a group that comes back, one that is slow."""
+    """A process's entry: one that follows the tail, one of a group that comes back, one that is slow; and an operator
+    who truncates."""
     with target.recorder("consumers") as recorder:
         _run_all(
             [
                 partial(_follow, target, recorder, stop, "tail", max_records=500, pause_s=0.0),
                 partial(_follow, target, recorder, stop, "slow", max_records=20, pause_s=0.25),
                 partial(_run_group, target, recorder, stop),
+                partial(_truncate, target, recorder, stop),
             ]
         )
 
@@ -225,6 +229,25 @@ def _run_group(target: Target, recorder: Recorder, stop: Event) -> None:
                     _commit(consumer, recorder, process, partitions, allowed)
                     commit_at = time.monotonic() + _COMMIT_EACH_S
         life += 1
+
+
+def _truncate(target: Target, recorder: Recorder, stop: Event) -> None:
+    """Cuts every partition of the topic at half of what it holds, where the slow consumer may just be reading."""
+    with Admin(transport=target.transport()) as admin:
+        while not stop.wait(_TRUNCATE_EACH_S):
+            try:
+                bounds = admin.describe_topic(TRUNCATED).offsets
+            except PenstockError:
+                continue
+            before = {each.partition: (each.log_start_offset + each.high_watermark) // 2 for each in bounds}
+            ops = [Truncate((TRUNCATED, partition), offset) for partition, offset in before.items()]
+            operation = recorder.invoke("operator", Function.TRUNCATE, ops)
+            try:
+                admin.truncate(TRUNCATED, before)
+            except PenstockError:
+                recorder.maybe(operation)  # of several partitions, some may have been truncated
+            else:
+                recorder.ok(operation)
 
 
 def _committed(

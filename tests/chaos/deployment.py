@@ -1,6 +1,8 @@
 """The stack under attack: its functions' way to storage through the proxy, and its zones."""
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,13 +12,24 @@ from penstock_broker.adapters.system import SystemChance, SystemClock
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.items import parse_head, parse_page
 from penstock_core.keys import HEAD, segment_key
+from penstock_core.ref import LocatedRef
 from tests.end_to_end.local_stack import Stack
 
 _THROUGH_PROXY = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3")
 _ZONES = "PENSTOCK_ZONES"
 _TOPICS_TABLE = "PENSTOCK_TOPICS_TABLE"
 _LOG_TABLE = "PENSTOCK_LOG_TABLE"
-_KEEPER = "penstock-keeper"
+JOBS = ("scrub", "retention", "sweep")
+# A day and a minute are too long to wait for here; a function that serves a request ends after 30 s.
+_JOB_SETTINGS = {
+    "penstock-scrub": {"PENSTOCK_BUDGET_MS": "5000"},
+    "penstock-retention": {"PENSTOCK_BUDGET_MS": "10000", "PENSTOCK_LOG_START_GRACE_MS": "40000"},
+    "penstock-sweep": {
+        "PENSTOCK_BUDGET_MS": "20000",
+        "PENSTOCK_LOG_START_GRACE_MS": "40000",
+        "PENSTOCK_SWEEP_GRACE_MS": "60000",
+    },
+}
 
 
 def zone_of_bucket(stack: Stack) -> dict[str, str]:
@@ -26,13 +39,14 @@ def zone_of_bucket(stack: Stack) -> dict[str, str]:
 
 @contextmanager
 def functions_through(stack: Stack, proxy_url: str) -> Iterator[None]:
-    """Every function reaches DynamoDB and S3 at `proxy_url` for as long as this lasts."""
+    """Every function reaches DynamoDB and S3 at `proxy_url` for as long as this lasts; jobs have short graces."""
     lambdas = stack.root_client("lambda")
     before = _environments(stack)
     through = dict.fromkeys(_THROUGH_PROXY, proxy_url)
     try:
         for name, variables in before.items():
-            lambdas.update_function_configuration(FunctionName=name, Environment={"Variables": variables | through})
+            changed = variables | through | _JOB_SETTINGS.get(name, {})
+            lambdas.update_function_configuration(FunctionName=name, Environment={"Variables": changed})
         yield
     finally:
         for name, variables in before.items():
@@ -40,7 +54,9 @@ def functions_through(stack: Stack, proxy_url: str) -> Iterator[None]:
 
 
 class Zones:
-    """What an operator can see and start of the zones, past the proxy: states, copies, and the keeper's work."""
+    """What an operator can see of the zones and start, past the proxy: states, copies, and scheduled functions.
+
+    `done` counts what the runs of jobs have told, and those that failed."""
 
     def __init__(self, stack: Stack) -> None:
         self._lambdas = stack.root_client("lambda")
@@ -50,10 +66,17 @@ class Zones:
         self._buckets = zone_of_bucket(stack)
         client = DynamoDbClient(self._dynamodb, SystemClock(), SystemChance())
         self._states = DynamoDbZoneStateStore(client, _setting(stack, _TOPICS_TABLE))
+        self.done: Counter[str] = Counter()
 
-    def keep(self) -> None:
-        """One run of the keeper, now; its schedule would start it each minute. A run that fails is followed by more."""
-        self._lambdas.invoke(FunctionName=_KEEPER, Payload=b"{}")
+    def run(self, job: str) -> None:
+        """One run of a scheduled function, now. A run that fails is followed by more."""
+        answer = self._lambdas.invoke(FunctionName=f"penstock-{job}", Payload=b"{}")
+        told = json.loads(answer["Payload"].read())
+        self.done[f"{job}: runs"] += 1
+        if "FunctionError" in answer:
+            self.done[f"{job}: runs that failed"] += 1
+            return
+        self.done.update({f"{job}: {name}": count for name, count in told.items() if type(count) is int})
 
     def all_in_sync(self) -> bool:
         zones = [ZoneName(zone) for zone in self._buckets.values()]
@@ -66,17 +89,23 @@ class Zones:
         return {zone: count for zone, count in missing.items() if count}
 
     def _segments(self) -> Iterator[SegmentId]:
-        for page in self._dynamodb.get_paginator("scan").paginate(TableName=self._log_table, ConsistentRead=True):
-            for item in page["Items"]:
-                kind = item["sk"]["S"]
-                if kind == HEAD:
-                    yield from (ref.segment_id for ref in parse_head(item).tail)
-                elif kind.startswith("page#"):
-                    yield from (ref.segment_id for ref in parse_page(item).refs)
+        """What lies below a log start, or has no head any more, need not be there."""
+        pages = self._dynamodb.get_paginator("scan").paginate(TableName=self._log_table, ConsistentRead=True)
+        items = [item for page in pages for item in page["Items"]]
+        heads = {item["pk"]["S"]: parse_head(item) for item in items if item["sk"]["S"] == HEAD}
+        for head in heads.values():
+            yield from _read_from(head.log_start_offset, head.located_tail())
+        for item in items:
+            if item["sk"]["S"].startswith("page#") and item["pk"]["S"] in heads:
+                yield from _read_from(heads[item["pk"]["S"]].log_start_offset, parse_page(item).located())
 
     def _keys(self, bucket: str) -> set[str]:
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket)
         return {found["Key"] for page in pages for found in page.get("Contents", [])}
+
+
+def _read_from(log_start_offset: int, refs: Iterable[LocatedRef]) -> Iterator[SegmentId]:
+    return (located.ref.segment_id for located in refs if located.end_offset > log_start_offset)
 
 
 def _setting(stack: Stack, name: str) -> str:

@@ -8,20 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import cycle
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from random import Random
 
 from penstock import Admin
-from tests.chaos.clients import ProducerSpec, Target, run_consumers, run_producers, run_reader
-from tests.chaos.deployment import Zones, functions_through, zone_of_bucket
+from tests.chaos.clients import TRUNCATED, ProducerSpec, Target, run_consumers, run_producers, run_reader
+from tests.chaos.deployment import JOBS, Zones, functions_through, zone_of_bucket
 from tests.chaos.injector import Injector
 from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
 from tests.chaos.verdict import Verdict, judge
 from tests.end_to_end.fault_proxy import fault_proxy
 from tests.end_to_end.local_stack import Stack, free_port, run, up
 
-TOPICS = ("orders", "clicks")
+TOPICS = ("orders", TRUNCATED)
 PARTITIONS = 3
 _TICK_S = 0.1
 _WARM_CALLS = 40
@@ -30,6 +31,7 @@ _END_S_MAX = 180.0  # delivery time-outs and requests in flight included
 _READ_S_MAX = 600.0
 _CATCH_UP_S_MAX = 300.0  # the keeper waits 40 s before its pass, and failed repairs come back after a minute
 _KEEP_EACH_S = 1.0
+_JOB_EACH_S = 3.0
 _SLOW_APPEND_S = 2.5  # a put that does not answer has failed after 3 s
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -38,7 +40,8 @@ _SPAWN = multiprocessing.get_context("spawn")
 class ChaosReport:
     """`stopped_waiting_s` is, for each outage in which a zone hung, how long after its begin appends with acks=all
     still waited for it; None if no later one was quick. `requests` are by path and status, 0 for no answer.
-    `caught_up_s` is how long after the last client ended every zone was in sync with every segment; None if it was not.
+    `jobs` is what the runs of scheduled functions have told. `caught_up_s` is how long after the last client ended
+    every zone was in sync with every segment; None if it was not.
     """
 
     plan: Plan
@@ -46,6 +49,7 @@ class ChaosReport:
     injected: dict[str, int]
     requests: dict[str, int]
     storage_calls: dict[str, int]
+    jobs: dict[str, int]
     stopped_waiting_s: tuple[float | None, ...]
     caught_up_s: float | None
     faults_s: float
@@ -68,8 +72,9 @@ def run_chaos(
         with fault_proxy(stack.endpoint_url, injector.decide) as proxy_url, functions_through(stack, proxy_url):
             target = _target(stack, proxy_url, folder)
             zones = Zones(stack)
-            with _kept(zones):
-                violations, started_at = _attack(target, injector, plan, tell)
+            with _running(zones, ["keeper"], _KEEP_EACH_S):
+                with _running(zones, JOBS, _JOB_EACH_S):
+                    violations, started_at = _attack(target, injector, plan, tell)
                 faults_s = time.monotonic() - started_at
                 tell("waiting until every zone is in sync and has every segment")
                 caught_up_s = _caught_up_s(zones)
@@ -95,6 +100,7 @@ def run_chaos(
         injected=dict(injector.injected),
         requests=dict(requests),
         storage_calls={name: count for name, count in injector.calls.items() if not name.startswith("api ")},
+        jobs=dict(zones.done),
         stopped_waiting_s=tuple(
             _stopped_waiting_s(outage, started_at, slow) for outage in plan.outages if outage.fault is ZoneFault.HANGING
         ),
@@ -158,15 +164,17 @@ def _is_warm(injector: Injector) -> bool:
 
 
 @contextmanager
-def _kept(zones: Zones) -> Iterator[None]:
-    """The keeper runs again and again meanwhile."""
+def _running(zones: Zones, jobs: Sequence[str], pause_s: float) -> Iterator[None]:
+    """The scheduled functions run one after the other meanwhile, again and again."""
     stop = threading.Event()
 
-    def keep() -> None:
-        while not stop.wait(_KEEP_EACH_S):
-            zones.keep()
+    def run_in_turn() -> None:
+        for job in cycle(jobs):
+            if stop.wait(pause_s):
+                return
+            zones.run(job)
 
-    thread = threading.Thread(target=keep)
+    thread = threading.Thread(target=run_in_turn)
     thread.start()
     try:
         yield

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tests.chaos.verdict import judge
-from tests.history.format import Function, Poll, Send
+from tests.history.format import Function, Poll, Send, Truncate
 from tests.history.recorder import Recorder
 
 WHERE = ("orders", 0)
@@ -67,3 +67,24 @@ def test_record_that_a_retry_has_stored_twice_is_told(tmp_path: Path) -> None:
         recorder.ok(recorder.invoke("retry", Function.SEND, [Send(WHERE, "v2")]), [Send(WHERE, "v2", 3)])
     write(tmp_path, told=[], read=[(0, "v0"), (1, "v1"), (2, "v2"), (3, "v2")], unread=[])
     assert judge(tmp_path, ["reader"]).violations == ("duplicate: 1",)
+
+
+def truncate(folder: Path, before_offset: int) -> None:
+    with Recorder.open(folder / "operator.history.jsonl") as recorder:
+        recorder.maybe(recorder.invoke("operator", Function.TRUNCATE, [Truncate(WHERE, before_offset)]))
+
+
+def test_what_was_truncated_is_not_lost(tmp_path: Path) -> None:
+    truncate(tmp_path, 1)
+    write(tmp_path, told=[("v0", 0), ("v1", 1)], read=[(1, "v1")], unread=[])
+    verdict = judge(tmp_path, ["reader"])
+    assert verdict.violations == ()
+    assert (verdict.truncated, verdict.lost) == (1, 0)
+
+
+def test_truncation_excuses_nothing_behind_it(tmp_path: Path) -> None:
+    truncate(tmp_path, 1)
+    write(tmp_path, told=[("v0", 0), ("v1", 1)], read=[(2, "v2")], unread=[])
+    verdict = judge(tmp_path, ["reader"])
+    assert (verdict.truncated, verdict.lost) == (1, 1)
+    assert any("gaps" in violation for violation in verdict.violations)

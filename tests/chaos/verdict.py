@@ -2,6 +2,7 @@
 
 Those who read after the faults, each with another zone gone, must find every record that a producer's future called
 acknowledged at its offset (G1, G2), none that one called certainly failed (G3), and no gap between offsets (G2).
+What an operator truncated is excused: up to the highest offset that was asked for, and no further.
 Producers are idempotent: a record at two offsets is an anomaly, however often it was sent (G4).
 """
 
@@ -12,12 +13,12 @@ from pathlib import Path
 
 from tests.history.__main__ import HistoryFile
 from tests.history.checker import Options, check
-from tests.history.format import Poll, parse_line
+from tests.history.format import Poll, Truncate, parse_line
 from tests.history.recorder import merge
 from tests.history.report import Report
 
 HISTORY = "history.jsonl"
-_POLL, _OF_TAIL = b'"f":"poll"', b'"process":"tail"'
+_POLL, _OF_TAIL, _TRUNCATE = b'"f":"poll"', b'"process":"tail"', b'"f":"truncate"'
 Where = tuple[str, int]
 
 
@@ -27,6 +28,7 @@ class Verdict:
 
     history: Report
     acknowledged: int
+    truncated: int
     failed: int
     unknown: int
     lost: int
@@ -47,12 +49,14 @@ def judge(folder: Path, readers: Sequence[str]) -> Verdict:
     told = [json.loads(line) for path in sorted(folder.glob("*.acknowledged.jsonl")) for line in path.open()]
     acknowledged = [each for each in told if each["offset"] is not None]
     failed = {each["value"] for each in told if each["offset"] is None and not each["maybe_applied"]}
+    starts = _log_starts_asked_for(folder / HISTORY)
+    kept = [each for each in acknowledged if each["offset"] >= starts.get((each["topic"], each["partition"]), 0)]
     lost: set[str] = set()
     for reader in readers:
         read = _read_by(folder / f"{reader}.history.jsonl")
         missing = {
             each["value"]
-            for each in acknowledged
+            for each in kept
             if read.get((each["topic"], each["partition"]), {}).get(each["offset"]) != each["value"]
         }
         lost |= missing
@@ -62,7 +66,8 @@ def judge(folder: Path, readers: Sequence[str]) -> Verdict:
         if wrong:
             violations.append(f"{reader} found {len(wrong):,} records that had failed, {min(wrong)} among them")
         for where, values in read.items():
-            if set(values) != set(range(len(values))):
+            first = min(values)
+            if set(values) != set(range(first, first + len(values))) or first > starts.get(where, 0):
                 violations.append(f"{reader} found gaps between the offsets of {where}")
         unread_file = folder / f"{reader}.unread.json"
         unread = json.loads(unread_file.read_text()) if unread_file.exists() else ["anything: it died"]
@@ -71,6 +76,7 @@ def judge(folder: Path, readers: Sequence[str]) -> Verdict:
     return Verdict(
         history=report,
         acknowledged=len(acknowledged),
+        truncated=len(acknowledged) - len(kept),
         failed=len(failed),
         unknown=len(told) - len(acknowledged) - len(failed),
         lost=len(lost),
@@ -83,8 +89,19 @@ def _read_by(history: Path) -> dict[Where, dict[int, str]]:
     """Values by partition and offset, as the polls of one history returned them."""
     read: dict[Where, dict[int, str]] = {}
     for op in _polls(history):
-        read.setdefault(op.where, {}).update((offset, str(value)) for offset, value in op.records)
+        if op.records:
+            read.setdefault(op.where, {}).update((offset, str(value)) for offset, value in op.records)
     return read
+
+
+def _log_starts_asked_for(history: Path) -> dict[Where, int]:
+    starts: dict[Where, int] = {}
+    for line in HistoryFile(history):
+        if _TRUNCATE in line:
+            for op in parse_line(1, line).ops:
+                if isinstance(op, Truncate):
+                    starts[op.where] = max(op.before_offset, starts.get(op.where, 0))
+    return starts
 
 
 def _polls(history: Path) -> Iterator[Poll]:
