@@ -138,7 +138,8 @@ def _produce(target: Target, spec: ProducerSpec, recorder: Recorder, stop: Event
     requests: Counter[str] = Counter()
     appends: list[tuple[float, float, bool]] = []
     number = life = 0
-    with (target.folder / f"{spec.name}.acknowledged.jsonl").open("x") as notes:
+    # Unbuffered, a write per line: the sender's threads write at once, which a buffered text file does not survive.
+    with (target.folder / f"{spec.name}.acknowledged.jsonl").open("xb", buffering=0) as notes:
         while not stop.is_set():
             process = f"{spec.name}.{life}"
             transport = RecordingTransport(target.transport(), recorder, process)
@@ -169,7 +170,7 @@ def _send(
     spec: ProducerSpec,
     chance: Random,
     name: str,
-    note: Callable[[str], object],
+    note: Callable[[bytes], object],
 ) -> None:
     size = chance.randint(0, spec.value_bytes_max) if chance.random() < 0.2 else 0
     topic = chance.choice(target.topics)
@@ -183,7 +184,7 @@ def _send(
             "offset": None if error else metadata.offset,
             "maybe_applied": error is not None and error.maybe_applied,
         }
-        note(json.dumps(told) + "\n")
+        note(json.dumps(told).encode() + b"\n")
 
     try:
         producer.send(topic, make_value(name, size), key=key, on_delivery=delivered)
