@@ -4,6 +4,7 @@ Which task comes next follows from their wake times alone, and those from the se
 """
 
 import heapq
+import re
 from collections.abc import Callable
 from itertools import count
 from random import Random
@@ -92,6 +93,9 @@ class Scheduler:
         heapq.heappush(self._queue, (at_ms, next(self._order), task, task.ticket))
 
 
+_SET = re.compile(r"frozenset\(\{(.*?)\}\)")
+
+
 def format_entry(entry: TraceEntry) -> str:
     """One line of a trace."""
     at_ms, name, what, facts = entry
@@ -106,5 +110,6 @@ def as_text(trace: list[TraceEntry]) -> list[TraceEntry]:
 def _format(fact: Any) -> str:
     if isinstance(fact, bytes):
         return fact.hex() if len(fact) <= 16 else f"<{len(fact)} bytes>"
-    text = str(fact)
+    # A set's own order is that of hashes, which differ from process to process.
+    text = _SET.sub(lambda found: f"{{{', '.join(sorted(found[1].split(', ')))}}}", str(fact))
     return text if len(text) <= 200 else text[:200] + "…"
