@@ -305,7 +305,8 @@ def test_close_leaves_no_thread_and_refuses_to_go_on(service: MemoryPenstock, or
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"delivery": "exactly_once"}, "not there yet"),
+        ({"delivery": "exactly_twice"}, "'exactly_once'"),
+        ({"delivery": "exactly_once"}, "group_id"),
         ({"delivery": "at_most_once"}, "group_id"),
         ({"auto_offset_reset": "first"}, "'earliest'"),
         ({"fetch_max_bytes": 0}, "fetch_max_bytes=0"),
