@@ -240,14 +240,16 @@ class ConsumerCore:
         self, take: Callable[[int], list[ConsumerRecord]], max_records: int, deadline_ms: int
     ) -> ConsumerSteps[list[ConsumerRecord]]:
         """What one of the buffer's take methods gives; none if the time runs out."""
-        session_end_ms = NEVER_MS
+        session_end_ms, commit_due_ms = NEVER_MS, self._commit_due_ms
         while True:
             yield from self._refresh()
+            if self._now_ms() >= commit_due_ms:
+                commit_due_ms = NEVER_MS  # nothing is handed out meanwhile: once is enough, however short the interval
             yield from self._keep_up()
             yield from self._find_starts()
             if self.membership is not None:
                 session_end_ms = self.membership.session_end_ms
-            until_ms = min(deadline_ms, self._assignment.refresh_due_ms, self._commit_due_ms, session_end_ms)
+            until_ms = min(deadline_ms, self._assignment.refresh_due_ms, commit_due_ms, session_end_ms)
             while True:
                 if self.is_closed:
                     raise ClosedError("the consumer was closed while it waited for records")
