@@ -21,10 +21,14 @@ from penstock_broker.zone_directory import ZoneDirectory
 from penstock_broker.zone_health import ZoneHealth
 from penstock_broker.zone_latency import ZoneLatency
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, Partition
+from penstock_core.index import Head
+from penstock_core.keys import PartitionKey
 from penstock_core.limits import FETCH_BYTES_MAX
 from penstock_core.quorum import Acks
 from penstock_core.record_batch import Compression
 from penstock_core.records import NewRecord, decode, encode
+from penstock_core.ref import LocatedRef
 
 UNAVAILABLE = PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "it does not answer")
 LOST_ANSWER = PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "the answer was lost", maybe_applied=True)
@@ -136,6 +140,21 @@ def batch(*values: str, timestamp_ms: int = 1_000, compression: Compression = Co
 
 def new_topic(broker: Broker, name: str = "orders", partitions: int = 1, **config: int) -> str:
     return create_topic(broker, name, partitions, config).name
+
+
+def key_of(broker: Broker, topic: str, partition: int = 0) -> PartitionKey:
+    return PartitionKey(broker.directory.look_up(topic).topic_id, Partition(partition))
+
+
+def head_of(broker: Broker, topic: str, partition: int = 0) -> Head:
+    key = key_of(broker, topic, partition)
+    return broker.log.heads([key])[key]
+
+
+def refs_of(broker: Broker, key: PartitionKey) -> list[LocatedRef]:
+    """All refs of a partition, in pages and tail."""
+    pages = broker.log.pages(key, Offset(0), 100)
+    return [each for page in pages for each in page.located()] + list(broker.log.heads([key])[key].located_tail())
 
 
 def entry(topic: str, partition: int, *batches: bytes) -> ProduceEntry:

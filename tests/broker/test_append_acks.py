@@ -11,7 +11,7 @@ from penstock_broker.append import Appended
 from penstock_broker.broker import Broker
 from penstock_broker.produce import produce
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition, SegmentId
+from penstock_core.ids import SegmentId
 from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.quorum import Acks
@@ -21,6 +21,7 @@ from tests.broker.setting import (
     another_instance,
     batch,
     entry,
+    head_of,
     new_topic,
     patient_broker,
     read_all,
@@ -30,11 +31,6 @@ from tests.broker.setting import (
 
 NEEDED = {Acks.NONE: 1, Acks.LEADER: 1, Acks.QUORUM: 2, Acks.ALL: 3}
 OUTAGES = [down for count in range(4) for down in itertools.combinations(range(3), count)]
-
-
-def _head(broker: Broker, topic: str) -> Head:
-    key = PartitionKey(broker.directory.look_up(topic).topic_id, Partition(0))
-    return broker.log.heads([key])[key]
 
 
 def _noting(broker: Broker) -> tuple[Broker, list[tuple[Ref, int]]]:
@@ -129,11 +125,11 @@ def test_append_by_all_waits_for_the_last_zone() -> None:
     waiting.start()
     send(another_instance(broker, zones=broker.zones[:2]), topic, "meanwhile")
     assert results == []
-    assert _head(broker, topic).next_offset == 1
+    assert head_of(broker, topic).next_offset == 1
     hanging.answer.set()
     waiting.join(timeout=30)
     assert results == [Appended(base_offset=1, next_offset=2)]
-    assert _head(broker, topic).tail[1].zones == 0b111
+    assert head_of(broker, topic).tail[1].zones == 0b111
 
 
 def test_append_refuses_when_the_zones_that_are_left_can_no_longer_be_enough() -> None:
@@ -148,4 +144,4 @@ def test_append_refuses_when_the_zones_that_are_left_can_no_longer_be_enough() -
             send(broker, topic, "x")
     finally:
         hanging.answer.set()
-    assert _head(broker, topic).next_offset == 0
+    assert head_of(broker, topic).next_offset == 0

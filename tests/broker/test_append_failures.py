@@ -11,7 +11,6 @@ from penstock_broker.delete_topic import delete_topic
 from penstock_broker.ports import SegmentStore
 from penstock_broker.produce import produce
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition
 from penstock_core.index import Head, Roll
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import PAGE_REFS_MAX, TAIL_ROLL_REFS
@@ -25,15 +24,11 @@ from tests.broker.setting import (
     another_instance,
     batch,
     entry,
+    head_of,
     new_topic,
     read_all,
     send,
 )
-
-
-def _head(broker: Broker, topic: str, partition: int = 0) -> Head:
-    key = PartitionKey(broker.directory.look_up(topic).topic_id, Partition(partition))
-    return broker.log.heads([key])[key]
 
 
 def _raise(error: BaseException) -> Any:
@@ -98,7 +93,7 @@ def test_append_is_maybe_applied_for_its_partition_only_when_the_answer_is_lost(
     assert left == right == Appended(base_offset=0, next_offset=1)
     assert isinstance(middle, PenstockError)
     assert (middle.code, middle.maybe_applied) == (ErrorCode.STORAGE_UNAVAILABLE, True)
-    assert _head(broker, topic, 1).next_offset == int(is_applied)
+    assert head_of(broker, topic, 1).next_offset == int(is_applied)
 
 
 def test_append_fails_its_partition_only_when_the_update_is_refused(broker: Broker) -> None:
@@ -158,11 +153,11 @@ def test_append_loses_nothing_and_the_head_shrinks_again_when_rolls_fail(broker:
     longest = failures * TAIL_ROLL_REFS
     for number in range(longest):
         send(faulty, topic, str(number))
-    assert len(_head(broker, topic).tail) == longest
+    assert len(head_of(broker, topic).tail) == longest
     assert read_all(broker, topic) == [(number, str(number)) for number in range(longest)]
     rolls = longest // PAGE_REFS_MAX + 1
     count = longest + rolls * TAIL_ROLL_REFS
     for number in range(longest, count):
         send(faulty, topic, str(number))
-    assert len(_head(broker, topic).tail) < TAIL_ROLL_REFS
+    assert len(head_of(broker, topic).tail) < TAIL_ROLL_REFS
     assert read_all(broker, topic) == [(number, str(number)) for number in range(count)]

@@ -13,7 +13,6 @@ from penstock_broker.broker import Broker
 from penstock_broker.produce import produce
 from penstock_broker.truncate import truncate
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition
 from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS
@@ -27,6 +26,7 @@ from tests.broker.setting import (
     another_instance,
     counted_broker,
     entry,
+    head_of,
     new_topic,
     patient_broker,
     read_all,
@@ -53,11 +53,6 @@ def refusal(broker: Broker, topic: str, *batches: bytes) -> ErrorCode:
         tell(broker, topic, *batches)
     assert caught.value.maybe_applied == (caught.value.code is ErrorCode.PRODUCER_FENCED)
     return caught.value.code
-
-
-def head_of(broker: Broker, topic: str) -> Head:
-    key = PartitionKey(broker.directory.look_up(topic).topic_id, Partition(0))
-    return broker.log.heads([key])[key]
 
 
 def crowd(broker: Broker, topic: str, count: int = HEAD_PRODUCERS_KEPT + TAIL_ROLL_REFS) -> None:

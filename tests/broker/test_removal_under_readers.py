@@ -15,9 +15,18 @@ from penstock_broker.retain import retain
 from penstock_broker.sweep import sweep
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
+from tests.broker.expiring import NEW, OLD, old_and_new, put
 from tests.broker.interleaving import that_meets
-from tests.broker.setting import Intercepted, SteppedClock, another_instance, ask, new_topic, patient_broker, values_of
-from tests.broker.test_retain import NEW, OLD, key_of, old_and_new, put
+from tests.broker.setting import (
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    ask,
+    key_of,
+    new_topic,
+    patient_broker,
+    values_of,
+)
 
 BUDGET_MS = 1_000_000.0
 PLACES = [*range(8), 20, 52]

@@ -21,7 +21,6 @@ from penstock_core.items import head_item
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import REPORT_INTERVAL_MS, REPORTS_REMEMBERED_MAX, TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
-from penstock_core.ref import LocatedRef
 from penstock_core.repair import NamedRef, Repair, encode_repair, repairs_due
 from penstock_core.zone_state import Mover, ZoneStatus, move
 from tests.broker.setting import (
@@ -35,6 +34,7 @@ from tests.broker.setting import (
     entry,
     new_topic,
     read_all,
+    refs_of,
     send,
     zone_of,
 )
@@ -53,17 +53,12 @@ def _miss(broker: Broker, *values: str, zone: int = 2) -> None:
         zone_of(broker, zone).is_down = False
 
 
-def _refs(broker: Broker, key: PartitionKey) -> list[LocatedRef]:
-    pages = broker.log.pages(key, Offset(0), 100)
-    return [each for page in pages for each in page.located()] + list(broker.log.heads([key])[key].located_tail())
-
-
 def _zones(broker: Broker, key: PartitionKey) -> list[int]:
-    return [located.ref.zones for located in _refs(broker, key)]
+    return [located.ref.zones for located in refs_of(broker, key)]
 
 
 def _due(broker: Broker, key: PartitionKey) -> list[Repair]:
-    refs = [NamedRef(key=key, located=located) for located in _refs(broker, key)]
+    refs = [NamedRef(key=key, located=located) for located in refs_of(broker, key)]
     return repairs_due(refs, broker.zone_names, 0b111)
 
 
@@ -136,7 +131,7 @@ def test_stream_records_of_two_partitions_that_share_a_segment_mark_both(broker:
 def test_stream_record_passes_over_what_lies_below_the_log_start(broker: Broker, key: PartitionKey) -> None:
     _miss(broker, "a", "b")
     broker.log.raise_log_start(key, Offset(1))
-    [first, _] = _refs(broker, key)
+    [first, _] = refs_of(broker, key)
     for zone in range(3):  # as the sweep does
         zone_of(broker, zone).segments.pop(first.ref.segment_id, None)
     assert serve({"Records": [_streamed(broker, key)]}, another_instance(broker)) == {"batchItemFailures": []}
@@ -205,14 +200,14 @@ def test_stream_goes_on_from_the_first_record_that_could_not_be_handed_over(brok
     second = _streamed(broker, key, "12")
 
     def refuse(original: Callable[..., Any], repair: Repair) -> None:
-        if repair.segment_id == _refs(broker, key)[1].ref.segment_id:
+        if repair.segment_id == refs_of(broker, key)[1].ref.segment_id:
             raise UNAVAILABLE
         original(repair)
 
     zone_of(broker, 2).is_down = True
     instance = another_instance(broker, repair_queue=Intercepted(broker.repair_queue, send=refuse))
     assert serve({"Records": [first, second]}, instance) == {"batchItemFailures": [{"itemIdentifier": "12"}]}
-    assert [repair.segment_id for repair in _sent(broker)] == [_refs(broker, key)[0].ref.segment_id]
+    assert [repair.segment_id for repair in _sent(broker)] == [refs_of(broker, key)[0].ref.segment_id]
 
 
 def test_stream_record_of_a_deleted_item_is_passed_over(broker: Broker, key: PartitionKey) -> None:

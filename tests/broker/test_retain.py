@@ -14,10 +14,10 @@ from penstock_broker.retain import Retained, retain
 from penstock_broker.truncate import truncate
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, TopicId
-from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import LOG_START_GRACE_MS, TAIL_ROLL_REFS, TOPIC_PARTITIONS_MAX
 from penstock_core.quorum import Acks
+from tests.broker.expiring import HOUR_MS, NEW, OLD, old_and_new, put
 from tests.broker.interleaving import dying, that_dies, watched
 from tests.broker.setting import (
     UNAVAILABLE,
@@ -27,6 +27,8 @@ from tests.broker.setting import (
     ask,
     batch,
     entry,
+    head_of,
+    key_of,
     new_topic,
     patient_broker,
     read_all,
@@ -34,34 +36,6 @@ from tests.broker.setting import (
 )
 
 BUDGET_MS = 60_000.0
-HOUR_MS = 3_600_000
-OLD = 40  # refs of an hour ago, in 2 pages and the tail
-NEW = 10
-
-
-def put(broker: Broker, topic: str, count: int, timestamp_ms: int, partition: int = 0) -> None:
-    for number in range(count):
-        sent = entry(topic, partition, batch(f"{timestamp_ms}/{number}", timestamp_ms=timestamp_ms))
-        [result] = produce(broker, [sent], Acks.QUORUM)
-        assert not isinstance(result, PenstockError)
-
-
-def old_and_new(broker: Broker, clock: SteppedClock, name: str = "orders") -> str:
-    """A topic that keeps 10 minutes, with 40 refs that are an hour old and 10 that are not."""
-    topic = new_topic(broker, name, retention_ms=600_000)
-    put(broker, topic, OLD, clock.now_ms())
-    clock.time_ms += HOUR_MS
-    put(broker, topic, NEW, clock.now_ms())
-    return topic
-
-
-def head_of(broker: Broker, topic: str, partition: int = 0) -> Head:
-    key = key_of(broker, topic, partition)
-    return broker.log.heads([key])[key]
-
-
-def key_of(broker: Broker, topic: str, partition: int = 0) -> PartitionKey:
-    return PartitionKey(broker.directory.look_up(topic).topic_id, Partition(partition))
 
 
 def run(broker: Broker) -> Retained:

@@ -12,11 +12,10 @@ from penstock_broker.broker import Broker
 from penstock_broker.produce import produce
 from penstock_broker.scrub import JOB, Scrubbed, scrub
 from penstock_broker.truncate import truncate
-from penstock_core.ids import Offset, SegmentId
+from penstock_core.ids import SegmentId
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
-from penstock_core.ref import LocatedRef
 from penstock_core.zone_state import Mover, ZoneStatus, move
 from tests.broker.setting import (
     Intercepted,
@@ -27,6 +26,7 @@ from tests.broker.setting import (
     counted_broker,
     entry,
     new_topic,
+    refs_of,
     send,
     zone_of,
 )
@@ -49,14 +49,9 @@ def _run(broker: Broker, budget_ms: float = FOR_EVER, budget_bytes: int = EVERYT
     return scrub(another_instance(broker), budget_ms=budget_ms, budget_bytes=budget_bytes)
 
 
-def _refs(broker: Broker, key: PartitionKey) -> list[LocatedRef]:
-    pages = broker.log.pages(key, Offset(0), 100)
-    return [each for page in pages for each in page.located()] + list(broker.log.heads([key])[key].located_tail())
-
-
 def _harm(broker: Broker, key: PartitionKey) -> None:
     """Losses and flips all over the index, one good copy left of each segment."""
-    for index, located in enumerate(_refs(broker, key)):
+    for index, located in enumerate(refs_of(broker, key)):
         segments = zone_of(broker, index % 3).segments
         data = bytearray(segments.pop(located.ref.segment_id))
         if index % 2:
@@ -90,9 +85,9 @@ def test_scrub_sets_the_bits_that_are_owed(broker: Broker, key: PartitionKey) ->
     zone_of(broker, 2).is_down = True
     send(another_instance(broker), "orders", "missed")
     zone_of(broker, 2).is_down = False
-    assert _refs(broker, key)[-1].ref.zones == 0b011
+    assert refs_of(broker, key)[-1].ref.zones == 0b011
     assert (_run(broker).marked, _run(broker).marked) == (1, 0)
-    assert {located.ref.zones for located in _refs(broker, key)} == {0b111}
+    assert {located.ref.zones for located in refs_of(broker, key)} == {0b111}
     assert _is_whole(broker)
 
 
@@ -123,7 +118,7 @@ def test_scrub_goes_on_although_the_topic_at_its_cursor_is_gone(broker: Broker, 
 
 
 def test_scrub_counts_hands_over_and_passes_what_it_cannot_heal(broker: Broker, key: PartitionKey) -> None:
-    refs = _refs(broker, key)
+    refs = refs_of(broker, key)
     lost = refs[5].ref.segment_id
     for zone in range(3):
         zone_of(broker, zone).segments[lost] = b"rot"
@@ -140,7 +135,7 @@ def test_scrub_counts_hands_over_and_passes_what_it_cannot_heal(broker: Broker, 
 
 
 def test_scrub_does_not_call_lost_what_a_silent_zone_may_have(broker: Broker, key: PartitionKey) -> None:
-    lost = _refs(broker, key)[5].ref.segment_id
+    lost = refs_of(broker, key)[5].ref.segment_id
     for zone in range(2):
         del zone_of(broker, zone).segments[lost]
     zone_of(broker, 2).is_down = True
@@ -150,7 +145,7 @@ def test_scrub_does_not_call_lost_what_a_silent_zone_may_have(broker: Broker, ke
 
 
 def test_scrub_passes_over_what_was_removed_while_it_looked(broker: Broker, key: PartitionKey) -> None:
-    gone = _refs(broker, key)[0].ref.segment_id
+    gone = refs_of(broker, key)[0].ref.segment_id
 
     def get_whole(original: Any, segment_id: SegmentId) -> bytes | None:
         if segment_id == gone:
@@ -169,9 +164,9 @@ def test_scrub_passes_over_what_was_removed_while_it_looked(broker: Broker, key:
 
 
 def test_scrub_tells_of_a_segment_that_is_not_what_its_ref_says(broker: Broker, key: PartitionKey) -> None:
-    refs = _refs(broker, key)
+    refs = refs_of(broker, key)
     send(broker, "orders", "a", "b", acks=Acks.ALL)
-    other = zone_of(broker, 0).segments[_refs(broker, key)[-1].ref.segment_id]
+    other = zone_of(broker, 0).segments[refs_of(broker, key)[-1].ref.segment_id]
     for zone in range(3):
         zone_of(broker, zone).segments[refs[2].ref.segment_id] = other
     instance = another_instance(broker)

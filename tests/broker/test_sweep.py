@@ -20,6 +20,7 @@ from penstock_core.keys import PartitionKey, prefix_number
 from penstock_core.limits import LOG_START_GRACE_MS, SWEEP_GRACE_MS, TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
 from penstock_core.ref import Ref
+from tests.broker.expiring import HOUR_MS, NEW, OLD, old_and_new, put
 from tests.broker.interleaving import dying, that_dies, that_meets
 from tests.broker.setting import (
     Intercepted,
@@ -27,13 +28,13 @@ from tests.broker.setting import (
     another_instance,
     batch,
     entry,
+    key_of,
     new_topic,
     patient_broker,
     read_all,
     send,
     zone_of,
 )
-from tests.broker.test_retain import HOUR_MS, NEW, OLD, key_of, old_and_new, put
 
 BUDGET_MS = 10_000_000.0
 DAY_MS = 24 * HOUR_MS

@@ -11,7 +11,7 @@ from penstock_broker.broker import Broker
 from penstock_broker.move_zone import change_zone, list_zones, move_zone_by_operator
 from penstock_broker.produce import produce
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition, SegmentId, ZoneName
+from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.quorum import Acks
@@ -25,6 +25,7 @@ from tests.broker.setting import (
     batch,
     counted_broker,
     entry,
+    head_of,
     new_topic,
     patient_broker,
     read_all,
@@ -42,11 +43,6 @@ IN, OUT, UP, TAKEN = (
 
 def statuses(broker: Broker) -> list[ZoneStatus]:
     return [state.status for _, state in list_zones(another_instance(broker))]
-
-
-def tail(broker: Broker, topic: str) -> Head:
-    key = PartitionKey(broker.directory.look_up(topic).topic_id, Partition(0))
-    return broker.log.heads([key])[key]
 
 
 def refused(broker: Broker, topic: str, acks: Acks) -> PenstockError:
@@ -89,7 +85,7 @@ def test_nobody_puts_to_a_zone_that_is_out_and_nobody_is_woken_for_it(broker: Br
     send(instance, topic, "c", acks=Acks.ALL)
     assert counts["zone.put"] == 2
     assert noted == [0]
-    assert [ref.zones for ref in tail(broker, topic).tail] == [0b011] * 3
+    assert [ref.zones for ref in head_of(broker, topic).tail] == [0b011] * 3
     assert zone_of(broker, 2).segments == {}
 
 
@@ -301,7 +297,7 @@ def test_append_by_all_comes_through_with_the_second_failure_although_the_zone_h
     for number in range(3):
         assert send(instance, catching_up, str(number), acks=Acks.ALL).base_offset == number
     assert statuses(broker) == [UP, IN, IN]
-    assert [ref.zones for ref in tail(broker, catching_up).tail] == [0b101] * 3
+    assert [ref.zones for ref in head_of(broker, catching_up).tail] == [0b101] * 3
 
 
 def test_zone_that_hangs_and_has_to_stay_is_waited_for_twice_only(broker: Broker, catching_up: str) -> None:
@@ -324,7 +320,7 @@ def test_zone_that_had_to_stay_is_waited_for_again_after_a_put_that_succeeded(br
     send(instance, catching_up, "without b", acks=Acks.ALL)
     zone_of(broker, 1).is_down = False
     send(instance, catching_up, "with b", acks=Acks.ALL)
-    assert [ref.zones for ref in tail(broker, catching_up).tail] == [0b101, 0b111]
+    assert [ref.zones for ref in head_of(broker, catching_up).tail] == [0b101, 0b111]
     zone_of(broker, 1).is_down = True
     refused(instance, catching_up, Acks.ALL)
 
@@ -351,7 +347,7 @@ def test_append_by_all_has_no_fewer_copies_than_min_insync_zones(broker: Broker)
     zone_of(zones, 2).is_down = True
     refused(instance, topic, Acks.ALL)
     send(instance, topic, "x", acks=Acks.ALL)
-    assert [ref.zones for ref in tail(zones, topic).tail] == [0b10011]
+    assert [ref.zones for ref in head_of(zones, topic).tail] == [0b10011]
     zone_of(zones, 4).is_down = True
     refused(instance, topic, Acks.ALL)
 

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock import Admin
+from penstock.transport import HttpTransport
 from tests.end_to_end.local_stack import Stack, free_port, run, up
+from tests.end_to_end.storage import Storage
 
 __all__ = ["Stack"]
 
@@ -18,3 +21,30 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     finally:
         done = run("down", state_dir)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def transport(stack: Stack) -> Iterator[HttpTransport]:
+    transport = stack.transport()
+    yield transport
+    transport.close()
+
+
+@pytest.fixture
+def admin(stack: Stack) -> Iterator[Admin]:
+    with Admin(transport=stack.transport()) as admin:
+        yield admin
+
+
+@pytest.fixture
+def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
+    """A topic of three partitions, named as the test is."""
+    name = "".join(letter if letter.isalnum() else "." for letter in request.node.name)[:200].strip(".")
+    admin.create_topic(name, partitions=3)
+    return name
+
+
+@pytest.fixture(scope="module")
+def storage(stack: Stack) -> Storage:
+    [found] = stack.root_client("cloudformation").describe_stacks(StackName="Penstock")["Stacks"]
+    return Storage(stack, {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]})

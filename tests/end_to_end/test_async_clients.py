@@ -1,13 +1,13 @@
 """Threaded and asynchronous clients on the deployed stack: what one sends or commits, the other finds."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
 from botocore.credentials import Credentials
 
-from penstock import AccessDeniedError, Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from penstock import AccessDeniedError, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from penstock.aiohttp_transport import AiohttpTransport
 from penstock.configuration import Configuration
 from tests.end_to_end.local_stack import Stack
@@ -19,14 +19,6 @@ DEADLINE_S = 120
 
 Found = TypeVar("Found")
 Sent = dict[TopicPartition, list[tuple[int, bytes]]]  # offset and value of what was acknowledged
-
-
-@pytest.fixture
-def topic(stack: Stack, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = "".join(letter if letter.isalnum() else "." for letter in request.node.name).strip(".")
-    with Admin(transport=stack.transport()) as admin:
-        admin.create_topic(name, partitions=3)
-        yield name
 
 
 def _value(number: int) -> bytes:

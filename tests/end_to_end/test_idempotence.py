@@ -2,35 +2,18 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from penstock import Admin
 from penstock.transport import HttpTransport, Response
 from penstock_core import frame
 from penstock_core.limits import HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS
 from penstock_core.records import BatchBuilder
 from tests.end_to_end.local_stack import NOW_MS, Stack
-from tests.end_to_end.test_log import read_all, storage_calls
+from tests.end_to_end.raw_requests import read_all, storage_calls
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture(scope="module")
-def transport(stack: Stack) -> Iterator[HttpTransport]:
-    transport = stack.transport()
-    yield transport
-    transport.close()
-
-
-@pytest.fixture
-def topic(transport: HttpTransport, request: pytest.FixtureRequest) -> str:
-    name = str(request.node.name)
-    with Admin(transport=transport) as admin:
-        admin.create_topic(name)
-    return name
 
 
 def send(

@@ -22,7 +22,7 @@ from penstock_core.limits import RETENTION_BYTES_MIN, TAIL_ROLL_REFS
 from penstock_core.records import NewRecord, encode
 from tests.end_to_end.fault_proxy import Faults, fault_proxy
 from tests.end_to_end.local_stack import Stack
-from tests.end_to_end.test_repair import Storage
+from tests.end_to_end.storage import Storage
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 DEADLINE_S = 60
@@ -34,25 +34,6 @@ GRACE_MS = 1_500
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-@pytest.fixture(scope="module")
-def storage(stack: Stack) -> Storage:
-    [found] = stack.root_client("cloudformation").describe_stacks(StackName="Penstock")["Stacks"]
-    return Storage(stack, {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]})
-
-
-@pytest.fixture(scope="module")
-def transport(stack: Stack) -> Iterator[HttpTransport]:
-    transport = stack.transport()
-    yield transport
-    transport.close()
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[Admin]:
-    with Admin(transport=stack.transport()) as admin:
-        yield admin
 
 
 @contextmanager

@@ -2,33 +2,16 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
-from penstock import Admin, Consumer, FencedError, Producer, TopicPartition
+from penstock import Consumer, FencedError, Producer, TopicPartition
 from penstock.transport import HttpTransport
-from tests.end_to_end.local_stack import Stack
-from tests.end_to_end.test_log import read_all
+from tests.end_to_end.raw_requests import read_all
 
 pytestmark = pytest.mark.stack
 TRANSFERS = 40
 PRODUCERS = 3
-
-
-@pytest.fixture(scope="module")
-def transport(stack: Stack) -> Iterator[HttpTransport]:
-    transport = stack.transport()
-    yield transport
-    transport.close()
-
-
-@pytest.fixture
-def topic(transport: HttpTransport, request: pytest.FixtureRequest) -> str:
-    name = str(request.node.name)
-    with Admin(transport=transport) as admin:
-        admin.create_topic(name, partitions=3)
-    return name
 
 
 def test_transfers_of_several_producers_at_once_are_seen_whole(transport: HttpTransport, topic: str) -> None:

@@ -12,16 +12,10 @@ from penstock import Admin
 from penstock_core import frame
 from penstock_core.records import NewRecord, encode
 from tests.end_to_end.local_stack import NOW_MS, Stack
-from tests.end_to_end.test_log import read_all
+from tests.end_to_end.raw_requests import read_all
 
 pytestmark = pytest.mark.stack
 DEADLINE_S = 240
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[Admin]:
-    with Admin(transport=stack.transport()) as admin:
-        yield admin
 
 
 def append(stack_transport: Any, topic: str, value: bytes, acks: str) -> tuple[int, Any]:

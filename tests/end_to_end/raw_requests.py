@@ -1,0 +1,40 @@
+"""Produce and fetch by hand-made requests, without what the SDK would do about their answers."""
+
+import json
+from typing import Any
+
+from penstock.transport import HttpTransport, Response
+from penstock_core import frame
+from penstock_core.records import NewRecord, decode, encode
+from tests.end_to_end.local_stack import NOW_MS
+
+
+def append(transport: HttpTransport, topic: str, value: bytes, *, acks: str = "quorum") -> tuple[Response, Any]:
+    """One request with one record for partition 0: its answer, and that of the partition."""
+    batch = encode([NewRecord(NOW_MS, None, value)])
+    header = {"acks": acks, "batches": [{"topic": topic, "partition": 0, "length": len(batch)}]}
+    answer = transport.call("POST", "/v1/produce", {}, {}, frame.encode(header, [batch]))
+    assert answer.status == 200, answer.body
+    return answer, json.loads(answer.body)["results"][0]
+
+
+def read_all(transport: HttpTransport, topic: str, partition: int = 0) -> list[tuple[int, bytes | None]]:
+    """Every record of a partition from its start, by raw fetches: offset and value."""
+    found: list[tuple[int, bytes | None]] = []
+    offset = 0
+    while True:
+        body = {"partitions": [{"topic": topic, "partition": partition, "offset": offset}]}
+        answer = transport.call("POST", "/v1/fetch", {}, {}, json.dumps(body).encode())
+        assert answer.status == 200, answer.body
+        header, data = frame.decode(answer.body)
+        [result] = header["partitions"]  # type: ignore[misc]  # the header is plain JSON
+        assert "error" not in result, result
+        found += [(record.offset, record.value) for record in decode(data)]
+        if result["next_offset"] == result["high_watermark"]:
+            return found
+        offset = result["next_offset"]
+
+
+def storage_calls(answer: Response) -> dict[str, int]:
+    header = {name.lower(): value for name, value in answer.headers.items()}["penstock-storage-calls"]
+    return {name: int(count) for name, _, count in (part.partition("=") for part in header.split(","))}
