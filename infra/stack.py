@@ -53,6 +53,8 @@ class PenstockStack(Stack):
         self._output("GroupsTable", tables.groups.table_name)
         for zone in zones.all:
             self._output(f"Zone{zone.name.upper()}Bucket", zone.bucket_name)
+        self._output("ZoneBuckets", zones.environment)
+        self._output("RepairQueueUrl", queues.repairs.queue_url)
 
     def _output(self, name: str, value: str) -> None:
         CfnOutput(self, name, value=value)

@@ -8,14 +8,14 @@ from localstack_client.session import Session
 HOST = "127.0.0.1"
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
-_ROOT_KEY = "test"
+ROOT_KEY = "test"
 
 
 def client(service: str, port: int) -> Any:
     """A client of one service of the emulator on that port, who may do everything."""
     session = Session(
-        aws_access_key_id=_ROOT_KEY,
-        aws_secret_access_key=_ROOT_KEY,
+        aws_access_key_id=ROOT_KEY,
+        aws_secret_access_key=ROOT_KEY,
         aws_session_token=None,
         region_name=REGION,
         localstack_host=f"{HOST}:{port}",

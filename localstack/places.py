@@ -21,6 +21,11 @@ class Places:
         return self.state_dir / "local.env"
 
     @property
+    def jobs_env_file(self) -> Path:
+        """What Spark jobs need, in the same form: tables, zones, queue, endpoint, region and keys. Mode 0600."""
+        return self.state_dir / "jobs.env"
+
+    @property
     def lock(self) -> Path:
         """Held by the emulator's process for as long as it lives."""
         return self.state_dir / "emulator.lock"

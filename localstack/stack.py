@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localstack.client_user import ensure_user, read_env_file, write_env_file
-from localstack.clients import REGION, client, endpoint_url
+from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
 from localstack.deploy import deploy, stack_status, synthesize
 from localstack.emulator import DEFAULT_PORT, Emulator, find_emulator, last_port, start_emulator, stop_emulator
 from localstack.errors import LocalStackError
@@ -15,6 +15,7 @@ from localstack.locks import exclusive
 from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
 from localstack.progress import Progress
+from penstock_spark.storage import environment_of_outputs
 
 _POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn", "AdminPolicyArn")
 _SOURCES = ("app.py", "cdk.json", "infra", "functions", "requirements/lambda.txt", "requirements/dev.txt")
@@ -119,6 +120,14 @@ def _write_env(places: Places, deployment: dict[str, str], port: int) -> None:
     }
     if values != known:
         write_env_file(places.env_file, values)
+    jobs = environment_of_outputs(deployment) | {
+        "AWS_ENDPOINT_URL": endpoint_url(port),
+        "AWS_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": ROOT_KEY,
+        "AWS_SECRET_ACCESS_KEY": ROOT_KEY,
+    }
+    if jobs != read_env_file(places.jobs_env_file):
+        write_env_file(places.jobs_env_file, jobs)
 
 
 def _api_url(api_id: str, port: int) -> str:

@@ -100,5 +100,6 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
     assert set(template(stage)["Outputs"]) == {
         "ApiUrl", "ApiId", "ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn",
         "AdminPolicyArn",
-        "TopicsTable", "LogTable", "GroupsTable", "ZoneABucket", "ZoneBBucket", "ZoneCBucket",
+        "TopicsTable", "LogTable", "GroupsTable", "RepairQueueUrl",
+        "ZoneBuckets", "ZoneABucket", "ZoneBBucket", "ZoneCBucket",
     }  # fmt: skip

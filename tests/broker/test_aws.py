@@ -1,11 +1,11 @@
-"""The broker of a function instance, as far as it is more than composing."""
+"""The broker on AWS, as far as it is more than composing."""
 
 from datetime import UTC, datetime
 
 import pytest
 from botocore.utils import parse_timestamp
 
-from handlers.services import parse_time
+from penstock_broker.adapters.aws import parse_time
 
 
 @pytest.mark.parametrize(
