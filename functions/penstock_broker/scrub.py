@@ -6,7 +6,7 @@ is lost or old costs reading again. What it cannot heal it hands to the repair q
 no zone has it tells of at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,6 +78,16 @@ def scrub(broker: Broker, *, budget_ms: float, budget_bytes: int) -> Scrubbed:
     broker.cursors.clear(JOB)
     done.is_finished = True
     return done
+
+
+def scrub_segment(broker: Broker, refs: Iterable[NamedRef], done: Scrubbed) -> None:
+    """The same for one segment and refs that name it, all at once: for who has brought them together. Counts in `done`;
+    what cannot be healed is handed over and counted."""
+    known: dict[SegmentId, _Checked] = {}
+    for named in refs:
+        if named.located.ref.tier is Tier.ZONAL:
+            _scrub_ref(broker, named, known, done)
+        done.refs += 1
 
 
 def _scrub_ref(broker: Broker, named: NamedRef, known: dict[SegmentId, _Checked], done: Scrubbed) -> None:

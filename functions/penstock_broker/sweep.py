@@ -24,26 +24,21 @@ they fit, and left to the next round, which reads the index again. A small store
 each group of prefixes, so that a sweep which runs out of time goes on there the next time.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from threading import Lock
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from penstock_broker.broker import Broker
 from penstock_broker.index_age import note_index_age
+from penstock_broker.mark_live import KEYS_AT_ONCE, LiveSegments, mark_portion
 from penstock_broker.ports import SegmentStore
-from penstock_broker.walk_pages import walk_pages
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import SegmentId, segment_time_ms
-from penstock_core.index import Head, settled_offset
-from penstock_core.keys import SEGMENT_PREFIXES, PartitionKey, parse_segment_key, prefix_number, segment_prefix
+from penstock_core.ids import SegmentId
+from penstock_core.keys import SEGMENT_PREFIXES, PartitionKey, parse_segment_key, segment_prefix
 from penstock_core.limits import LOG_START_GRACE_MS, SWEEP_GRACE_MS
-from penstock_core.topic import Topic
 
 LIVE_MAX = 2_000_000  # segment ids in memory, about 110 bytes each
 _JOB = "sweep"
-_KEYS_AT_ONCE = 100
 _PREFIXES_AT_ONCE = 8
-_PAGES_PER_QUERY = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,32 +56,14 @@ class Swept:
     is_finished: bool = True
 
 
-@dataclass(slots=True)
-class _Live:
-    """The live segments of the prefixes `[first, end)` that are older than `cutoff_ms`; younger ones are spared, and
-    those older than `since_ms` are left."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptPrefix:
+    """What was found below one prefix of one store, and which of the live segments it holds."""
 
-    first: int
-    since_ms: int
-    cutoff_ms: int
-    live_max: int
-    end: int = SEGMENT_PREFIXES
-    ids: set[SegmentId] = field(default_factory=set)
-    _lock: Lock = field(default_factory=Lock)
-
-    def add(self, segment_ids: Iterable[SegmentId]) -> None:
-        with self._lock:
-            self.ids.update(each for each in segment_ids if self.is_ours(each))
-            while len(self.ids) > self.live_max and self.end > self.first + 1:
-                self.end = (self.first + self.end) // 2
-                self.ids = {each for each in self.ids if self.is_ours(each)}
-
-    def is_ours(self, segment_id: SegmentId) -> bool:
-        in_round = self.first <= prefix_number(segment_id) < self.end
-        return in_round and self.since_ms <= segment_time_ms(segment_id) < self.cutoff_ms
-
-    def is_foreign(self, segment_id: SegmentId) -> bool:
-        return segment_time_ms(segment_id) < min(self.since_ms, self.cutoff_ms)
+    listed: int
+    deleted: int
+    foreign: int
+    held: frozenset[SegmentId]
 
 
 def sweep(
@@ -109,7 +86,7 @@ def sweep(
     total = Swept()
     while first < SEGMENT_PREFIXES:
         cutoff_ms = broker.clock.now_ms() - grace_ms
-        live = _Live(
+        live = LiveSegments(
             first=first, since_ms=cutoff_ms if since_ms is None else since_ms, cutoff_ms=cutoff_ms, live_max=live_max
         )
         if not _mark(broker, live, log_start_grace_ms, deadline_ms):
@@ -131,90 +108,46 @@ def sweep(
     return total
 
 
-def _mark(broker: Broker, live: _Live, log_start_grace_ms: int, deadline_ms: float) -> bool:
+def _mark(broker: Broker, live: LiveSegments, log_start_grace_ms: int, deadline_ms: float) -> bool:
     """Fills `live` from the index; False if the time was up before."""
     for topic in broker.topics.list():
         keys = [PartitionKey(topic.topic_id, partition) for partition in topic.all_partitions()]
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
+        for start in range(0, len(keys), KEYS_AT_ONCE):
             if broker.clock.monotonic_ms() >= deadline_ms:
                 return False
-            _mark_portion(broker, topic, keys[start : start + _KEYS_AT_ONCE], live, log_start_grace_ms)
+            mark_portion(broker, topic, keys[start : start + KEYS_AT_ONCE], live, log_start_grace_ms)
     return True
 
 
-def _mark_portion(
-    broker: Broker, topic: Topic, keys: Sequence[PartitionKey], live: _Live, log_start_grace_ms: int
-) -> None:
-    heads = broker.log.heads(keys)
-    if len(heads) < len(keys):
-        _check_deleted(broker, topic)
-    for result in broker.parallel.map(
-        lambda key: _mark_partition(broker, key, heads[key], live, log_start_grace_ms),
-        [key for key in keys if key in heads],
-    ):
-        if isinstance(result, PenstockError):
-            raise result
-
-
-def _mark_partition(broker: Broker, key: PartitionKey, head: Head | None, live: _Live, log_start_grace_ms: int) -> None:
-    """Begins again with the present head where pages were deleted meanwhile; what was marked before stays so."""
-    while head is not None:
-        try:
-            _mark_refs(broker, key, head, live, log_start_grace_ms)
-        except PenstockError as error:
-            now = broker.log.heads([key]).get(key)
-            if error.code is not ErrorCode.CORRUPT_SEGMENT or (
-                now is not None and now.log_start_offset <= head.log_start_offset
-            ):
-                raise
-            head = now
-        else:
-            return
-
-
-def _mark_refs(broker: Broker, key: PartitionKey, head: Head, live: _Live, log_start_grace_ms: int) -> None:
-    settled = settled_offset(head, broker.clock.now_ms(), log_start_grace_ms)
-    live.add(each.ref.segment_id for each in head.located_tail() if each.end_offset > settled)
-    for page in walk_pages(broker.log, key, head, settled, _PAGES_PER_QUERY):
-        live.add(each.ref.segment_id for each in page.located() if each.end_offset > settled)
-
-
-def _check_deleted(broker: Broker, topic: Topic) -> None:
-    """Heads go after the topic's name. A head that is missing under a name that stands is damage."""
-    now = broker.topics.get(topic.name)
-    if now is not None and now.topic_id == topic.topic_id:
-        raise PenstockError(
-            ErrorCode.CORRUPT_SEGMENT,
-            f"topic {topic.name!r} has partitions without a head: nothing is swept while the index is damaged",
-        )
-
-
-def _sweep_prefixes(broker: Broker, prefixes: Iterable[int], live: _Live, total: Swept) -> Swept:
+def _sweep_prefixes(broker: Broker, prefixes: Iterable[int], live: LiveSegments, total: Swept) -> Swept:
     places = [(zone, number) for number in prefixes for zone in broker.zones]
-    results = broker.parallel.map(lambda place: _sweep_prefix(*place, live), places)
+    results = broker.parallel.map(lambda place: sweep_prefix(*place, live), places)
     done = [result for result in results if not isinstance(result, PenstockError)]
     return replace(
         total,
         prefixes=total.prefixes + len(places) // len(broker.zones),
-        listed=total.listed + sum(listed for listed, _, _ in done),
-        deleted=total.deleted + sum(deleted for _, deleted, _ in done),
-        foreign=total.foreign + sum(foreign for _, _, foreign in done),
+        listed=total.listed + sum(each.listed for each in done),
+        deleted=total.deleted + sum(each.deleted for each in done),
+        foreign=total.foreign + sum(each.foreign for each in done),
         failures=total.failures + len(results) - len(done),
     )
 
 
-def _sweep_prefix(zone: SegmentStore, number: int, live: _Live) -> tuple[int, int, int]:
-    """How many objects were listed, deleted, foreign. What is no segment's key, letter for letter, is left."""
+def sweep_prefix(store: SegmentStore, number: int, live: LiveSegments, *, is_dry_run: bool = False) -> SweptPrefix:
+    """Lists one prefix of one store and deletes what is old and not live, unless it only is to be counted. What is no
+    segment's key, letter for letter, is left. One list call for each 1,000 objects, and a delete where one is due."""
     listed, deleted, foreign, token = 0, 0, 0, None
+    held: set[SegmentId] = set()
     while True:
-        part = zone.list_keys(segment_prefix(number), token)
+        part = store.list_keys(segment_prefix(number), token)
         found = [segment_id for key in part.keys if (segment_id := parse_segment_key(key)) is not None]
         dead = [segment_id for segment_id in found if live.is_ours(segment_id) and segment_id not in live.ids]
-        if dead:
-            zone.delete(dead)
+        if dead and not is_dry_run:
+            store.delete(dead)
+        held.update(segment_id for segment_id in found if segment_id in live.ids)
         listed += len(part.keys)
         deleted += len(dead)
         foreign += sum(live.is_foreign(segment_id) for segment_id in found)
         token = part.next_token
         if token is None:
-            return listed, deleted, foreign
+            return SweptPrefix(listed=listed, deleted=deleted, foreign=foreign, held=frozenset(held))
