@@ -14,6 +14,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.archive import Archive
 from infra.repair import RepairQueues
 from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
 from infra.tables import Tables
@@ -27,15 +28,16 @@ CURSORS_KEY = "#cursors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """DynamoDB actions per table (without their prefix), whether the function reads, writes or removes segments,
-    whether it is told which are missing (by S3, of those only that may list a bucket), whether it may change zones'
-    states, and whether it sends repairs to their queue, takes them from there and from the log table's stream, or keeps
-    a cursor in the topics table."""
+    """DynamoDB actions per table (without their prefix), whether the function reads, writes or removes segments of the
+    zones, whether it reads the archive (who sweeps zones sweeps it too), whether it is told which are missing (by S3,
+    of those only that may list a bucket), whether it may change zones' states, and whether it sends repairs to their
+    queue, takes them from there and from the log table's stream, or keeps a cursor in the topics table."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     reads_zones: bool = False
+    reads_archive: bool = False
     writes_zones: bool = False
     tells_missing_objects: bool = False
     changes_zone_states: bool = False
@@ -56,6 +58,7 @@ _FETCH = Grants(
     topics=("GetItem",),
     log=("GetItem", "BatchGetItem", "Query"),
     reads_zones=True,
+    reads_archive=True,
     tells_missing_objects=True,
     sends_repairs=True,
 )
@@ -71,6 +74,7 @@ GRANTS: Mapping[str, Grants] = {
         topics=("GetItem", "PutItem", "DeleteItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         reads_zones=True,
+        reads_archive=True,
         tells_missing_objects=True,
         sends_repairs=True,
     ),
@@ -85,6 +89,7 @@ GRANTS: Mapping[str, Grants] = {
         log=("GetItem", "BatchGetItem", "Query"),
         groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         reads_zones=True,
+        reads_archive=True,
         tells_missing_objects=True,
         sends_repairs=True,
     ),
@@ -102,6 +107,7 @@ GRANTS: Mapping[str, Grants] = {
         log=("GetItem", "Query", "UpdateItem"),
         keeps_cursor=True,
         reads_zones=True,
+        reads_archive=True,
         writes_zones=True,
         tells_missing_objects=True,
         sends_repairs=True,
@@ -139,6 +145,7 @@ class Functions(Construct):
         settings: StageSettings,
         tables: Tables,
         zones: Zones,
+        archive: Archive,
         queues: RepairQueues,
         code: lambda_.Code,
     ) -> None:
@@ -147,6 +154,7 @@ class Functions(Construct):
         self._queues = queues
         self._tables = tables
         self._zones = zones
+        self._archive = archive
         self._code = code
         self.by_name: dict[str, lambda_.Function] = {name: self._function(name) for name in GRANTS}
 
@@ -213,6 +221,10 @@ class Functions(Construct):
                 statements += zone.missing_statements()
             if grants.sweeps_zones:
                 statements.extend(zone.sweep_statements())
+        if grants.reads_archive:
+            statements += [self._archive.place.read_statement(), *self._archive.place.missing_statements()]
+        if grants.sweeps_zones:
+            statements.extend(self._archive.place.sweep_statements())
         if grants.sends_repairs:
             statements.append(_sqs_statement(self._queues.repairs, "SendMessage"))
         if grants.takes_repairs:
@@ -245,6 +257,7 @@ class Functions(Construct):
             "PENSTOCK_LOG_TABLE": self._tables.log.table_name,
             "PENSTOCK_GROUPS_TABLE": self._tables.groups.table_name,
             "PENSTOCK_ZONES": self._zones.environment,
+            "PENSTOCK_ARCHIVE": self._archive.bucket_name,
             "PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url,
             "POWERTOOLS_SERVICE_NAME": service_name(self._settings, name),
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,

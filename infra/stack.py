@@ -6,6 +6,7 @@ from constructs import Construct
 
 from infra.alarms import Alarms
 from infra.api import Api
+from infra.archive import Archive
 from infra.client_policies import ClientPolicies
 from infra.functions import Functions
 from infra.job_alarms import JobAlarms
@@ -29,9 +30,17 @@ class PenstockStack(Stack):
         super().__init__(scope, construct_id, **options)  # type: ignore[arg-type]  # Stack names each option
         tables = Tables(self, "Tables", settings=settings)
         zones = Zones(self, "Zones", settings=settings)
+        archive = Archive(self, "Archive", settings=settings)
         queues = RepairQueues(self, "RepairQueues", settings=settings)
         functions = Functions(
-            self, "Functions", settings=settings, tables=tables, zones=zones, queues=queues, code=code
+            self,
+            "Functions",
+            settings=settings,
+            tables=tables,
+            zones=zones,
+            archive=archive,
+            queues=queues,
+            code=code,
         ).by_name
         api = Api(self, "Api", settings=settings, functions=functions)
         Schedules(self, "Schedules", settings=settings, functions=functions)
@@ -55,6 +64,7 @@ class PenstockStack(Stack):
             self._output(f"Zone{zone.name.upper()}Bucket", zone.bucket_name)
         self._output("ZoneBuckets", zones.environment)
         self._output("RepairQueueUrl", queues.repairs.queue_url)
+        self._output("ArchiveBucket", archive.bucket_name)
 
     def _output(self, name: str, value: str) -> None:
         CfnOutput(self, name, value=value)

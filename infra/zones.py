@@ -101,25 +101,7 @@ class Zones(Construct):
         return ",".join(f"{zone.name}={zone.bucket_name}" for zone in self.all)
 
     def _ordinary(self, name: str) -> Zone:
-        keeps_data = self._settings.keeps_data_on_delete
-        bucket = s3.Bucket(
-            self,
-            f"Zone{name.upper()}",
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=self._settings.enforces_tls,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            lifecycle_rules=[
-                s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(MULTIPART_DAYS_MAX))
-            ],
-            removal_policy=RemovalPolicy.RETAIN if keeps_data else RemovalPolicy.DESTROY,
-        )
-        Validations.of(bucket).acknowledge(
-            Acknowledgment(
-                id="AwsSolutions-S1",
-                reason="Functions log each request; S3 access logs of segments cost more than they tell.",
-            )
-        )
+        bucket = segment_bucket(self, f"Zone{name.upper()}", self._settings)
         return OrdinaryZone(name, bucket.bucket_name, bucket.bucket_arn)
 
     def _express(self, name: str, az_id: str) -> Zone:
@@ -162,6 +144,27 @@ class Zones(Construct):
                 policy_document=iam.PolicyDocument(statements=[_deny_plain_http(bucket.attr_arn)]),
             )
         return ExpressZone(name, bucket.ref, bucket.attr_arn)
+
+
+def segment_bucket(scope: Construct, construct_id: str, settings: StageSettings) -> s3.Bucket:
+    """An ordinary bucket for segments: encrypted, never public, by TLS only where the settings say so."""
+    bucket = s3.Bucket(
+        scope,
+        construct_id,
+        encryption=s3.BucketEncryption.S3_MANAGED,
+        enforce_ssl=settings.enforces_tls,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(MULTIPART_DAYS_MAX))],
+        removal_policy=RemovalPolicy.RETAIN if settings.keeps_data_on_delete else RemovalPolicy.DESTROY,
+    )
+    Validations.of(bucket).acknowledge(
+        Acknowledgment(
+            id="AwsSolutions-S1",
+            reason="Functions log each request; S3 access logs of segments cost more than they tell.",
+        )
+    )
+    return bucket
 
 
 def _deny_plain_http(bucket_arn: str) -> iam.PolicyStatement:

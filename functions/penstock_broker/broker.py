@@ -8,6 +8,7 @@ from penstock_broker.events import Events
 from penstock_broker.group_directory import GroupDirectory
 from penstock_broker.held_segments import HeldSegments
 from penstock_broker.ports import (
+    ArchiveStore,
     Chance,
     Clock,
     GroupStore,
@@ -49,6 +50,7 @@ class Broker:
     zone_states: ZoneStateStore
     cursors: JobCursors
     zones: Sequence[SegmentStore]
+    archive: ArchiveStore
     repair_queue: RepairQueue
     parallel: Parallel
     clock: Clock

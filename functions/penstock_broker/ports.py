@@ -4,7 +4,7 @@ A write that may have happened although its answer was lost raises with `maybe_a
 write means that nothing was changed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -25,6 +25,7 @@ from penstock_core.transaction_items import StagedRef
 from penstock_core.zone_state import ZoneStates
 
 DELETE_MAX = 1_000  # what DeleteObjects takes
+ARCHIVE = "archive"  # what the archive is called where zones have their names
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -286,7 +287,7 @@ class ListedKeys:
 
 
 class SegmentStore(Protocol):
-    """Segments in one zone (or in the archive)."""
+    """Segments in one zone, or in the archive."""
 
     @property
     def zone(self) -> ZoneName: ...
@@ -312,6 +313,14 @@ class SegmentStore(Protocol):
 
     def delete(self, segment_ids: Sequence[SegmentId]) -> None:
         """Removes segments, `DELETE_MAX` at most, for ever; those that are not there are no error. One call."""
+
+
+class ArchiveStore(SegmentStore, Protocol):
+    """The one regional bucket that holds the segments that compaction has made."""
+
+    def upload(self, segment_id: SegmentId, chunks: Iterable[bytes]) -> None:
+        """`put` of a segment of any size, of which only a few MiB are in memory at a time. One put, or a part for
+        each 8 MiB and two calls more; what an upload leaves that died goes by the bucket's lifecycle."""
 
 
 class RepairQueue(Protocol):

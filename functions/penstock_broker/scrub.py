@@ -13,11 +13,13 @@ from typing import NamedTuple
 from penstock_broker.broker import Broker
 from penstock_broker.ensure_copies import ensure_copies
 from penstock_broker.lost_segments import report_lost
+from penstock_broker.read_range import is_missing, read_range
 from penstock_broker.repair_segment import zones_to_repair
 from penstock_broker.walk_index import refs_of
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.keys import PartitionKey
+from penstock_core.read_plan import join_ranges
 from penstock_core.ref import Ref, Tier
 from penstock_core.repair import NamedRef, Repair
 from penstock_core.segment import TocEntry
@@ -67,8 +69,7 @@ def scrub(broker: Broker, *, budget_ms: float, budget_bytes: int) -> Scrubbed:
     done = Scrubbed()
     known: dict[SegmentId, _Checked] = {}
     for named, behind in _refs_from(broker, _parse_cursor(broker.cursors.get(JOB))):
-        if named.located.ref.tier is Tier.ZONAL:
-            _scrub_ref(broker, named, known, done)
+        (_scrub_ref if named.located.ref.tier is Tier.ZONAL else _scrub_archived)(broker, named, known, done)
         done.refs += 1
         is_over = done.bytes >= budget_bytes or broker.clock.monotonic_ms() >= deadline_ms
         if is_over or done.refs % _SAVE_REFS == 0:
@@ -108,6 +109,23 @@ def _scrub_ref(broker: Broker, named: NamedRef, known: dict[SegmentId, _Checked]
         except PenstockError as error:
             done.failures += 1
             broker.events.tell("scrub_failed", segment=ref.segment_id.hex(), error=str(error))
+
+
+def _scrub_archived(broker: Broker, named: NamedRef, known: dict[SegmentId, _Checked], done: Scrubbed) -> None:
+    """Reads what the ref names. The archive is S3's own three copies, and there is no other to heal from."""
+    ref = named.located.ref
+    if ref.segment_id not in known:
+        known[ref.segment_id] = _Checked(good=0, toc=(), is_whole=True)
+        done.segments += 1
+    try:
+        [wanted] = join_ranges([named.located])
+        done.bytes += len(read_range(broker, wanted))
+    except PenstockError as error:
+        is_gone = error.code is ErrorCode.CORRUPT_SEGMENT or is_missing(error)
+        if is_gone and not report_lost(broker, ref.segment_id, [named], error):
+            return  # removed since its ref was read
+        done.failures += 1
+        broker.events.tell("scrub_failed", segment=ref.segment_id.hex(), error=str(error))
 
 
 def _check(broker: Broker, named: NamedRef, zones: int, done: Scrubbed) -> _Checked:

@@ -1,5 +1,6 @@
-"""Sweep: remove the segments that no live ref names, from every zone. The only place that removes objects (ADR 5).
+"""Sweep: remove the segments that no live ref names, from every zone and the archive.
 
+The only place that removes objects (ADR 5).
 Garbage of appends that died and data that expired are the same thing here. One round: note the time, read the names of
 all topics, then of each partition *first the head, then its pages*, then list the objects, and delete those that are
 older than the grace and were not named. Why nothing live is ever deleted:
@@ -76,9 +77,10 @@ def sweep(
 ) -> Swept:
     """One run from the cursor on: as many rounds as it takes, or as the time allows.
 
-    A round reads the whole index; then it costs one list call for each prefix and zone, and more for those of more than
-    1,000 objects. A zone that fails is counted and met again by the next sweep. Raises what reading the index raises,
-    CORRUPT_SEGMENT if it has a gap, and INTERNAL if one round alone outlasts the time: then nothing was deleted.
+    A round reads the whole index; then it costs one list call for each prefix in each zone and the archive, and more
+    for those of more than 1,000 objects. A zone that fails is counted and met again by the next sweep. Raises what
+    reading the index raises, CORRUPT_SEGMENT if it has a gap, and INTERNAL if one round alone outlasts the time: then
+    nothing was deleted.
     """
     deadline_ms = broker.clock.monotonic_ms() + budget_ms
     first = int(broker.cursors.get(_JOB) or 0)
@@ -120,12 +122,13 @@ def _mark(broker: Broker, live: LiveSegments, log_start_grace_ms: int, deadline_
 
 
 def _sweep_prefixes(broker: Broker, prefixes: Iterable[int], live: LiveSegments, total: Swept) -> Swept:
-    places = [(zone, number) for number in prefixes for zone in broker.zones]
+    stores = [*broker.zones, broker.archive]
+    places = [(store, number) for number in prefixes for store in stores]
     results = broker.parallel.map(lambda place: sweep_prefix(*place, live), places)
     done = [result for result in results if not isinstance(result, PenstockError)]
     return replace(
         total,
-        prefixes=total.prefixes + len(places) // len(broker.zones),
+        prefixes=total.prefixes + len(places) // len(stores),
         listed=total.listed + sum(each.listed for each in done),
         deleted=total.deleted + sum(each.deleted for each in done),
         foreign=total.foreign + sum(each.foreign for each in done),

@@ -9,6 +9,7 @@ Each name is asked for as an option, then in the environment:
 | `groupsTable`        | `--groups-table`     | `PENSTOCK_GROUPS_TABLE`     | DynamoDB table                           |
 | `repairQueueUrl`     | `--repair-queue-url` | `PENSTOCK_REPAIR_QUEUE_URL` | SQS queue                                |
 | `zones`              | `--zones`            | `PENSTOCK_ZONES`            | `a=<bucket>,b=<bucket>,…` in order       |
+| `archive`            | `--archive`          | `PENSTOCK_ARCHIVE`          | bucket of the archive tier               |
 | `region`             | `--region`           | `AWS_REGION`                | else botocore's chain                    |
 | `endpointUrl`        | `--endpoint-url`     | `AWS_ENDPOINT_URL`          | an emulator instead of AWS               |
 | `stack`              | `--stack`            | `PENSTOCK_STACK`            | CloudFormation stack whose outputs count |
@@ -39,6 +40,7 @@ _NAMES: Mapping[str, tuple[str, str]] = {
     "groupsTable": ("PENSTOCK_GROUPS_TABLE", "GroupsTable"),
     "repairQueueUrl": ("PENSTOCK_REPAIR_QUEUE_URL", "RepairQueueUrl"),
     "zones": ("PENSTOCK_ZONES", "ZoneBuckets"),
+    "archive": ("PENSTOCK_ARCHIVE", "ArchiveBucket"),
 }
 _PLACES: Mapping[str, str] = {
     "region": "AWS_REGION",
@@ -114,6 +116,7 @@ def _storage(names: Mapping[str, str], **places: str | None) -> Storage:
         groups_table=names["groupsTable"],
         repair_queue_url=names["repairQueueUrl"],
         zones=zones,
+        archive=names["archive"],
         **places,
     )
 

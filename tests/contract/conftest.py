@@ -18,6 +18,7 @@ from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_broker.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.memory import (
+    MemoryArchiveStore,
     MemoryJobCursors,
     MemoryLogIndex,
     MemorySegmentStore,
@@ -27,8 +28,10 @@ from penstock_broker.adapters.memory import (
 from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_broker.adapters.memory_transactions import MemoryTransactionStore
 from penstock_broker.adapters.s3 import S3SegmentStore
+from penstock_broker.adapters.s3_archive import S3ArchiveStore
 from penstock_broker.adapters.system import SystemChance, SystemClock
 from penstock_broker.ports import (
+    ArchiveStore,
     GroupStore,
     JobCursors,
     LogIndex,
@@ -50,6 +53,7 @@ class Ports:
     memberships: MembershipStore
     transactions: TransactionStore
     segments: SegmentStore
+    archive: ArchiveStore
     zone_states: ZoneStateStore
     cursors: JobCursors
 
@@ -63,6 +67,7 @@ def _memory() -> Iterator[Ports]:
         MemoryMembershipStore(),
         MemoryTransactionStore(log, groups),
         MemorySegmentStore("a"),
+        MemoryArchiveStore("archive"),
         MemoryZoneStateStore(),
         MemoryJobCursors(),
     )
@@ -74,7 +79,8 @@ def _aws() -> Iterator[Ports]:
         for table in ("topics", "log", "groups"):
             create_table(dynamodb, table)
         s3 = boto3.client("s3", region_name=REGION)
-        s3.create_bucket(Bucket="zone-a")
+        for bucket in ("zone-a", "archive"):
+            s3.create_bucket(Bucket=bucket)
         client = DynamoDbClient(dynamodb, SystemClock(), SystemChance())
         yield Ports(
             DynamoDbTopicStore(client, "topics"),
@@ -83,6 +89,7 @@ def _aws() -> Iterator[Ports]:
             DynamoDbMembershipStore(client, "groups"),
             DynamoDbTransactionStore(client, "log", "groups"),
             S3SegmentStore(s3, "zone-a", "a"),
+            S3ArchiveStore(s3, "archive"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),
         )

@@ -18,6 +18,7 @@ ENVIRON = {
     "PENSTOCK_GROUPS_TABLE": "groups",
     "PENSTOCK_REPAIR_QUEUE_URL": "http://queue",
     "PENSTOCK_ZONES": "a=bucket-a,b=bucket-b",
+    "PENSTOCK_ARCHIVE": "archive",
 }
 OUTPUTS = {
     "TopicsTable": "topics",
@@ -25,6 +26,7 @@ OUTPUTS = {
     "GroupsTable": "groups",
     "RepairQueueUrl": "http://queue",
     "ZoneBuckets": "a=bucket-a,b=bucket-b",
+    "ArchiveBucket": "archive",
 }
 STORAGE = Storage(
     topics_table="topics",
@@ -32,6 +34,7 @@ STORAGE = Storage(
     groups_table="groups",
     repair_queue_url="http://queue",
     zones=(("a", "bucket-a"), ("b", "bucket-b")),
+    archive="archive",
 )
 
 

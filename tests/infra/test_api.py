@@ -101,5 +101,5 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
         "ApiUrl", "ApiId", "ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn",
         "AdminPolicyArn",
         "TopicsTable", "LogTable", "GroupsTable", "RepairQueueUrl",
-        "ZoneBuckets", "ZoneABucket", "ZoneBBucket", "ZoneCBucket",
+        "ZoneBuckets", "ZoneABucket", "ZoneBBucket", "ZoneCBucket", "ArchiveBucket",
     }  # fmt: skip

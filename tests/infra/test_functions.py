@@ -64,6 +64,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_GROUPS_TABLE": "<TablesGroups>",
             "PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>",
             "PENSTOCK_ZONES": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
+            "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
             "POWERTOOLS_SERVICE_NAME": f"{STAGES[stage].name}-{own}",
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,

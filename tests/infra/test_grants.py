@@ -16,6 +16,7 @@ FETCH = {
     "TablesTopics": "GetItem",
     "TablesLog": "GetItem BatchGetItem Query",
     "zones": "read list",
+    "archive": "read list",
     "RepairQueuesRepairs": "SendMessage",
 }
 ALLOWED = {
@@ -27,6 +28,7 @@ ALLOWED = {
         "TablesTopics": "GetItem PutItem DeleteItem Scan",
         "TablesLog": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
         "zones": "read list",
+        "archive": "read list",
         "RepairQueuesRepairs": "SendMessage",
     },
     "GroupAdmin": {
@@ -34,6 +36,7 @@ ALLOWED = {
         "TablesLog": "GetItem BatchGetItem Query",
         "TablesGroups": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
         "zones": "read list",
+        "archive": "read list",
         "RepairQueuesRepairs": "SendMessage",
     },
     "Transactions": PRODUCE
@@ -66,12 +69,14 @@ ALLOWED = {
         "TablesTopics": "GetItem Scan PutItem DeleteItem",
         "TablesLog": "GetItem Query UpdateItem",
         "zones": "read write list",
+        "archive": "read list",
         "RepairQueuesRepairs": "SendMessage",
     },
     "Sweep": {
         "TablesTopics": "GetItem PutItem DeleteItem Scan",
         "TablesLog": "GetItem BatchGetItem Query",
         "zones": "list delete",
+        "archive": "list delete",
     },
 }
 XRAY = {("xray:PutTelemetryRecords", "*"), ("xray:PutTraceSegments", "*")}
@@ -82,13 +87,18 @@ def zone_permissions(access: str | None, stage: str) -> set[tuple[str, str]]:
         return set()
     if stage == "prod":
         return {("s3express:CreateSession", f"<ZonesZone{zone}>") for zone in "ABC"}
+    return {pair for zone in "ABC" for pair in bucket_permissions(access, f"<ZonesZone{zone}>")}
+
+
+def bucket_permissions(access: str, bucket: str) -> set[tuple[str, str]]:
+    """What the words of `access` allow on an ordinary bucket."""
     words = {
         "read": ("s3:GetObject", "/*"),
         "write": ("s3:PutObject", "/*"),
         "list": ("s3:ListBucket", ""),
         "delete": ("s3:DeleteObject", "/*"),
     }
-    return {(words[word][0], f"<ZonesZone{zone}>{words[word][1]}") for zone in "ABC" for word in access.split()}
+    return {(words[word][0], f"{bucket}{words[word][1]}") for word in access.split()}
 
 
 def statements_of(resources: Resources, function: str) -> list[dict[str, Any]]:
@@ -106,6 +116,7 @@ def statements_of(resources: Resources, function: str) -> list[dict[str, Any]]:
 def test_role_allows_exactly_what_its_function_calls(resources: Resources, stage: str, function: str) -> None:
     allowed = dict(ALLOWED[function])
     zones = zone_permissions(allowed.pop("zones", None), stage)
+    archive = bucket_permissions(allowed.pop("archive", ""), "<ArchiveBucket>")
     stored = {
         (f"{'sqs' if name.startswith('RepairQueues') else 'dynamodb'}:{action}", name if name == "*" else f"<{name}>")
         for name, actions in allowed.items()
@@ -113,7 +124,7 @@ def test_role_allows_exactly_what_its_function_calls(resources: Resources, stage
     }
     logs = {(f"logs:{action}", f"<Functions{function}Logs>") for action in ("CreateLogStream", "PutLogEvents")}
     tracing = set() if stage == "local" else XRAY
-    assert permissions(statements_of(resources, function)) == logs | stored | zones | tracing
+    assert permissions(statements_of(resources, function)) == logs | stored | zones | archive | tracing
 
 
 def test_every_function_has_a_role_of_its_own_without_managed_policies(resources: Resources) -> None:

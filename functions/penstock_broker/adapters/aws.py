@@ -20,6 +20,7 @@ from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_broker.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.s3 import S3SegmentStore
+from penstock_broker.adapters.s3_archive import S3ArchiveStore
 from penstock_broker.adapters.sqs import SqsRepairQueue
 from penstock_broker.adapters.storage_calls import StorageCalls
 from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
@@ -55,8 +56,8 @@ _SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout
 class Storage:
     """Where a Penstock keeps its data; a value that can be sent to other processes.
 
-    `zones` are pairs of name and bucket, whose order is each zone's bit in a ref. What is None, botocore's own chain
-    finds; `access_key` and `secret_key` are there for the local stack only.
+    `zones` are pairs of name and bucket, whose order is each zone's bit in a ref; `archive` is a bucket. What is None,
+    botocore's own chain finds; `access_key` and `secret_key` are there for the local stack only.
     """
 
     topics_table: str
@@ -64,6 +65,7 @@ class Storage:
     groups_table: str
     repair_queue_url: str
     zones: tuple[tuple[str, str], ...]
+    archive: str
     region: str | None = None
     endpoint_url: str | None = None
     access_key: str | None = None
@@ -71,14 +73,15 @@ class Storage:
 
 
 def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
-    """Reads `PENSTOCK_{TOPICS,LOG,GROUPS}_TABLE`, `PENSTOCK_REPAIR_QUEUE_URL` and `PENSTOCK_ZONES`
-    (`a=<bucket>,b=<bucket>,…`)."""
+    """Reads `PENSTOCK_{TOPICS,LOG,GROUPS}_TABLE`, `PENSTOCK_REPAIR_QUEUE_URL`, `PENSTOCK_ZONES`
+    (`a=<bucket>,b=<bucket>,…`) and `PENSTOCK_ARCHIVE`."""
     return Storage(
         topics_table=environ["PENSTOCK_TOPICS_TABLE"],
         log_table=environ["PENSTOCK_LOG_TABLE"],
         groups_table=environ["PENSTOCK_GROUPS_TABLE"],
         repair_queue_url=environ["PENSTOCK_REPAIR_QUEUE_URL"],
         zones=parse_zones(environ["PENSTOCK_ZONES"]),
+        archive=environ["PENSTOCK_ARCHIVE"],
     )
 
 
@@ -113,6 +116,7 @@ def aws_broker(storage: Storage, calls: StorageCalls) -> Broker:
         zone_states=zone_states,
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
         zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in storage.zones],
+        archive=S3ArchiveStore(s3, storage.archive),
         repair_queue=SqsRepairQueue(lambda: client("sqs", _SQS), storage.repair_queue_url),
         parallel=Threads(),
         clock=clock,

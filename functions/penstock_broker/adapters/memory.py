@@ -5,7 +5,7 @@ what a caller holds never changes under it.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
@@ -15,7 +15,7 @@ from penstock_broker.adapters.system import SystemChance, SystemClock, Threads
 from penstock_broker.broker import Broker
 from penstock_broker.directory import TopicDirectory
 from penstock_broker.group_directory import GroupDirectory
-from penstock_broker.ports import Chance, Clock, ListedKeys, Parallel
+from penstock_broker.ports import ARCHIVE, Chance, Clock, ListedKeys, Parallel
 from penstock_broker.zone_directory import ZoneDirectory
 from penstock_core.catch_up import CatchUpPass
 from penstock_core.errors import ErrorCode, PenstockError
@@ -214,6 +214,15 @@ class MemorySegmentStore:
             raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} does not answer")
 
 
+class MemoryArchiveStore(MemorySegmentStore):
+    """ArchiveStore."""
+
+    def upload(self, segment_id: SegmentId, chunks: Iterable[bytes]) -> None:
+        body = b"".join(chunks)
+        self._check_up()
+        self.segments.setdefault(segment_id, body)
+
+
 def memory_broker(
     *,
     zones: Sequence[str] = ("a", "b", "c"),
@@ -234,6 +243,7 @@ def memory_broker(
         zone_states=zone_states,
         cursors=MemoryJobCursors(),
         zones=[MemorySegmentStore(zone) for zone in zones],
+        archive=MemoryArchiveStore(ARCHIVE),
         repair_queue=MemoryRepairQueue(),
         parallel=parallel or Threads(),
         clock=clock,
