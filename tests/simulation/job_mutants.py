@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from handlers import replicate as replicate_module
 from penstock_broker import keep_zones as keep_module
+from penstock_broker import mark_live
 from penstock_broker import repair_segment as repair_module
 from penstock_broker import retain as retain_module
 from penstock_broker import scrub as scrub_module
@@ -99,7 +100,7 @@ def _sweep_without_grace() -> Patch:
 
 
 def _sweep_takes_the_log_start_for_settled() -> Patch:
-    return patch.object(sweep_module, "settled_offset", lambda head, *_: head.log_start_offset)
+    return patch.object(mark_live, "settled_offset", lambda head, *_: head.log_start_offset)
 
 
 def _sweep_reads_pages_before_the_head() -> Patch:
@@ -108,12 +109,12 @@ def _sweep_reads_pages_before_the_head() -> Patch:
         live.add(ref.segment_id for page in pages for ref in page.refs)
         live.add(ref.segment_id for head in broker.log.heads([key]).values() for ref in head.tail)
 
-    return patch.object(sweep_module, "_mark_partition", mark)
+    return patch.object(mark_live, "_mark_partition", mark)
 
 
 def _sweep_marks_one_zone_only() -> Patch:
     """It goes by the tails alone, as if no page were needed."""
-    return patch.object(sweep_module, "walk_pages", lambda *_: [])
+    return patch.object(mark_live, "walk_pages", lambda *_: [])
 
 
 def _scrub_trusts_every_copy() -> Patch:
