@@ -1,0 +1,295 @@
+"""Kill -9 at random among a group's consumers while records flow: what is lost, what comes twice, how long it takes.
+
+Consumers are processes of one group, with at-least-once delivery; each that is killed is started again at once. All
+write histories, which the history checker judges: exit code 0 says that it found no anomaly, and that every record that
+was acknowledged was read. Runs on the local stack that `make run` or `penstock local up` has started.
+"""
+
+import json
+import multiprocessing
+import random
+import secrets
+import signal
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bench.group_member import GroupMember, MemberSpec
+from penstock import Admin, Producer
+from penstock.errors import NotFoundError
+from penstock.transport import open_transport
+from penstock_core.errors import PenstockError
+from tests.chaos.recording import RecordingTransport
+from tests.history.__main__ import HistoryFile
+from tests.history.checker import check
+from tests.history.format import Assign, Committed, Event, Function, Outcome, Poll, Send, parse_line
+from tests.history.recorder import Recorder, merge
+
+PARTITIONS = 6
+BURSTS_PER_S = 10
+PATIENCE_S = 120  # without a commit, after everything was sent
+_READ = (Function.POLL, Function.ASSIGN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """A process that was killed, and when by the monotonic clock."""
+
+    name: str
+    at_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """`again_s`: of each partition that a killed consumer held, from the kill until another has read a record."""
+
+    records: int
+    acknowledged: int
+    lost: int
+    delivered: int
+    delivered_again: int
+    kills: int
+    partitions_taken_over: int
+    again_s_p50: float
+    again_s_max: float
+    anomalies: dict[str, int]
+    history_operations: int
+    seconds: float
+
+    @property
+    def is_right(self) -> bool:
+        return self.acknowledged == self.records and not self.lost and not self.anomalies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do to a group: `kills` at moments, and of consumers, that `seed` chooses."""
+
+    records: int
+    records_per_s: int
+    consumers: int
+    kills: int
+    session_ms: int
+    heartbeat_ms: int
+    seed: int
+
+
+def consume(spec: MemberSpec, folder: Path) -> None:
+    """A process's entry: a consumer until it is told to end (SIGTERM), or killed."""
+    ends: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ends.append(number))
+    with Recorder.open(folder / f"{spec.name}.history.jsonl") as recorder:
+        GroupMember(spec, recorder).run(lambda: bool(ends))
+
+
+class Fleet:
+    """The consumers that are alive. One that is killed comes back under a new name."""
+
+    def __init__(self, plan: Plan, topic: str, folder: Path) -> None:
+        self._plan, self._topic, self._folder = plan, topic, folder
+        self._context = multiprocessing.get_context("spawn")
+        self._lives: Counter[int] = Counter()
+        self._alive = {number: self._start(number) for number in range(plan.consumers)}
+        self.kills: list[Kill] = []
+
+    def kill(self, number: int) -> None:
+        """SIGKILL, and another at once."""
+        name, process = self._alive[number]
+        process.kill()
+        self.kills.append(Kill(name=name, at_ns=time.monotonic_ns()))
+        process.join()
+        self._alive[number] = self._start(number)
+
+    def end(self) -> None:
+        """Lets all of them close. Raises ClickException for one that ends in another way."""
+        for _, process in self._alive.values():
+            process.terminate()
+        for name, process in self._alive.values():
+            process.join()
+            if process.exitcode not in (0, -signal.SIGTERM):  # the latter: it had not begun yet
+                raise click.ClickException(f"consumer {name} ended with exit code {process.exitcode}: see above")
+
+    def clean_up(self) -> None:
+        for _, process in self._alive.values():
+            process.kill()
+            process.join()
+
+    def _start(self, number: int) -> tuple[str, SpawnProcess]:
+        self._lives[number] += 1
+        spec = MemberSpec(
+            name=f"consumer-{number}.{self._lives[number]}",
+            topic=self._topic,
+            group=self._topic,
+            session_ms=self._plan.session_ms,
+            heartbeat_ms=self._plan.heartbeat_ms,
+        )
+        process = self._context.Process(target=consume, args=(spec, self._folder), daemon=True)
+        process.start()
+        return spec.name, process
+
+
+def run(plan: Plan, folder: Path, console: Console) -> Figures:
+    """The whole of it, on a topic of its own; the histories stay in `folder`."""
+    topic = f"kills-{secrets.token_hex(4)}"
+    started_s = time.monotonic()
+    with Admin() as admin, Recorder.open(folder / "producer.history.jsonl") as recorder:
+        admin.create_topic(topic, partitions=PARTITIONS)
+        fleet = Fleet(plan, topic, folder)
+        try:
+            _wait_until_shared(topic, plan.consumers, admin)
+            acknowledged = _send(plan, fleet, topic, admin, recorder, console)
+            _wait_until_committed(topic, acknowledged, admin, recorder)
+            fleet.end()
+        finally:
+            fleet.clean_up()
+    seconds = time.monotonic() - started_s
+    return _judged(plan, fleet.kills, acknowledged, folder, seconds)
+
+
+def _wait_until_shared(topic: str, consumers: int, admin: Admin) -> None:
+    """Until each consumer owns partitions, so that whoever is killed has something to lose."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(_owners(topic, admin)) < min(consumers, PARTITIONS):
+        if time.monotonic() > deadline_s:
+            raise click.ClickException(f"in {PATIENCE_S} s not every consumer was given partitions")
+        time.sleep(0.2)
+
+
+def _owners(group: str, admin: Admin) -> set[str]:
+    try:
+        return {each.owner for each in admin.describe_group(group).partitions if each.owner is not None}
+    except NotFoundError:  # nobody has joined yet
+        return set()
+
+
+def _send(plan: Plan, fleet: Fleet, topic: str, admin: Admin, recorder: Recorder, console: Console) -> int:
+    """All records at their pace, and the kills among them; how many records were acknowledged."""
+    chance = random.Random(plan.seed)
+    kill_at = [int(plan.records * (number + chance.random()) / plan.kills) for number in range(plan.kills)]
+    transport = RecordingTransport(open_transport(), recorder, "producer")
+    began_s = time.monotonic()
+    with Producer(transport=transport) as producer:
+        futures = []
+        for number in range(plan.records):
+            futures.append(producer.send(topic, b"%d" % number, partition=number % PARTITIONS))
+            if len(fleet.kills) < plan.kills and number >= kill_at[len(fleet.kills)]:
+                fleet.kill(chance.randrange(plan.consumers))
+                console.print(f"{number:,} sent, {fleet.kills[-1].name} killed")
+            if number % max(1, plan.records_per_s // BURSTS_PER_S) == 0:
+                time.sleep(max(0.0, began_s + number / plan.records_per_s - time.monotonic()))
+            if number % plan.records_per_s == 0:
+                _committed(topic, admin, recorder)
+        producer.flush()
+    return sum(future.exception() is None for future in futures)
+
+
+def _committed(topic: str, admin: Admin, recorder: Recorder) -> int:
+    """The sum of what the group has committed."""
+    operation = recorder.invoke("watch", Function.COMMITTED, group=topic)
+    try:
+        found = {each.partition: each.offset for each in admin.group_offsets(topic)}
+    except PenstockError:
+        recorder.fail(operation)
+        raise
+    ops = [Committed((topic, number), found.get(number)) for number in range(PARTITIONS)]
+    recorder.ok(operation, ops)
+    return sum(found.values())
+
+
+def _wait_until_committed(topic: str, records: int, admin: Admin, recorder: Recorder) -> None:
+    before, deadline_s = -1, 0.0
+    while (committed := _committed(topic, admin, recorder)) < records:
+        if committed > before:
+            before, deadline_s = committed, time.monotonic() + PATIENCE_S
+        if time.monotonic() > deadline_s:
+            raise click.ClickException(f"{committed:,} of {records:,} records are committed, and no more come")
+        time.sleep(0.2)
+
+
+def _judged(plan: Plan, kills: list[Kill], acknowledged: int, folder: Path, seconds: float) -> Figures:
+    history = folder / "history.jsonl"
+    merge(sorted(folder.glob("*.history.jsonl")), history)
+    report = check(HistoryFile(history))
+    sent: set[str] = set()
+    read: Counter[str] = Counter()
+    for event in events(history):
+        if event.outcome is Outcome.OK:
+            sent.update(str(op.value) for op in event.ops if isinstance(op, Send))
+            read.update(str(value) for op in event.ops if isinstance(op, Poll) for _, value in op.records)
+    again_s = [seconds for kill in kills for seconds in _times_until_read_again(history, kill)]
+    return Figures(
+        records=plan.records,
+        acknowledged=acknowledged,
+        lost=len(sent - read.keys()),
+        delivered=read.total(),
+        delivered_again=read.total() - len(read),
+        kills=len(kills),
+        partitions_taken_over=len(again_s),
+        again_s_p50=round(statistics.median(again_s), 2) if again_s else 0.0,
+        again_s_max=round(max(again_s, default=0.0), 2),
+        anomalies={str(kind): count for kind, count in report.found.items()},
+        history_operations=report.counts.operations,
+        seconds=round(seconds, 1),
+    )
+
+
+def events(history: Path) -> Iterator[Event]:
+    """The events of a history, in their order."""
+    for number, line in enumerate(HistoryFile(history), start=1):
+        yield parse_line(number, line)
+
+
+def _times_until_read_again(history: Path, kill: Kill) -> list[float]:
+    """Of each partition that the killed process held, as far as somebody read more of it."""
+    held: set[tuple[str, int]] = set()
+    found: list[float] = []
+    for event in events(history):
+        if event.function not in _READ or event.outcome is not Outcome.OK:
+            continue
+        for op in event.ops:
+            if isinstance(op, Assign) and event.process == kill.name:
+                held = {*op.kept, *(where for where, _ in op.started)}
+            elif isinstance(op, Poll) and op.records and event.time_ns > kill.at_ns and op.where in held:
+                held.remove(op.where)
+                found.append((event.time_ns - kill.at_ns) / 1e9)
+    return found
+
+
+@click.command(help=__doc__)
+@click.option("--records", default=100_000, show_default=True, type=click.IntRange(1), help="How many are sent.")
+@click.option("--records-per-s", default=1_000, show_default=True, type=click.IntRange(1), help="How fast.")
+@click.option("--consumers", default=3, show_default=True, type=click.IntRange(1), help="How many processes read.")
+@click.option("--kills", default=10, show_default=True, type=click.IntRange(0), help="How often one is killed.")
+@click.option("--session-ms", default=8_000, show_default=True, help="After which a killed one is known to be gone.")
+@click.option("--heartbeat-ms", default=1_000, show_default=True, help="Between two heartbeats of a member.")
+@click.option("--seed", default=0, show_default=True, help="Chooses moments and victims.")
+@click.option("--history", type=click.Path(file_okay=False, path_type=Path), help="Keep the histories in this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def main(history: Path | None, as_json: bool, **options: int) -> None:
+    plan = Plan(**options)
+    console = Console(stderr=as_json)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = history or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = run(plan, folder, console)
+    if as_json:
+        click.echo(json.dumps(asdict(figures)))
+    else:
+        table = Table("", "", title=f"{plan.kills} kills among {plan.consumers} consumers")
+        for name, value in asdict(figures).items():
+            table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, (int, float)) else str(value))
+        console.print(table)
+    raise SystemExit(0 if figures.is_right else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""A member of a consumer group that writes a history of what it does: which partitions it got, read and committed.
+
+Where a partition that it is given begins is what the group has committed, and the history says that it was told so: the
+checker sees an offset that went back.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock import Consumer, TopicPartition
+from penstock.errors import UnavailableError
+from penstock_core.errors import PenstockError
+from tests.chaos.values import name_of
+from tests.history.format import Assign, Commit, Committed, Function, Poll
+from tests.history.recorder import Recorder
+
+POLL_MS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSpec:
+    """One life of a member. `name` is the process in the history; `handling_ms` is what it does with each poll."""
+
+    name: str
+    topic: str
+    group: str
+    session_ms: int
+    heartbeat_ms: int
+    instance_id: str | None = None
+    commit_each_ms: int = 200
+    handling_ms: int = 0
+
+
+class GroupMember:
+    """Reads until `is_over`; everything it is told goes into the history before the next thing happens."""
+
+    def __init__(self, spec: MemberSpec, recorder: Recorder) -> None:
+        self._positions: dict[TopicPartition, int] = {}  # of what it holds
+        self._spec = spec
+        self._recorder = recorder
+        self._consumer = Consumer(
+            spec.topic,
+            group_id=spec.group,
+            group_instance_id=spec.instance_id,
+            session_timeout_ms=spec.session_ms,
+            heartbeat_interval_ms=spec.heartbeat_ms,
+            enable_auto_commit=False,
+            on_assigned=self._assigned,
+            on_revoked=self._revoked,
+            on_lost=self._lost,
+        )
+
+    @property
+    def held(self) -> int:
+        """How many partitions it holds."""
+        return len(self._positions)
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Polls, handles, commits; then closes the consumer."""
+        commit_at = time.monotonic() + self._spec.commit_each_ms / 1_000
+        with self._consumer:
+            while not is_over():
+                self._poll()
+                if time.monotonic() >= commit_at:
+                    self._commit(sorted(self._positions))
+                    commit_at = time.monotonic() + self._spec.commit_each_ms / 1_000
+
+    def _poll(self) -> None:
+        operation = self._recorder.invoke(self._spec.name, Function.POLL)
+        try:
+            records = self._consumer.poll(timeout_ms=POLL_MS)
+        except UnavailableError:
+            self._recorder.fail(operation)
+            return
+        found: dict[TopicPartition, list[tuple[int, str]]] = {each: [] for each in sorted(self._positions)}
+        for record in records:
+            where = TopicPartition(record.topic, record.partition)
+            found[where].append((record.offset, name_of(record.value)))
+            self._positions[where] = record.offset + 1
+        self._recorder.ok(operation, [Poll(each, tuple(rows)) for each, rows in found.items()])
+        if records and self._spec.handling_ms:
+            time.sleep(self._spec.handling_ms / 1_000)
+
+    def _commit(self, partitions: Iterable[TopicPartition]) -> None:
+        offsets = {each: self._positions[each] for each in partitions}
+        if not offsets:
+            return
+        ops = [Commit(each, offset) for each, offset in offsets.items()]
+        operation = self._recorder.invoke(self._spec.name, Function.COMMIT, ops, group=self._spec.group)
+        try:
+            self._consumer.commit(offsets)
+        except PenstockError:
+            self._recorder.maybe(operation)  # of several partitions, some may have been committed
+        else:
+            self._recorder.ok(operation)
+
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
+        started = {each: self._consumer.position(each) for each in partitions}
+        told = [Committed(each, position) for each, position in started.items() if position]  # at 0, nothing was
+        if told:
+            self._recorder.done(self._spec.name, Function.COMMITTED, told, group=self._spec.group)
+        self._tell(started)
+        self._positions |= started
+
+    def _revoked(self, partitions: list[TopicPartition]) -> None:
+        self._commit(partitions)
+        self._lost(partitions)
+
+    def _lost(self, partitions: list[TopicPartition]) -> None:
+        for each in partitions:
+            del self._positions[each]
+        self._tell({})
+
+    def _tell(self, started: Mapping[TopicPartition, int]) -> None:
+        told = Assign(tuple(sorted(self._positions)), tuple(started.items()))
+        self._recorder.done(self._spec.name, Function.ASSIGN, [told])
