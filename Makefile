@@ -21,7 +21,7 @@ stop: setup ## Stop the local stack; its state is kept
 	$(BIN)/penstock local down
 
 test: setup lint ## Lint, then run the tests, without those that take minutes each
-	$(BIN)/python -m pytest -m "not chaos and not minutes"
+	$(BIN)/python -m pytest -m "not chaos and not minutes" --numprocesses 2 --no-loadscope-reorder
 
 test-all: test openapi ## All of test, the long tests, chaos, 10,000 simulated runs, and that docs/openapi.json is what the handlers generate
 	git diff --exit-code -- docs/openapi.json

@@ -79,6 +79,7 @@ def test_lost_zone_is_left_behind_and_catches_up_when_it_is_back(stack: Stack, a
     assert sum(len(value) == 500_000 for _, value in records) == 40
 
 
+@pytest.mark.minutes
 def test_zone_in_sync_that_was_emptied_is_looked_over_when_the_operator_asks(stack: Stack, admin: Admin) -> None:
     """Nothing was put meanwhile, so nobody else has noticed."""
     transport = stack.transport()
@@ -127,6 +128,7 @@ def only_zone(stack: Stack, zone: str) -> Iterator[None]:
             s3.delete_bucket_policy(Bucket=bucket)
 
 
+@pytest.mark.minutes
 def test_operator_takes_a_zone_out(stack: Stack, admin: Admin) -> None:
     assert admin.take_zone_out("b", "test").state == "taken_out"
     try:

@@ -1,0 +1,21 @@
+"""How `make test` shares the tests out among processes: folder by folder, for the tests of one share their fixtures."""
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+_WAITING = "tests/end_to_end/"  # waits for others most of the time, so it begins first and the rest runs beside it
+
+
+class FolderScheduling(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0].rpartition("/")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FolderScheduling:
+    return FolderScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(_WAITING))
