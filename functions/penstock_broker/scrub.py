@@ -69,8 +69,7 @@ def scrub(broker: Broker, *, budget_ms: float, budget_bytes: int) -> Scrubbed:
     done = Scrubbed()
     known: dict[SegmentId, _Checked] = {}
     for named, behind in _refs_from(broker, _parse_cursor(broker.cursors.get(JOB))):
-        (_scrub_ref if named.located.ref.tier is Tier.ZONAL else _scrub_archived)(broker, named, known, done)
-        done.refs += 1
+        _scrub_named(broker, named, known, done)
         is_over = done.bytes >= budget_bytes or broker.clock.monotonic_ms() >= deadline_ms
         if is_over or done.refs % _SAVE_REFS == 0:
             broker.cursors.put(JOB, f"{behind.topic}#{behind.partition}#{behind.offset}")
@@ -86,9 +85,12 @@ def scrub_segment(broker: Broker, refs: Iterable[NamedRef], done: Scrubbed) -> N
     what cannot be healed is handed over and counted."""
     known: dict[SegmentId, _Checked] = {}
     for named in refs:
-        if named.located.ref.tier is Tier.ZONAL:
-            _scrub_ref(broker, named, known, done)
-        done.refs += 1
+        _scrub_named(broker, named, known, done)
+
+
+def _scrub_named(broker: Broker, named: NamedRef, known: dict[SegmentId, _Checked], done: Scrubbed) -> None:
+    (_scrub_ref if named.located.ref.tier is Tier.ZONAL else _scrub_archived)(broker, named, known, done)
+    done.refs += 1
 
 
 def _scrub_ref(broker: Broker, named: NamedRef, known: dict[SegmentId, _Checked], done: Scrubbed) -> None:

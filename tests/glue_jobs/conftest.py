@@ -1,0 +1,85 @@
+"""One emulator and one Spark session for all tests of the jobs; storage of its own for each test."""
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
+from localstack.emulator import start_emulator, stop_emulator
+from localstack.ministack import install_ministack, ministack_python
+from localstack.places import CHECKOUT, Places
+from penstock_broker.adapters.aws import Storage
+from penstock_broker.broker import Broker
+from penstock_spark.storage import open_broker
+from tests.contract.conftest import create_table
+from tests.end_to_end.local_stack import free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+PACKAGE_FOLDERS = ("functions", "sdk", "glue_jobs")
+
+
+@pytest.fixture(scope="session")
+def emulator_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """An emulator with nothing in it, which goes with the tests. Takes about 2 s."""
+    places = Places(tmp_path_factory.mktemp("emulator"))
+    yield start_emulator(places, ministack_python() or install_ministack(), free_port()).port
+    stop_emulator(places)
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """A small local session. Takes about 5 s."""
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in {
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(str(CHECKOUT / each) for each in (".", *PACKAGE_FOLDERS)),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def storage(emulator_port: int) -> Storage:
+    """Empty tables and buckets of the test's own."""
+    own = secrets.token_hex(4)
+    names = {name: f"{own}-{name}" for name in ("topics", "log", "groups", "a", "b", "c", "archive", "repairs")}
+    dynamodb, s3 = client("dynamodb", emulator_port), client("s3", emulator_port)
+    for table in ("topics", "log", "groups"):
+        create_table(dynamodb, names[table])
+    for bucket in ("a", "b", "c", "archive"):
+        s3.create_bucket(Bucket=names[bucket])
+    queue: Any = client("sqs", emulator_port).create_queue(QueueName=names["repairs"])
+    return Storage(
+        topics_table=names["topics"],
+        log_table=names["log"],
+        groups_table=names["groups"],
+        repair_queue_url=str(queue["QueueUrl"]),
+        zones=tuple((zone, names[zone]) for zone in ("a", "b", "c")),
+        archive=names["archive"],
+        region=REGION,
+        endpoint_url=endpoint_url(emulator_port),
+        access_key=ROOT_KEY,
+        secret_key=ROOT_KEY,
+    )
+
+
+@pytest.fixture
+def broker(storage: Storage) -> Broker:
+    """A broker in this process on the test's storage."""
+    return open_broker(storage)
