@@ -92,6 +92,7 @@ def _beat(request: Heartbeat) -> Beat:
         member_id=request.member_id,
         sequence=request.sequence,
         epoch=request.epoch,
+        session=request.session,
         instance_id=request.instance_id,
         client_id=request.client_id,
         subscription=None if subscribed is None else parse_subscription(subscribed.topics, subscribed.patterns),
@@ -110,6 +111,7 @@ def _assignment(told: Assignment) -> HeartbeatAnswer:
         revoked.setdefault(key.topic_id, []).append(key.partition)
     return {
         "epoch": told.epoch,
+        "session": told.session,
         "heartbeat_after_ms": told.heartbeat_after_ms,
         "session_timeout_ms": told.session_timeout_ms,
         "is_complete": told.is_complete,

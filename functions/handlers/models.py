@@ -72,11 +72,13 @@ class Subscribed(Request):
 
 
 class Heartbeat(Request):
-    """What a member of a group says. `owned`: topic ids to the partitions that it holds."""
+    """What a member of a group says. `session`: as the answer to its join has it, 0 to join. `owned`: topic ids to the
+    partitions that it holds."""
 
     member_id: str
     sequence: Annotated[int, Field(ge=1, le=limits.OFFSET_MAX)]
     epoch: Number
+    session: Number = 0
     instance_id: str | None = None
     client_id: str = Field(default="", max_length=limits.CLIENT_ID_LENGTH_MAX)
     subscription: Subscribed | None = None
@@ -280,6 +282,7 @@ class HeartbeatAnswer(TypedDict):
     """What the member is told. `revoked`: topic ids to partitions."""
 
     epoch: int
+    session: int
     heartbeat_after_ms: int
     session_timeout_ms: int
     is_complete: bool

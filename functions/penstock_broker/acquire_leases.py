@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.group import GroupState
-from penstock_core.ids import MemberName, TopicName
+from penstock_core.ids import EPOCH_BYTES, MemberName, TopicName, drawn_number
 from penstock_core.keys import PartitionKey
-from penstock_core.lease import ATTEMPTS, Attempt, Lease, holder_of
+from penstock_core.lease import ATTEMPTS, Attempt, Lease, holder_of, next_epoch
 
 
 def acquire_leases(
@@ -29,7 +29,8 @@ def acquire_leases(
 
     def take(key: PartitionKey) -> Lease:
         seen = leases.get(key) or Lease(topic=wanted[key], partition=key)
-        return broker.groups.take_lease(state.name, seen, name)
+        epoch = next_epoch(seen, drawn_number(broker.chance.random_bytes(EPOCH_BYTES)))
+        return broker.groups.take_lease(state.name, seen, name, epoch)
 
     results = broker.parallel.map(take, [key for key, attempt in attempts.items() if attempt is Attempt.TAKE])
     broker.events.count("leases_acquired", sum(isinstance(result, Lease) for result in results))

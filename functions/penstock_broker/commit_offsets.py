@@ -10,9 +10,17 @@ from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import GroupName, MemberName, Offset, member_name, parse_group_name
+from penstock_core.ids import (
+    EPOCH_BYTES,
+    GroupName,
+    MemberName,
+    Offset,
+    drawn_number,
+    member_name,
+    parse_group_name,
+)
 from penstock_core.items import CommittedOffset
-from penstock_core.lease import Holder, Lease, Tenure, holder_of
+from penstock_core.lease import Holder, Lease, Tenure, holder_of, next_epoch
 from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSETS_MAX
 
 _NO_MEMBER = MemberName("")
@@ -72,7 +80,8 @@ def commit_offsets(
             lease = _abandoned(broker, group, committed)
             if lease is None:
                 raise
-            broker.groups.reset_lease(group, lease, committed)
+            epoch = next_epoch(lease, drawn_number(broker.chance.random_bytes(EPOCH_BYTES)))
+            broker.groups.reset_lease(group, lease, committed, epoch)
 
     return broker.parallel.map(commit_one, entries)
 

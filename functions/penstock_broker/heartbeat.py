@@ -35,14 +35,15 @@ _ENROL_ATTEMPTS_MAX = 3
 class Beat:
     """What a member says. `sequence` rises with each heartbeat that it sends, also with one that it sends again.
 
-    `epoch` is the newest that it was told, 0 to join; it joins, or changes its subscription, by naming one. `owned`
-    is all that it holds, and may be None once it has been told that it is complete. `config` is for the group, if
-    this makes it.
+    `epoch` is the newest that it was told, 0 to join; it joins, or changes its subscription, by naming one. `session`
+    is the number that the answer to its join gave. `owned` is all that it holds, and may be None once it has been told
+    that it is complete. `config` is for the group, if this makes it.
     """
 
     member_id: str
     sequence: int
     epoch: int
+    session: int = 0
     instance_id: str | None = None
     client_id: str = ""
     subscription: Subscription | None = None
@@ -57,6 +58,7 @@ class Assignment:
     the partitions that are to come."""
 
     epoch: int
+    session: int
     heartbeat_after_ms: int
     session_timeout_ms: int
     is_complete: bool
@@ -79,6 +81,11 @@ def heartbeat(broker: Broker, group_name: str, beat: Beat) -> Assignment:
             ErrorCode.INVALID_REQUEST,
             "a member joins (epoch 0) with a subscription and without partitions that it holds",
         )
+    if beat.epoch != 0 and beat.session == 0:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"a heartbeat with epoch {beat.epoch} names its session: the number in the answer to the member's join",
+        )
     state = broker.memberships.get_group(group)
     member = None
     if beat.subscription is not None:
@@ -100,7 +107,7 @@ def leave(broker: Broker, group_name: str, beat: Beat) -> Assignment:
     name = member_name(beat.member_id, beat.instance_id)
     state = broker.memberships.get_group(group)
     member = broker.memberships.find_members(group, [name]).get(name)
-    refuse_heartbeat(member, group, name, beat.member_id, beat.sequence)
+    refuse_heartbeat(member, group, name, beat.member_id, beat.sequence, None)
     if state is None or member is None:
         raise unknown_member(group, name)
     # A delete that the driver sent again finds nothing left to delete.
@@ -110,7 +117,7 @@ def leave(broker: Broker, group_name: str, beat: Beat) -> Assignment:
         state, _ = rebalance(broker, group, lambda target: not target.part_of(name))
     except PenstockError:
         broker.events.count("group_rebalances_failed")  # the next check finds that the target does not fit
-    return replace(_told(state, state.epoch), is_complete=True)
+    return _told(state, state.epoch, member.session)
 
 
 def _enrol(broker: Broker, state: GroupState, name: MemberName, beat: Beat, subscription: Subscription) -> Member:
@@ -118,7 +125,8 @@ def _enrol(broker: Broker, state: GroupState, name: MemberName, beat: Beat, subs
     for _ in range(_ENROL_ATTEMPTS_MAX):
         stored = broker.memberships.find_members(state.name, [name]).get(name)
         if beat.epoch != 0 or (stored is not None and stored.member_id == beat.member_id):
-            refuse_heartbeat(stored, state.name, name, beat.member_id, beat.sequence)
+            session = None if beat.epoch == 0 else beat.session
+            refuse_heartbeat(stored, state.name, name, beat.member_id, beat.sequence, session)
         if stored is None and state.member_count >= GROUP_MEMBERS_MAX:
             raise PenstockError(
                 ErrorCode.GROUP_FULL,
@@ -132,6 +140,7 @@ def _enrol(broker: Broker, state: GroupState, name: MemberName, beat: Beat, subs
             client_id=beat.client_id,
             subscription=subscription,
             sequence=beat.sequence - 1,  # the report of this same heartbeat is still to come
+            session=beat.sequence if beat.epoch == 0 else beat.session,
             deadline_ms=now_ms + state.config.session_timeout_ms,
             joined_at_ms=now_ms if stored is None else stored.joined_at_ms,
         )
@@ -147,9 +156,9 @@ def _enrol(broker: Broker, state: GroupState, name: MemberName, beat: Beat, subs
 
 def _keep(broker: Broker, state: GroupState, name: MemberName, beat: Beat) -> Assignment:
     """The session goes on. A member that knows of an older epoch is asked what it holds."""
-    member = _touch(broker, state, name, beat, None)
+    member = _touch(broker, state, name, beat, beat.session, None)
     is_complete = state.epoch == beat.epoch == member.epoch
-    answer = _told(state, beat.epoch)
+    answer = _told(state, beat.epoch, beat.session)
     return answer if is_complete else replace(answer, is_complete=False, heartbeat_after_ms=0)
 
 
@@ -158,26 +167,33 @@ def _reconcile(
 ) -> tuple[GroupState, Assignment]:
     member = enrolled or broker.memberships.find_members(state.name, [name]).get(name)
     if enrolled is None:
-        refuse_heartbeat(member, state.name, name, beat.member_id, beat.sequence)
+        refuse_heartbeat(member, state.name, name, beat.member_id, beat.sequence, beat.session)
     assert member is not None
+    session = member.session
     target: Target | None = broker.group_directory.target_of(state)
     if target is None or not target.includes(member):
-        state, target = rebalance(broker, state.name, lambda found: found.includes(member))
+        try:
+            state, target = rebalance(broker, state.name, lambda found: found.includes(member))
+        except PenstockError as error:
+            if error.code is not ErrorCode.UNKNOWN_GROUP:
+                raise
+            raise unknown_member(state.name, name) from error  # the group was deleted meanwhile
     if target is None:  # others join faster than this one: its turn comes
-        _touch(broker, state, name, beat, None)
-        return state, replace(_told(state, beat.epoch), is_complete=False, heartbeat_after_ms=WAITING_HEARTBEAT_MS)
+        _touch(broker, state, name, beat, session, None)
+        answer = _told(state, beat.epoch, session)
+        return state, replace(answer, is_complete=False, heartbeat_after_ms=WAITING_HEARTBEAT_MS)
     part, owned = target.part_of(name), beat.owned or frozenset()
     claims = {key: CLAIMS[key in part, key in owned] for key in [*part, *owned]}
     revoked = sorted(key for key, claim in claims.items() if claim is Claim.REVOKE)
     wanted = sorted(key for key, claim in claims.items() if claim is Claim.ACQUIRE)
-    _touch(broker, state, name, beat, Report(epoch=state.epoch, is_settled=not revoked))
+    _touch(broker, state, name, beat, session, Report(epoch=state.epoch, is_settled=not revoked))
     # Not always the same first ones, which others may be slow to let go of.
     start = beat.sequence * ACQUIRE_MAX % len(wanted) if len(wanted) > ACQUIRE_MAX else 0
     tried = (wanted[start:] + wanted[:start])[:ACQUIRE_MAX]
     granted, is_outdated = acquire_leases(broker, state, name, {key: part[key] for key in tried})
     waiting = len(wanted) - len(granted)
     is_more_to_try = len(tried) < len(wanted)
-    answer = _told(state, state.epoch)
+    answer = _told(state, state.epoch, session)
     after_ms = min(answer.heartbeat_after_ms, WAITING_HEARTBEAT_MS) if waiting else answer.heartbeat_after_ms
     return state, replace(
         answer,
@@ -202,14 +218,19 @@ def _look_after(broker: Broker, state: GroupState, answer: Assignment) -> Assign
     return answer if checked.epoch == state.epoch else replace(answer, is_complete=False, heartbeat_after_ms=0)
 
 
-def _touch(broker: Broker, state: GroupState, name: MemberName, beat: Beat, report: Report | None) -> Member:
+def _touch(
+    broker: Broker, state: GroupState, name: MemberName, beat: Beat, session: int, report: Report | None
+) -> Member:
     deadline_ms = broker.clock.now_ms() + state.config.session_timeout_ms
-    return broker.memberships.touch_member(state.name, name, beat.member_id, beat.sequence, deadline_ms, report)
+    return broker.memberships.touch_member(
+        state.name, name, beat.member_id, beat.sequence, session, deadline_ms, report
+    )
 
 
-def _told(state: GroupState, epoch: int) -> Assignment:
+def _told(state: GroupState, epoch: int, session: int) -> Assignment:
     return Assignment(
         epoch=epoch,
+        session=session,
         heartbeat_after_ms=state.config.heartbeat_interval_ms,
         session_timeout_ms=state.config.session_timeout_ms,
         is_complete=True,

@@ -190,14 +190,14 @@ class GroupStore(Protocol):
     def find_leases(self, group: GroupName, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Lease]:
         """Those that there are. One call for up to 100."""
 
-    def take_lease(self, group: GroupName, seen: Lease, owner: MemberName) -> Lease:
-        """Gives the lease to `owner` under the next epoch; the lease as it is then. CONCURRENT_UPDATE unless it has the
-        epoch that was seen. One conditional update, never repeated once it may have been applied: each epoch is told
-        to one caller at most."""
+    def take_lease(self, group: GroupName, seen: Lease, owner: MemberName, epoch: int) -> Lease:
+        """Gives the lease to `owner` under `epoch`, the next; the lease as it is then. CONCURRENT_UPDATE unless it has
+        the epoch that was seen. One conditional update, never repeated once it may have been applied: each epoch is
+        told to one caller at most."""
 
-    def reset_lease(self, group: GroupName, seen: Lease, committed: CommittedOffset) -> None:
-        """Sets the offset and leaves the lease without owner under the next epoch. CONCURRENT_UPDATE unless it has the
-        epoch that was seen. One conditional update."""
+    def reset_lease(self, group: GroupName, seen: Lease, committed: CommittedOffset, epoch: int) -> None:
+        """Sets the offset and leaves the lease without owner under `epoch`, the next. CONCURRENT_UPDATE unless it has
+        the epoch that was seen. One conditional update."""
 
     def delete_lease(self, group: GroupName, seen: Lease) -> bool:
         """Removes the lease with its offset; False if somebody has acquired it or committed since. One conditional
@@ -245,12 +245,13 @@ class MembershipStore(Protocol):
         name: MemberName,
         member_id: str,
         sequence: int,
+        session: int,
         deadline_ms: int,
         report: Report | None,
     ) -> Member:
-        """A heartbeat of the process `member_id`: the member as it is then. UNKNOWN_MEMBER if there is none,
-        MEMBER_FENCED if it is another process by now, STALE_HEARTBEAT if one with this sequence or a higher has come.
-        One conditional update."""
+        """A heartbeat of the process `member_id`: the member as it is then. UNKNOWN_MEMBER if there is none, or only in
+        another session, MEMBER_FENCED if it is another process by now, STALE_HEARTBEAT if one with this sequence or a
+        higher has come. One conditional update."""
 
     def remove_member(self, group: GroupName, seen: Member) -> bool:
         """False if a heartbeat or another process has come since. One conditional delete."""

@@ -13,8 +13,8 @@ from typing import Any
 from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.group import GroupConfig, GroupState, Member, alter_group_config, next_check_ms
-from penstock_core.group_target import Target, encode_target, make_target
-from penstock_core.ids import GroupName
+from penstock_core.group_target import EMPTY_TARGET, Target, encode_target, make_target
+from penstock_core.ids import EPOCH_BYTES, GROUP_EPOCH_BYTES, GroupName, drawn_number
 from penstock_core.topic import Topic
 
 _ATTEMPTS_MAX = 5
@@ -25,11 +25,14 @@ _TARGET_ID_BYTES = 8
 
 def create_group(broker: Broker, group: GroupName, config: Mapping[str, Any]) -> GroupState:
     """The group's item, made now unless somebody else just has. One conditional put, and one to have it listed.
-    Raises INVALID_CONFIG."""
+    Raises INVALID_CONFIG.
+
+    Its version and first epoch are drawn: what was begun for a group of this name that was deleted must not be taken
+    for this one's."""
     now_ms = broker.clock.now_ms()
     new = GroupState(
         name=group,
-        version=1,
+        version=drawn_number(broker.chance.random_bytes(EPOCH_BYTES)),
         config=alter_group_config(GroupConfig(), config),
         next_check_ms=now_ms,
         changed_at_ms=now_ms,
@@ -74,19 +77,22 @@ def rebalance(
     For each attempt a read, a query of the members, the reads of their topics, the puts of the target, one
     conditional put. Raises UNKNOWN_GROUP.
     """
+    missing = None
     for _ in range(_ATTEMPTS_MAX):
         state = find_group(broker, group)
         previous = broker.group_directory.target_of(state)
-        if previous is None:
+        if previous is None and missing != state.target_id:
+            missing = state.target_id  # there is a newer one, unless the next look finds the group as it is
             continue
-        if is_enough(previous) and not is_forced:
+        if previous is not None and is_enough(previous) and not is_forced:
             return state, previous
         members = _end_sessions(broker, group)
         topics = _subscribed(broker, members)
-        if previous.fits(members, topics) and not is_forced:
+        if previous is not None and previous.fits(members, topics) and not is_forced:
             new, target = _checked(state, members, broker.clock.now_ms()), previous
         else:
-            target = make_target(state.config.assignor, members, topics, previous)
+            # It is gone if a deletion of the group that was before this one was slow.
+            target = make_target(state.config.assignor, members, topics, previous or EMPTY_TARGET)
             new = _advanced(broker, state, members)
             broker.memberships.put_target(group, new.epoch, new.target_id, encode_target(target))
         try:
@@ -152,7 +158,7 @@ def _advanced(broker: Broker, state: GroupState, members: Sequence[Member]) -> G
     now_ms = broker.clock.now_ms()
     return replace(
         _checked(state, members, now_ms),
-        epoch=state.epoch + 1,
+        epoch=state.epoch + 1 if state.epoch else drawn_number(broker.chance.random_bytes(GROUP_EPOCH_BYTES)),
         target_id=broker.chance.random_bytes(_TARGET_ID_BYTES).hex(),
         member_count=len(members),
         changed_at_ms=now_ms,

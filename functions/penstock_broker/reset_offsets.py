@@ -12,11 +12,11 @@ from penstock_broker.broker import Broker
 from penstock_broker.describe_group import live_members
 from penstock_broker.list_offsets import OffsetSpec, list_offsets, listed
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import GroupName, Offset, Partition, TopicName, parse_group_name
+from penstock_core.ids import EPOCH_BYTES, GroupName, Offset, Partition, TopicName, drawn_number, parse_group_name
 from penstock_core.index import Head
 from penstock_core.items import CommittedOffset
 from penstock_core.keys import PartitionKey
-from penstock_core.lease import Lease
+from penstock_core.lease import Lease, next_epoch
 
 _ATTEMPTS_MAX = 5
 
@@ -140,7 +140,8 @@ def _reset(broker: Broker, group: GroupName, topic: TopicName, seen: Lease, offs
             topic=topic, partition=key, offset=offset, metadata="", committed_at_ms=broker.clock.now_ms()
         )
         try:
-            broker.groups.reset_lease(group, seen, committed)
+            epoch = next_epoch(seen, drawn_number(broker.chance.random_bytes(EPOCH_BYTES)))
+            broker.groups.reset_lease(group, seen, committed, epoch)
         except PenstockError as error:
             attempts += 1
             if attempts == _ATTEMPTS_MAX or error.code is not ErrorCode.CONCURRENT_UPDATE:

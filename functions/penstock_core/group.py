@@ -75,7 +75,8 @@ class Member:
 
     `epoch` is the group epoch whose target the member was last told, 0 if none since it joined or changed its
     subscription. `is_settled`: the member has said that it holds nothing outside its part of that target; what it
-    acquires at that epoch lies inside, so it stays true until the next. `sequence` is that of its newest heartbeat.
+    acquires at that epoch lies inside, so it stays true until the next. `sequence` is that of its newest heartbeat,
+    `session` that of the one that joined: so the member can tell its session from one that it knows nothing of.
     """
 
     name: MemberName
@@ -84,6 +85,7 @@ class Member:
     client_id: str = ""
     subscription: Subscription
     sequence: int
+    session: int
     deadline_ms: int
     epoch: int = 0
     is_settled: bool = False

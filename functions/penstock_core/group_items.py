@@ -70,8 +70,8 @@ def commit_update(
     )
 
 
-def take_update(group: GroupName, seen: Lease, owner: MemberName) -> ConditionalUpdate:
-    """Makes `owner` the owner under the next epoch, if the lease still has the epoch that was seen."""
+def take_update(group: GroupName, seen: Lease, owner: MemberName, epoch: int) -> ConditionalUpdate:
+    """Makes `owner` the owner under `epoch`, if the lease still has the epoch that was seen."""
     condition, values = _epoch_is(seen)
     return ConditionalUpdate(
         key=lease_item_key(group, seen.partition),
@@ -80,14 +80,14 @@ def take_update(group: GroupName, seen: Lease, owner: MemberName) -> Conditional
         values={
             **values,
             ":owner": {"S": owner},
-            ":next": number(seen.epoch + 1),
+            ":next": number(epoch),
             ":topic": {"S": seen.topic},
         },
     )
 
 
-def reset_update(group: GroupName, seen: Lease, committed: CommittedOffset) -> ConditionalUpdate:
-    """Sets the offset and leaves the lease without owner, under the next epoch: whoever had it is fenced."""
+def reset_update(group: GroupName, seen: Lease, committed: CommittedOffset, epoch: int) -> ConditionalUpdate:
+    """Sets the offset and leaves the lease without owner, under `epoch`: whoever had it is fenced."""
     condition, values = _epoch_is(seen)
     return ConditionalUpdate(
         key=lease_item_key(group, seen.partition),
@@ -96,7 +96,7 @@ def reset_update(group: GroupName, seen: Lease, committed: CommittedOffset) -> C
         condition=condition,
         values={
             **values,
-            ":next": number(seen.epoch + 1),
+            ":next": number(epoch),
             ":offset": number(committed.offset),
             ":metadata": {"S": committed.metadata},
             ":topic": {"S": committed.topic},
@@ -203,7 +203,8 @@ def member_item(group: GroupName, member: Member) -> Item:
         "is_settled": {"BOOL": member.is_settled},
         "joined_at_ms": number(member.joined_at_ms),
         "sequence": number(member.sequence),
-        **_session(member.deadline_ms),
+        "member_session": number(member.session),
+        **_ends(member.deadline_ms),
     }
     if member.instance_id is not None:
         item["instance_id"] = {"S": member.instance_id}
@@ -221,6 +222,7 @@ def parse_member(item: Mapping[str, Any]) -> Member:
             patterns=tuple(each["S"] for each in item["patterns"]["L"]),
         ),
         sequence=int(item["sequence"]["N"]),
+        session=int(item["member_session"]["N"]),
         deadline_ms=int(item["deadline_ms"]["N"]),
         epoch=int(item["epoch"]["N"]),
         is_settled=item["is_settled"]["BOOL"],
@@ -229,16 +231,23 @@ def parse_member(item: Mapping[str, Any]) -> Member:
 
 
 def touch_update(
-    group: GroupName, name: MemberName, member_id: str, sequence: int, deadline_ms: int, report: Report | None
+    group: GroupName,
+    name: MemberName,
+    member_id: str,
+    sequence: int,
+    session: int,
+    deadline_ms: int,
+    report: Report | None,
 ) -> ConditionalUpdate:
-    """A heartbeat of the member's present process, and a later one than all before."""
+    """A heartbeat of the member's present process in its present session, and a later one than all before."""
     update = "SET #sequence = :sequence, deadline_ms = :deadline, expires_at_s = :expires"
-    session = _session(deadline_ms)
+    ends = _ends(deadline_ms)
     values: Item = {
         ":member": {"S": member_id},
         ":sequence": number(sequence),
-        ":deadline": session["deadline_ms"],
-        ":expires": session["expires_at_s"],
+        ":session": number(session),
+        ":deadline": ends["deadline_ms"],
+        ":expires": ends["expires_at_s"],
     }
     if report is not None:
         update += ", epoch = :epoch, is_settled = :settled"
@@ -246,7 +255,7 @@ def touch_update(
     return ConditionalUpdate(
         key=member_item_key(group, name),
         update=update,
-        condition="member_id = :member AND #sequence < :sequence",
+        condition="member_id = :member AND member_session = :session AND #sequence < :sequence",
         values=values,
     )
 
@@ -267,7 +276,7 @@ def target_item(group: GroupName, epoch: int, target_id: str, chunk: int, data: 
     return {"pk": {"S": group}, "sk": {"S": keys.target_key(epoch, target_id, chunk)}, "target": {"B": data}}
 
 
-def _session(deadline_ms: int) -> Item:
+def _ends(deadline_ms: int) -> Item:
     return {"deadline_ms": number(deadline_ms), "expires_at_s": number(deadline_ms // 1_000 + _MEMBER_KEPT_S)}
 
 

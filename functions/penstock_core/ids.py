@@ -23,6 +23,8 @@ TransactionalId = NewType("TransactionalId", str)
 
 SEGMENT_ID_BYTES = 16
 TOPIC_ID_BYTES = 10
+EPOCH_BYTES = 6  # drawn for what is counted anew when a name is used again; a JSON number holds it
+GROUP_EPOCH_BYTES = 4  # keys of targets have ten digits for it
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
@@ -71,6 +73,11 @@ def new_segment_id(now_ms: int, chance: bytes) -> SegmentId:
     if len(chance) != SEGMENT_ID_BYTES - 6:
         raise ValueError(f"a segment id takes {SEGMENT_ID_BYTES - 6} random bytes, got {len(chance)}")
     return SegmentId(now_ms.to_bytes(6, "big") + chance)
+
+
+def drawn_number(chance: bytes) -> int:
+    """Where counting begins, from 1 on, so that what was counted before under the same name is not met again."""
+    return int.from_bytes(chance) + 1
 
 
 def segment_time_ms(segment_id: SegmentId) -> int:

@@ -2,7 +2,9 @@
 
 A lease has an owner, an epoch that rises whenever the owner changes or is told anew, and the group's committed
 offset. Whoever changes the owner does so on condition that the epoch is still the one they saw, so of two that try,
-one does. A commit counts only for the owner and epoch that stand in the lease. Clocks decide nothing here.
+one does. A commit counts only for the owner and epoch that stand in the lease. Clocks decide nothing here. A lease's
+first epoch is drawn (`next_epoch`): a group that is deleted and made again, or whose offsets expired, never gives out
+an epoch that some sleeper still holds.
 
 What a member's heartbeat does about a partition, by whether it is in the member's part of the target and whether the
 member says that it holds it:
@@ -94,6 +96,11 @@ ATTEMPTS: Mapping[Holder, Attempt] = {
     Holder.UNSETTLED: Attempt.WAIT,
     Holder.AHEAD: Attempt.LOOK_AGAIN,
 }
+
+
+def next_epoch(seen: Lease, drawn: int) -> int:
+    """The epoch after the one that was seen; for a lease that never had one, what was drawn (`ids.drawn_number`)."""
+    return seen.epoch + 1 if seen.epoch else drawn
 
 
 def holder_of(lease: Lease | None, taker: MemberName, epoch: int, members: Mapping[MemberName, Member]) -> Holder:

@@ -5,7 +5,11 @@
 | no such member                                | UNKNOWN_MEMBER: join anew            |
 | another process has taken its instance id     | MEMBER_FENCED: stop                  |
 | a heartbeat with this sequence, or a higher   | STALE_HEARTBEAT: it came late        |
+| another session of the same process           | UNKNOWN_MEMBER: join anew            |
 | else                                          | the session goes on                  |
+
+A session has the number of the heartbeat that joined. One that was sent again and lands when the session that came of
+the second has ended begins a session that its member has never heard of: that member is not to take it for its own.
 """
 
 from dataclasses import replace
@@ -21,6 +25,7 @@ def touched(
     name: MemberName,
     member_id: str,
     sequence: int,
+    session: int,
     deadline_ms: int,
     report: Report | None,
 ) -> Member:
@@ -29,16 +34,18 @@ def touched(
     Raises UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT. One that is the member's newest already, as when a lost
     answer makes the driver send it again, changes nothing.
     """
-    if stored is not None and _is_touched(stored, member_id, sequence, deadline_ms, report):
+    if stored is not None and _is_touched(stored, member_id, sequence, session, deadline_ms, report):
         return stored
-    refuse_heartbeat(stored, group, name, member_id, sequence)
+    refuse_heartbeat(stored, group, name, member_id, sequence, session)
     assert stored is not None
     member = replace(stored, sequence=sequence, deadline_ms=deadline_ms)
     return member if report is None else replace(member, epoch=report.epoch, is_settled=report.is_settled)
 
 
-def refuse_heartbeat(stored: Member | None, group: GroupName, name: MemberName, member_id: str, sequence: int) -> None:
-    """Raises what the table above says, if anything."""
+def refuse_heartbeat(
+    stored: Member | None, group: GroupName, name: MemberName, member_id: str, sequence: int, session: int | None
+) -> None:
+    """Raises what the table above says, if anything. `session` None: one that ends whatever session there is."""
     if stored is None:
         raise unknown_member(group, name)
     if stored.member_id != member_id:
@@ -53,6 +60,8 @@ def refuse_heartbeat(stored: Member | None, group: GroupName, name: MemberName, 
             f"heartbeat {sequence} of member {name} of group {group} comes after its heartbeat {stored.sequence}: "
             "give each heartbeat, also one that is sent again, a higher sequence",
         )
+    if session not in (None, stored.session):
+        raise unknown_member(group, name)
 
 
 def unknown_member(group: GroupName, name: MemberName) -> PenstockError:
@@ -68,6 +77,9 @@ def concurrent_update(what: str) -> PenstockError:
     return PenstockError(ErrorCode.CONCURRENT_UPDATE, f"{what} was changed by somebody else: look again")
 
 
-def _is_touched(stored: Member, member_id: str, sequence: int, deadline_ms: int, report: Report | None) -> bool:
-    is_same = (stored.member_id, stored.sequence, stored.deadline_ms) == (member_id, sequence, deadline_ms)
+def _is_touched(
+    stored: Member, member_id: str, sequence: int, session: int, deadline_ms: int, report: Report | None
+) -> bool:
+    heard = stored.member_id, stored.sequence, stored.session, stored.deadline_ms
+    is_same = heard == (member_id, sequence, session, deadline_ms)
     return is_same and (report is None or (stored.epoch, stored.is_settled) == (report.epoch, report.is_settled))

@@ -63,6 +63,7 @@ def _heartbeat_answer(answer: Mapping[str, Any]) -> HeartbeatAnswer:
     }
     return HeartbeatAnswer(
         epoch=answer["epoch"],
+        service_session=answer["session"],
         heartbeat_after_ms=answer["heartbeat_after_ms"],
         session_timeout_ms=answer["session_timeout_ms"],
         is_complete=answer["is_complete"],

@@ -43,9 +43,10 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """What the service says. `revoked`: topic ids and partitions."""
+    """What the service says. `service_session` is to be named from then on; `revoked`: topic ids and partitions."""
 
     epoch: int
+    service_session: int
     heartbeat_after_ms: int
     session_timeout_ms: int
     is_complete: bool

@@ -75,6 +75,7 @@ class Membership:
         self._error: PenstockError | None = None
         self._sequence = 0
         self._epoch = 0
+        self._service_session = 0  # as the service counts them; `_session` is counted here
         self._is_complete = False
         self._session = 0
         self._claims = 0
@@ -128,6 +129,7 @@ class Membership:
             return
         self.state = State.JOINED
         self._epoch = answer.epoch
+        self._service_session = answer.service_session
         self._interval_ms = answer.heartbeat_after_ms or self._interval_ms
         self.session_end_ms = heartbeat.sent_at_ms + answer.session_timeout_ms
         self._revoke(answer.revoked)
@@ -248,6 +250,7 @@ class Membership:
         if self.state is State.JOINING:
             subscription = {"topics": [*settings.topics], "patterns": [*settings.patterns]}
             return {**body, "subscription": subscription, "config": dict(settings.config)}
+        body["session"] = self._service_session
         if not self._is_complete:
             owned: dict[str, list[int]] = {}
             for partition, lease in sorted([*self.owned.items(), *self._granted.items()], key=lambda each: each[0]):

@@ -24,6 +24,7 @@ class GroupMember:
     config: dict[str, object] = field(default_factory=dict)
     sequence: int = 0
     epoch: int = 0
+    session: int = 0
     is_complete: bool = False
     hears_nothing: bool = False
     keeps_revoked: bool = False
@@ -43,6 +44,7 @@ class GroupMember:
             "instance_id": self.instance_id,
             "sequence": self.sequence,
             "epoch": self.epoch,
+            "session": self.session,
             "subscription": subscription or (self._subscription() if self.epoch == 0 else None),
             "owned": None if self.is_complete or self.epoch == 0 else frozenset(self.held),
             "config": self.config,
@@ -68,7 +70,7 @@ class GroupMember:
     def forget(self) -> None:
         """As after UNKNOWN_MEMBER: it starts anew."""
         self.held.clear()
-        self.epoch, self.is_complete = 0, False
+        self.epoch, self.session, self.is_complete = 0, 0, False
 
     def commit(self, partition: int, offset: int, topic: str = "orders", *, may_go_back: bool = False) -> None:
         """Raises what the commit is refused with."""
@@ -81,7 +83,7 @@ class GroupMember:
             raise result
 
     def _obey(self, told: Assignment) -> None:
-        self.epoch, self.is_complete = told.epoch, told.is_complete
+        self.epoch, self.session, self.is_complete = told.epoch, told.session, told.is_complete
         self.revoked = [*told.revoked]
         if not self.keeps_revoked:
             self.let_go()

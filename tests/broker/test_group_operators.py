@@ -234,6 +234,20 @@ def test_member_that_joins_during_a_reset_starts_from_the_new_offsets(broker: Br
     assert {key.partition: lease.offset for key, lease in a.held.items()} == {0: 2, 1: 0}
 
 
+def test_sleeper_from_before_the_deletion_cannot_commit_for_its_instance(
+    broker: Broker, clock: SteppedClock, orders: str
+) -> None:
+    old = GroupMember(broker, "p-1", instance_id="eu")
+    epoch = old.beat().epoch
+    clock.time_ms += SESSION_MS + 1
+    delete_group(broker, "billing")
+    new = GroupMember(another_instance(broker), "p-2", instance_id="eu")
+    assert new.beat().epoch != epoch
+    assert old.held.keys() == new.held.keys()
+    refused(ErrorCode.LEASE_FENCED, lambda: old.commit(0, 9))
+    new.commit(0, 1)
+
+
 def test_group_is_deleted_when_nobody_lives_in_it(broker: Broker, clock: SteppedClock, orders: str) -> None:
     a = GroupMember(broker, "a")
     a.settle()

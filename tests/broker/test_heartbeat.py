@@ -56,18 +56,20 @@ def b(broker: Broker, orders: str) -> GroupMember:
 def test_first_member_is_given_everything_at_once_with_what_was_committed(broker: Broker, a: GroupMember) -> None:
     commit_offsets(broker, "billing", [CommitEntry(topic="orders", partition=2, offset=7, metadata="m")])
     told = a.beat()
-    assert (told.epoch, told.is_complete, told.waiting, told.revoked) == (1, True, 0, [])
+    assert (told.session, told.is_complete, told.waiting, told.revoked) == (1, True, 0, [])
     assert (told.heartbeat_after_ms, told.session_timeout_ms) == (5_000, SESSION_MS)
     assert a.partitions == [*range(6)]
-    given = {lease.partition.partition: (lease.epoch, lease.offset, lease.metadata) for lease in told.granted}
-    assert given == dict.fromkeys(range(6), (1, None, "")) | {2: (1, 7, "m")}
+    given = {lease.partition.partition: (lease.offset, lease.metadata) for lease in told.granted}
+    assert given == dict.fromkeys(range(6), (None, "")) | {2: (7, "m")}
+    assert len({lease.epoch for lease in told.granted}) == 6
 
 
 def test_partition_moves_only_after_its_owner_has_said_that_it_let_go(a: GroupMember, b: GroupMember) -> None:
-    a.beat()
+    epoch = a.beat().epoch
+    before = {key: lease.epoch for key, lease in a.held.items()}
     a.keeps_revoked = True
     told = b.beat()
-    assert (told.epoch, told.granted, told.waiting, told.is_complete) == (2, [], 3, False)
+    assert (told.epoch, told.granted, told.waiting, told.is_complete) == (epoch + 1, [], 3, False)
     assert told.heartbeat_after_ms == WAITING_HEARTBEAT_MS
     asked = a.beat()
     assert (asked.is_complete, asked.heartbeat_after_ms, asked.revoked) == (False, 0, ())
@@ -80,7 +82,7 @@ def test_partition_moves_only_after_its_owner_has_said_that_it_let_go(a: GroupMe
     assert a.beat().is_complete
     told = b.beat()
     assert told.is_complete
-    assert {lease.epoch for lease in told.granted} == {2}
+    assert all(lease.epoch == before[lease.partition] + 1 for lease in told.granted)
     assert sorted(lease.offset or 0 for lease in told.granted) == [0, 0, 9]
     assert len(holders(a, b)) == 6
 
@@ -141,7 +143,7 @@ def test_expired_member_is_replaced_by_one_that_joins(clock: SteppedClock, a: Gr
     clock.time_ms += SESSION_MS + 1
     b.settle()
     assert b.partitions == [*range(6)]
-    assert {lease.epoch for lease in b.held.values()} == {2}
+    assert all(lease.epoch == a.held[key].epoch + 1 for key, lease in b.held.items())
 
 
 def test_static_member_that_restarts_takes_its_leases_over_without_a_rebalance(
@@ -161,13 +163,38 @@ def test_static_member_that_restarts_takes_its_leases_over_without_a_rebalance(
     assert a.beat().is_complete
 
 
+def test_join_that_lands_when_its_session_is_over_is_not_taken_for_that_session(
+    clock: SteppedClock, a: GroupMember, b: GroupMember
+) -> None:
+    late = replace(a, sequence=0)  # its first heartbeat, which the client has sent again meanwhile
+    a.sequence = 1
+    a.beat()
+    clock.time_ms += SESSION_MS + 1
+    b.settle()
+    late.beat()
+    for owned in (frozenset(a.held), None):
+        refused(ErrorCode.UNKNOWN_MEMBER, lambda owned=owned: a.beat(owned=owned))  # type: ignore[misc]
+    a.forget()
+    a.beat()
+    assert a.session == a.sequence
+
+
+def test_group_whose_target_is_gone_is_given_another(broker: Broker, a: GroupMember) -> None:
+    a.beat()
+    broker.memberships.remove_targets(GROUP, 10**10 - 1)  # as a slow deletion of an older group of this name does
+    b = GroupMember(another_instance(broker), "b")
+    a.broker = another_instance(broker)
+    settle(a, b)
+    assert len(holders(a, b)) == 6
+
+
 def test_grant_whose_answer_was_lost_comes_again_under_a_new_epoch(a: GroupMember) -> None:
     a.hears_nothing = True
-    a.beat()
+    lost = {lease.partition: lease.epoch for lease in a.beat().granted}
     a.hears_nothing = False
     told = a.beat()
     assert told.is_complete
-    assert {lease.epoch for lease in told.granted} == {2}
+    assert {lease.partition: lease.epoch - 1 for lease in told.granted} == lost
 
 
 def test_lease_granted_in_a_lost_answer_is_given_to_others_when_the_target_has_moved_it(
@@ -372,7 +399,7 @@ def test_join_without_subscription_or_with_partitions_is_refused(broker: Broker,
 
 
 def test_heartbeat_of_a_member_or_group_that_never_was(broker: Broker, a: GroupMember) -> None:
-    refused(ErrorCode.UNKNOWN_MEMBER, lambda: a.beat(epoch=3, subscription=None))
+    refused(ErrorCode.UNKNOWN_MEMBER, lambda: a.beat(epoch=3, session=1, subscription=None))
     a.settle()
     stranger = replace(a, member_id="stranger")
     for owned in (None, frozenset(a.held)):

@@ -24,6 +24,10 @@ FREE = Lease(topic=COMMIT.topic, partition=COMMIT.partition)
 ME, OTHER = MemberName("me"), MemberName("=other")
 
 
+def take(ports: Ports, seen: Lease, owner: MemberName) -> Lease:
+    return ports.groups.take_lease(GROUP, seen, owner, seen.epoch + 1)
+
+
 def commit(ports: Ports, committed: CommittedOffset, tenure: Tenure | None = None, may_go_back: bool = True) -> None:
     ports.groups.commit(GROUP, committed, tenure, may_go_back)
 
@@ -67,7 +71,7 @@ def refused(code: ErrorCode, call: Callable[[], object]) -> PenstockError:
 def test_lease_is_taken_under_the_next_epoch_with_what_was_committed(ports: Ports) -> None:
     commit(ports, COMMIT)
     [seen] = ports.groups.leases(GROUP)
-    taken = ports.groups.take_lease(GROUP, seen, ME)
+    taken = take(ports, seen, ME)
     assert taken == Lease(
         topic=COMMIT.topic,
         partition=COMMIT.partition,
@@ -79,25 +83,25 @@ def test_lease_is_taken_under_the_next_epoch_with_what_was_committed(ports: Port
     )
     assert list(ports.groups.leases(GROUP)) == [taken]
     assert ports.groups.find_leases(GROUP, [COMMIT.partition]) == {COMMIT.partition: taken}
-    assert ports.groups.take_lease(GROUP, taken, OTHER) == replace(taken, owner=OTHER, epoch=2)
+    assert take(ports, taken, OTHER) == replace(taken, owner=OTHER, epoch=2)
 
 
 def test_lease_that_was_only_taken_has_committed_nothing(ports: Ports) -> None:
-    assert ports.groups.take_lease(GROUP, FREE, ME) == replace(FREE, owner=ME, epoch=1)
+    assert take(ports, FREE, ME) == replace(FREE, owner=ME, epoch=1)
     assert list(ports.groups.committed(GROUP)) == []
 
 
 def test_lease_is_taken_once_of_two_that_saw_the_same(ports: Ports) -> None:
-    first = ports.groups.take_lease(GROUP, FREE, ME)
+    first = take(ports, FREE, ME)
     for seen in (FREE, replace(first, epoch=2)):
-        refused(ErrorCode.CONCURRENT_UPDATE, lambda seen=seen: ports.groups.take_lease(GROUP, seen, OTHER))  # type: ignore[misc]
+        refused(ErrorCode.CONCURRENT_UPDATE, lambda seen=seen: take(ports, seen, OTHER))  # type: ignore[misc]
     assert list(ports.groups.leases(GROUP)) == [first]
 
 
 def test_find_leases_finds_those_that_there_are_past_one_call(ports: Ports) -> None:
     keys = [PartitionKey(TopicId("t1"), Partition(number)) for number in range(150)]
     for key in keys[::2]:
-        ports.groups.take_lease(GROUP, replace(FREE, partition=key), ME)
+        take(ports, replace(FREE, partition=key), ME)
     found = ports.groups.find_leases(GROUP, keys)
     assert sorted(found) == keys[::2]
     assert all(lease.partition == key for key, lease in found.items())
@@ -105,7 +109,7 @@ def test_find_leases_finds_those_that_there_are_past_one_call(ports: Ports) -> N
 
 
 def test_commit_counts_for_owner_and_epoch_only(ports: Ports) -> None:
-    taken = ports.groups.take_lease(GROUP, FREE, ME)
+    taken = take(ports, FREE, ME)
     commit(ports, COMMIT, Tenure(owner=ME, epoch=1))
     for tenure in (Tenure(owner=ME, epoch=2), Tenure(owner=OTHER, epoch=1)):
         error = refused(
@@ -115,7 +119,7 @@ def test_commit_counts_for_owner_and_epoch_only(ports: Ports) -> None:
         assert error.facts["lease_epoch"] == 1
     refused(ErrorCode.LEASE_HELD, lambda: commit(ports, replace(COMMIT, offset=Offset(8))))
     assert list(ports.groups.committed(GROUP)) == [COMMIT]
-    ports.groups.take_lease(GROUP, taken, ME)
+    take(ports, taken, ME)
     refused(ErrorCode.LEASE_FENCED, lambda: commit(ports, COMMIT, Tenure(owner=ME, epoch=1)))
     commit(ports, replace(COMMIT, offset=Offset(6)), Tenure(owner=ME, epoch=2))
 
@@ -126,7 +130,7 @@ def test_commit_of_a_member_is_fenced_where_there_is_no_lease(ports: Ports) -> N
 
 
 def test_commit_goes_back_only_where_it_may(ports: Ports) -> None:
-    ports.groups.take_lease(GROUP, FREE, ME)
+    take(ports, FREE, ME)
     tenure = Tenure(owner=ME, epoch=1)
     for offset in (5, 5, 7):
         commit(ports, replace(COMMIT, offset=Offset(offset)), tenure, may_go_back=False)
@@ -138,9 +142,9 @@ def test_commit_goes_back_only_where_it_may(ports: Ports) -> None:
 
 
 def test_reset_fences_the_owner(ports: Ports) -> None:
-    taken = ports.groups.take_lease(GROUP, FREE, ME)
-    refused(ErrorCode.CONCURRENT_UPDATE, lambda: ports.groups.reset_lease(GROUP, FREE, COMMIT))
-    ports.groups.reset_lease(GROUP, taken, COMMIT)
+    taken = take(ports, FREE, ME)
+    refused(ErrorCode.CONCURRENT_UPDATE, lambda: ports.groups.reset_lease(GROUP, FREE, COMMIT, FREE.epoch + 1))
+    ports.groups.reset_lease(GROUP, taken, COMMIT, taken.epoch + 1)
     [lease] = ports.groups.leases(GROUP)
     assert (lease.owner, lease.epoch, lease.offset) == (None, 2, COMMIT.offset)
     refused(ErrorCode.LEASE_FENCED, lambda: commit(ports, COMMIT, Tenure(owner=ME, epoch=1)))
@@ -148,14 +152,14 @@ def test_reset_fences_the_owner(ports: Ports) -> None:
 
 
 def test_reset_makes_a_lease_that_was_not_there(ports: Ports) -> None:
-    ports.groups.reset_lease(GROUP, FREE, COMMIT)
+    ports.groups.reset_lease(GROUP, FREE, COMMIT, FREE.epoch + 1)
     assert [(lease.epoch, lease.offset) for lease in ports.groups.leases(GROUP)] == [(1, COMMIT.offset)]
 
 
 def test_delete_lease_spares_one_that_has_changed(ports: Ports) -> None:
     commit(ports, COMMIT)
     [seen] = ports.groups.leases(GROUP)
-    taken = ports.groups.take_lease(GROUP, seen, ME)
+    taken = take(ports, seen, ME)
     assert not ports.groups.delete_lease(GROUP, seen)
     commit(ports, replace(COMMIT, committed_at_ms=10), Tenure(owner=ME, epoch=1))
     assert not ports.groups.delete_lease(GROUP, taken)
@@ -165,6 +169,6 @@ def test_delete_lease_spares_one_that_has_changed(ports: Ports) -> None:
 
 
 def test_delete_lease_without_commit_spares_one_with(ports: Ports) -> None:
-    taken = ports.groups.take_lease(GROUP, FREE, ME)
+    taken = take(ports, FREE, ME)
     commit(ports, COMMIT, Tenure(owner=ME, epoch=1))
     assert not ports.groups.delete_lease(GROUP, taken)

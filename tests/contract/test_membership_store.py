@@ -18,6 +18,7 @@ MEMBER = Member(
     client_id="host",
     subscription=parse_subscription(["orders"], ["x.*"]),
     sequence=5,
+    session=2,
     deadline_ms=100,
     joined_at_ms=1,
 )
@@ -31,9 +32,14 @@ def refused(code: ErrorCode, call: Callable[[], object]) -> None:
 
 
 def touch(
-    ports: Ports, sequence: int, member_id: str = "m", deadline_ms: int = 200, report: Report | None = None
+    ports: Ports,
+    sequence: int,
+    member_id: str = "m",
+    deadline_ms: int = 200,
+    report: Report | None = None,
+    session: int = 2,
 ) -> Member:
-    return ports.memberships.touch_member(GROUP, MemberName("m"), member_id, sequence, deadline_ms, report)
+    return ports.memberships.touch_member(GROUP, MemberName("m"), member_id, sequence, session, deadline_ms, report)
 
 
 def test_group_is_made_once_and_changed_by_whoever_saw_it_last(ports: Ports) -> None:
@@ -117,6 +123,8 @@ def test_touch_is_refused_to_strangers_twins_and_the_late(ports: Ports) -> None:
     refused(ErrorCode.MEMBER_FENCED, lambda: touch(ports, 6, "twin"))
     refused(ErrorCode.STALE_HEARTBEAT, lambda: touch(ports, 5))
     refused(ErrorCode.STALE_HEARTBEAT, lambda: touch(ports, 4))
+    refused(ErrorCode.STALE_HEARTBEAT, lambda: touch(ports, 5, session=1))
+    refused(ErrorCode.UNKNOWN_MEMBER, lambda: touch(ports, 6, session=1))
     assert list(ports.memberships.members(GROUP)) == [MEMBER]
 
 

@@ -119,7 +119,7 @@ def test_commit_leaves_nothing_when_a_partition_is_gone(ready: Ports) -> None:
 def test_commit_takes_offsets_of_the_leases_owner_only(ready: Ports) -> None:
     lease = Lease(topic=TopicName("orders"), partition=SOURCE)
     owner = MemberName("m1")
-    epoch = ready.groups.take_lease(GROUP, lease, owner).epoch
+    epoch = ready.groups.take_lease(GROUP, lease, owner, 1).epoch
     assert code_of(ready, transaction()) is ErrorCode.LEASE_HELD
     for tenure in (Tenure(owner=owner, epoch=epoch + 1), Tenure(owner=MemberName("m2"), epoch=epoch)):
         assert code_of(ready, transaction(offsets=[offset_commit(1, tenure)])) is ErrorCode.LEASE_FENCED

@@ -28,7 +28,13 @@ KEY = PartitionKey(TopicId("0a" * 10), Partition(3))
 GROUP = GroupName("billing")
 ME, OTHER = MemberName("me"), MemberName("other")
 MEMBER = Member(
-    name=OTHER, member_id="other", subscription=Subscription(topics=("a",)), sequence=5, deadline_ms=100, joined_at_ms=1
+    name=OTHER,
+    member_id="other",
+    subscription=Subscription(topics=("a",)),
+    sequence=5,
+    session=2,
+    deadline_ms=100,
+    joined_at_ms=1,
 )
 LEASE = Lease(topic=TopicName("orders"), partition=KEY, owner=OTHER, epoch=7, offset=Offset(40))
 
@@ -188,26 +194,30 @@ def test_commit_counts_for_the_owner_and_epoch_that_stand_in_the_lease(
 
 
 def test_heartbeat_goes_on_with_the_session() -> None:
-    after = touched(MEMBER, GROUP, OTHER, "other", 6, 200, Report(epoch=9, is_settled=True))
+    after = touched(MEMBER, GROUP, OTHER, "other", 6, 2, 200, Report(epoch=9, is_settled=True))
     assert after == replace(MEMBER, sequence=6, deadline_ms=200, epoch=9, is_settled=True)
-    assert touched(MEMBER, GROUP, OTHER, "other", 6, 200, None) == replace(MEMBER, sequence=6, deadline_ms=200)
-    assert touched(after, GROUP, OTHER, "other", 6, 200, Report(epoch=9, is_settled=True)) == after
-    assert touched(after, GROUP, OTHER, "other", 6, 200, None) == after
+    assert touched(MEMBER, GROUP, OTHER, "other", 6, 2, 200, None) == replace(MEMBER, sequence=6, deadline_ms=200)
+    assert touched(after, GROUP, OTHER, "other", 6, 2, 200, Report(epoch=9, is_settled=True)) == after
+    assert touched(after, GROUP, OTHER, "other", 6, 2, 200, None) == after
     for deadline_ms, is_settled in ((200, False), (201, True)):
         with pytest.raises(PenstockError, match="STALE_HEARTBEAT"):
-            touched(after, GROUP, OTHER, "other", 6, deadline_ms, Report(epoch=9, is_settled=is_settled))
+            touched(after, GROUP, OTHER, "other", 6, 2, deadline_ms, Report(epoch=9, is_settled=is_settled))
 
 
 @pytest.mark.parametrize(
-    ("stored", "member_id", "sequence", "code"),
+    ("stored", "member_id", "sequence", "session", "code"),
     [
-        (None, "other", 6, ErrorCode.UNKNOWN_MEMBER),
-        (MEMBER, "twin", 6, ErrorCode.MEMBER_FENCED),
-        (MEMBER, "other", 5, ErrorCode.STALE_HEARTBEAT),
-        (MEMBER, "other", 4, ErrorCode.STALE_HEARTBEAT),
+        (None, "other", 6, 2, ErrorCode.UNKNOWN_MEMBER),
+        (MEMBER, "twin", 6, 2, ErrorCode.MEMBER_FENCED),
+        (MEMBER, "other", 5, 2, ErrorCode.STALE_HEARTBEAT),
+        (MEMBER, "other", 4, 2, ErrorCode.STALE_HEARTBEAT),
+        (MEMBER, "other", 5, 4, ErrorCode.STALE_HEARTBEAT),
+        (MEMBER, "other", 6, 4, ErrorCode.UNKNOWN_MEMBER),
     ],
 )
-def test_heartbeat_is_refused(stored: Member | None, member_id: str, sequence: int, code: ErrorCode) -> None:
+def test_heartbeat_is_refused(
+    stored: Member | None, member_id: str, sequence: int, session: int, code: ErrorCode
+) -> None:
     with pytest.raises(PenstockError) as caught:
-        touched(stored, GROUP, OTHER, member_id, sequence, 200, None)
+        touched(stored, GROUP, OTHER, member_id, sequence, session, 200, None)
     assert caught.value.code is code

@@ -43,6 +43,7 @@ MEMBER = Member(
     client_id="host",
     subscription=parse_subscription(["orders", "bills"], ["x.*"]),
     sequence=2**60,
+    session=2,
     deadline_ms=1_790_000_000_000,
     epoch=12,
     is_settled=True,
@@ -80,10 +81,10 @@ def test_commit_is_conditional_on_owner_epoch_and_offset() -> None:
 
 
 def test_lease_that_nobody_has_ever_owned_is_seen_as_such() -> None:
-    assert items.take_update(GROUP, replace(LEASE, epoch=0), MemberName("n")).condition == (
+    assert items.take_update(GROUP, replace(LEASE, epoch=0), MemberName("n"), 5).condition == (
         "attribute_not_exists(lease_epoch)"
     )
-    assert items.take_update(GROUP, LEASE, MemberName("n")).values[":next"] == {"N": "8"}
+    assert items.take_update(GROUP, LEASE, MemberName("n"), 8).values[":next"] == {"N": "8"}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def _bytes_of(value: dict[str, Any]) -> int:
 def test_member_outlives_its_session_by_a_week_at_most() -> None:
     expires_at_s = int(items.member_item(GROUP, MEMBER)["expires_at_s"]["N"])
     assert expires_at_s == 1_790_000_000 + 7 * 86_400
-    touched = items.touch_update(GROUP, MEMBER.name, "p", 3, 1_790_000_001_000, Report(epoch=1, is_settled=False))
+    touched = items.touch_update(GROUP, MEMBER.name, "p", 3, 2, 1_790_000_001_000, Report(epoch=1, is_settled=False))
     assert touched.values[":expires"] == {"N": str(expires_at_s + 1)}
 
 

@@ -20,7 +20,13 @@ ALL = parse_subscription([], ["*"])
 def member(name: str, *topics: str, patterns: tuple[str, ...] = ()) -> Member:
     subscription = parse_subscription(topics, patterns)
     return Member(
-        name=MemberName(name), member_id=name, subscription=subscription, sequence=1, deadline_ms=1, joined_at_ms=1
+        name=MemberName(name),
+        member_id=name,
+        subscription=subscription,
+        sequence=1,
+        session=1,
+        deadline_ms=1,
+        joined_at_ms=1,
     )
 
 

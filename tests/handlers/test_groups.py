@@ -15,20 +15,22 @@ class Member:
 
     def __init__(self, service: Service, member_id: str, **constant: object) -> None:
         self.service, self.member_id, self.constant = service, member_id, constant
-        self.sequence = 0
+        self.sequence = self.session = self.epoch = 0
 
     def beat(self, **fields: object) -> Any:
         answer = self.send(**fields)
         assert answer.status == 200, answer.body
+        self.session, self.epoch = answer.json["session"], answer.json["epoch"]
         return answer.json
 
     def send(self, **fields: object) -> Any:
         self.sequence += 1
-        body = {"member_id": self.member_id, "sequence": self.sequence, **self.constant, **fields}
+        known = {"epoch": self.epoch, "session": self.session}
+        body = {"member_id": self.member_id, "sequence": self.sequence, **known, **self.constant, **fields}
         return self.service.call("POST", BEAT, body)
 
     def join(self) -> Any:
-        return self.beat(epoch=0, subscription={"topics": ["orders"]})
+        return self.beat(subscription={"topics": ["orders"]})
 
 
 @pytest.fixture
@@ -41,8 +43,10 @@ def topic_id(service: Service) -> str:
 def test_member_joins_reads_commits_hands_over_and_leaves(service: Service, topic_id: str) -> None:
     first, second = Member(service, "m-1", client_id="host"), Member(service, "m-2")
     told = first.join()
+    epoch, epochs = told["epoch"], [lease["lease_epoch"] for lease in told["granted"]]
     assert {name: told[name] for name in told if name != "granted"} == {
-        "epoch": 1,
+        "epoch": epoch,
+        "session": 1,
         "heartbeat_after_ms": 5_000,
         "session_timeout_ms": 45_000,
         "is_complete": True,
@@ -50,34 +54,36 @@ def test_member_joins_reads_commits_hands_over_and_leaves(service: Service, topi
         "waiting": 0,
     }
     assert told["granted"] == [
-        {"topic": "orders", "topic_id": topic_id, "partition": n, "lease_epoch": 1, "offset": None, "metadata": ""}
-        for n in range(4)
+        {"topic": "orders", "topic_id": topic_id, "partition": n, "lease_epoch": each, "offset": None, "metadata": ""}
+        for n, each in enumerate(epochs)
     ]
     assert second.join()["waiting"] == 2
-    assert first.beat(epoch=1) == {**told, "granted": [], "is_complete": False, "heartbeat_after_ms": 0}
-    told = first.beat(epoch=1, owned={topic_id: [0, 1, 2, 3]})
-    assert (told["epoch"], told["is_complete"]) == (2, False)
+    assert first.beat() == {**told, "granted": [], "is_complete": False, "heartbeat_after_ms": 0}
+    told = first.beat(owned={topic_id: [0, 1, 2, 3]})
+    assert (told["epoch"], told["is_complete"]) == (epoch + 1, False)
     [(revoked_id, revoked)] = told["revoked"].items()
     assert (revoked_id, len(revoked)) == (topic_id, 2)
-    offsets = [{"topic": "orders", "partition": n, "offset": 5, "lease_epoch": 1, "metadata": "x"} for n in revoked]
+    offsets = [
+        {"topic": "orders", "partition": n, "offset": 5, "lease_epoch": epochs[n], "metadata": "x"} for n in revoked
+    ]
     answer = service.call("POST", OFFSETS, {"member_id": "m-1", "offsets": offsets})
     assert answer.json == {"results": [{"topic": "orders", "partition": n} for n in revoked]}
     kept = sorted({0, 1, 2, 3} - set(revoked))
-    assert first.beat(epoch=2, owned={topic_id: kept})["is_complete"]
-    told = second.beat(epoch=2, owned={})
+    assert first.beat(owned={topic_id: kept})["is_complete"]
+    told = second.beat(owned={})
     assert [(each["partition"], each["lease_epoch"], each["offset"], each["metadata"]) for each in told["granted"]] == [
-        (n, 2, 5, "x") for n in sorted(revoked)
+        (n, epochs[n] + 1, 5, "x") for n in sorted(revoked)
     ]
-    assert first.beat(epoch=2, leave=True)["is_complete"]
-    assert len(second.beat(epoch=2, owned={topic_id: revoked})["granted"]) == 2
+    assert first.beat(leave=True)["is_complete"]
+    assert len(second.beat(owned={topic_id: revoked})["granted"]) == 2
 
 
 def test_commit_tells_each_partition_why_it_did_not_count(service: Service, topic_id: str) -> None:
-    Member(service, "m-1").join()
+    epochs = [lease["lease_epoch"] for lease in Member(service, "m-1").join()["granted"]]
     offsets = [
-        {"topic": "orders", "partition": 0, "offset": 5, "lease_epoch": 1},
-        {"topic": "orders", "partition": 1, "offset": 5, "lease_epoch": 2},
-        {"topic": "orders", "partition": 9, "offset": 5, "lease_epoch": 1},
+        {"topic": "orders", "partition": 0, "offset": 5, "lease_epoch": epochs[0]},
+        {"topic": "orders", "partition": 1, "offset": 5, "lease_epoch": epochs[1] + 1},
+        {"topic": "orders", "partition": 9, "offset": 5, "lease_epoch": epochs[0]},
         {"topic": "orders", "partition": 2, "offset": 5},
     ]
 
@@ -88,7 +94,7 @@ def test_commit_tells_each_partition_why_it_did_not_count(service: Service, topi
         return [error and checked_error(error)["code"] for error in errors]
 
     assert commit(member_id="m-1") == [None, "LEASE_FENCED", "UNKNOWN_PARTITION", "INVALID_REQUEST"]
-    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": 1}]
+    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": epochs[0]}]
     answer = service.call("POST", OFFSETS, {"member_id": "m-1", "offsets": offsets})
     assert answer.json["results"][0]["error"]["committed_offset"] == 5
     offsets[0]["may_go_back"] = True
@@ -99,13 +105,15 @@ def test_commit_tells_each_partition_why_it_did_not_count(service: Service, topi
 
 def test_static_member_that_restarts_fences_its_older_process(service: Service, topic_id: str) -> None:
     old = Member(service, "p-1", instance_id="eu")
-    old.join()
+    before = old.join()
     new = Member(service, "p-2", instance_id="eu")
     told = new.join()
-    assert (told["epoch"], [lease["lease_epoch"] for lease in told["granted"]]) == (1, [2] * 4)
-    answer = old.send(epoch=1)
+    assert told["epoch"] == before["epoch"]
+    epochs = [lease["lease_epoch"] for lease in told["granted"]]
+    assert epochs == [lease["lease_epoch"] + 1 for lease in before["granted"]]
+    answer = old.send()
     assert (answer.status, answer.error["code"]) == (409, "MEMBER_FENCED")
-    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": 2}]
+    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": epochs[0]}]
     body = {"member_id": "p-2", "instance_id": "eu", "offsets": offsets}
     assert service.call("POST", OFFSETS, body).json == {"results": [{"topic": "orders", "partition": 0}]}
 
@@ -114,7 +122,9 @@ def test_static_member_that_restarts_fences_its_older_process(service: Service, 
     ("fields", "status", "code"),
     [
         ({"epoch": 0}, 400, "INVALID_REQUEST"),
-        ({}, 400, "INVALID_REQUEST"),
+        ({"epoch": "0"}, 400, "INVALID_REQUEST"),
+        ({"epoch": 3}, 400, "INVALID_REQUEST"),
+        ({"epoch": 3, "session": -1}, 400, "INVALID_REQUEST"),
         ({"epoch": 0, "subscription": {}, "unknown": 1}, 400, "INVALID_REQUEST"),
         ({"epoch": 0, "subscription": {"topic": ["orders"]}}, 400, "INVALID_REQUEST"),
         ({"epoch": 0, "subscription": {"patterns": ["^x"]}}, 400, "INVALID_NAME"),
@@ -124,7 +134,7 @@ def test_static_member_that_restarts_fences_its_older_process(service: Service, 
         ({"epoch": 0, "subscription": {}, "owned": {"t": [-1]}}, 400, "INVALID_REQUEST"),
         ({"epoch": 0, "subscription": {}, "member_id": "a b"}, 400, "INVALID_NAME"),
         ({"epoch": 0, "subscription": {}, "leave": True}, 400, "INVALID_REQUEST"),
-        ({"epoch": 3}, 404, "UNKNOWN_MEMBER"),
+        ({"epoch": 3, "session": 1}, 404, "UNKNOWN_MEMBER"),
         ({"epoch": 3, "leave": True}, 404, "UNKNOWN_MEMBER"),
     ],
 )
@@ -137,26 +147,29 @@ def test_heartbeat_is_refused(service: Service, fields: dict[str, object], statu
 def test_late_heartbeat_is_told_so(service: Service, topic_id: str) -> None:
     member = Member(service, "m-1")
     member.join()
-    answer = member.send(epoch=1, sequence=1)
+    member.beat()
+    answer = member.send(sequence=1)
     assert (answer.status, answer.error["code"]) == (409, "STALE_HEARTBEAT")
 
 
 def test_operator_sees_the_group_resets_it_and_deletes_it(service: Service, topic_id: str) -> None:
     service.send(*[{"value": str(n), "partition": 0, "timestamp_ms": 1_000 + n} for n in range(5)])
     member = Member(service, "m-1", client_id="host")
-    member.join()
-    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": 1, "metadata": "x"}]
+    lease_epoch = member.join()["granted"][0]["lease_epoch"]
+    offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": lease_epoch, "metadata": "x"}]
     service.call("POST", OFFSETS, {"member_id": "m-1", "offsets": offsets})
     found = service.call("GET", "/v1/groups/billing").json
     assert service.call("GET", "/v1/groups").json["groups"][0].items() <= found.items()
     [shown] = found["members"]
-    assert shown.items() >= {"member_id": "m-1", "client_id": "host", "topics": ["orders"], "epoch": 1}.items()
+    assert (
+        shown.items() >= {"member_id": "m-1", "client_id": "host", "topics": ["orders"], "epoch": member.epoch}.items()
+    )
     first = found["partitions"][0]
     assert {name: first[name] for name in ("partition", "assigned_to", "owner", "lease_epoch", "offset", "lag")} == {
         "partition": 0,
         "assigned_to": "m-1",
         "owner": "m-1",
-        "lease_epoch": 1,
+        "lease_epoch": lease_epoch,
         "offset": 4,
         "lag": 1,
     }
@@ -167,7 +180,7 @@ def test_operator_sees_the_group_resets_it_and_deletes_it(service: Service, topi
         good, bad = service.call("POST", "/v1/groups/billing/reset", {**reset, **how}).json["partitions"]
         assert good == {"partition": 0, "old_offset": 4, "new_offset": 2}
         assert (bad["partition"], checked_error(bad["error"])["code"]) == (9, "UNKNOWN_PARTITION")
-    assert member.send(epoch=1).error["code"] == "UNKNOWN_MEMBER"
+    assert member.send().error["code"] == "UNKNOWN_MEMBER"
     assert (
         service.call("PATCH", "/v1/groups/billing", {"config": {"assignor": "range"}}).json["config"]["assignor"]
         == "range"

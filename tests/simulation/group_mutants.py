@@ -1,7 +1,7 @@
 """Defects put into the group protocol on purpose, each of which the workload `groups` must find."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.group import Member
 from penstock_core.ids import GroupName
 from penstock_core.lease import ATTEMPTS, Attempt, Holder, Lease, refusal
+from penstock_core.sessions import refuse_heartbeat, touched
 from tests.simulation.mutants import Mutant
 
 
@@ -62,6 +63,23 @@ def _sessions_never_end() -> AbstractContextManager[Any]:
     return patch.object(rebalance_module, "_end_sessions", members)
 
 
+@contextmanager
+def _any_session_is_the_members() -> Iterator[None]:
+    def goes_on(stored: Member | None, *arguments: Any) -> Member:
+        group, name, member_id, sequence, session, *rest = arguments
+        return touched(stored, group, name, member_id, sequence, stored.session if stored else session, *rest)
+
+    def refuse(*arguments: Any) -> None:
+        refuse_heartbeat(*arguments[:-1], None)
+
+    with patch.object(memory_groups, "touched", goes_on), patch.object(heartbeat_module, "refuse_heartbeat", refuse):
+        yield
+
+
+def _lease_epochs_begin_anew() -> AbstractContextManager[Any]:
+    return patch.object(acquire_module, "next_epoch", lambda seen, _: seen.epoch + 1)
+
+
 GROUP_MUTANTS = [
     Mutant(name, "groups", patched)
     for name, patched in {
@@ -73,5 +91,7 @@ GROUP_MUTANTS = [
         "everybody is settled": _everybody_is_settled,
         "nobody is settled": _nobody_is_settled,
         "sessions never end": _sessions_never_end,
+        "any session is the member's": _any_session_is_the_members,
+        "lease epochs begin anew": _lease_epochs_begin_anew,
     }.items()
 ]

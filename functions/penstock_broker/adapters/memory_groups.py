@@ -47,15 +47,15 @@ class MemoryGroupStore:
             stored = self._leases.get(group, {})
             return {key: stored[key] for key in partitions if key in stored}
 
-    def take_lease(self, group: GroupName, seen: Lease, owner: MemberName) -> Lease:
+    def take_lease(self, group: GroupName, seen: Lease, owner: MemberName, epoch: int) -> Lease:
         with self._lock:
             stored = self._unmoved(group, seen)
-            return self._put(group, replace(stored, owner=owner, epoch=seen.epoch + 1, topic=seen.topic))
+            return self._put(group, replace(stored, owner=owner, epoch=epoch, topic=seen.topic))
 
-    def reset_lease(self, group: GroupName, seen: Lease, committed: CommittedOffset) -> None:
+    def reset_lease(self, group: GroupName, seen: Lease, committed: CommittedOffset, epoch: int) -> None:
         with self._lock:
             stored = self._unmoved(group, seen)
-            self._put(group, replace(_with_commit(stored, committed), owner=None, epoch=seen.epoch + 1))
+            self._put(group, replace(_with_commit(stored, committed), owner=None, epoch=epoch))
 
     def delete_lease(self, group: GroupName, seen: Lease) -> bool:
         with self._lock:
@@ -142,13 +142,13 @@ class MemoryMembershipStore:
         name: MemberName,
         member_id: str,
         sequence: int,
+        session: int,
         deadline_ms: int,
         report: Report | None,
     ) -> Member:
         with self._lock:
-            member = touched(
-                self._members.get(group, {}).get(name), group, name, member_id, sequence, deadline_ms, report
-            )
+            stored = self._members.get(group, {}).get(name)
+            member = touched(stored, group, name, member_id, sequence, session, deadline_ms, report)
             self._members[group][name] = member
             return member
 

@@ -1,4 +1,5 @@
-"""Members of one group that join, leave, crash, restart, and wake after their session; what they may never see.
+"""Members of one group that join, leave, crash, restart, and wake after their session, also when the group was deleted
+meanwhile; what they may never see.
 
 A member reads nothing: it counts its position up, and commits it with its process's name as metadata. So the ledger
 knows at each commit's effect which process it counts for.
@@ -6,10 +7,12 @@ knows at each commit's effect which process it counts for.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from penstock_broker.broker import Broker
 from penstock_broker.commit_offsets import CommitEntry, commit_offsets
+from penstock_broker.delete_group import delete_group
 from penstock_broker.heartbeat import Assignment, Beat, heartbeat, leave
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.group import parse_subscription
@@ -29,52 +32,72 @@ _PASSING = {ErrorCode.STALE_HEARTBEAT, ErrorCode.CONCURRENT_UPDATE, ErrorCode.TH
 def install(world: World) -> None:
     random = world.scheduler.random
     world.topic(_TOPIC, partitions=random.choice([1, 3, 6]))
-    ledger = _Ledger(world, session_ms=random.choice([2_000, 6_000]))
+    session_ms = random.choice([2_000, 6_000])
+    ledger = _Ledger(world, session_ms=session_ms)
     world.observers.append(ledger.observe)
     world.final_checks.append(ledger.check_end)
+    static_rate, waves = random.choice([(0.3, 1), (0.3, 2), (1.0, 3)])
     for number in range(random.choice([2, 3, 4])):
-        instance_id = f"s{number}" if random.random() < 0.3 else None
+        instance_id = f"s{number}" if random.random() < static_rate else None
         ledger.start(instance_id, delay_ms=random.uniform(0.0, 3_000.0))
+    for wave in range(1, waves):
+        ledger.start_again(delay_ms=wave * random.uniform(4.0, 12.0) * session_ms)
+    if waves > 1:
+        world.work("operator", ledger.delete_now_and_then)
 
 
 @dataclass
 class _Process:
-    """One process of a member. `held`: lease epoch and position of each partition that it believes to be its own."""
+    """One process of a member. `held`: lease epoch and position of each partition that it believes to be its own;
+    `taken_ms`: when others took some of them while it was no member, of which its next heartbeat has to tell it;
+    `late_join`: what it sent first when it joined, and, as nobody answered, again with a higher sequence."""
 
     member_id: str
     instance_id: str | None
     sequence: int = 0
     epoch: int = 0
+    session: int = 0
     is_complete: bool = False
     is_gone: bool = False
     held: dict[PartitionKey, list[int]] = field(default_factory=dict)
+    taken_ms: dict[PartitionKey, float] = field(default_factory=dict)
+    late_join: Beat | None = None
 
     @property
     def name(self) -> MemberName:
         return member_name(self.member_id, self.instance_id)
 
     def next_beat(self, config: dict[str, Any]) -> Beat:
-        self.sequence += 1
+        self.sequence += 2
         is_joining = self.epoch == 0
-        return Beat(
+        beat = Beat(
             member_id=self.member_id,
             instance_id=self.instance_id,
             sequence=self.sequence,
             epoch=self.epoch,
+            session=self.session,
             subscription=parse_subscription([_TOPIC], []) if is_joining else None,
             owned=None if is_joining or self.is_complete else frozenset(self.held),
             config=config,
         )
+        if is_joining:
+            self.late_join = replace(beat, sequence=beat.sequence - 1)
+        return beat
 
     def obey(self, told: Assignment) -> None:
-        self.epoch, self.is_complete = told.epoch, told.is_complete
-        for key in told.revoked:
-            self.held.pop(key, None)
+        self.epoch, self.session, self.is_complete = told.epoch, told.session, told.is_complete
+        for key in [*told.revoked, *(lease.partition for lease in told.granted)]:
+            self.drop(key)
         self.held |= {lease.partition: [lease.epoch, lease.offset or 0] for lease in told.granted}
+
+    def drop(self, key: PartitionKey) -> None:
+        self.held.pop(key, None)
+        self.taken_ms.pop(key, None)
 
     def forget(self) -> None:
         self.held.clear()
-        self.epoch, self.is_complete = 0, False
+        self.taken_ms.clear()
+        self.epoch, self.session, self.is_complete = 0, 0, False
 
 
 class _Ledger:
@@ -89,6 +112,7 @@ class _Ledger:
         self._committers: dict[tuple[PartitionKey, int], str] = {}
         self._committed: dict[PartitionKey, tuple[int, int]] = {}  # lease epoch, offset
         self._confirmed: dict[PartitionKey, int] = {}
+        self._deletions = 0  # of the group, that have begun to remove leases
 
     def start(self, instance_id: str | None, delay_ms: float = 0.0) -> None:
         """A new process; it lives for some sessions."""
@@ -97,12 +121,34 @@ class _Ledger:
         lives_ms = self._world.scheduler.random.uniform(1.0, 6.0) * self._session_ms
         self._world.work(process.member_id, lambda: self._run(process, lives_ms), delay_ms=delay_ms)
 
+    def start_again(self, delay_ms: float) -> None:
+        """New processes in the place of the first, static ones under the instance ids of theirs."""
+        for process in self._processes[:2]:
+            self.start(process.instance_id, delay_ms=delay_ms)
+
+    def delete_now_and_then(self) -> None:
+        """An operator who wants the group gone, which works only while it is empty."""
+        random = self._world.scheduler.random
+        for _ in range(random.choice([20, 40])):
+            self._world.scheduler.pause(random.uniform(0.1, 0.6) * self._session_ms)
+            try:
+                self._world.call(lambda broker: delete_group(broker, GROUP), is_read=False)
+            except PenstockError as error:
+                may_be = _PASSING | {ErrorCode.GROUP_NOT_EMPTY, ErrorCode.UNKNOWN_GROUP, ErrorCode.INTERNAL}
+                expect(error.code in may_be, f"a deletion of the group was answered with {error}")
+            else:
+                self._world.count("group deleted")
+
     def _run(self, process: _Process, lives_ms: float) -> None:
         scheduler, random = self._world.scheduler, self._world.scheduler.random
         ends_at_ms = scheduler.now_ms + lives_ms
         while scheduler.now_ms < ends_at_ms and not process.is_gone:
             if random.random() < 0.03:
-                scheduler.pause(random.uniform(0.5, 2.0) * self._session_ms)
+                pause_ms = random.uniform(0.5, 2.0) * self._session_ms
+                if random.random() < 0.5:
+                    late = partial(self._join_late, process.late_join)
+                    scheduler.spawn(f"{process.member_id} late", late, delay_ms=random.random() * pause_ms)
+                scheduler.pause(pause_ms)
                 self._world.count("member paused")
                 self._commit(process)  # as a zombie does: before it has heard anything
             after_ms = self._beat(process, heartbeat)
@@ -110,6 +156,14 @@ class _Ledger:
                 self._commit(process)
             scheduler.pause(max(1.0, after_ms * random.uniform(0.5, 1.0)))
         self._end(process)
+
+    def _join_late(self, join: Beat | None) -> None:
+        if join is not None:
+            try:
+                self._world.call(lambda broker: heartbeat(broker, GROUP, join), is_read=False)
+            except PenstockError:
+                return  # nobody waits for its answer
+            self._world.count("joined late")
 
     def _end(self, process: _Process) -> None:
         """It stays, leaves, crashes, or crashes and is replaced; two members at most take its place."""
@@ -130,7 +184,8 @@ class _Ledger:
 
     def _beat(self, process: _Process, call: Callable[[Broker, str, Beat], Assignment]) -> float:
         beat = process.next_beat(self._config)
-        confirmed = dict(self._confirmed)
+        confirmed, deletions = dict(self._confirmed), self._deletions
+        began_ms = self._world.scheduler.now_ms
         try:
             told = self._world.call(lambda broker: call(broker, GROUP, beat), is_read=False)
         except PenstockError as error:
@@ -144,10 +199,15 @@ class _Ledger:
             first = self._granted.setdefault((key, lease.epoch), who)
             expect(first == who, f"{key} was granted under epoch {lease.epoch} to {first} and to {who}")
             expect(
-                (lease.offset or 0) >= confirmed.get(key, 0),
+                (lease.offset or 0) >= confirmed.get(key, 0) or deletions != self._deletions,
                 f"{key} was granted at {lease.offset}, and {confirmed.get(key)} had been committed",
             )
         process.obey(told)
+        for key, taken_ms in process.taken_ms.items():
+            expect(
+                taken_ms >= began_ms,
+                f"{process.member_id} was told to go on, and {key} was taken at {taken_ms} when it was no member",
+            )
         return told.heartbeat_after_ms
 
     def _commit(self, process: _Process) -> None:
@@ -157,6 +217,7 @@ class _Ledger:
             entry = CommitEntry(
                 topic=_TOPIC, partition=key.partition, offset=offset, metadata=process.member_id, lease_epoch=epoch
             )
+            deletions = self._deletions
             try:
                 [error] = self._world.call(
                     lambda broker, entry=entry: commit_offsets(  # type: ignore[misc]
@@ -167,11 +228,12 @@ class _Ledger:
             except PenstockError as lost:
                 error = lost
             if error is None:
-                self._confirmed[key] = max(offset, self._confirmed.get(key, 0))
+                if deletions == self._deletions:
+                    self._confirmed[key] = max(offset, self._confirmed.get(key, 0))
                 if key in process.held:
                     process.held[key][1] = offset
             elif error.code is ErrorCode.LEASE_FENCED:
-                process.held.pop(key, None)
+                process.drop(key)
                 process.is_complete = False
             elif error.code is ErrorCode.OFFSET_BEHIND:  # a commit that was given up has landed
                 process.held[key][1] = error.facts["committed_offset"]
@@ -194,15 +256,23 @@ class _Ledger:
                 who == committed.metadata, f"{who} and {committed.metadata} committed {key} under epoch {tenure.epoch}"
             )
         elif method == "take_lease":
-            _, seen, owner = arguments
+            _, seen, owner, _ = arguments
             self._world.count("lease taken")
             for process in self._processes:
                 if process.name != seen.owner or process.name == owner or process.is_gone:
                     continue  # what was taken from it before, while it was no member, it may not have noticed yet
                 if seen.partition in process.held:
                     member = self._world.stores.memberships.find_members(GROUP, [process.name]).get(process.name)
-                    is_member = member is not None and member.member_id == process.member_id
+                    is_member = member is not None and (member.member_id, member.session) == (
+                        process.member_id,
+                        process.session,
+                    )
                     expect(not is_member, f"{owner} took {seen.partition}, which {process.member_id} holds")
+                    process.taken_ms.setdefault(seen.partition, self._world.scheduler.now_ms)
+        elif method == "delete_lease" and outcome:
+            self._deletions += 1
+            self._committed.pop(arguments[1].partition, None)
+            self._confirmed.pop(arguments[1].partition, None)
 
     def check_end(self) -> None:
         """Once nothing fails and the dead are over, those that stayed own every partition, each its own."""

@@ -65,14 +65,14 @@ class DynamoDbGroupStore:
                     found[lease.partition] = lease
         return found
 
-    def take_lease(self, group: GroupName, seen: Lease, owner: MemberName) -> Lease:
+    def take_lease(self, group: GroupName, seen: Lease, owner: MemberName, epoch: int) -> Lease:
         # A repeat would be refused by its own first, which nobody would then know of.
-        update = take_update(group, seen, owner)
+        update = take_update(group, seen, owner, epoch)
         answer = self._updated(group, seen, is_repeatable=False, **update.arguments(), ReturnValues="ALL_NEW")
         return parse_lease(answer["Attributes"])
 
-    def reset_lease(self, group: GroupName, seen: Lease, committed: CommittedOffset) -> None:
-        self._updated(group, seen, is_repeatable=False, **reset_update(group, seen, committed).arguments())
+    def reset_lease(self, group: GroupName, seen: Lease, committed: CommittedOffset, epoch: int) -> None:
+        self._updated(group, seen, is_repeatable=False, **reset_update(group, seen, committed, epoch).arguments())
 
     def delete_lease(self, group: GroupName, seen: Lease) -> bool:
         condition, values = unchanged_lease(seen)

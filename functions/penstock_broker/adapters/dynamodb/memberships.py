@@ -99,6 +99,7 @@ class DynamoDbMembershipStore:
         name: MemberName,
         member_id: str,
         sequence: int,
+        session: int,
         deadline_ms: int,
         report: Report | None,
     ) -> Member:
@@ -107,7 +108,7 @@ class DynamoDbMembershipStore:
                 "update_item",
                 is_repeatable=True,
                 TableName=self._table,
-                **touch_update(group, name, member_id, sequence, deadline_ms, report).arguments(),
+                **touch_update(group, name, member_id, sequence, session, deadline_ms, report).arguments(),
                 ExpressionAttributeNames=SEQUENCE_NAME,
                 ReturnValues="ALL_NEW",
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
@@ -117,7 +118,7 @@ class DynamoDbMembershipStore:
                 raise
             item = error.response.get("Item")
             stored = parse_member(item) if item else None
-            return touched(stored, group, name, member_id, sequence, deadline_ms, report)
+            return touched(stored, group, name, member_id, sequence, session, deadline_ms, report)
         return parse_member(answer["Attributes"])
 
     def remove_member(self, group: GroupName, seen: Member) -> bool:
