@@ -42,6 +42,8 @@ def spark() -> "Iterator[SparkSession]":
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for name, value in {
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(str(CHECKOUT / each) for each in (".", *PACKAGE_FOLDERS)),
+        "spark.executorEnv.AWS_ACCESS_KEY_ID": ROOT_KEY,
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY": ROOT_KEY,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
@@ -83,3 +85,20 @@ def storage(emulator_port: int) -> Storage:
 def broker(storage: Storage) -> Broker:
     """A broker in this process on the test's storage."""
     return open_broker(storage)
+
+
+@pytest.fixture
+def storage_options(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The storage as options of the data source; the emulator's key is found as any credentials are."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, ROOT_KEY)
+    return {
+        "topicsTable": storage.topics_table,
+        "logTable": storage.log_table,
+        "groupsTable": storage.groups_table,
+        "repairQueueUrl": storage.repair_queue_url,
+        "zones": ",".join("=".join(zone) for zone in storage.zones),
+        "archive": storage.archive,
+        "region": str(storage.region),
+        "endpointUrl": str(storage.endpoint_url),
+    }

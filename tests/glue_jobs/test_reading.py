@@ -1,0 +1,304 @@
+"""From options to records without Spark: what is planned is what is read, whatever happens to the log meanwhile."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_broker.broker import Broker
+from penstock_broker.delete_topic import delete_topic
+from penstock_broker.produce import produce
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId
+from penstock_core.quorum import Acks
+from penstock_core.ref import Ref, Tier
+from penstock_spark.decoding import decode, kafka_schema
+from penstock_spark.options import ReadOptions, parse_read_options
+from penstock_spark.planning import keep_what_is_there, plan_slices
+from penstock_spark.reading import read_slices
+from penstock_spark.slices import Slice, ranges_of
+from penstock_spark.snapshot import choose_offsets
+from tests.broker.setting import Intercepted, batch, entry, key_of, new_topic, patient_broker, send, zone_of
+
+Plan = list[tuple[Slice, ...]]
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return patient_broker()
+
+
+def options(**given: Any) -> ReadOptions:
+    return parse_read_options(
+        {"subscribe": "orders", **{name: str(value) for name, value in given.items()}}, is_stream=False
+    )
+
+
+def plan(broker: Broker, wanted: ReadOptions | None = None) -> Plan:
+    wanted = wanted or options()
+    ranges = keep_what_is_there(choose_offsets(broker, wanted), fails_on_data_loss=wanted.fails_on_data_loss)
+    return plan_slices(
+        broker,
+        ranges,
+        partition_bytes=wanted.partition_bytes,
+        min_partitions=wanted.min_partitions,
+        fails_on_data_loss=wanted.fails_on_data_loss,
+    )
+
+
+def read(broker: Broker, planned: Plan, wanted: ReadOptions | None = None) -> list[tuple[int, int, str]]:
+    """Partition, offset and value of every record, task by task."""
+    wanted = wanted or options()
+    schema = kafka_schema(with_headers=False)
+    return [
+        (row["partition"], row["offset"], row["value"].decode())
+        for slices in planned
+        for records in decode(
+            read_slices(broker, slices, range_bytes=wanted.range_bytes, fails_on_data_loss=wanted.fails_on_data_loss),
+            schema,
+        )
+        for row in records.to_pylist()
+    ]
+
+
+def fill(broker: Broker, count: int, partition: int = 0, *, start: int = 0) -> list[tuple[int, int, str]]:
+    """Appends of one record each, over pages and tail."""
+    for number in range(start, start + count):
+        send(broker, "orders", f"v{number}", partition=partition)
+    return [(partition, number, f"v{number}") for number in range(start, start + count)]
+
+
+def test_a_read_finds_every_record_of_every_partition_once(broker: Broker) -> None:
+    new_topic(broker, partitions=3)
+    expected = fill(broker, 40, 0) + fill(broker, 3, 2)
+
+    assert read(broker, plan(broker)) == expected
+
+
+def test_a_read_of_an_empty_topic_finds_nothing(broker: Broker) -> None:
+    new_topic(broker, partitions=2)
+
+    assert plan(broker) == []
+    assert read(broker, [()]) == []
+
+
+@given(count=st.integers(0, 50), bounds=st.tuples(st.integers(0, 60), st.integers(0, 60)), size=st.integers(1, 2_000))
+@settings(deadline=None, max_examples=40)
+def test_a_read_between_offsets_finds_exactly_them_however_it_is_cut(
+    count: int, bounds: tuple[int, int], size: int
+) -> None:
+    broker = patient_broker()
+    new_topic(broker)
+    for number in range(0, count, 5):
+        send(broker, "orders", *(f"v{each}" for each in range(number, min(number + 5, count))))
+    start, end = min(bounds[0], count), min(bounds[1], count)
+    wanted = options(
+        startingOffsets=json.dumps({"orders": {"0": start}}),
+        endingOffsets=json.dumps({"orders": {"0": end}}),
+        partitionBytes=size,
+    )
+
+    assert read(broker, plan(broker, wanted), wanted) == [(0, each, f"v{each}") for each in range(start, end)]
+
+
+def test_a_snapshot_does_not_see_what_comes_after_it(broker: Broker) -> None:
+    new_topic(broker)
+    expected = fill(broker, 20)
+    planned = plan(broker)
+    fill(broker, 40, start=20)  # the tail rolls meanwhile
+
+    assert read(broker, planned) == expected
+
+
+def test_tasks_are_of_bounded_bytes_and_as_many_as_wanted(broker: Broker) -> None:
+    new_topic(broker, partitions=2)
+    fill(broker, 30, 0)
+    expected = fill(broker, 30, 0, start=30) and [(0, n, f"v{n}") for n in range(60)] + fill(broker, 20, 1)
+
+    assert len(plan(broker)) == 1
+    bounded = plan(broker, options(partitionBytes=800))
+    assert all(sum(located.ref.length for each in task for located in each.located()) <= 800 for task in bounded)
+    assert len(plan(broker, options(minPartitions=8))) >= 8
+    assert read(broker, bounded) == expected
+    assert read(broker, plan(broker, options(minPartitions=1_000))) == expected
+
+
+def test_assigned_partitions_alone_are_read(broker: Broker) -> None:
+    new_topic(broker, partitions=3)
+    fill(broker, 2, 0)
+    expected = fill(broker, 2, 1)
+    wanted = parse_read_options({"assign": '{"orders": [1]}'}, is_stream=False)
+
+    assert read(broker, plan(broker, wanted)) == expected
+
+
+def test_a_pattern_matches_whole_names(broker: Broker) -> None:
+    for name in ("orders", "orders-eu", "reorders"):
+        new_topic(broker, name)
+        send(broker, name, name)
+    wanted = parse_read_options({"subscribePattern": "orders(-..)?"}, is_stream=False)
+
+    assert [value for _, _, value in read(broker, plan(broker, wanted))] == ["orders", "orders-eu"]
+
+
+def test_times_choose_offsets(broker: Broker) -> None:
+    new_topic(broker)
+    for time_ms in (1_000, 2_000, 3_000, 4_000):
+        produce(broker, [entry("orders", 0, batch(f"at {time_ms}", timestamp_ms=time_ms))], Acks.QUORUM)
+
+    both = options(startingTimestamp=1_500, endingOffsetsByTimestamp='{"orders": {"0": 4000}}')
+    assert [value for *_, value in read(broker, plan(broker, both))] == ["at 2000", "at 3000"]
+    late = options(startingTimestamp=9_000)
+    with pytest.raises(PenstockError, match="startingOffsetsByTimestampStrategy=latest"):
+        plan(broker, late)
+    assert plan(broker, replace(late, is_latest_without_match=True)) == []
+    assert len(read(broker, plan(broker, options(endingTimestamp=9_000)))) == 4
+
+
+@pytest.mark.parametrize(
+    "given", ['{"orders": {"0": 1}}', '{"orders": {"0": 1, "1": 1, "2": 1}}', '{"bills": {"0": 1}}']
+)
+def test_offsets_must_name_the_partitions_that_are_read(broker: Broker, given: str) -> None:
+    new_topic(broker, partitions=2)
+
+    with pytest.raises(PenstockError, match="startingOffsets must name every partition"):
+        plan(broker, options(startingOffsets=given))
+
+
+def test_an_unknown_topic_is_told(broker: Broker) -> None:
+    with pytest.raises(PenstockError, match="'orders' does not exist"):
+        plan(broker)
+
+
+def test_a_bad_copy_is_passed_over_and_reported(broker: Broker) -> None:
+    new_topic(broker)
+    expected = fill(broker, 3)
+    planned = plan(broker)
+    for segment_id in segments_of(planned):
+        zone_of(broker, 0).delete([segment_id])
+        body = zone_of(broker, 1).get_whole(segment_id)
+        assert body is not None
+        zone_of(broker, 1).overwrite(segment_id, body.replace(b"v", b"w"), 0)
+
+    assert read(broker, planned) == expected
+    assert broker.events.take()[0]["copies_reported"] > 0
+
+
+def test_a_segment_that_moved_to_the_archive_is_read_there(broker: Broker) -> None:
+    new_topic(broker)
+    expected = fill(broker, 20)
+    planned = plan(broker)
+    merged = with_all_in_the_archive(broker, planned)
+    remove_objects_below(broker, planned, 20)
+
+    assert read(merged, planned) == expected
+    assert read(merged, plan(merged)) == expected
+
+
+def test_removed_offsets_fail_the_read_or_are_left_out(broker: Broker) -> None:
+    new_topic(broker)
+    expected = fill(broker, 20)
+    planned = plan(broker)
+    broker.log.raise_log_start(key_of(broker, "orders"), expected[12][1])  # type: ignore[arg-type]
+    assert read(broker, planned) == expected, "the snapshot holds while its objects do"
+    remove_objects_below(broker, planned, 12)
+
+    with pytest.raises(PenstockError, match=r"partition 0 of topic 'orders' are not all there: it holds \[12, 20\)"):
+        read(broker, planned)
+    assert read(broker, planned, options(failOnDataLoss="false")) == expected[12:]
+
+
+def test_offsets_below_the_log_start_fail_the_plan_or_are_left_out(broker: Broker) -> None:
+    new_topic(broker)
+    expected = fill(broker, 10)
+    broker.log.raise_log_start(key_of(broker, "orders"), 4)  # type: ignore[arg-type]
+    given = {"startingOffsets": '{"orders": {"0": 2}}', "endingOffsets": '{"orders": {"0": 99}}'}
+
+    with pytest.raises(PenstockError, match=r"offsets \[2, 99\) .* it holds \[4, 10\)") as raised:
+        plan(broker, options(**given))
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    tolerant = options(**given, failOnDataLoss="false")
+    assert read(broker, plan(broker, tolerant), tolerant) == expected[4:]
+
+
+def test_a_topic_deleted_meanwhile_fails_the_read_or_is_left_out(broker: Broker) -> None:
+    new_topic(broker)
+    fill(broker, 3)
+    planned = plan(broker)
+    key = key_of(broker, "orders")
+    delete_topic(broker, "orders")
+    broker.log.delete_head(key)
+    remove_objects_below(broker, planned, 3)
+
+    with pytest.raises(PenstockError, match="it is deleted"):
+        read(broker, planned)
+    assert read(broker, planned, options(failOnDataLoss="false")) == []
+
+
+def test_data_that_should_be_there_and_is_not_is_an_error_whatever_failondataloss_says(broker: Broker) -> None:
+    new_topic(broker)
+    fill(broker, 3)
+    planned = plan(broker)
+    remove_objects_below(broker, planned, 3)
+
+    with pytest.raises(PenstockError, match="no zone could serve segment"):
+        read(broker, planned, options(failOnDataLoss="false"))
+
+
+def test_neighbours_in_a_segment_are_read_by_one_request(broker: Broker) -> None:
+    new_topic(broker)
+    for _ in range(4):
+        send(broker, "orders", *(f"{n}" for n in range(50)))
+    [slices] = plan(broker)
+    [one] = slices
+    located = list(one.located())
+    first = located[0].ref
+    end, side_by_side = 0, []
+    for each in located:
+        ref = replace(each.ref, segment_id=first.segment_id, position=end, tier=Tier.ZONAL)
+        side_by_side.append(replace(each, ref=ref))
+        end += ref.length
+
+    assert [(found.position, found.length) for found in ranges_of(side_by_side, end)] == [(0, end)]
+    assert len(list(ranges_of(side_by_side, end // 2))) == 2
+    assert len(list(ranges_of(located, end))) == 4
+
+
+def segments_of(planned: Plan) -> list[Any]:
+    return [located.ref.segment_id for task in planned for each in task for located in each.located()]
+
+
+def remove_objects_below(broker: Broker, planned: Plan, offset: int) -> None:
+    for task in planned:
+        for each in task:
+            for located in each.located():
+                if located.end_offset <= offset:
+                    for index in range(len(broker.zones)):
+                        zone_of(broker, index).delete([located.ref.segment_id])
+
+
+def with_all_in_the_archive(broker: Broker, planned: Plan) -> Broker:
+    """The service after all refs were moved to segments of the archive tier, with ids of their own."""
+    for segment_id in segments_of(planned):
+        body = zone_of(broker, 0).get_whole(segment_id)
+        assert body is not None
+        broker.archive.put(archived_id(segment_id), body, 0)
+
+    def moved(ref: Ref) -> Ref:
+        return replace(ref, segment_id=archived_id(ref.segment_id), tier=Tier.ARCHIVE)
+
+    def heads(original: Any, keys: Any) -> Any:
+        return {key: replace(head, tail=tuple(map(moved, head.tail))) for key, head in original(keys).items()}
+
+    def pages(original: Any, *arguments: Any) -> Any:
+        return [replace(page, refs=tuple(map(moved, page.refs))) for page in original(*arguments)]
+
+    log: Any = Intercepted(broker.log, heads=heads, pages=pages)
+    return replace(broker, log=log)
+
+
+def archived_id(segment_id: SegmentId) -> SegmentId:
+    return SegmentId(segment_id[:6] + bytes(10 - len(b"merged")) + segment_id[-6:])

@@ -1,0 +1,99 @@
+"""Topics as Spark reads them, by its Python data source and without it, from an emulator's S3 and DynamoDB."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import penstock_spark
+from penstock_broker.broker import Broker
+from penstock_broker.produce import produce
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.quorum import Acks
+from penstock_core.record_batch import Compression
+from penstock_core.records import NewRecord, encode
+from tests.broker.setting import entry, new_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOW_MS = 1_790_000_000_000
+RECORDS = [
+    NewRecord(NOW_MS, b"key", b"value", [("name", b"1"), ("none", None)]),
+    NewRecord(NOW_MS + 1, None, b""),
+    NewRecord(NOW_MS + 2, b"key", None),
+]
+
+
+@pytest.fixture
+def penstock(spark: "SparkSession") -> "SparkSession":
+    penstock_spark.register(spark)
+    return spark
+
+
+def fill(broker: Broker, topic: str) -> list[tuple[Any, ...]]:
+    """A batch of each compression in partitions 0 and 2 of three; rows as Spark shows them."""
+    new_topic(broker, topic, partitions=3)
+    rows: list[tuple[Any, ...]] = []
+    for partition in (0, 2):
+        for number, compression in enumerate(Compression):
+            [result] = produce(broker, [entry(topic, partition, encode(RECORDS * 20, compression))], Acks.QUORUM)
+            assert not isinstance(result, PenstockError)
+            rows += [
+                (each.key, each.value, topic, partition, number * 60 + index, each.timestamp_ms / 1_000, 0)
+                for index, each in enumerate(RECORDS * 20)
+            ]
+    return rows
+
+
+def rows_of(frame: "DataFrame") -> list[tuple[Any, ...]]:
+    columns = ["key", "value", "topic", "partition", "offset", "cast(timestamp as double)", "timestampType"]
+    return [tuple(row) for row in frame.orderBy("partition", "offset").selectExpr(*columns).collect()]
+
+
+def test_a_topic_is_read_row_for_row_by_both_ways(
+    penstock: "SparkSession", broker: Broker, storage_options: dict[str, str]
+) -> None:
+    expected = fill(broker, "orders")
+    options = {"subscribe": "orders", "includeHeaders": "true", "partitionBytes": "4000", **storage_options}
+
+    by_source = penstock.read.format("penstock").options(**options).load()
+    by_function = penstock_spark.read(penstock, **options)
+
+    assert by_source.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    assert by_source.rdd.getNumPartitions() > 1
+    assert rows_of(by_source) == rows_of(by_function) == expected
+    with_headers = by_source.where("headers is not null").select("offset", "headers").orderBy("offset").first()
+    assert with_headers is not None
+    assert [tuple(each) for each in with_headers.headers] == [("name", b"1"), ("none", None)]
+
+
+def test_a_topic_without_records_is_a_frame_without_rows(
+    penstock: "SparkSession", broker: Broker, storage_options: dict[str, str]
+) -> None:
+    new_topic(broker, "orders", partitions=2)
+
+    assert penstock.read.format("penstock").options(subscribe="orders", **storage_options).load().count() == 0
+    assert penstock_spark.read(penstock, subscribe="orders", **storage_options).count() == 0
+
+
+def test_what_is_wrong_is_told_before_anything_runs(
+    penstock: "SparkSession", broker: Broker, storage_options: dict[str, str]
+) -> None:
+    frame = penstock.read.format("penstock").options(subscribe="nowhere", **storage_options).load()
+
+    with pytest.raises(Exception, match=re.escape("topic 'nowhere' does not exist: create it first")):
+        frame.count()
+
+
+def test_register_says_what_an_older_spark_has_instead() -> None:
+    class Spark3:
+        version = "3.5.6"
+
+    session: Any = Spark3()
+    with pytest.raises(PenstockError, match=r"Spark 3\.5\.6 .* penstock_spark\.read") as raised:
+        penstock_spark.register(session)
+    assert raised.value.code is ErrorCode.UNSUPPORTED_FORMAT
