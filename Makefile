@@ -49,6 +49,7 @@ chaos: setup ## Attack a local stack of its own and judge what clients saw (SECO
 lock: setup ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
 	$(LOCK) requirements/dev.in -o requirements/dev.txt
 	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o requirements/lambda.txt
+	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o requirements/jobs.txt
 	$(LOCK) requirements/ministack.in -o requirements/ministack.txt
 
 clean: ## Remove what was made: .venv, node_modules, caches, and the local stack with its state

@@ -7,6 +7,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
 
 from infra.assets import functions_asset
+from infra.job_packages import job_packages
 from infra.settings import settings_of
 from infra.stack import PenstockStack
 
@@ -15,7 +16,8 @@ def main() -> None:
     """Synthesizes the stage that the context names."""
     app = cdk.App()
     settings = settings_of(app.node.try_get_context("stage") or "prod")
-    asset = functions_asset(Path(__file__).parent, settings=settings)
+    root = Path(__file__).parent
+    asset = functions_asset(root, settings=settings)
     account = os.environ.get("CDK_DEFAULT_ACCOUNT")
     region = settings.region or os.environ.get("CDK_DEFAULT_REGION")
     stack = PenstockStack(
@@ -23,6 +25,7 @@ def main() -> None:
         "Penstock",
         stack_name=settings.name.title().replace("-", ""),
         settings=settings,
+        packages=job_packages(root, settings=settings),
         code=lambda_.Code.from_asset(
             str(asset.path), asset_hash=asset.content_hash, asset_hash_type=cdk.AssetHashType.CUSTOM
         ),

@@ -69,9 +69,9 @@ def functions_asset(root: Path, *, settings: StageSettings) -> Asset:
     """
     python = _find_python(settings.python_version)
     target = (settings.python_version, settings.architecture, settings.pip_platforms or sys.platform, bool(python))
-    dependencies_key = _hash((root / LOCK_FILE).read_bytes(), Path(__file__).read_bytes(), repr(target).encode())[:16]
+    dependencies_key = hash_of((root / LOCK_FILE).read_bytes(), Path(__file__).read_bytes(), repr(target).encode())[:16]
     sources = list(_sources(root / PACKAGES_FOLDER))
-    content_hash = _hash(
+    content_hash = hash_of(
         dependencies_key.encode(), *(part for name, path in sources for part in (name.encode(), path.read_bytes()))
     )
     folder = root / CACHE_FOLDER / dependencies_key
@@ -81,8 +81,8 @@ def functions_asset(root: Path, *, settings: StageSettings) -> Asset:
         if not dependencies.exists():
             _build_dependencies(root / LOCK_FILE, dependencies, settings=settings, python=python)
         _add_sources(dependencies, sources, asset, python=python)
-        _keep_latest(folder.glob("[0-9a-f]*.zip"))
-        _keep_latest(folder.parent.iterdir())
+        keep_latest(folder.glob("[0-9a-f]*.zip"))
+        keep_latest(folder.parent.iterdir())
     return Asset(path=asset, content_hash=content_hash, is_compiled=python is not None)
 
 
@@ -93,7 +93,8 @@ def _find_python(version: str) -> str | None:
     return shutil.which(f"python{version}")
 
 
-def _hash(*parts: bytes) -> str:
+def hash_of(*parts: bytes) -> str:
+    """SHA-256 of the parts and of where each ends, in hexadecimal."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
@@ -112,10 +113,10 @@ def _build_dependencies(lock: Path, target: Path, *, settings: StageSettings, py
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         folder = Path(work) / "site"
-        _install(lock, folder, settings=settings)
+        install_wheels(lock, folder, python_version=settings.python_version, platforms=settings.pip_platforms)
         _prune(folder)
         _compile(folder, python)
-        _write_zip(Path(work) / "zip", folder)
+        write_zip(Path(work) / "zip", folder)
         os.replace(Path(work) / "zip", target)
 
 
@@ -127,19 +128,23 @@ def _add_sources(dependencies: Path, sources: list[tuple[str, Path]], target: Pa
             shutil.copyfile(path, folder / name)
         _compile(folder, python)
         shutil.copyfile(dependencies, Path(work) / "zip")
-        _write_zip(Path(work) / "zip", folder)
+        write_zip(Path(work) / "zip", folder)
         os.replace(Path(work) / "zip", target)
 
 
-def _install(lock: Path, folder: Path, *, settings: StageSettings) -> None:
+def install_wheels(lock: Path, folder: Path, *, python_version: str, platforms: tuple[str, ...] | None) -> None:
+    """Puts the locked packages into a folder, for the platforms and the version of Python, or for this machine (None).
+
+    Raises RuntimeError with pip's last words.
+    """
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes"]
     command += ["--only-binary=:all:", "--target", str(folder), "-r", str(lock)]
-    if settings.pip_platforms is not None:
-        command += ["--implementation", "cp", "--python-version", settings.python_version]
-        command += [part for tag in settings.pip_platforms for part in ("--platform", tag)]
+    if platforms is not None:
+        command += ["--implementation", "cp", "--python-version", python_version]
+        command += [part for tag in platforms for part in ("--platform", tag)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
     if done.returncode != 0:
-        platform = ", ".join(settings.pip_platforms or ("this machine",))
+        platform = ", ".join(platforms or ("this machine",))
         raise RuntimeError(f"pip cannot install {lock} for {platform}:\n{done.stderr.strip()[-2000:]}")
 
 
@@ -163,7 +168,7 @@ def _compile(folder: Path, python: str | None) -> None:
         subprocess.run([*command, str(folder)], check=True)  # noqa: S603  # our own command line
 
 
-def _write_zip(target: Path, folder: Path) -> None:
+def write_zip(target: Path, folder: Path) -> None:
     """Adds a folder's files to a zip, without their times and owners."""
     with zipfile.ZipFile(target, "a", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
@@ -174,7 +179,7 @@ def _write_zip(target: Path, folder: Path) -> None:
                 archive.writestr(entry, path.read_bytes())
 
 
-def _keep_latest(paths: Iterable[Path]) -> None:
+def keep_latest(paths: Iterable[Path]) -> None:
     """Removes all but the latest few; another synth may be reading one of them."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
         if path.is_dir():

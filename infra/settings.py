@@ -61,7 +61,9 @@ class StageSettings:
     buckets, which must lie in `region` (S3 user guide, "Directory bucket quotas and Availability Zones"); None makes
     them ordinary buckets. `pip_platforms` are the platform tags that wheels may have, None for the machine that
     synthesizes. `repair_retry_s` is after how long a repair that failed is tried again. `log_retention` is a name of
-    aws_logs.RetentionDays. `alarm_topic_arn` is the SNS topic
+    aws_logs.RetentionDays. `emr_release` is the EMR Serverless application's, None for none; all its runs together use
+    `emr_vcpus_max` at most, each with 4 GB. `scheduled_jobs` are the jobs whose schedules are on: each run costs, so
+    none is unless it is named. `alarm_topic_arn` is the SNS topic
     that alarms tell.
     """
 
@@ -83,6 +85,10 @@ class StageSettings:
     traces: bool = True
     log_level: str = "INFO"
     log_retention: str = "THREE_MONTHS"
+    emr_release: str | None = "emr-spark-8.0.0"
+    emr_vcpus_max: int = 64
+    glue_version: str = "5.1"
+    scheduled_jobs: frozenset[str] = frozenset()
     has_alarms: bool = True
     alarm_topic_arn: str | None = None
 
@@ -104,6 +110,7 @@ STAGES: Mapping[str, StageSettings] = {
         enforces_tls=False,
         traces=False,
         log_retention="ONE_DAY",
+        emr_release=None,
         has_alarms=False,
     ),
     "dev": StageSettings(

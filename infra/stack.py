@@ -10,22 +10,34 @@ from infra.archive import Archive
 from infra.client_policies import ClientPolicies
 from infra.functions import Functions
 from infra.job_alarms import JobAlarms
+from infra.job_packages import JobPackages
+from infra.job_run_alarms import JobRunAlarms
+from infra.job_schedules import JobSchedules
 from infra.repair import Repair, RepairQueues
 from infra.schedules import Schedules
 from infra.settings import StageSettings
+from infra.spark_jobs import SparkJobs
 from infra.tables import Tables
 from infra.zone_alarms import ZoneAlarms
 from infra.zones import Zones
 
 
 class PenstockStack(Stack):
-    """A whole Penstock: tables, zones, functions, API, alarms and the policies of its clients.
+    """A whole Penstock: tables, zones, functions, API, jobs, alarms and the policies of its clients.
 
-    `code` is the functions' code, one asset for all. `options` go to Stack as they are.
+    `code` is the functions' code, one asset for all, and `packages` is what Spark jobs are sent with. `options` go to
+    Stack as they are.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, settings: StageSettings, code: lambda_.Code, **options: object
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        code: lambda_.Code,
+        packages: JobPackages,
+        **options: object,
     ) -> None:
         super().__init__(scope, construct_id, **options)  # type: ignore[arg-type]  # Stack names each option
         tables = Tables(self, "Tables", settings=settings)
@@ -45,11 +57,24 @@ class PenstockStack(Stack):
         api = Api(self, "Api", settings=settings, functions=functions)
         Schedules(self, "Schedules", settings=settings, functions=functions)
         Repair(self, "Repair", settings=settings, tables=tables, queues=queues, replicate=functions["replicate"])
+        spark = SparkJobs(
+            self,
+            "Jobs",
+            settings=settings,
+            packages=packages,
+            tables=tables,
+            zones=zones,
+            archive=archive,
+            queues=queues,
+        )
+        if spark.application is not None:
+            JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api)
         if settings.has_alarms:
             Alarms(self, "Alarms", settings=settings, functions=functions)
             ZoneAlarms(self, "ZoneAlarms", settings=settings)
             JobAlarms(self, "JobAlarms", settings=settings)
+            JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
 
         self._output("ApiUrl", api.url)
         self._output("ApiId", api.api_id)
@@ -65,6 +90,14 @@ class PenstockStack(Stack):
         self._output("ZoneBuckets", zones.environment)
         self._output("RepairQueueUrl", queues.repairs.queue_url)
         self._output("ArchiveBucket", archive.bucket_name)
+        self._output("ResultsBucket", spark.results.bucket_name)
+        self._output("JobsLogGroup", spark.log_group.log_group_name)
+        if spark.application is not None:
+            self._output("JobsApplicationId", spark.application.application_id)
+        for name, job in spark.jobs.items():
+            self._output(f"Job{name.title()}Role", job.role_arn)
+            self._output(f"Job{name.title()}Script", job.script_url)
+            self._output(f"Job{name.title()}Glue", job.glue_name)
 
     def _output(self, name: str, value: str) -> None:
         CfnOutput(self, name, value=value)

@@ -18,7 +18,17 @@ from localstack.progress import Progress
 from penstock_spark.storage import environment_of_outputs
 
 _POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn", "AdminPolicyArn")
-_SOURCES = ("app.py", "cdk.json", "infra", "functions", "requirements/lambda.txt", "requirements/dev.txt")
+_SOURCES = (
+    "app.py",
+    "cdk.json",
+    "infra",
+    "functions",
+    "glue_jobs",
+    "sdk",
+    "requirements/lambda.txt",
+    "requirements/jobs.txt",
+    "requirements/dev.txt",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from aws_cdk import App, Environment
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Template
 
+from infra.job_packages import JobPackages, job_scripts
 from infra.settings import settings_of
 from infra.stack import PenstockStack
 
+CHECKOUT = Path(__file__).parents[2]
 Resources = dict[str, dict[str, Any]]
 
 
@@ -25,6 +28,17 @@ def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pens
     code = tmp_path_factory.mktemp("code")
     (code / "handlers.py").touch()
 
+    (code / "packages.zip").write_bytes(b"of the jobs")
+
+    def packages(*, for_emr: bool) -> JobPackages:
+        some_zip = code / "packages.zip"
+        return JobPackages(
+            scripts=job_scripts(CHECKOUT),
+            packages=some_zip,
+            requirements=some_zip,
+            dependencies=some_zip if for_emr else None,
+        )
+
     @cache
     def make(stage: str) -> PenstockStack:
         settings = settings_of(stage)
@@ -33,6 +47,7 @@ def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pens
             "Penstock",
             settings=settings,
             code=lambda_.Code.from_asset(str(code)),
+            packages=packages(for_emr=settings.emr_release is not None),
             env=Environment(region=settings.region),
         )
 

@@ -19,6 +19,8 @@ def name_of(value: Any) -> str:
             return f"<{target[:-8]}>"
         case {"Fn::GetAtt": [str(target), str(attribute)]}:
             return f"<{target[:-8]}.{attribute}>"
+        case {"Fn::Sub": str(text)}:
+            return text
         case {"Fn::Join": ["", [*parts]]}:
             return "".join(name_of(part) for part in parts)
     raise ValueError(f"no reference: {value!r}")

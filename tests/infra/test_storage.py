@@ -39,7 +39,7 @@ def test_data_is_kept_on_delete_where_the_settings_say_so(resources: Resources, 
     kept = STAGES[stage].keeps_data_on_delete
     stored = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::S3Express::DirectoryBucket")
     found = [resource for resource in resources.values() if resource["Type"] in stored]
-    assert len(found) == 7
+    assert len(found) == 8
     for resource in found:
         assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == ("Retain" if kept else "Delete")
     for table in of_type(resources, "AWS::DynamoDB::Table").values():
@@ -58,8 +58,8 @@ def test_zones_are_directory_buckets_in_three_zones_where_the_settings_name_them
     assert {name: bucket["LocationName"] for name, bucket in express.items()} == (
         dict(zip(("ZonesZoneA", "ZonesZoneB", "ZonesZoneC"), az_ids, strict=True)) if az_ids else {}
     )
-    ordinary = {"ArchiveBucket"} if az_ids else {"ArchiveBucket", "ZonesZoneA", "ZonesZoneB", "ZonesZoneC"}
-    assert set(of_type(resources, "AWS::S3::Bucket")) == ordinary
+    zones = set() if az_ids else {"ZonesZoneA", "ZonesZoneB", "ZonesZoneC"}
+    assert set(of_type(resources, "AWS::S3::Bucket")) == {"ArchiveBucket", "JobsResultsBucket", *zones}
     assert (stage == "prod") == bool(az_ids)
 
 
@@ -86,7 +86,7 @@ def test_directory_bucket_is_encrypted_and_forgets_unfinished_uploads(resources:
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_plain_http_is_denied_on_every_bucket(resources: Resources) -> None:
     policies = of_type(resources, "AWS::S3::BucketPolicy") | of_type(resources, "AWS::S3Express::BucketPolicy")
-    assert len(policies) == 4
+    assert len(policies) == 5
     for policy in policies.values():
         assert any(
             statement["Effect"] == "Deny"

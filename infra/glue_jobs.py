@@ -1,0 +1,74 @@
+"""Glue jobs: the same scripts as on EMR, for accounts that run Glue already. A job that does not run costs nothing."""
+
+import json
+from collections.abc import Mapping
+
+from aws_cdk import Acknowledgment, Validations
+from aws_cdk import aws_glue as glue
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as s3_assets
+from constructs import Construct
+
+from infra.settings import StageSettings
+
+_WORKERS = 4
+_HOURS_MAX = 12
+
+
+class GlueJob(Construct):
+    """One job: `<stage>-<name>`, of Spark, with 4 workers of 4 vCPU and 16 GB unless a run says otherwise.
+
+    `storage` are the options of the script that say where the storage is. Glue adds arguments of its own to a script's,
+    so these come as one list (penstock_spark/job.py).
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        name: str,
+        role: iam.Role,
+        storage: Mapping[str, str],
+        script: s3_assets.Asset,
+        packages: s3_assets.Asset,
+        requirements: s3_assets.Asset,
+        log_group: logs.LogGroup,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.job_name = f"{settings.name}-{name}"
+        job = glue.CfnJob(
+            self,
+            "Job",
+            name=self.job_name,
+            description=f"Penstock {name}",
+            role=role.role_arn,
+            command=glue.CfnJob.JobCommandProperty(
+                name="glueetl", python_version="3", script_location=script.s3_object_url
+            ),
+            glue_version=settings.glue_version,
+            worker_type="G.1X",
+            number_of_workers=_WORKERS,
+            timeout=_HOURS_MAX * 60,
+            max_retries=0,
+            execution_property=glue.CfnJob.ExecutionPropertyProperty(max_concurrent_runs=1),
+            default_arguments={
+                "--extra-py-files": packages.s3_object_url,
+                "--python-modules-installer-option": "-r",
+                "--additional-python-modules": requirements.s3_object_url,
+                "--penstock-storage": json.dumps([part for option in storage.items() for part in option]),
+                "--enable-continuous-cloudwatch-log": "true",
+                "--continuous-log-logGroup": log_group.log_group_name,
+                "--enable-metrics": "false",
+            },
+            tags={"penstock": settings.name},
+        )
+        for rule, what in (("GL1", "Logs"), ("GL3", "Bookmarks, which the jobs do not use,")):
+            Validations.of(job).acknowledge(
+                Acknowledgment(
+                    id=f"AwsSolutions-{rule}",
+                    reason=f"{what} are encrypted by AWS; a key of one's own costs a dollar a month when idle.",
+                )
+            )

@@ -1,0 +1,116 @@
+"""The Spark jobs, one per script that there is: composes their application, Glue jobs, roles, log group and results."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as s3_assets
+from constructs import Construct
+
+from infra.archive import Archive
+from infra.glue_jobs import GlueJob
+from infra.job_packages import JobPackages
+from infra.job_role import JOB_GRANTS, JobRole
+from infra.repair import RepairQueues
+from infra.results import Results
+from infra.settings import StageSettings
+from infra.spark_application import SparkApplication
+from infra.tables import Tables
+from infra.zones import Zones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkJob:
+    """What a run of one job is started by."""
+
+    role_arn: str
+    script_url: str
+    glue_name: str
+
+
+class SparkJobs(Construct):
+    """All jobs of the stage. `application` is None where the settings name no release of EMR."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        packages: JobPackages,
+        tables: Tables,
+        zones: Zones,
+        archive: Archive,
+        queues: RepairQueues,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.results = Results(self, "Results", settings=settings)
+        self.log_group = logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/penstock/{settings.name}/jobs",
+            retention=logs.RetentionDays[settings.log_retention],
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        storage = {
+            "--topics-table": tables.topics.table_name,
+            "--log-table": tables.log.table_name,
+            "--groups-table": tables.groups.table_name,
+            "--repair-queue-url": queues.repairs.queue_url,
+            "--zones": zones.environment,
+            "--archive": archive.bucket_name,
+        }
+        own = s3_assets.Asset(self, "Packages", path=str(packages.packages))
+        requirements = s3_assets.Asset(self, "Requirements", path=str(packages.requirements))
+        files = [own, requirements]
+        self.application: SparkApplication | None = None
+        if settings.emr_release is not None and packages.dependencies is not None:
+            dependencies = s3_assets.Asset(self, "Dependencies", path=str(packages.dependencies))
+            files.append(dependencies)
+            self.application = SparkApplication(
+                self,
+                "Spark",
+                settings=settings,
+                release=settings.emr_release,
+                environment=_environment(storage),
+                packages=own,
+                dependencies=dependencies,
+                log_group=self.log_group,
+            )
+        self.jobs: dict[str, SparkJob] = {}
+        for name, path in packages.scripts.items():
+            if name not in JOB_GRANTS:
+                raise ValueError(f"the job {name!r} of {path} may do nothing yet: name it in infra/job_role.py")
+            scope_of_job = Construct(self, name.title())
+            script = s3_assets.Asset(scope_of_job, "Script", path=str(path))
+            role = JobRole(
+                scope_of_job,
+                "May",
+                grants=JOB_GRANTS[name],
+                tables=tables,
+                zones=zones,
+                archive=archive,
+                repairs=queues.repairs,
+                results=self.results,
+                log_group=self.log_group,
+                files=[script, *files],
+            ).role
+            job = GlueJob(
+                scope_of_job,
+                "Glue",
+                settings=settings,
+                name=name,
+                role=role,
+                storage=storage,
+                script=script,
+                packages=own,
+                requirements=requirements,
+                log_group=self.log_group,
+            )
+            self.jobs[name] = SparkJob(role_arn=role.role_arn, script_url=script.s3_object_url, glue_name=job.job_name)
+
+
+def _environment(storage: Mapping[str, str]) -> dict[str, str]:
+    """The script's options by their names in the environment (penstock_spark/storage.py)."""
+    return {f"PENSTOCK_{option[2:].upper().replace('-', '_')}": value for option, value in storage.items()}

@@ -1,0 +1,89 @@
+"""What jobs are sent with: complete, reproducible, and importable by a Python that has nothing else."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.job_packages import LOCK_FILE, PACKAGES, dependencies_zip, job_packages, job_scripts, packages_zip
+from infra.settings import settings_of
+
+ROOT = Path(__file__).parents[2]
+DATA_OF_BOTO = "[boto3.client(name, region_name='us-east-1') for name in ('dynamodb', 's3', 'sqs', 'cloudformation')]"
+MODULES = (
+    "penstock_core.record_batch", "penstock_broker.adapters.aws", "penstock_spark.job", "penstock_spark.storage",
+    "penstock_spark.sweeping", "penstock.producer",
+)  # fmt: skip
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """Another checkout with the same sources, made at another time."""
+    for folder in ("functions", "sdk", "glue_jobs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, copy_function=shutil.copyfile)
+    (tmp_path / LOCK_FILE).parent.mkdir()
+    shutil.copyfile(ROOT / LOCK_FILE, tmp_path / LOCK_FILE)
+    return tmp_path
+
+
+def run_clean(program: str, *paths: Path) -> None:
+    """Runs the program in a Python that finds modules of the standard library and of these places only."""
+    places = "; ".join(f"sys.path.insert(0, {str(path)!r})" for path in paths)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; {places}; {program}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_packages_are_the_same_bytes_wherever_they_are_made(copied: Path) -> None:
+    own, other = packages_zip(ROOT), packages_zip(copied)
+    assert own.name == other.name
+    assert own.read_bytes() == other.read_bytes()
+    (copied / "glue_jobs" / "penstock_spark" / "job.py").write_text("changed = True\n")
+    assert packages_zip(copied).name != own.name
+
+
+def test_packages_hold_every_module_and_nothing_else() -> None:
+    with zipfile.ZipFile(packages_zip(ROOT)) as archive:
+        names = set(archive.namelist())
+    for package, folder in PACKAGES.items():
+        expected = {f"{package}/{path.relative_to(ROOT / folder)}" for path in (ROOT / folder).rglob("*.py")}
+        assert {name for name in names if name.startswith(f"{package}/")} == expected
+    assert {name.split("/")[0] for name in names} == set(PACKAGES)
+
+
+def test_pure_packages_import_from_the_zip_itself() -> None:
+    """Spark puts the zip on the path as it is. What the core needs no library for must load from there."""
+    run_clean("import penstock_core.keys, penstock_core.ref; penstock_core.keys.segment_prefix(7)", packages_zip(ROOT))
+
+
+def test_stage_without_an_application_builds_no_dependencies(copied: Path) -> None:
+    found = job_packages(copied, settings=settings_of("local"))
+    assert found.dependencies is None
+    assert found.scripts == job_scripts(copied)
+    assert found.requirements.read_bytes() == (ROOT / LOCK_FILE).read_bytes()
+
+
+@pytest.mark.minutes
+def test_dependencies_are_unpacked_and_imported_beside_the_packages(tmp_path: Path) -> None:
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip("the dependencies are for Python 3.11")
+    with zipfile.ZipFile(dependencies_zip(ROOT, settings=settings_of("local"))) as archive:
+        archive.extractall(tmp_path)
+    imports = "; ".join(f"import {module}" for module in (*MODULES, "pyarrow.parquet", "pandas", "pyiceberg.catalog"))
+    run_clean(f"{imports}; import boto3; {DATA_OF_BOTO}", packages_zip(ROOT), tmp_path)
+
+
+@pytest.mark.minutes
+def test_dependencies_of_the_cloud_are_for_its_processor() -> None:
+    with zipfile.ZipFile(dependencies_zip(ROOT, settings=settings_of("prod"))) as archive:
+        libraries = [archive.read(name)[:20] for name in archive.namelist() if name.endswith(".so")]
+    assert len(libraries) > 50
+    # ELF's e_machine: 183 is AArch64 (System V ABI).
+    assert {int.from_bytes(header[18:20], "little") for header in libraries} == {183}

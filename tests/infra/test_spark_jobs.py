@@ -1,0 +1,189 @@
+"""The Spark jobs: one per script, with a role that may do what the job does, and nothing that costs between runs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.job_packages import job_scripts
+from infra.job_role import JOB_GRANTS
+from infra.job_schedules import RATES
+from infra.settings import STAGES
+from infra.stack import PenstockStack
+from penstock_core.keys import CURSORS
+from tests.infra.conftest import Resources
+from tests.infra.reading import as_list, name_of, of_type, permissions
+
+pytestmark = pytest.mark.synth
+
+CHECKOUT = Path(__file__).parents[2]
+JOBS = tuple(job_scripts(CHECKOUT))
+
+
+def statements_of(resources: Resources, job: str) -> list[dict[str, Any]]:
+    [policy] = [
+        policy
+        for policy in of_type(resources, "AWS::IAM::Policy").values()
+        if [name_of(attached) for attached in policy["Roles"]] == [f"<Jobs{job.title()}MayRole>"]
+    ]
+    return list(policy["PolicyDocument"]["Statement"])
+
+
+def actions_on(resources: Resources, job: str, resource: str) -> set[str]:
+    return {action for action, on in permissions(statements_of(resources, job)) if on == resource}
+
+
+def test_every_script_is_a_job_and_none_without_a_script_is() -> None:
+    assert "sweep" in JOBS
+    assert set(JOBS) <= set(JOB_GRANTS)
+    assert set(RATES) < set(JOB_GRANTS)
+
+
+def test_every_job_has_a_role_of_its_own_that_only_spark_s_services_assume(resources: Resources) -> None:
+    roles = of_type(resources, "AWS::IAM::Role")
+    for job in JOBS:
+        role = roles[f"Jobs{job.title()}MayRole"]
+        statements = role["AssumeRolePolicyDocument"]["Statement"]
+        assert {statement["Principal"]["Service"] for statement in statements} == {
+            "emr-serverless.amazonaws.com",
+            "glue.amazonaws.com",
+        }
+        for statement in statements:
+            assert name_of(statement["Condition"]["StringEquals"]["aws:SourceAccount"]) == "<AWS::AccountId>"
+        assert "ManagedPolicyArns" not in role
+
+
+def test_sweep_may_do_what_it_does(resources: Resources, stage: str) -> None:
+    def on(resource: str) -> set[str]:
+        return {action.partition(":")[2] for action in actions_on(resources, "sweep", resource)}
+
+    assert on("<TablesTopics>") == {"GetItem", "Scan", "PutItem", "DeleteItem"}
+    assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query", "UpdateItem"}
+    assert on("<TablesGroups>") == set()
+    assert on("<RepairQueuesRepairs>") == {"SendMessage"}
+    assert on("<ArchiveBucket>/*") == {"GetObject", "DeleteObject"}
+    assert on("<ArchiveBucket>") == {"ListBucket"}
+    if stage == "prod":
+        assert on("<ZonesZoneB>") == {"CreateSession"}
+    else:
+        assert on("<ZonesZoneB>/*") == {"GetObject", "PutObject", "DeleteObject"}
+    assert on("*") == {"DescribeLogGroups"}
+    [cursors] = [each for each in statements_of(resources, "sweep") if "dynamodb:PutItem" in each["Action"]]
+    assert cursors["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [CURSORS]}}
+
+
+def test_no_job_may_touch_what_is_not_penstock_s(resources: Resources) -> None:
+    for job in JOBS:
+        for statement in statements_of(resources, job):
+            for resource in map(name_of, as_list(statement["Resource"])):
+                assert resource != "*" or statement["Action"] == "logs:DescribeLogGroups"
+
+
+def test_application_keeps_no_workers_and_stops_when_idle(resources: Resources, stage: str) -> None:
+    applications = list(of_type(resources, "AWS::EMRServerless::Application").values())
+    assert len(applications) == (0 if STAGES[stage].emr_release is None else 1)
+    for application in applications:
+        assert application["ReleaseLabel"] == STAGES[stage].emr_release
+        assert application["Architecture"] == "ARM64"
+        assert "InitialCapacity" not in application
+        assert application["AutoStopConfiguration"] == {"Enabled": True, "IdleTimeoutMinutes": 5}
+        assert application["MaximumCapacity"] == {"Cpu": "64 vCPU", "Memory": "256 GB"}
+        logging = application["MonitoringConfiguration"]["CloudWatchLoggingConfiguration"]
+        assert (logging["Enabled"], name_of(logging["LogGroupName"])) == (True, "<JobsLogs>")
+
+
+@pytest.mark.parametrize("stage", ["prod"], indirect=False)
+def test_runs_on_the_application_find_python_packages_and_storage(resources: Resources, stage: str) -> None:
+    [application] = of_type(resources, "AWS::EMRServerless::Application").values()
+    [defaults] = application["RuntimeConfiguration"]
+    properties = defaults["Properties"]
+    assert defaults["Classification"] == "spark-defaults"
+    assert name_of(properties["spark.submit.pyFiles"]).endswith(".zip")
+    archive, _, folder = name_of(properties["spark.archives"]).partition("#")
+    assert archive.endswith(".zip")
+    for place in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
+        assert properties[f"{place}.PYTHONPATH"] == f"./{folder}"
+        assert properties[f"{place}.PYSPARK_PYTHON"] == "/usr/bin/python3.11"
+    given = {
+        name.removeprefix("spark.emr-serverless.driverEnv."): name_of(value)
+        for name, value in properties.items()
+        if ".PENSTOCK_" in name
+    }
+    assert given == {
+        "PENSTOCK_TOPICS_TABLE": "<TablesTopics>",
+        "PENSTOCK_LOG_TABLE": "<TablesLog>",
+        "PENSTOCK_GROUPS_TABLE": "<TablesGroups>",
+        "PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>",
+        "PENSTOCK_ZONES": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
+        "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
+    }
+
+
+def test_glue_has_every_job_with_the_options_that_its_script_takes(resources: Resources, stage: str) -> None:
+    jobs = {job["Name"]: job for job in of_type(resources, "AWS::Glue::Job").values()}
+    assert set(jobs) == {f"{STAGES[stage].name}-{name}" for name in JOBS}
+    for job in jobs.values():
+        assert job["GlueVersion"] == "5.1"
+        assert job["MaxRetries"] == 0
+        assert name_of(job["Command"]["ScriptLocation"]).endswith(".py")
+        storage = json.loads(name_of(job["DefaultArguments"]["--penstock-storage"]))
+        assert dict(zip(storage[::2], storage[1::2], strict=True)) == {
+            "--topics-table": "<TablesTopics>",
+            "--log-table": "<TablesLog>",
+            "--groups-table": "<TablesGroups>",
+            "--repair-queue-url": "<RepairQueuesRepairs>",
+            "--zones": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
+            "--archive": "<ArchiveBucket>",
+        }
+
+
+def test_schedules_are_off_unless_the_settings_name_the_job(resources: Resources, stage: str) -> None:
+    schedules = {each["Name"]: each for each in of_type(resources, "AWS::Scheduler::Schedule").values()}
+    settings = STAGES[stage]
+    due = {name for name in JOBS if name in RATES} if settings.emr_release else set()
+    assert set(schedules) == {f"{settings.name}-{name}" for name in due}
+    for name in due:
+        schedule = schedules[f"{settings.name}-{name}"]
+        assert (schedule["State"], schedule["ScheduleExpression"]) == ("DISABLED", RATES[name])
+        assert schedule["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:emrserverless:startJobRun"
+
+
+@pytest.mark.parametrize("stage", ["dev"], indirect=False)
+def test_scheduler_may_start_runs_on_the_application_as_the_jobs_that_are_due(resources: Resources, stage: str) -> None:
+    [policy] = [
+        each
+        for each in of_type(resources, "AWS::IAM::Policy").values()
+        if [name_of(attached) for attached in each["Roles"]] == ["<JobSchedulesRole>"]
+    ]
+    roles = {("iam:PassRole", f"<Jobs{name.title()}MayRole>") for name in JOBS if name in RATES}
+    allowed = permissions(policy["PolicyDocument"]["Statement"])
+    assert allowed == roles | {("emr-serverless:StartJobRun", "<JobsSparkApplication>")}
+
+
+def test_failed_runs_ring(resources: Resources, stage: str) -> None:
+    settings = STAGES[stage]
+    alarms = of_type(resources, "AWS::CloudWatch::Alarm").values()
+    found = [alarm for alarm in alarms if alarm["AlarmName"] == f"{settings.name}-job-runs-failed"]
+    assert len(found) == settings.has_alarms
+    if not settings.has_alarms:
+        return
+    rules = {
+        rule["EventPattern"]["source"][0]: rule
+        for rule in of_type(resources, "AWS::Events::Rule").values()
+        if "EventPattern" in rule
+    }
+    assert set(rules) == {"aws.glue", "aws.emr-serverless"}
+    assert rules["aws.glue"]["EventPattern"]["detail"]["jobName"] == [f"{settings.name}-{name}" for name in JOBS]
+    for rule in rules.values():
+        assert "FAILED" in rule["EventPattern"]["detail"]["state"]
+        assert [name_of(target["Arn"]) for target in rule["Targets"]] == ["<JobRunAlarmsFailedRuns>"]
+
+
+def test_outputs_name_what_a_run_is_started_by(
+    template: Callable[[str], dict[str, Any]], make_stack: Callable[[str], PenstockStack], stage: str
+) -> None:
+    found = {name for name in template(stage)["Outputs"] if name.startswith("Job")}
+    expected = {f"Job{name.title()}{what}" for name in JOBS for what in ("Role", "Script", "Glue")} | {"JobsLogGroup"}
+    assert found == expected | ({"JobsApplicationId"} if STAGES[stage].emr_release else set())
