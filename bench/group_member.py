@@ -56,6 +56,11 @@ class GroupMember:
         """How many partitions it holds."""
         return len(self._positions)
 
+    @property
+    def read(self) -> int:
+        """The sum of its positions."""
+        return sum(self._positions.values())
+
     def run(self, is_over: Callable[[], bool]) -> None:
         """Polls, handles, commits; then closes the consumer."""
         commit_at = time.monotonic() + self._spec.commit_each_ms / 1_000

@@ -135,10 +135,11 @@ def run(plan: Plan, folder: Path, console: Console, *, is_static: bool) -> Figur
     came_s: list[float] = []
     must_move = 0
     is_sending = threading.Event()
+    sent: list[int] = []
     is_sending.set()
     with Admin() as admin, Recorder.open(history) as recorder:
         admin.create_topic(topic, partitions=plan.partitions)
-        sender = threading.Thread(target=_send, args=(plan, topic, recorder, is_sending), name="sender")
+        sender = threading.Thread(target=_send, args=(plan, topic, recorder, is_sending, sent), name="sender")
         sender.start()
         seats: list[Seat] = []
         try:
@@ -159,6 +160,9 @@ def run(plan: Plan, folder: Path, console: Console, *, is_static: bool) -> Figur
                 came_s.append(time.monotonic() - began_s)
                 console.print(f"{kind} member {seat.number} is back: {came_s[-1]:.1f} s")
             time.sleep(2 * plan.period_ms / 1_000)  # records for who came last
+            is_sending.clear()
+            sender.join()
+            _until(seats, lambda: sum(seat.member.read for seat in seats) == sum(sent), "everything is read")
         finally:
             is_sending.clear()
             sender.join()
@@ -166,7 +170,7 @@ def run(plan: Plan, folder: Path, console: Console, *, is_static: bool) -> Figur
     return _judged(plan, kind, history, began_ns, must_move, came_s)
 
 
-def _send(plan: Plan, topic: str, recorder: Recorder, is_sending: threading.Event) -> None:
+def _send(plan: Plan, topic: str, recorder: Recorder, is_sending: threading.Event, sent: list[int]) -> None:
     transport = RecordingTransport(open_transport(), recorder, "producer")
     number = 0
     with Producer(transport=transport) as producer:
@@ -175,20 +179,28 @@ def _send(plan: Plan, topic: str, recorder: Recorder, is_sending: threading.Even
                 producer.send(topic, b"%d" % number, partition=partition)
                 number += 1
             time.sleep(plan.period_ms / 1_000)
+    sent.append(number)
 
 
 def _wait(seats: Sequence[Seat], plan: Plan) -> None:
     """Until every partition is held, by members of whom each has its share."""
-    deadline_s = time.monotonic() + PATIENCE_S
     least, most = plan.partitions // len(seats), -(-plan.partitions // len(seats))
-    while True:
+
+    def is_shared() -> bool:
         held = [seat.member.held for seat in seats]
-        if sum(held) == plan.partitions and least <= min(held) and max(held) <= most:
-            return
+        return sum(held) == plan.partitions and least <= min(held) and max(held) <= most
+
+    _until(seats, is_shared, "every member has its share")
+
+
+def _until(seats: Sequence[Seat], holds: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not holds():
         if not all(seat.is_alive() for seat in seats):
             raise click.ClickException("a member has ended by itself: see above")
         if time.monotonic() > deadline_s:
-            raise click.ClickException(f"in {PATIENCE_S} s the partitions were not shared: the members hold {held}")
+            held = [seat.member.held for seat in seats]
+            raise click.ClickException(f"not in {PATIENCE_S} s: {what}; the members hold {held}")
         time.sleep(0.02)
 
 

@@ -104,8 +104,8 @@ def _storage_calls(transport: CountingTransport) -> list[Row]:
     batch = encode([NewRecord(NOW_MS, None, b"x" * 100)])
     for partitions in (1, PARTITIONS):
         with _topic(transport, partitions) as topic:
-            produced = [_produce(transport, topic, partitions, batch) for _ in range(3)]
-            fetched = [_fetch(transport, topic, partitions, 2) for _ in range(3)]
+            produced = [produce_once(transport, topic, partitions, batch) for _ in range(3)]
+            fetched = [fetch_once(transport, topic, partitions, 2) for _ in range(3)]
         for name, answers in ((f"produce to {partitions}", produced), (f"fetch of {partitions} at the tail", fetched)):
             calls = {call: count for call, count in answers[-1].items() if "." in call}
             rows.append({"request": name, "calls": ", ".join(f"{count} {call}" for call, count in calls.items())})
@@ -117,14 +117,14 @@ def _handler_cpu(transport: CountingTransport, samples: int) -> list[Row]:
     spent: dict[tuple[str, int], list[float]] = {}
     with ExitStack() as topics:
         batches = [
-            (records, topics.enter_context(_topic(transport, 1)), _batch_of(records, 1_000_000))
+            (records, topics.enter_context(_topic(transport, 1)), batch_of(records, 1_000_000))
             for records in (1, 100, 10_000)
         ]
         for number in range(samples):
             for records, topic, batch in batches:
                 for name, answer in (
-                    ("produce", _produce(transport, topic, 1, batch)),
-                    ("fetch", _fetch(transport, topic, 1, number * records)),
+                    ("produce", produce_once(transport, topic, 1, batch)),
+                    ("fetch", fetch_once(transport, topic, 1, number * records)),
                 ):
                     spent.setdefault((name, records), []).append(answer["cpu_ms"] * MIB / len(batch))
     return [
@@ -133,12 +133,14 @@ def _handler_cpu(transport: CountingTransport, samples: int) -> list[Row]:
     ]
 
 
-def _produce(transport: CountingTransport, topic: str, partitions: int, batch: bytes) -> Row:
+def produce_once(transport: CountingTransport, topic: str, partitions: int, batch: bytes) -> Row:
+    """The batch to each partition, in one request; the calls and the CPU that its answer reports."""
     entries = [{"topic": topic, "partition": number, "length": len(batch)} for number in range(partitions)]
     return _call(transport, "/v1/produce", frame.encode({"batches": entries}, [batch] * partitions))
 
 
-def _fetch(transport: CountingTransport, topic: str, partitions: int, offset: int) -> Row:
+def fetch_once(transport: CountingTransport, topic: str, partitions: int, offset: int) -> Row:
+    """Of each partition from the offset on, 1 MiB in all; the calls and the CPU that its answer reports."""
     entries = [{"topic": topic, "partition": number, "offset": offset} for number in range(partitions)]
     return _call(transport, "/v1/fetch", json.dumps({"partitions": entries, "max_bytes": MIB}).encode())
 
@@ -152,7 +154,8 @@ def _call(transport: CountingTransport, path: str, body: bytes) -> Row:
     return {**dict(sorted(counts.storage_calls.items())), "cpu_ms": round(counts.cpu_ms, 2)}
 
 
-def _batch_of(records: int, size: int) -> bytes:
+def batch_of(records: int, size: int) -> bytes:
+    """About that many bytes of random values."""
     overhead = 8 if records > 1 else 12
     return encode([NewRecord(NOW_MS, None, os.urandom(size // records - overhead))] * records, Compression.NONE)
 
