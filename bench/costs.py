@@ -199,7 +199,13 @@ def _targets() -> list[Row]:
     subscription = parse_subscription((), ("t*",))
     members = [
         Member(
-            name=MemberName(name), member_id=name, subscription=subscription, sequence=1, deadline_ms=0, joined_at_ms=0
+            name=MemberName(name),
+            member_id=name,
+            subscription=subscription,
+            session=1,
+            sequence=1,
+            deadline_ms=0,
+            joined_at_ms=0,
         )
         for name in (secrets.token_hex(18) for _ in range(MEMBERS))
     ]
