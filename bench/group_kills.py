@@ -31,7 +31,8 @@ from penstock_core.errors import PenstockError
 from tests.chaos.recording import RecordingTransport
 from tests.history.__main__ import HistoryFile
 from tests.history.checker import check
-from tests.history.format import Assign, Committed, Event, Function, Outcome, Poll, Send, parse_line
+from tests.history.format import Assign, Committed, Event, Function, Outcome, Poll, Send
+from tests.history.parsing import parse_line
 from tests.history.recorder import Recorder, merge
 
 PARTITIONS = 6

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock import Consumer, TopicPartition
-from penstock.errors import UnavailableError
+from penstock.errors import LeaseLostError, UnavailableError
 from penstock_core.errors import PenstockError
 from tests.chaos.values import name_of
 from tests.history.format import Assign, Commit, Committed, Function, Poll
@@ -72,7 +72,7 @@ class GroupMember:
                     commit_at = time.monotonic() + self._spec.commit_each_ms / 1_000
 
     def _poll(self) -> None:
-        operation = self._recorder.invoke(self._spec.name, Function.POLL)
+        operation = self._recorder.invoke(self._spec.name, Function.POLL, group=self._spec.group)
         try:
             records = self._consumer.poll(timeout_ms=POLL_MS)
         except UnavailableError:
@@ -91,7 +91,7 @@ class GroupMember:
         offsets = {each: self._positions[each] for each in partitions}
         if not offsets:
             return
-        ops = [Commit(each, offset) for each, offset in offsets.items()]
+        ops = [Commit(each, offset, self._lease_epoch(each, offset)) for each, offset in offsets.items()]
         operation = self._recorder.invoke(self._spec.name, Function.COMMIT, ops, group=self._spec.group)
         try:
             self._consumer.commit(offsets)
@@ -99,6 +99,14 @@ class GroupMember:
             self._recorder.maybe(operation)  # of several partitions, some may have been committed
         else:
             self._recorder.ok(operation)
+
+    def _lease_epoch(self, partition: TopicPartition, offset: int) -> int | None:
+        """Under which the offset is committed; None if the lease is lost already, so that it is not."""
+        try:
+            [entry] = self._consumer.group_offsets({partition: offset})
+        except LeaseLostError:
+            return None
+        return entry.lease_epoch
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
         started = {each: self._consumer.position(each) for each in partitions}
@@ -119,4 +127,4 @@ class GroupMember:
 
     def _tell(self, started: Mapping[TopicPartition, int]) -> None:
         told = Assign(tuple(sorted(self._positions)), tuple(started.items()))
-        self._recorder.done(self._spec.name, Function.ASSIGN, [told])
+        self._recorder.done(self._spec.name, Function.ASSIGN, [told], group=self._spec.group)

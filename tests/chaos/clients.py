@@ -221,11 +221,11 @@ def _run_group(target: Target, recorder: Recorder, stop: Event) -> None:
                 allowed[each] = {offset}
             consumer.assign(partitions)
             told = tuple((each, starts[each] or 0) for each in partitions)
-            recorder.done(process, Function.ASSIGN, [Assign((), told)])
+            recorder.done(process, Function.ASSIGN, [Assign((), told)], group="chaos")
             ends_at = time.monotonic() + _GROUP_LIFE_S
             commit_at = time.monotonic() + _COMMIT_EACH_S
             while not stop.is_set() and time.monotonic() < ends_at:
-                _poll(consumer, recorder, process, partitions, 500)
+                _poll(consumer, recorder, process, partitions, 500, group="chaos")
                 if time.monotonic() >= commit_at:
                     _commit(consumer, recorder, process, partitions, allowed)
                     commit_at = time.monotonic() + _COMMIT_EACH_S
@@ -285,9 +285,15 @@ def _commit(
 
 
 def _poll(
-    consumer: Consumer, recorder: Recorder, process: str, partitions: list[TopicPartition], timeout_ms: int
+    consumer: Consumer,
+    recorder: Recorder,
+    process: str,
+    partitions: list[TopicPartition],
+    timeout_ms: int,
+    *,
+    group: str | None = None,
 ) -> None:
-    operation = recorder.invoke(process, Function.POLL)
+    operation = recorder.invoke(process, Function.POLL, group=group)
     try:
         records = consumer.poll(timeout_ms=timeout_ms)
     except PenstockError:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tests.history.__main__ import HistoryFile
 from tests.history.checker import Options, check
-from tests.history.format import Poll, Truncate, parse_line
+from tests.history.format import Poll, Truncate
+from tests.history.parsing import parse_line
 from tests.history.recorder import merge
 from tests.history.report import Report
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tests.history.anomaly import Anomaly, Kind
+from tests.history.atomicity import Atomicity
 from tests.history.commit_order import CommitOrder
 from tests.history.format import Commit, Poll, Send
+from tests.history.group_progress import GroupProgress
 from tests.history.lag import Lag, RealTimeLag
 from tests.history.ledger import Ledger
 from tests.history.operations import Operation, read_operations
@@ -71,6 +73,8 @@ class Checker:
         self._sends = SendOrder()
         self._polls = PollOrder()
         self._committed = CommitOrder()
+        self._groups = GroupProgress()
+        self._atomicity = Atomicity()
         self._lag = RealTimeLag()
         self._tally = _Tally()
 
@@ -82,6 +86,8 @@ class Checker:
         self._sends.observe(operation)
         self._polls.observe(operation)
         self._committed.observe(operation)
+        self._groups.observe(operation)
+        self._atomicity.observe(operation)
         self._lag.observe(operation, self._polls, self._truncations)
 
     def finish(self) -> Verdict:
@@ -108,7 +114,10 @@ class Checker:
                 explained.append(anomaly)
             else:
                 yield anomaly
-        yield from self._ledger.anomalies(self._order, self._truncations)
+        was_read_to_end = not self._options.allow_unseen
+        yield from self._ledger.anomalies(self._order, self._truncations, was_read_to_end=was_read_to_end)
+        yield from self._atomicity.anomalies(self._order, self._ledger)
+        yield from self._groups.anomalies(self._order, self._ledger, self._truncations)
         yield from self._committed.anomalies()
         yield from self._sends.anomalies(self._order, self._ledger)
         yield from self._polls.anomalies(self._order, self._ledger, self._truncations)

@@ -1,4 +1,4 @@
-"""What a group has committed, as it is read back: wrong-committed.
+"""What a group has committed, as it is read back: wrong-committed. An operator's reset is a commit, to nothing perhaps.
 
 A read may return any commit that may have been the newest at some moment of the read: one that did or may have taken
 effect, and that no confirmed commit followed which began after its end and ended before the read began. A maybe has no
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from tests.history.anomaly import Anomaly, Kind
-from tests.history.format import Commit, Committed, TopicPartition
+from tests.history.format import Commit, Committed, Reset, TopicPartition
 from tests.history.operations import Operation
 
 _NEVER = float("inf")
@@ -21,7 +21,7 @@ _NEVER = float("inf")
 class _Commits:
     """The commits of one group for one partition."""
 
-    times: dict[int, list[tuple[int, float]]] = field(default_factory=dict)  # by offset: begin, end
+    times: dict[int | None, list[tuple[int, float]]] = field(default_factory=dict)  # by offset: begin, end
     confirmed: list[tuple[int, int]] = field(default_factory=list)  # end, begin
 
 
@@ -45,7 +45,7 @@ class CommitOrder:
         if operation.group is None or operation.has_failed:
             return
         for op in operation.ops:
-            if type(op) is Commit:
+            if type(op) is Commit or type(op) is Reset:
                 commits = self._commits.setdefault((operation.group, op.where), _Commits())
                 end_ns = operation.end_ns if operation.is_ok else _NEVER
                 commits.times.setdefault(op.offset, []).append((operation.start_ns, end_ns))
@@ -84,8 +84,8 @@ class CommitOrder:
 
 def _may_be(read: _Read, commits: _Commits, latest_ns: int) -> bool:
     """`latest_ns` is when the last commit began that was confirmed before the read began, -1 if there was none."""
-    if read.committed.offset is None:
-        return latest_ns < 0
+    if read.committed.offset is None and latest_ns < 0:
+        return True
     return any(
         start_ns <= read.end_ns and end_ns >= latest_ns
         for start_ns, end_ns in commits.times.get(read.committed.offset, ())

@@ -5,6 +5,7 @@ One small integer of flags per value, so that a million records fit.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tests.history.anomaly import Anomaly, Kind
 from tests.history.format import Function, Poll, Send, TopicPartition, Value
@@ -30,6 +31,7 @@ class Ledger:
         self._unsettled: list[Operation] = []  # maybes, and acknowledged sends without offset
         self._inferred_offset: dict[tuple[TopicPartition, Value], int] = {}
         self._read_own: list[tuple[Operation, TopicPartition, int, Value]] = []
+        self._transactions: list[list[Send]] = []  # of several records
 
     def observe(self, operation: Operation) -> None:
         has_sent = lacks_offset = False
@@ -47,6 +49,8 @@ class Ledger:
         if lacks_offset or not operation.is_ok:
             self._unsettled.append(operation)
         if operation.function is Function.TXN:
+            if len(operation.sends) > 1:
+                self._transactions.append(operation.sends)
             sent = {(send.where, send.value) for send in operation.sends}
             self._read_own.extend(
                 (operation, poll.where, offset, value)
@@ -78,6 +82,10 @@ class Ledger:
         """Whether `value` was never read and nobody promised that it can be."""
         return not self._flags_in(where).get(value, 0) & (KEPT | READ)
 
+    def has_taken_effect(self, where: TopicPartition, value: Value) -> bool:
+        """Whether `value` was read, or acknowledged, or proved by what was sent with it."""
+        return bool(self._flags_in(where).get(value, 0) & (KEPT | READ))
+
     def was_resent(self, where: TopicPartition, value: Value) -> bool:
         """Whether several operations that did not fail sent `value`."""
         return bool(self._flags_in(where).get(value, 0) & RESENT)
@@ -86,15 +94,20 @@ class Ledger:
         """How many copies of `value` a producer without idempotence may have left, by the attempts at it."""
         return self._copies.get((where, value), 1)
 
-    def anomalies(self, order: VersionOrder, truncations: Truncations) -> Iterator[Anomaly]:
-        """Call `settle` first."""
+    def anomalies(self, order: VersionOrder, truncations: Truncations, *, was_read_to_end: bool) -> Iterator[Anomaly]:
+        """Call `settle` first. What is missing of a transaction that was read is torn off, unless it may come yet."""
+        read_in_part = self._read_in_part()
         for where, flags in self._flags.items():
             for value, flag in flags.items():
                 if flag & READ:
                     if not flag & (KEPT | MAYBE):
                         yield self._wrong_read(order, where, value, flag)
                 elif flag & KEPT:
-                    yield from self._missing(order, truncations, where, value)
+                    for missing in self._missing(order, truncations, where, value):
+                        is_torn = (where, value) in read_in_part and (
+                            was_read_to_end or missing.kind is not Kind.UNSEEN
+                        )
+                        yield replace(missing, kind=Kind.TORN_TRANSACTION) if is_torn else missing
         for operation, where, offset, value in self._read_own:
             if not self.was_resent(where, value):
                 text = f"{value!r} was polled at offset {offset} by the transaction that sent it"
@@ -106,6 +119,15 @@ class Ledger:
                     values=(value,),
                     lines=(operation.line,),
                 )
+
+    def _read_in_part(self) -> set[tuple[TopicPartition, Value]]:
+        """The records of transactions of which some were read, and some were not."""
+        found: set[tuple[TopicPartition, Value]] = set()
+        for sends in self._transactions:
+            was_read = [bool(self._flags[send.where][send.value] & READ) for send in sends]
+            if any(was_read) and not all(was_read):
+                found.update((send.where, send.value) for send in sends)
+        return found
 
     def _flags_in(self, where: TopicPartition) -> dict[Value, int]:
         flags = self._flags.get(where)

@@ -16,8 +16,8 @@ from tests.history.format import (
     Poll,
     Send,
     TopicPartition,
-    parse_line,
 )
+from tests.history.parsing import parse_line
 
 
 @dataclass(slots=True, kw_only=True)

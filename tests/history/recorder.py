@@ -24,6 +24,7 @@ from tests.history.format import (
     MicroOp,
     Outcome,
     Poll,
+    Reset,
     Seek,
     Send,
     Subscribe,
@@ -132,12 +133,16 @@ class Recorder:
 def encode_micro_op(op: MicroOp) -> list[object]:
     """The micro-operation as JSON values, as `format` reads it."""
     match op:
-        case Send((topic, partition), value, offset):
+        case Send((topic, partition), value, offset, None):
             return ["send", topic, partition, value, offset]
-        case Poll((topic, partition), records):
-            return ["poll", topic, partition, records]
-        case Commit((topic, partition), offset):
-            return ["commit", topic, partition, offset]
+        case Send((topic, partition), value, offset, (*source, name)):
+            return ["send", topic, partition, value, offset, [*source, name] if name else source]
+        case Poll((topic, partition), records, end_offset):
+            return ["poll", topic, partition, records, *([] if end_offset is None else [end_offset])]
+        case Commit((topic, partition), offset, lease_epoch):
+            return ["commit", topic, partition, offset, *([] if lease_epoch is None else [lease_epoch])]
+        case Reset((topic, partition), offset):
+            return ["reset", topic, partition, offset]
         case Committed((topic, partition), offset):
             return ["committed", topic, partition, offset]
         case Assign(kept, started):

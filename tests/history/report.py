@@ -11,6 +11,7 @@ from tests.history.format import (
     Committed,
     MicroOp,
     Poll,
+    Reset,
     Seek,
     Send,
     Subscribe,
@@ -138,8 +139,10 @@ def _describe(op: MicroOp, anomaly: Anomaly) -> str:
             return f"{value!r} to offset {'?' if offset is None else offset}" if is_named else ""
         case Poll(where, records) if where == anomaly.where:
             return _describe_records(records, anomaly)
-        case Commit(where, offset) if where == anomaly.where:
-            return f"commit {offset}"
+        case Commit(where, offset, lease_epoch) if where == anomaly.where:
+            return f"commit {offset}" + ("" if lease_epoch is None else f" under lease epoch {lease_epoch}")
+        case Reset(where, offset) if where == anomaly.where:
+            return f"reset to {offset}"
         case Committed(where, told) if where == anomaly.where:
             return f"told {told}"
         case Seek(where, position) if where == anomaly.where:

@@ -14,13 +14,14 @@ from tests.history.format import (
     MicroOp,
     Outcome,
     Poll,
+    Reset,
     Seek,
     Send,
     Subscribe,
     Truncate,
-    parse_line,
 )
 from tests.history.operations import read_operations
+from tests.history.parsing import parse_line
 from tests.history.recorder import encode_micro_op
 from tests.history.story import ORDERS, OTHER
 
@@ -38,6 +39,12 @@ def line_of(**changes: object) -> str:
         (Function.SEND, Send(ORDERS, "a")),
         (Function.SEND, Send(ORDERS, -7, 3)),
         (Function.TXN, Send(OTHER, "ä\n", 0)),
+        (Function.TXN, Send(OTHER, "a", None, ("in", 0, 7, ""))),
+        (Function.TXN, Send(OTHER, "a", 1, ("in", 0, 7, "debit"))),
+        (Function.POLL, Poll(ORDERS, ((0, "a"),), 1)),
+        (Function.COMMIT, Commit(ORDERS, 5, 7)),
+        (Function.RESET, Reset(ORDERS, 5)),
+        (Function.RESET, Reset(ORDERS, None)),
         (Function.POLL, Poll(ORDERS, ())),
         (Function.POLL, Poll(ORDERS, ((3, "a"), (4, 5)))),
         (Function.TXN, Commit(ORDERS, 4)),
@@ -100,7 +107,7 @@ def test_parse_line_takes_optional_fields() -> None:
         (line_of(ops=[["poll", "orders", 0, []]]), "is none of send"),
         (line_of(f="txn", ops=[["seek", "orders", 0, 1]]), "is none of send, poll, commit"),
         (line_of(ops=[["send", "orders", 0]]), "has 3 elements"),
-        (line_of(ops=[["send", "orders", 0, "a", 1, 2]]), "has 6 elements"),
+        (line_of(ops=[["send", "orders", 0, "a", 1, None, 2]]), "has 7 elements"),
         (line_of(ops=[["send", 7, 0, "a"]]), "topic 7"),
         (line_of(ops=[["send", "orders", -1, "a"]]), "partition -1"),
         (line_of(ops=[["send", "orders", 0, None]]), "value None"),

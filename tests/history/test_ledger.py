@@ -134,12 +134,12 @@ def test_unseen_when_a_maybe_append_is_there_in_part_at_the_end() -> None:
     assert story.found() == {"unseen": 1}
 
 
-def test_unseen_when_a_maybe_transaction_is_there_in_part() -> None:
+def test_torn_transaction_when_a_maybe_is_there_in_part() -> None:
     story = abc()
     operation = story.recorder.invoke("worker", Function.TXN, [Send(ORDERS, "d"), Send(OTHER, "e")])
     story.recorder.maybe(operation)
     story.polled("reader", read((3, "d")))
-    assert story.found() == {"unseen": 1}
+    assert story.found() == {"torn-transaction": 1}
 
 
 def test_not_unseen_when_a_maybe_send_to_two_partitions_took_effect_in_one() -> None:

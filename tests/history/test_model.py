@@ -240,4 +240,4 @@ def test_check_finds_a_record_that_vanishes_from_every_poll_of_any_history(steps
             if op[0] == "poll" and op[2] == partition:
                 op[3] = [record for record in op[3] if record[1] != value]
     found = check([json.dumps(line) for line in lines]).found
-    assert found.keys() & {"lost-write", "unseen"}
+    assert found.keys() & {"lost-write", "unseen", "torn-transaction"}

@@ -37,7 +37,7 @@ def test_inconsistent_offsets_when_a_poll_proves_that_the_maybe_took_effect() ->
     operation = story.recorder.invoke("other", Function.TXN, [Send(ORDERS, "x"), Send(OTHER, "y")])
     story.recorder.maybe(operation, [Send(ORDERS, "x", 1), Send(OTHER, "y")])
     story.polled("late", read((0, "y"), where=OTHER))
-    assert story.found() == {"inconsistent-offsets": 1, "lost-write": 1}
+    assert story.found() == {"inconsistent-offsets": 1, "torn-transaction": 1}
 
 
 def test_equal_values_in_different_partitions_are_different_records() -> None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.simulation.__main__ import explain, main
+from tests.simulation.checker_mutants import CHECKER_MUTANTS, CheckerMutant
 from tests.simulation.faults import Fault
 from tests.simulation.group_mutants import GROUP_MUTANTS
 from tests.simulation.job_mutants import JOB_MUTANTS
@@ -79,6 +80,13 @@ def test_same_seed_gives_same_trace_when_another_process_hashes_otherwise() -> N
 def test_simulator_finds_the_defect_when_one_is_put_in(mutant: Mutant) -> None:
     with mutant.patched():
         assert any(run(seed, mutant.workload).failure is not None for seed in range(MUTANT_SEEDS_MAX))
+
+
+@pytest.mark.parametrize("mutant", CHECKER_MUTANTS, ids=lambda mutant: mutant.mutant.name)
+def test_history_checker_finds_the_defect_when_the_judges_look_away(mutant: CheckerMutant) -> None:
+    with mutant.patched():
+        failures = (run(seed, mutant.mutant.workload).failure or "" for seed in range(MUTANT_SEEDS_MAX))
+        assert any("the history has anomalies" in failure and f"{mutant.kind!r}" in failure for failure in failures)
 
 
 def test_command_tells_how_to_replay_when_a_seed_fails() -> None:

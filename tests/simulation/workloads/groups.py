@@ -1,12 +1,12 @@
 """Members of one group that join, leave, crash, restart, and wake after their session, also when the group was deleted
 meanwhile; what they may never see.
 
-A member reads nothing: it counts its position up, and commits it with its process's name as metadata. So the ledger
-knows at each commit's effect which process it counts for.
+A member fetches nothing, for it knows what is there; it tells the history what it is given and what it commits, with
+its process's name as metadata. So the ledger knows at each commit's effect which process it counts for.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,23 +15,24 @@ from penstock_broker.commit_offsets import CommitEntry, commit_offsets
 from penstock_broker.delete_group import delete_group
 from penstock_broker.heartbeat import Assignment, Beat, heartbeat, leave
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.group import parse_subscription
-from penstock_core.ids import GroupName, MemberName, member_name
+from penstock_core.ids import GroupName
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import GROUP_CHECK_MS_MAX
+from tests.history import format as history
 from tests.simulation.instance import EPOCH_MS
 from tests.simulation.violation import expect
+from tests.simulation.workloads.group_process import RECORDS, TOPIC, GroupProcess, fill, value_at
 from tests.simulation.world import World
 
 GROUP = GroupName("sharing")
-_TOPIC = "shared"
 _END = {ErrorCode.UNKNOWN_MEMBER, ErrorCode.MEMBER_FENCED}
 _PASSING = {ErrorCode.STALE_HEARTBEAT, ErrorCode.CONCURRENT_UPDATE, ErrorCode.THROTTLED, ErrorCode.STORAGE_UNAVAILABLE}
 
 
 def install(world: World) -> None:
     random = world.scheduler.random
-    world.topic(_TOPIC, partitions=random.choice([1, 3, 6]))
+    world.topic(TOPIC, partitions=random.choice([1, 3, 6]))
+    fill(world)
     session_ms = random.choice([2_000, 6_000])
     ledger = _Ledger(world, session_ms=session_ms)
     world.observers.append(ledger.observe)
@@ -46,60 +47,6 @@ def install(world: World) -> None:
         world.work("operator", ledger.delete_now_and_then)
 
 
-@dataclass
-class _Process:
-    """One process of a member. `held`: lease epoch and position of each partition that it believes to be its own;
-    `taken_ms`: when others took some of them while it was no member, of which its next heartbeat has to tell it;
-    `late_join`: what it sent first when it joined, and, as nobody answered, again with a higher sequence."""
-
-    member_id: str
-    instance_id: str | None
-    sequence: int = 0
-    epoch: int = 0
-    session: int = 0
-    is_complete: bool = False
-    is_gone: bool = False
-    held: dict[PartitionKey, list[int]] = field(default_factory=dict)
-    taken_ms: dict[PartitionKey, float] = field(default_factory=dict)
-    late_join: Beat | None = None
-
-    @property
-    def name(self) -> MemberName:
-        return member_name(self.member_id, self.instance_id)
-
-    def next_beat(self, config: dict[str, Any]) -> Beat:
-        self.sequence += 2
-        is_joining = self.epoch == 0
-        beat = Beat(
-            member_id=self.member_id,
-            instance_id=self.instance_id,
-            sequence=self.sequence,
-            epoch=self.epoch,
-            session=self.session,
-            subscription=parse_subscription([_TOPIC], []) if is_joining else None,
-            owned=None if is_joining or self.is_complete else frozenset(self.held),
-            config=config,
-        )
-        if is_joining:
-            self.late_join = replace(beat, sequence=beat.sequence - 1)
-        return beat
-
-    def obey(self, told: Assignment) -> None:
-        self.epoch, self.session, self.is_complete = told.epoch, told.session, told.is_complete
-        for key in [*told.revoked, *(lease.partition for lease in told.granted)]:
-            self.drop(key)
-        self.held |= {lease.partition: [lease.epoch, lease.offset or 0] for lease in told.granted}
-
-    def drop(self, key: PartitionKey) -> None:
-        self.held.pop(key, None)
-        self.taken_ms.pop(key, None)
-
-    def forget(self) -> None:
-        self.held.clear()
-        self.taken_ms.clear()
-        self.epoch, self.session, self.is_complete = 0, 0, False
-
-
 class _Ledger:
     """The processes of the group, and what has been granted, committed and confirmed to them."""
 
@@ -107,7 +54,7 @@ class _Ledger:
         self._world = world
         self._session_ms = session_ms
         self._config = {"session_timeout_ms": session_ms, "heartbeat_interval_ms": session_ms // 4}
-        self._processes: list[_Process] = []
+        self._processes: list[GroupProcess] = []
         self._granted: dict[tuple[PartitionKey, int], str] = {}
         self._committers: dict[tuple[PartitionKey, int], str] = {}
         self._committed: dict[PartitionKey, tuple[int, int]] = {}  # lease epoch, offset
@@ -116,7 +63,7 @@ class _Ledger:
 
     def start(self, instance_id: str | None, delay_ms: float = 0.0) -> None:
         """A new process; it lives for some sessions."""
-        process = _Process(f"m{len(self._processes)}", instance_id)
+        process = GroupProcess(f"m{len(self._processes)}", instance_id)
         self._processes.append(process)
         lives_ms = self._world.scheduler.random.uniform(1.0, 6.0) * self._session_ms
         self._world.work(process.member_id, lambda: self._run(process, lives_ms), delay_ms=delay_ms)
@@ -131,15 +78,21 @@ class _Ledger:
         random = self._world.scheduler.random
         for _ in range(random.choice([20, 40])):
             self._world.scheduler.pause(random.uniform(0.1, 0.6) * self._session_ms)
+            recorder = self._world.story.recorder
+            resets = [history.Reset((TOPIC, partition), None) for partition in range(self._world.topics[TOPIC])]
+            deletion = recorder.invoke("operator", history.Function.RESET, resets, group=GROUP)
             try:
                 self._world.call(lambda broker: delete_group(broker, GROUP), is_read=False)
             except PenstockError as error:
-                may_be = _PASSING | {ErrorCode.GROUP_NOT_EMPTY, ErrorCode.UNKNOWN_GROUP, ErrorCode.INTERNAL}
-                expect(error.code in may_be, f"a deletion of the group was answered with {error}")
+                was_refused = error.code in (ErrorCode.GROUP_NOT_EMPTY, ErrorCode.UNKNOWN_GROUP)
+                may_be = was_refused or error.code in _PASSING | {ErrorCode.INTERNAL}
+                expect(may_be, f"a deletion of the group was answered with {error}")
+                (recorder.fail if was_refused else recorder.maybe)(deletion)
             else:
+                recorder.ok(deletion)
                 self._world.count("group deleted")
 
-    def _run(self, process: _Process, lives_ms: float) -> None:
+    def _run(self, process: GroupProcess, lives_ms: float) -> None:
         scheduler, random = self._world.scheduler, self._world.scheduler.random
         ends_at_ms = scheduler.now_ms + lives_ms
         while scheduler.now_ms < ends_at_ms and not process.is_gone:
@@ -165,7 +118,7 @@ class _Ledger:
                 return  # nobody waits for its answer
             self._world.count("joined late")
 
-    def _end(self, process: _Process) -> None:
+    def _end(self, process: GroupProcess) -> None:
         """It stays, leaves, crashes, or crashes and is replaced; two members at most take its place."""
         random = self._world.scheduler.random
         if process.is_gone:
@@ -182,7 +135,7 @@ class _Ledger:
         if fate == "is doubled":
             self._run(process, self._session_ms)
 
-    def _beat(self, process: _Process, call: Callable[[Broker, str, Beat], Assignment]) -> float:
+    def _beat(self, process: GroupProcess, call: Callable[[Broker, str, Beat], Assignment]) -> float:
         beat = process.next_beat(self._config)
         confirmed, deletions = dict(self._confirmed), self._deletions
         began_ms = self._world.scheduler.now_ms
@@ -203,6 +156,8 @@ class _Ledger:
                 f"{key} was granted at {lease.offset}, and {confirmed.get(key)} had been committed",
             )
         process.obey(told)
+        if told.granted:
+            self._tell_assignment(process, {lease.partition for lease in told.granted})
         for key, taken_ms in process.taken_ms.items():
             expect(
                 taken_ms >= began_ms,
@@ -210,12 +165,32 @@ class _Ledger:
             )
         return told.heartbeat_after_ms
 
-    def _commit(self, process: _Process) -> None:
-        random = self._world.scheduler.random
-        for key, (epoch, position) in [*process.held.items()]:
-            offset = position + random.randint(0, 3)
+    def _tell_assignment(self, process: GroupProcess, granted: set[PartitionKey]) -> None:
+        kept = tuple((TOPIC, int(key.partition)) for key in sorted(process.held.keys() - granted))
+        started = tuple(((TOPIC, int(key.partition)), process.held[key][1]) for key in sorted(granted))
+        assign = history.Assign(kept, started)
+        self._world.story.recorder.done(process.member_id, history.Function.ASSIGN, [assign], group=GROUP)
+
+    def _read(self, process: GroupProcess, key: PartitionKey) -> int:
+        """The member is given some records more; where it stands then."""
+        read_to = process.held[key][2]
+        end = max(read_to, min(RECORDS, read_to + self._world.scheduler.random.randint(0, 3)))
+        process.held[key][2] = end
+        records = tuple((offset, value_at(int(key.partition), offset)) for offset in range(read_to, end))
+        poll = history.Poll((TOPIC, int(key.partition)), records)
+        self._world.story.recorder.done(process.member_id, history.Function.POLL, [poll], group=GROUP)
+        return end
+
+    def _commit(self, process: GroupProcess) -> None:
+        random, recorder = self._world.scheduler.random, self._world.story.recorder
+        for key, (epoch, position, _) in [*process.held.items()]:
+            if key not in process.held:
+                continue  # another heartbeat of a doubled process has dropped it meanwhile
+            offset = random.randint(position, self._read(process, key))
+            commit = history.Commit((TOPIC, int(key.partition)), offset, epoch)
+            operation = recorder.invoke(process.member_id, history.Function.COMMIT, [commit], group=GROUP)
             entry = CommitEntry(
-                topic=_TOPIC, partition=key.partition, offset=offset, metadata=process.member_id, lease_epoch=epoch
+                topic=TOPIC, partition=key.partition, offset=offset, metadata=process.member_id, lease_epoch=epoch
             )
             deletions = self._deletions
             try:
@@ -227,6 +202,10 @@ class _Ledger:
                 )
             except PenstockError as lost:
                 error = lost
+            if error is None:
+                recorder.ok(operation)
+            else:
+                (recorder.maybe if error.maybe_applied else recorder.fail)(operation)
             if error is None:
                 if deletions == self._deletions:
                     self._confirmed[key] = max(offset, self._confirmed.get(key, 0))
@@ -279,7 +258,7 @@ class _Ledger:
         clock = _FreeClock(self._world)
         broker = replace(self._world.stores, clock=clock)
         left = [process for process in self._processes if not process.is_gone]
-        owners: dict[str, _Process] = {}
+        owners: dict[str, GroupProcess] = {}
         for process in left:
             owners[process.name] = process  # the newest of those that share an instance id
         left = [*owners.values()]
@@ -303,10 +282,10 @@ class _Ledger:
             is_settled = all(each.is_complete for each in told) and len({each.epoch for each in told}) == 1
         expect(is_settled, f"the group does not settle: {[(each.name, len(each.held)) for each in left]}")
         held = sorted(key.partition for process in left for key in process.held)
-        expect(held == [*range(self._world.topics[_TOPIC])] or not left, f"partitions {held} are held in the end")
+        expect(held == [*range(self._world.topics[TOPIC])] or not left, f"partitions {held} are held in the end")
         stored = {lease.partition: lease for lease in self._world.stores.groups.leases(GROUP)}
         for process in left:
-            for key, (epoch, _) in process.held.items():
+            for key, (epoch, *_) in process.held.items():
                 lease = stored[key]
                 expect((lease.owner, lease.epoch) == (process.name, epoch), f"{lease} is not {process.name}'s")
         for key, offset in self._confirmed.items():

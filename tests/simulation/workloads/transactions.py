@@ -20,6 +20,7 @@ from tests.history import format as history
 from tests.simulation.instance import EPOCH_MS
 from tests.simulation.reader import SimulatedReader
 from tests.simulation.violation import expect
+from tests.simulation.workloads.observer import Observer
 from tests.simulation.world import World
 
 _TOPIC = "moved"
@@ -36,6 +37,7 @@ def install(world: World) -> None:
         for process in range(random.choice([1, 2, 2])):
             _Process(world, judge, TransactionalId(f"t{number}"), process).start()
     SimulatedReader(world, "tr", _TOPIC, is_topic_stable=True).start()
+    Observer(world, "to", _TOPIC).start()
 
 
 class _Judge:
@@ -114,9 +116,14 @@ class _Process:
     def _transact(self, text: str, epoch: int, number: int) -> tuple[int, int] | None:
         """The state to go on with; None to begin anew."""
         producer = TransactionalProducer(transactional_id=self._id, epoch=epoch)
-        sends = [history.Send((_TOPIC, partition), f"{text}/{partition}") for partition in range(_PARTITIONS)]
+        # As if the transactions of one id were made from the records of one partition, each from the next.
+        sends = [
+            history.Send((_TOPIC, partition), f"{text}/{partition}", None, (self._id, 0, number, f"to {partition}"))
+            for partition in range(_PARTITIONS)
+        ]
         recorder = self._world.story.recorder
-        operation = recorder.invoke(self._name, history.Function.SEND, sends, acks=history.Acks.QUORUM)
+        ops = [*sends, history.Commit((_TOPIC, 0), number + 1)]
+        operation = recorder.invoke(self._name, history.Function.TXN, ops, group=self._id)
         is_committed = self._try(producer, number, text)
         if is_committed is None:
             begun = self._begin()
