@@ -67,10 +67,14 @@ def _find(broker: Broker, key: PartitionKey, head: Head, sequence: ProducerSeque
     """The offset of the sequence's first record."""
     found = find_ref(broker, key, head, lambda ref: _holds(ref, sequence))
     if found is None or found.ref.sequence is None:
+        merged = broker.compaction.find_merged(key, sequence)  # looked for last: refs go there from the pages
+        if merged is not None:
+            return merged
         raise PenstockError(
             ErrorCode.DUPLICATE_SEQUENCE,
             f"sequences {sequence.first_sequence} to {sequence.last_sequence} of producer {sequence.producer_id} were "
-            "appended before, and not again; where, is not known: they have expired, or were not sent together then",
+            "appended before, and not again; where, is not known: they have expired, were merged long ago, or were not "
+            "sent together then",
         )
     return Offset(found.base_offset + sequence.first_sequence - found.ref.sequence.first_sequence)
 

@@ -11,6 +11,7 @@ from penstock_broker.ports import (
     ArchiveStore,
     Chance,
     Clock,
+    CompactionStore,
     GroupStore,
     JobCursors,
     LogIndex,
@@ -46,6 +47,7 @@ class Broker:
     log: LogIndex
     groups: GroupStore
     transactions: TransactionStore
+    compaction: CompactionStore
     memberships: MembershipStore
     zone_states: ZoneStateStore
     cursors: JobCursors

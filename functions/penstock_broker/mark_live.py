@@ -83,6 +83,8 @@ def _mark_refs(broker: Broker, key: PartitionKey, head: Head, live: LiveSegments
     live.add(each.ref.segment_id for each in head.located_tail() if each.end_offset > settled)
     for page in walk_pages(broker.log, key, head, settled, _PAGES_PER_QUERY):
         live.add(each.ref.segment_id for each in page.located() if each.end_offset > settled)
+    # After the pages: what a swap takes out of them meanwhile is met here.
+    live.add(broker.compaction.retired(key, live.cutoff_ms))
 
 
 def _check_deleted(broker: Broker, topic: Topic) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from penstock_core.catch_up import CatchUpPass
+from penstock_core.compaction import CompactionState, Swap
 from penstock_core.errors import PenstockError
 from penstock_core.group import GroupState, Member, Report
 from penstock_core.ids import GroupName, MemberName, Offset, SegmentId, TopicId, TopicName, TransactionalId, ZoneName
@@ -155,6 +156,28 @@ class TransactionStore(Protocol):
         as it must be. UNKNOWN_PARTITION if one has no head, and what commits of offsets are refused with (GroupStore).
         One transaction; if it is refused, reads to tell why. Repeated if it may have been applied: a second one is
         refused."""
+
+
+class CompactionStore(Protocol):
+    """Leases of compaction, the one write that exchanges pages, and what has to be known of it for a while."""
+
+    def acquire(self, key: PartitionKey, now_ms: int, deadline_ms: int) -> CompactionState | None:
+        """The lease under the next epoch; None while somebody holds it. One conditional update, never repeated once it
+        may have been applied: then nobody has the lease until its deadline."""
+
+    def save(self, key: PartitionKey, state: CompactionState) -> bool:
+        """Stores the deadline and what was cleaned; False if the lease is another's by now. One conditional update."""
+
+    def swap(self, key: PartitionKey, swap: Swap) -> bool:
+        """Exchanges the pages or changes nothing; False if one of the swap's conditions does not hold, be it by an
+        attempt of our own whose answer was lost. One transaction of `swap.actions` actions."""
+
+    def retired(self, key: PartitionKey, since_ms: int) -> Sequence[SegmentId]:
+        """The segments that swaps have retired since then; consistent. One query for each MB."""
+
+    def find_merged(self, key: PartitionKey, sequence: ProducerSequence) -> Offset | None:
+        """The offset of the first of these records, if a swap of the last days has merged their ref, newest first;
+        consistent. One query, and up to 7 more for each further MB: None beyond that."""
 
 
 class ZoneStateStore(Protocol):

@@ -7,6 +7,7 @@
 | topics | `#zones`                | `states`, `catch_up`                   |
 | topics | `#cursors`              | name of a scheduled job                |
 | log    | `<topic id>#<partition>`| `head`, `page#<end offset, 20 digits>`, `producer#<id, base64>` |
+| log    | `<topic id>#<partition>`| `compaction`, `retired#<ms>#<end offset>`, `sequences#<end offset>#<ms>` |
 | log    | `#transactional#<id>`   | `producer`, `stage#<epoch>#<transaction>#<n>` |
 | groups | group name              | `group`, `member#<member name>`        |
 | groups | group name              | `target#<epoch>#<target id>#<chunk>`   |
@@ -33,6 +34,9 @@ ZONE_STATES = "states"
 CATCH_UP = "catch_up"
 CURSORS = "#cursors"
 PAGE_LAST = "page#~"
+COMPACTION = "compaction"
+RETIRED_PREFIX = "retired#"
+SEQUENCES_PREFIX = "sequences#"
 TRANSACTIONAL_PREFIX = "#transactional#"
 TRANSACTIONAL_PRODUCER = "producer"
 LEASE_PREFIX = "lease#"
@@ -79,6 +83,16 @@ def parse_producer_name(text: str) -> int:
 def producer_key(producer_id: int) -> str:
     """Sort key of a producer that has left the head."""
     return f"producer#{producer_name(producer_id)}"
+
+
+def retired_key(swapped_ms: int, end_offset: Offset | int) -> str:
+    """Sort key of what a swap of pages that ended there has retired."""
+    return f"{RETIRED_PREFIX}{swapped_ms:015d}#{end_offset:020d}"
+
+
+def sequences_key(end_offset: Offset | int, swapped_ms: int) -> str:
+    """Sort key of the producers' sequences that a swap has merged."""
+    return f"{SEQUENCES_PREFIX}{end_offset:020d}#{swapped_ms:015d}"
 
 
 def transactional_key(transactional_id: TransactionalId) -> str:

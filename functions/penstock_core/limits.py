@@ -78,6 +78,19 @@ HEAD_PRODUCERS_KEPT = 20  # stay in the head when a roll moves the longest silen
 PRODUCER_EPOCH_MAX = 2**15 - 1  # as batch headers have it
 PRODUCER_KEPT_MS = 7 * 24 * 3_600_000  # how long one that was moved out is remembered
 
+# Compaction and the archive tier.
+ARCHIVE_SEGMENT_BYTES = 64 * MIB
+ARCHIVE_REF_BYTES = FETCH_BYTES_DEFAULT_MAX  # so that a fetch of the default size reads one ref
+ARCHIVE_REF_MS_MAX = 24 * 3_600_000  # of records in one ref: retention lets go of whole refs
+COMPACTION_AGE_MS_DEFAULT = 3_600_000  # pages with younger segments are left alone
+COMPACTION_REFS_MIN_DEFAULT = 32  # refs that are worth a rewriting
+COMPACTION_RUN_PAGES_MAX = 64  # with half as many new ones, their lease and the like: 100 actions, what DynamoDB takes
+COMPACTION_DIRTY_SHARE_DEFAULT = 0.5  # of the bytes, not cleaned yet, from which on cleaning is worth it
+COMPACTION_KEYS_MAX_DEFAULT = 1_000_000  # keys in memory, about 170 bytes each
+COMPACTION_LEASE_MS = 300_000  # longer than the rewriting of one segment takes; each swap extends it
+COMPACTION_RUN_MS_MAX = 3_600_000  # from a segment's id to its swap: far less than the sweep's grace
+MERGED_SEQUENCES_KEPT_MS = 7 * 24 * 3_600_000  # how long repeats of merged appends find their first offset
+
 # Repair.
 REPORT_INTERVAL_MS = 60_000  # a function instance reports one bad copy once in this time
 SCRUB_BYTES = 1024 * MIB  # what a run of the scrub reads, about

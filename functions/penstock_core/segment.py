@@ -87,6 +87,12 @@ class Footer:
 def build_segment(parts: Sequence[SegmentPart]) -> Segment:
     """Lay out the parts in their order. Every batch is copied once, by one join. 4 GiB at most."""
     toc = _lay_out(parts)
+    body = b"".join((*(buffer for part in parts for buffer in part.data), encode_end(toc)))
+    return Segment(body=body, toc=toc, crc32c=crc32c(body))
+
+
+def encode_end(toc: Sequence[TocEntry]) -> bytes:
+    """What follows the batches: the table of contents and the footer."""
     toc_bytes = b"".join(
         _ENTRY.pack(
             bytes.fromhex(entry.topic_id),
@@ -100,8 +106,7 @@ def build_segment(parts: Sequence[SegmentPart]) -> Segment:
     )
     bounds = _TOC_BOUNDS.pack(toc[-1].position + toc[-1].length if toc else 0, len(toc_bytes))
     checks = _CHECKS.pack(crc32c(bounds, crc32c(toc_bytes)), SEGMENT_VERSION, SEGMENT_MAGIC)
-    body = b"".join((*(buffer for part in parts for buffer in part.data), toc_bytes, bounds, checks))
-    return Segment(body=body, toc=toc, crc32c=crc32c(body))
+    return b"".join((toc_bytes, bounds, checks))
 
 
 def parse_footer(tail: BytesLike) -> Footer:

@@ -58,6 +58,8 @@ def watched(broker: Broker, before: Callable[[int], None], after: Callable[[int]
         memberships=wrap(broker.memberships),
         cursors=wrap(broker.cursors),
         zones=[wrap(zone) for zone in broker.zones],
+        archive=wrap(broker.archive),
+        compaction=wrap(broker.compaction),
         parallel=InOrder(broker.parallel),
     )
     return replace(instance, directory=another_instance(replace(broker, topics=topics)).directory)

@@ -124,6 +124,8 @@ def counted_broker(broker: Broker, counts: Counter[str]) -> Broker:
         memberships=Counted(broker.memberships, "memberships", counts),
         zone_states=zone_states,
         zones=[Counted(zone, "zone", counts) for zone in broker.zones],
+        archive=Counted(broker.archive, "archive", counts),
+        compaction=Counted(broker.compaction, "compaction", counts),
         directory=TopicDirectory(topics, broker.clock),  # type: ignore[arg-type]
     )
 

@@ -10,6 +10,7 @@ from botocore.config import Config
 from moto import mock_aws
 
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient
+from penstock_broker.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_broker.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
@@ -25,6 +26,7 @@ from penstock_broker.adapters.memory import (
     MemoryTopicStore,
     MemoryZoneStateStore,
 )
+from penstock_broker.adapters.memory_compaction import MemoryCompactionStore
 from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_broker.adapters.memory_transactions import MemoryTransactionStore
 from penstock_broker.adapters.s3 import S3SegmentStore
@@ -32,6 +34,7 @@ from penstock_broker.adapters.s3_archive import S3ArchiveStore
 from penstock_broker.adapters.system import SystemChance, SystemClock
 from penstock_broker.ports import (
     ArchiveStore,
+    CompactionStore,
     GroupStore,
     JobCursors,
     LogIndex,
@@ -52,6 +55,7 @@ class Ports:
     groups: GroupStore
     memberships: MembershipStore
     transactions: TransactionStore
+    compaction: CompactionStore
     segments: SegmentStore
     archive: ArchiveStore
     zone_states: ZoneStateStore
@@ -66,6 +70,7 @@ def _memory() -> Iterator[Ports]:
         groups,
         MemoryMembershipStore(),
         MemoryTransactionStore(log, groups),
+        MemoryCompactionStore(log),
         MemorySegmentStore("a"),
         MemoryArchiveStore("archive"),
         MemoryZoneStateStore(),
@@ -88,6 +93,7 @@ def _aws() -> Iterator[Ports]:
             DynamoDbGroupStore(client, "groups"),
             DynamoDbMembershipStore(client, "groups"),
             DynamoDbTransactionStore(client, "log", "groups"),
+            DynamoDbCompactionStore(client, "log"),
             S3SegmentStore(s3, "zone-a", "a"),
             S3ArchiveStore(s3, "archive"),
             DynamoDbZoneStateStore(client, "topics"),

@@ -3,6 +3,8 @@
 Nothing else runs, and every call is still observed. Time jumps over the graces.
 """
 
+from typing import Any
+
 from penstock_broker.broker import Broker
 from penstock_broker.keep_zones import keep_zones
 from penstock_broker.move_zone import list_zones, move_zone_by_operator
@@ -13,6 +15,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset
 from penstock_core.keys import PartitionKey
 from penstock_core.record_batch import check_stored
+from penstock_core.ref import LocatedRef, Tier
 from penstock_core.topic import Topic
 from penstock_core.zone_state import BARRIER_MS, ZoneStatus
 from tests.simulation.deliveries import deliver_repairs, deliver_stream
@@ -31,7 +34,7 @@ def restore(world: World) -> None:
     _repair(world, broker)
     _bring_zones_back(world, broker)
     everywhere = (1 << len(broker.zones)) - 1
-    for key, located in world.truth.all_refs():
+    for key, located in _zonal_refs(world):
         # A roll that was decided before a mark may bring the page without it (docs/adr/0004): the scrub's business.
         marked = world.truth.marked.get((key, int(located.base_offset)), 0)
         owed = everywhere & ~(located.ref.zones | marked)
@@ -40,7 +43,7 @@ def restore(world: World) -> None:
         scrubbed = scrub(broker, budget_ms=_WITHOUT_END, budget_bytes=_WITHOUT_END)
         expect(scrubbed.is_finished and not scrubbed.failures, f"not everything could be healed: {scrubbed}")
     world.truth.destroyed.clear()
-    for key, located in world.truth.all_refs():
+    for key, located in _zonal_refs(world):
         expect(located.ref.zones == everywhere, f"{key} at {located.base_offset} was scrubbed, and is not marked so")
         for store in world.stores.zones:
             try:
@@ -48,6 +51,10 @@ def restore(world: World) -> None:
                 check_stored(memoryview(data), located.ref.offset_span)
             except PenstockError as error:
                 expect(False, f"{key} at {located.base_offset} was scrubbed, and zone {store.zone} says {error}")
+
+
+def _zonal_refs(world: World) -> list[tuple[PartitionKey, LocatedRef]]:
+    return [(key, located) for key, located in world.truth.all_refs() if located.ref.tier is Tier.ZONAL]
 
 
 def clear_away(world: World) -> None:
@@ -76,7 +83,7 @@ def _repair(world: World, broker: Broker) -> None:
         expect(len(world.stream) < before, f"records of the stream cannot be handled: {world.stream[:1]}")
     failed = deliver_repairs(lambda run: run(broker), world.repairs) if world.repairs else []
     world.repairs.clear()
-    live = {located.ref.segment_id for _, located in world.truth.all_refs()}
+    live = {located.ref.segment_id for _, located in _zonal_refs(world)}
     left = [repair for repair in failed if repair.refs or repair.segment_id in live]
     expect(not left, f"{left} cannot be repaired")
 
@@ -99,8 +106,11 @@ def _check_expired(world: World, topic: Topic) -> None:
         entries = world.truth.appends.get(key, [])
         start = world.truth.log_starts.get(key, 0)
         first = next((entry for entry in entries if entry.end_offset > start), None)
+        located = next((each for each in world.truth.check_index(key) if each.end_offset > start), None)
         expect(
             first is None
+            or located is None
+            or located.ref.tier is Tier.ARCHIVE  # goes with its newest record, which may not be expired
             or not world.truth.removals.is_expired(entries, start, first.end_offset, topic.config, skew_ms=0.0),
             f"{key} at {start} is expired, and retention keeps it",
         )
@@ -123,9 +133,11 @@ def _check_pages(world: World) -> None:
 
 def _check_objects(world: World) -> None:
     """What is stored is named by a ref that reaches behind its log's start, and all of that is stored."""
-    named = {located.ref.segment_id for _, located in world.truth.all_refs()}
-    for zone in world.stores.zone_names:
-        stored = world.zone(zone).segments.keys()
+    refs = [located.ref for _, located in world.truth.all_refs()]
+    archive: Any = world.stores.archive
+    places = [(zone, Tier.ZONAL, world.zone(zone).segments.keys()) for zone in world.stores.zone_names]
+    for zone, tier, stored in [*places, ("archive", Tier.ARCHIVE, archive.segments.keys())]:
+        named = {ref.segment_id for ref in refs if ref.tier is tier}
         garbage = [segment_id.hex() for segment_id in stored - named]
         expect(not garbage, f"zone {zone} keeps segments that nothing names: {garbage}")
         missing = [segment_id.hex() for segment_id in named - stored]

@@ -40,7 +40,7 @@ READS = {
         "get_whole",
     ),
     *("deleted", "list_keys", "leases", "find_leases", "get_group", "find_groups", "registered"),
-    *("members", "find_members", "get_target"),
+    *("members", "find_members", "get_target", "retired", "find_merged"),
 }
 REPEATABLE = {
     *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
@@ -51,6 +51,8 @@ REPEATABLE = {
     *(f"transactions.{method}" for method in ("put_stage", "commit")),
     *(f"memberships.{method}" for method in ("register", "unregister", "touch_member", "remove_member")),
     *(f"memberships.{method}" for method in ("put_target", "remove_targets", "delete_group")),
+    *(f"archive.{method}" for method in ("put", "upload", "delete")),
+    "compaction.swap",
     "groups.delete_lease",
 }
 
@@ -107,6 +109,10 @@ class SimulatedPort:
         scheduler, faults = world.scheduler, world.faults
         instance.check_alive()
         is_write = method not in READS
+        if method == "upload":  # what is put is read before it is sent
+            arguments = (arguments[0], [*arguments[1]])
+            effect = getattr(self._port, method)
+            instance.check_alive()
         seen = (
             world.truth.begin_put(instance.name, self._label, arguments[0])
             if self._kind == "zone" and method == "put"
@@ -300,5 +306,5 @@ def _refused(label: str, method: str, chance: float) -> PenstockError:
 def _lost(label: str, method: str, *, is_write: bool) -> PenstockError:
     message = f"simulated: {label}.{method} was not answered"
     # A put that is not known to be there is not there, for its caller: the segment's id is its own.
-    maybe_applied = is_write and not label.startswith("zone")
+    maybe_applied = is_write and not label.startswith(("zone", "archive"))
     return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, message, maybe_applied=maybe_applied)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock_core.ids import Offset, Partition, SegmentId, TopicId, segment_time_ms
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import TOPIC_PARTITIONS_MAX, UNLIMITED
-from penstock_core.ref import Ref
+from penstock_core.ref import LocatedRef, Ref
 from penstock_core.topic import Topic, TopicConfig
 from tests.history import format as history
 from tests.simulation.instance import CLOCK_SKEW_MS, EPOCH_MS, FUNCTION_TIMEOUT_MS
@@ -35,6 +35,7 @@ class Removals:
         self._configs: dict[TopicId, list[tuple[float, TopicConfig]]] = {}
         self._deleted_ms: dict[TopicId, float] = {}
         self._named: dict[SegmentId, list[tuple[PartitionKey, int]]] = {}  # with the end of each ref
+        self._retired_ms: dict[tuple[PartitionKey, int, SegmentId], float] = {}
 
     def configured(self, topic: Topic) -> None:
         """The topic has these settings from now on."""
@@ -49,6 +50,10 @@ class Removals:
         gone = [label for label, segment_id in self.swept if segment_id == ref.segment_id]
         expect(not gone, f"{key} names segment {ref.segment_id.hex()}, which was swept from {gone} before")
 
+    def retired(self, key: PartitionKey, located: LocatedRef) -> None:
+        """The partition names this ref no more; those that read it may go on for as long as a function may run."""
+        self._retired_ms[key, located.end_offset, located.ref.segment_id] = self._now_ms
+
     def stored(self, label: str, segment_id: SegmentId) -> None:
         self.swept.discard((label, segment_id))
 
@@ -61,7 +66,11 @@ class Removals:
         if offset > self._world.claims.truncations.get(where, 0):
             self._world.count("log start raised by retention")
             entries = self._world.truth.appends.get(key, ())
-            expect(any(entry.end_offset == offset for entry in entries), f"log start of {key} cuts a ref at {offset}")
+            is_end = self._world.truth.merges.is_end(key, offset)
+            expect(
+                is_end or any(entry.end_offset == offset for entry in entries),
+                f"log start of {key} cuts a ref at {offset}",
+            )
             # A setting counts until another has replaced it, and then for as long as it may be remembered.
             configs = self._configs[key.topic_id]
             ends = [*(at_ms for at_ms, _ in configs[1:]), float("inf")]
@@ -111,7 +120,10 @@ class Removals:
             alive = [
                 (str(key), end_offset)
                 for key, end_offset in self._named.get(segment_id, ())
-                if key.topic_id not in self._deleted_ms and not self._is_settled(key, end_offset)
+                if key.topic_id not in self._deleted_ms
+                and not self._is_settled(key, end_offset)
+                and self._retired_ms.get((key, end_offset, segment_id), float("inf"))
+                > self._now_ms - FUNCTION_TIMEOUT_MS
             ]
             expect(not alive, f"segment {segment_id.hex()} was deleted from {label}, and {alive} names it")
             self._world.count("object swept")

@@ -13,11 +13,12 @@ from penstock_core.ids import Offset, SegmentId, TopicId
 from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_core.records import decode
-from penstock_core.ref import LocatedRef, Ref
+from penstock_core.ref import LocatedRef, Ref, Tier
 from penstock_core.topic import Topic
 from penstock_core.transaction import Transaction
 from penstock_core.zone_state import ZoneStates
 from tests.simulation.instance import CLOCK_SKEW_MS, EPOCH_MS
+from tests.simulation.merges import Merges
 from tests.simulation.removals import Removals
 from tests.simulation.violation import expect
 
@@ -71,6 +72,7 @@ class Truth:
         self.destroyed: set[tuple[str, SegmentId]] = set()  # copies that the simulation itself took or spoilt
         self.marked: dict[tuple[PartitionKey, int], int] = {}  # zones that refs were marked with, a roll may lose them
         self.removals = Removals(world)
+        self.merges = Merges(world)
         self._bodies: dict[SegmentId, bytes] = {}
         self._puts: dict[str, dict[str, list[PutSeen]]] = {}  # by function instance and zone, as they began
 
@@ -82,8 +84,10 @@ class Truth:
         """Take note of one effect and check what it must keep."""
         if isinstance(outcome, PenstockError):
             return
-        if label.startswith("zone "):
+        if label.startswith("zone ") or label == "archive":
             self._observe_zone(label, method, arguments)
+        elif label == "compaction" and method == "swap" and outcome:
+            self.merges.swapped(*arguments)
         elif label == "log":
             self._observe_log(method, arguments, outcome)
         elif label == "transactions" and method == "commit" and outcome:
@@ -98,7 +102,10 @@ class Truth:
             self.in_sync.append((self._world.scheduler.now_ms, arguments[1].in_sync(zones)))
 
     def _observe_zone(self, label: str, method: str, arguments: tuple[Any, ...]) -> None:
-        if method in ("put", "overwrite"):
+        if method == "upload":
+            self._bodies.setdefault(arguments[0], b"".join(arguments[1]))
+            self.removals.stored(label, arguments[0])
+        elif method in ("put", "overwrite"):
             body = self._bodies.setdefault(arguments[0], bytes(arguments[1]))
             expect(body == arguments[1], f"other bytes are written to segment {arguments[0].hex()}")
             if self._world.zone(label.removeprefix("zone ")).segments[arguments[0]] == arguments[1]:
@@ -217,6 +224,8 @@ class Truth:
                 self._world.count("zone in_sync again")
                 since_ms = before.of(store.zone).since_ms - EPOCH_MS - CLOCK_SKEW_MS
                 for key, located in self.all_refs():
+                    if located.ref.tier is Tier.ARCHIVE:
+                        continue
                     appended = next(each for each in self.appends[key] if each.base_offset == located.base_offset)
                     if appended.owed >> index & 1 and appended.at_ms >= since_ms:
                         continue
@@ -266,12 +275,18 @@ class Truth:
         located = [each for page in pages for each in page.located()] + list(head.located_tail())
         end = located[-1].end_offset if located else head.tail_base
         expect(end == head.next_offset == self.ends.get(key, 0), f"index of {key}: {end} of {head.next_offset} covered")
-        start = located[0].base_offset if located else end
-        wanted = [each for each in self.appends.get(key, ()) if each.base_offset >= start]
-        named = [(each.base_offset, each.ref.segment_id, each.ref.position, each.ref.length) for each in located]
-        appended = [(each.base_offset, each.ref.segment_id, each.ref.position, each.ref.length) for each in wanted]
-        expect(named == appended, f"index of {key} names other refs than were appended")
+        named = {place_of(each) for each in located}
+        appended = {
+            (each.base_offset, each.ref.segment_id, each.ref.position, each.ref.length)
+            for each in self.appends.get(key, ())
+        }
+        strange = named - appended - self.merges.places(key)
+        expect(not strange, f"index of {key} names refs that were neither appended nor merged: {strange}")
         return located
+
+    def body_of(self, segment_id: SegmentId) -> bytes:
+        """What was put under this id."""
+        return self._bodies[segment_id]
 
     def value_at(self, topic: str, partition: int, offset: int, value: str) -> bool:
         """Whether this record was ever appended there."""
@@ -287,6 +302,11 @@ class Truth:
             in_sync & ~zones == 0 and at_ms <= until_ms and end_ms >= since_ms
             for (at_ms, in_sync), end_ms in zip(self.in_sync, ends, strict=True)
         )
+
+
+def place_of(located: LocatedRef) -> tuple[int, SegmentId, int, int]:
+    """What tells a ref from every other of its partition."""
+    return located.base_offset, located.ref.segment_id, located.ref.position, located.ref.length
 
 
 def head_appended_to(method: str, outcome: Any) -> Head | None:

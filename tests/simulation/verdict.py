@@ -13,6 +13,7 @@ from penstock_core.limits import FETCH_BYTES_MAX, TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
 from penstock_core.record_batch import check_stored
 from penstock_core.records import NewRecord, decode, encode
+from penstock_core.ref import Tier
 from penstock_core.topic import Topic
 from penstock_core.zone_state import BARRIER_MS
 from tests.history import format as history
@@ -58,6 +59,9 @@ def _check_partition(world: World, topic: Topic, key: PartitionKey) -> None:
     for each in located:
         if each.end_offset <= head.log_start_offset:
             continue  # its objects may be gone
+        if each.ref.tier is Tier.ARCHIVE:
+            data = world.stores.archive.get(each.ref.segment_id, each.ref.position, each.ref.length)
+            check_stored(memoryview(data), each.ref.offset_span)
         for index, store in enumerate(world.stores.zones):
             if each.ref.zones >> index & 1 and (f"zone {store.zone}", each.ref.segment_id) not in world.truth.destroyed:
                 data = store.get(each.ref.segment_id, each.ref.position, each.ref.length)

@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.utils import parse_timestamp
 
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient
+from penstock_broker.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_broker.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
@@ -117,6 +118,7 @@ def aws_broker(storage: Storage, calls: StorageCalls) -> Broker:
         groups=DynamoDbGroupStore(dynamodb, storage.groups_table),
         memberships=memberships,
         transactions=DynamoDbTransactionStore(dynamodb, storage.log_table, storage.groups_table),
+        compaction=DynamoDbCompactionStore(dynamodb, storage.log_table),
         zone_states=zone_states,
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
         zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in storage.zones],

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from penstock_broker.adapters.memory_compaction import MemoryCompactionStore
 from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_broker.adapters.memory_log import MemoryLogIndex
 from penstock_broker.adapters.memory_transactions import MemoryTransactionStore
@@ -239,6 +240,7 @@ def memory_broker(
         log=log,
         groups=groups,
         transactions=MemoryTransactionStore(log, groups),
+        compaction=MemoryCompactionStore(log),
         memberships=memberships,
         zone_states=zone_states,
         cursors=MemoryJobCursors(),

@@ -116,6 +116,16 @@ class MemoryLogIndex:
         with self._lock:
             self._pages[key] = [page for page in self._pages.get(key, ()) if page.end_offset != end_offset]
 
+    def swap_pages(self, key: PartitionKey, old: Sequence[Page], new: Sequence[Page]) -> bool:
+        """Exchanges pages; False, and nothing changed, unless the old ones stand there as they are given."""
+        with self._lock:
+            pages = self._pages.get(key, [])
+            if key not in self._heads or any(page not in pages for page in old):
+                return False
+            kept = [page for page in pages if page not in old]
+            self._pages[key] = sorted((*kept, *new), key=lambda page: page.end_offset)
+            return True
+
     def _change(self, key: PartitionKey, change: Callable[[Head], Head]) -> Head:
         with self._lock:
             if key not in self._heads:

@@ -5,6 +5,7 @@ from random import Random
 
 from tests.simulation.workloads import (
     commits,
+    compaction,
     groups,
     keeper,
     numbering,
@@ -39,6 +40,7 @@ WORKLOADS: dict[str, Install] = {
     "repair": repair.install,
     "replicate": replicate.install,
     "scrub": scrub.install,
+    "compaction": compaction.install,
     "keeper": keeper.install,
     "retention": retention.install,
     "sweep": sweep.install,

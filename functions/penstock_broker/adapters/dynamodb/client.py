@@ -60,13 +60,12 @@ class DynamoDbClient:
             maybe_applied |= operation not in _READS and _is_ambiguous(error)
             _raise(operation, error, maybe_applied=maybe_applied)
 
-    def transact(self, updates: Sequence[dict[str, Any]]) -> None:
-        """The updates in one TransactWriteItems, whose conditions must refuse a second one: it is repeated if it may
+    def transact(self, items: Sequence[dict[str, Any]]) -> None:
+        """The actions in one TransactWriteItems, whose conditions must refuse a second one: it is repeated if it may
         have been applied, and up to 10 times while others write to the same items.
 
         Raises as `call`. A cancelled transaction that no further attempt would help comes as ClientError.
         """
-        items = [{"Update": each} for each in updates]
         for attempt in range(_TRANSACT_ATTEMPTS_MAX):
             try:
                 self.call("transact_write_items", is_repeatable=True, TransactItems=items)

@@ -89,7 +89,7 @@ class DynamoDbTransactionStore:
             *(self._lease_update(each) for each in transaction.offsets),
         ]
         try:
-            self._client.transact(updates)
+            self._client.transact([{"Update": each} for each in updates])
         except ClientError as error:
             if error_code(error) != "TransactionCanceledException":
                 raise

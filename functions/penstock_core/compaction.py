@@ -1,0 +1,294 @@
+"""Compaction: which pages are worth rewriting into the archive tier, what refs the new segment gets, what is swapped.
+
+Pure. A *run* is a row of neighbouring pages, never the tail, that one transaction exchanges for pages with fewer refs,
+all to one new segment (docs/adr/0013). Offsets stay, and so does where the run begins and ends:
+
+```
+ before   page [0,16) zonal   page [16,32) zonal  …  page [1008,1024) zonal     64 pages, 1,024 refs
+ after    page [0,1024) archive                                                 1 page, 1 ref of at most 1 MiB
+```
+A page is rewritten while its refs are small; once they are large it is left. Each rewriting makes at least `refs_min`
+refs into half as many or fewer, so each record is rewritten a few times at most.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from penstock_core import limits
+from penstock_core.ids import Offset, SegmentId, segment_time_ms
+from penstock_core.index import Head, Page
+from penstock_core.producer_state import ProducerSequence
+from penstock_core.ref import LocatedRef, Ref, Tier
+from penstock_core.retention import written_ms
+
+_U32_MAX = 2**32 - 1
+_COMMON_ACTIONS = 4  # of a swap: its lease, the head, what it retires, sequences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSettings:
+    """`age_ms_min`: how long ago the newest segment of a page was stored. A run has `refs_min` refs at least; a segment
+    and a ref have about `segment_bytes` and `ref_bytes` at most (one batch apart); the records of a ref were written
+    within `ref_ms_max`, so that retention by time lets go of it not much later. `lease_ms`: how long nobody else begins
+    after the last sign of life."""
+
+    age_ms_min: int = limits.COMPACTION_AGE_MS_DEFAULT
+    refs_min: int = limits.COMPACTION_REFS_MIN_DEFAULT
+    segment_bytes: int = limits.ARCHIVE_SEGMENT_BYTES
+    ref_bytes: int = limits.ARCHIVE_REF_BYTES
+    ref_ms_max: int = limits.ARCHIVE_REF_MS_MAX
+    dirty_share_min: float = limits.COMPACTION_DIRTY_SHARE_DEFAULT
+    lease_ms: int = limits.COMPACTION_LEASE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """Since `at_ms`, records below `end_offset` that a record below `end_offset` supersedes are gone."""
+
+    end_offset: Offset
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionState:
+    """A partition's compaction: the lease under `epoch` until `deadline_ms`, and how far it was cleaned when, oldest
+    first."""
+
+    epoch: int
+    deadline_ms: int
+    cleaned: tuple[Cleaned, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedSequence:
+    """Where records of an idempotent producer are whose ref was merged into one that does not tell."""
+
+    sequence: ProducerSequence
+    base_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swap:
+    """Exchange pages for others that cover the same offsets, on condition that they are as they were, that the lease is
+    held under `epoch` still, which is extended to `deadline_ms`, and that the partition has a head."""
+
+    old: tuple[Page, ...]
+    new: tuple[Page, ...]
+    epoch: int
+    deadline_ms: int
+    swapped_ms: int
+
+    @property
+    def retired(self) -> frozenset[SegmentId]:
+        """The segments that this partition may name no more. Readers may hold refs to them for a while."""
+        return frozenset(ref.segment_id for page in self.old for ref in page.refs)
+
+    @property
+    def sequences(self) -> tuple[MergedSequence, ...]:
+        return merged_sequences(self.old)
+
+    @property
+    def actions(self) -> int:
+        """How many actions the transaction has."""
+        return len({page.end_offset for page in (*self.old, *self.new)}) + _COMMON_ACTIONS
+
+
+class RefCutter:
+    """Forms the new segment's refs of the batches that are written to it, in order."""
+
+    def __init__(self, segment_id: SegmentId, settings: CompactionSettings) -> None:
+        self._segment_id = segment_id
+        self._settings = settings
+        self._open: _OpenRef | None = None
+        self._closed: list[Ref] = []
+        self.position = 0
+
+    def add(self, length: int, offset_span: int, record_count: int, time_ms: int, stored_ms: int) -> None:
+        """A batch that follows. `time_ms` is its newest record's, `stored_ms` when its records were written."""
+        if self._open is not None and not self._open.takes(length, offset_span, stored_ms, self._settings):
+            self._close()
+        if self._open is None:
+            self._open = _OpenRef(position=self.position, first_ms=stored_ms)
+        self._open.length += length
+        self._open.offset_span += offset_span
+        self._open.record_count += record_count
+        self._open.max_timestamp_ms = max(self._open.max_timestamp_ms, time_ms)
+        self.position += length
+
+    def refs(self) -> tuple[Ref, ...]:
+        """All refs; nothing is added any more."""
+        self._close()
+        return tuple(self._closed)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._closed.append(
+                Ref(
+                    segment_id=self._segment_id,
+                    position=self._open.position,
+                    length=self._open.length,
+                    offset_span=self._open.offset_span,
+                    record_count=self._open.record_count,
+                    max_timestamp_ms=self._open.max_timestamp_ms,
+                    zones=0,
+                    tier=Tier.ARCHIVE,
+                )
+            )
+            self._open = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _OpenRef:
+    position: int
+    first_ms: int
+    length: int = 0
+    offset_span: int = 0
+    record_count: int = 0
+    max_timestamp_ms: int = -1
+
+    def takes(self, length: int, offset_span: int, stored_ms: int, settings: CompactionSettings) -> bool:
+        return (
+            self.length + length <= settings.ref_bytes
+            and self.offset_span + offset_span <= _U32_MAX
+            and stored_ms - self.first_ms <= settings.ref_ms_max
+        )
+
+
+def plan_runs(
+    pages: Iterable[Page], head: Head, now_ms: int, settings: CompactionSettings
+) -> Iterator[tuple[Page, ...]]:
+    """The runs worth merging among `pages`, which are taken one by one. Pages of which readers may have seen a part
+    removed (their first ref lies below the log start) and young ones are left."""
+    run: list[Page] = []
+    before_ms: int | None = None
+    for page in pages:
+        is_left = not is_mergeable(page, head, now_ms, settings) or _has_large_refs(page, before_ms, settings)
+        before_ms = written_ms(page.refs[-1])
+        if run and (is_left or not fits(run, page, settings)):
+            if is_worth_merging(run, settings):
+                yield tuple(run)
+            run = []
+        if not is_left:
+            run.append(page)
+    if is_worth_merging(run, settings):
+        yield tuple(run)
+
+
+def is_mergeable(page: Page, head: Head, now_ms: int, settings: CompactionSettings) -> bool:
+    """Whether all of the page may be read and rewritten."""
+    stored_ms = [segment_time_ms(ref.segment_id) for ref in page.refs if ref.tier is Tier.ZONAL]
+    is_young = bool(stored_ms) and now_ms - max(stored_ms) < settings.age_ms_min
+    return not is_young and page.base_offset + page.refs[0].offset_span > head.log_start_offset
+
+
+def fits(run: Sequence[Page], page: Page, settings: CompactionSettings) -> bool:
+    """Whether the page may follow in the same run: a transaction takes so many, a segment holds so much."""
+    size = sum(ref.length for each in (*run, page) for ref in each.refs)
+    return len(run) < limits.COMPACTION_RUN_PAGES_MAX and size <= settings.segment_bytes
+
+
+def is_worth_merging(run: Sequence[Page], settings: CompactionSettings) -> bool:
+    """Whether there are many refs, and half of them or fewer would be left."""
+    refs = [ref for page in run for ref in page.refs]
+    if len(refs) < settings.refs_min:
+        return False
+    cutter = RefCutter(refs[0].segment_id, settings)
+    for ref in refs:
+        cutter.add(ref.length, ref.offset_span, ref.record_count, ref.max_timestamp_ms, written_ms(ref))
+    return 2 * len(cutter.refs()) <= len(refs)
+
+
+def batch_time_ms(max_timestamp_ms: int, ref: Ref) -> int:
+    """The time of a batch that is rewritten from `ref`: of a batch without one when it was stored, as retention counts
+    it, which the new segment's id does not tell any more."""
+    if max_timestamp_ms >= 0:
+        return max_timestamp_ms
+    return ref.max_timestamp_ms if ref.tier is Tier.ARCHIVE else segment_time_ms(ref.segment_id)
+
+
+def new_pages(old: Sequence[Page], refs: Sequence[Ref]) -> tuple[Page, ...]:
+    """Pages of the refs that a run was rewritten to, covering what the run covered.
+
+    `rolled_bytes` ends as before, so that the pages behind and the head need no change: within the run it is right as
+    seen from its end. `max_timestamp_ms` may say more than is there, which costs a search in vain, never less.
+    """
+    groups = [refs[start : start + limits.TAIL_ROLL_REFS] for start in range(0, len(refs), limits.TAIL_ROLL_REFS)]
+    sizes = [sum(ref.length for ref in group) for group in groups]
+    rolled_bytes = old[-1].rolled_bytes - sum(sizes)
+    pages: list[Page] = []
+    base_offset = old[0].base_offset
+    for group, size in zip(groups, accumulate(sizes), strict=True):
+        end_offset = base_offset + sum(ref.offset_span for ref in group)
+        covering = next(page for page in old if page.end_offset >= end_offset)
+        pages.append(
+            Page(
+                base_offset=base_offset,
+                refs=tuple(group),
+                max_timestamp_ms=covering.max_timestamp_ms,
+                rolled_bytes=rolled_bytes + size,
+            )
+        )
+        base_offset = Offset(end_offset)
+    return tuple(pages)
+
+
+def same_but_for_zones(left: Sequence[Page], right: Sequence[Page]) -> bool:
+    """Whether a repair that set zones' bits is all that can have come between."""
+    return [_without_zones(page) for page in left] == [_without_zones(page) for page in right]
+
+
+def merged_sequences(pages: Sequence[Page]) -> tuple[MergedSequence, ...]:
+    """What the pages' refs tell of idempotent producers, neighbours that follow each other as one."""
+    found: list[MergedSequence] = []
+    for located in (each for page in pages for each in page.located()):
+        if located.ref.sequence is None:
+            continue
+        if found and _follows(found[-1], located):
+            before = found.pop()
+            sequence = ProducerSequence(
+                producer_id=before.sequence.producer_id,
+                epoch=before.sequence.epoch,
+                first_sequence=before.sequence.first_sequence,
+                last_sequence=located.ref.sequence.last_sequence,
+            )
+            found.append(MergedSequence(sequence=sequence, base_offset=before.base_offset))
+        else:
+            found.append(MergedSequence(sequence=located.ref.sequence, base_offset=located.base_offset))
+    return tuple(found)
+
+
+def find_sequence(merged: Iterable[MergedSequence], wanted: ProducerSequence) -> Offset | None:
+    """The offset of the first of the wanted records, if they are all in one of `merged`."""
+    for each in merged:
+        have = each.sequence
+        if (have.producer_id, have.epoch) == (wanted.producer_id, wanted.epoch) and (
+            have.first_sequence <= wanted.first_sequence and wanted.last_sequence <= have.last_sequence
+        ):
+            return Offset(each.base_offset + wanted.first_sequence - have.first_sequence)
+    return None
+
+
+def _has_large_refs(page: Page, before_ms: int | None, settings: CompactionSettings) -> bool:
+    """Whether half of its refs are at least half as large as they may be, in bytes or in time."""
+    large = 0
+    for ref in page.refs:
+        newest_ms = written_ms(ref)
+        spans_ms = 0 if before_ms is None or ref.tier is Tier.ZONAL else newest_ms - before_ms
+        large += 2 * ref.length >= settings.ref_bytes or 2 * spans_ms >= settings.ref_ms_max
+        before_ms = newest_ms
+    return 2 * large >= len(page.refs)
+
+
+def _follows(before: MergedSequence, located: LocatedRef) -> bool:
+    have, sequence = before.sequence, located.ref.sequence
+    return (
+        sequence is not None
+        and (sequence.producer_id, sequence.epoch) == (have.producer_id, have.epoch)
+        and sequence.first_sequence == have.last_sequence + 1
+        and located.base_offset - before.base_offset == sequence.first_sequence - have.first_sequence
+    )
+
+
+def _without_zones(page: Page) -> tuple[Offset, tuple[Ref, ...]]:
+    return page.base_offset, tuple(replace(ref, zones=0) for ref in page.refs)
