@@ -27,7 +27,9 @@ class AsyncFetcher:
         self._tasks = WorkerTasks("penstock-fetcher", max_in_flight, self._next_request, self._carry)
         self._heartbeater: AsyncHeartbeater | None = None
         if core.membership is not None:
-            self._heartbeater = AsyncHeartbeater(core.membership, core.group_id, client, changed=self._arrived)
+            self._heartbeater = AsyncHeartbeater(
+                core.membership, core.group_id, client, changed=self._arrived, follow=core.release_idle
+            )
 
     def start(self) -> None:
         """Start the tasks, once."""

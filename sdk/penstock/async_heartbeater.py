@@ -1,5 +1,7 @@
 """The task that heartbeats for a member of a group: heartbeater.py for an event loop, which needs no lock."""
 
+from collections.abc import Callable
+
 from penstock.async_client import AsyncClient
 from penstock.group_calls import beat
 from penstock.heartbeat import Heartbeat
@@ -10,13 +12,22 @@ from penstock.worker_tasks import Change, WorkerTasks
 
 
 class AsyncHeartbeater:
-    """`changed` is told; call `wake` after a change."""
+    """`changed` is told, and `follow` called, after each heartbeat; call `wake` after a change."""
 
-    def __init__(self, membership: Membership, group_id: str, client: AsyncClient, *, changed: Change) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        group_id: str,
+        client: AsyncClient,
+        *,
+        changed: Change,
+        follow: Callable[[], None],
+    ) -> None:
         self._membership = membership
         self._group_id = group_id
         self._client = client
         self._changed = changed
+        self._follow = follow
         self._due = Change()
         self._sleeps_until_ms = -1
         self._tasks = WorkerTasks("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
@@ -51,4 +62,5 @@ class AsyncHeartbeater:
     async def _carry(self, heartbeat: Heartbeat) -> None:
         told = await drive_async(beat(self._group_id, heartbeat), self._client.try_once)
         self._membership.complete(heartbeat, told, monotonic_ms(), chance())
+        self._follow()
         self._changed.tell()

@@ -20,6 +20,7 @@ class Commits:
         self._membership = membership
         self._now_ms = now_ms
         self._committed: dict[TopicPartition, int] = {}
+        self._let_go: dict[TopicPartition, int] = {}  # between two polls, with what was committed then
 
     @property
     def group_id(self) -> str:
@@ -31,6 +32,15 @@ class Commits:
     def know(self, partition: TopicPartition, offset: int) -> None:
         """This is committed."""
         self._committed[partition] = offset
+        self._let_go.pop(partition, None)
+
+    def is_committed(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether this is what is known to be committed."""
+        return self._committed.get(partition) == offset
+
+    def let_go(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are the member's no more, and the application may not know yet: to commit the same again is no error."""
+        self._let_go |= {each: self._committed[each] for each in partitions}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Others may commit for these."""
@@ -39,7 +49,11 @@ class Commits:
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> Calls[None]:
         """Commit those that have changed, all that can be. Raises LeaseLostError, and what the service says."""
-        changed = {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}
+        changed = {
+            each: offset
+            for each, offset in offsets.items()
+            if offset not in (self._committed.get(each), self._let_go.get(each))
+        }
         if not changed:
             return
         if self._membership is not None:

@@ -56,7 +56,8 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         - `group_id`: commit and start again under this name. Consumers of `topics` that have the same share the
           partitions, each partition one consumer's at a time; `*` in a topic stands for any characters, and topics and
           partitions that come later are shared too. The first `poll` or iteration joins. Nobody else stops when one
-          comes or goes: a partition moves when its owner next polls, after a commit of what was handed out. With
+          comes or goes: a partition moves when its owner next polls, after a commit of what was handed out; at once
+          if all of it is committed and there is no `on_revoked`. `max_poll_interval_ms` bounds the wait. With
           `assign()` there is no sharing, and the last commit wins, but not against members.
         - `group_instance_id`: of a static member. It does not leave when closed, and its next process has the same
           partitions at once; if it does not come within the session, others get them.

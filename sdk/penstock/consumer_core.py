@@ -108,8 +108,8 @@ class ConsumerCore:
 
     def next_now(self) -> ConsumerRecord | None:
         """The next record, if it is at hand and there is nothing to do first; else `next_record`. Needs no lock."""
-        at = self._run_at
-        if at >= len(self._run):
+        run, at = self._run, self._run_at
+        if at >= len(run):
             return None
         if self._is_watched:
             now_ms = self._now_ms()
@@ -118,7 +118,7 @@ class ConsumerCore:
             if self.membership is not None:
                 self.membership.polled(now_ms)
         self._run_at = at + 1
-        return self._run[at]
+        return run[at]
 
     def next_record(self) -> ConsumerSteps[ConsumerRecord | None]:
         """The next record, waiting for it; None after `consumer_timeout_ms`."""
@@ -180,6 +180,7 @@ class ConsumerCore:
         yield from self._refresh()
         self.buffer.cursor(partition)
         yield from self._assignment.find_starts()
+        self.buffer.cursor(partition)  # it may have been let go of meanwhile
         return self._positions()[partition]
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> Calls[None]:
@@ -190,6 +191,7 @@ class ConsumerCore:
                 "commit() with delivery='exactly_once': send the offsets in the transaction, by its send_offsets",
             )
         yield from self._commits.commit(self._positions() if offsets is None else dict(offsets))
+        self.release_idle()
 
     def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
         """Offsets for a transaction to commit."""
@@ -200,6 +202,12 @@ class ConsumerCore:
         found = yield from calls.committed_offsets(self._commits.group_id, partition[0])
         committed = found.get(TopicPartition(*partition))
         return committed.offset if committed else None
+
+    def release_idle(self) -> None:
+        """Let go of what the group wants back and the application does not hold, without waiting for its next poll."""
+        if self._rebalance is not None and not self.is_closed:
+            first = self._run[self._run_at] if self._run_at < len(self._run) else None
+            self._rebalance.release_idle(None if first is None else TopicPartition(first.topic, first.partition))
 
     # The end.
 

@@ -29,7 +29,7 @@ class Fetcher:
         self._heartbeater: Heartbeater | None = None
         if core.membership is not None:
             self._heartbeater = Heartbeater(
-                core.membership, core.group_id, client, lock=self.lock, changed=self._arrived
+                core.membership, core.group_id, client, lock=self.lock, changed=self._arrived, follow=core.release_idle
             )
 
     def start(self) -> None:

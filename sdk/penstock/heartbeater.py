@@ -1,6 +1,7 @@
 """The thread that heartbeats for a member of a group: it drives a Membership."""
 
 import threading
+from collections.abc import Callable
 
 from penstock.client import Client
 from penstock.group_calls import beat
@@ -12,7 +13,8 @@ from penstock.worker_threads import WorkerThreads, seconds_until
 
 
 class Heartbeater:
-    """`lock` guards the membership, and `changed`, a condition of it, is told; call `wake` under it after a change."""
+    """`lock` guards the membership, and `changed`, a condition of it, is told; call `wake` under it after a change.
+    `follow` is called under it after each heartbeat."""
 
     def __init__(
         self,
@@ -22,12 +24,14 @@ class Heartbeater:
         *,
         lock: threading.Lock,
         changed: threading.Condition,
+        follow: Callable[[], None],
     ) -> None:
         self._membership = membership
         self._group_id = group_id
         self._client = client
         self._lock = lock
         self._changed = changed
+        self._follow = follow
         self._due = threading.Condition(lock)
         self._sleeps_until_ms = -1
         self._threads = WorkerThreads("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
@@ -61,4 +65,5 @@ class Heartbeater:
         told = drive(beat(self._group_id, heartbeat), self._client.try_once)
         with self._lock:
             self._membership.complete(heartbeat, told, monotonic_ms(), chance())
+            self._follow()
             self._changed.notify_all()

@@ -190,6 +190,11 @@ class Membership:
         is_told = self._error is None and not (self._lost or self._revoked or is_granted)
         return not is_told or now_ms >= self.session_end_ms
 
+    @property
+    def is_polling(self) -> bool:
+        """Whether the application is in a poll, which does what the group says by itself."""
+        return self._is_polling
+
     def take_error(self) -> PenstockError | None:
         """An error to raise, once; that of an instance that was fenced again and again."""
         error = self._error

@@ -1,5 +1,7 @@
 """What a consumer does when its group gives and takes partitions: between records, in the application's own thread.
 
+Only partitions of which nothing is in the application's hands are released without it (`release_idle`).
+
 In this order: what is lost is dropped; what is revoked is committed, told, dropped, and the group is told that it is
 free; what is granted is read from where the group is. All else is read on meanwhile.
 """
@@ -58,6 +60,25 @@ class Rebalance:
                 raise as_sdk_error(error)
             yield from self._hand_over(membership.to_revoke())
             yield from self._take_over(membership.take_granted())
+
+    def release_idle(self, busy: TopicPartition | None) -> None:
+        """Let go of revoked partitions between two polls, if all that was handed out of them is committed, and the
+        application has no callback that it is to be told by before others have them. `busy` is being iterated over.
+
+        What was prefetched is dropped: nobody has seen it, and whoever has the partition next reads it.
+        """
+        if self.membership.is_polling or self._listener.revoked is not None:
+            return
+        positions = self._positions()
+        idle = [
+            each
+            for each in self.membership.to_revoke()
+            if each != busy and each in positions and self._commits.is_committed(each, positions[each])
+        ]
+        if idle:
+            self._commits.let_go(idle)
+            self._drop(idle)
+            self.membership.release(idle, self._now_ms())
 
     def end(self, *, is_leaving: bool) -> ConsumerSteps[None]:
         """Tell the application that it is over, and then the group. What was to be committed is."""

@@ -121,7 +121,8 @@ def test_handed_over_partition_is_committed_before_and_not_sooner(
 
 def test_iteration_hands_over_between_two_records(shell: Shell, service: MemoryPenstock, orders: str) -> None:
     seen: list[tuple[int, int]] = []
-    with shell.consumer(orders, **FAST) as first, shell.consumer(orders, **FAST) as second:
+    # With a callback, so that nothing is released before it has been told.
+    with shell.consumer(orders, **FAST, on_revoked=lambda _: None) as first, shell.consumer(orders, **FAST) as second:
         second_is_there = False
         for record in first:
             seen.append((record.partition, record.offset))
