@@ -52,7 +52,7 @@ class SparkApplication(Construct):
             ),
             monitoring_configuration=emrserverless.CfnApplication.MonitoringConfigurationProperty(
                 cloud_watch_logging_configuration=emrserverless.CfnApplication.CloudWatchLoggingConfigurationProperty(
-                    enabled=True, log_group_name=log_group.log_group_name, log_stream_name_prefix="emr"
+                    enabled=True, log_group_name=log_group.log_group_name
                 )
             ),
             runtime_configuration=[

@@ -4,6 +4,7 @@ import click
 
 from penstock.cli.consume import consume
 from penstock.cli.groups import groups
+from penstock.cli.jobs import jobs
 from penstock.cli.local import local
 from penstock.cli.offsets import offsets
 from penstock.cli.produce import produce
@@ -21,5 +22,5 @@ def main() -> None:
     """
 
 
-for command in (topics, produce, consume, offsets, groups, zones, local):
+for command in (topics, produce, consume, offsets, groups, zones, jobs, local):
     main.add_command(command)

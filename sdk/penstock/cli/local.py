@@ -40,7 +40,7 @@ def status(as_json: bool, state_dir: Path | None) -> None:
 
 def _run(command: str, state_dir: Path | None, *options: str) -> None:
     """Runs the command in the checkout and exits as it does. Its state is in the checkout unless told otherwise."""
-    checkout = _checkout()
+    checkout = find_checkout()
     if state_dir is not None:
         options = (*options, "--state-dir", str(state_dir.resolve()))
     own_python = checkout / ".venv" / "bin" / "python"
@@ -49,7 +49,7 @@ def _run(command: str, state_dir: Path | None, *options: str) -> None:
     sys.exit(done.returncode)
 
 
-def _checkout() -> Path:
+def find_checkout() -> Path:
     """The checkout that this package runs from, or the one around the working directory."""
     here = Path.cwd()
     for folder in (here, *here.parents, *Path(__file__).resolve().parents):

@@ -29,6 +29,12 @@ TEXT_COLUMNS = frozenset(
         "created",
         "committed at",
         "metadata",
+        "job",
+        "run",
+        "latest run",
+        "started",
+        "ended",
+        "detail",
     ]
 )
 FILE_COLUMNS = 10_000  # where there is no terminal: never wrap what a program may read
@@ -61,14 +67,7 @@ class Service:
         if self.as_json:
             click.echo(json.dumps(document))
             return
-        click.echo(title)
-        table = Table()
-        for column in columns:
-            table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*("-" if cell is None else str(cell) for cell in row))
-        console = Console(width=None if sys.stdout.isatty() else FILE_COLUMNS)
-        console.print(table)
+        show_table(title, columns, rows)
 
     def say(self, document: Any, text: str) -> None:
         """Print `document` as one line of JSON, or the text."""
@@ -91,6 +90,18 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
     click.option("--region", metavar="REGION", help="AWS region to sign for, if the URL does not tell.")(with_service)
     click.option("--url", metavar="URL", help="The API's URL; else PENSTOCK_URL, else the local stack.")(with_service)
     return with_service
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table, as wide as it takes where there is no terminal; None is shown as a dash."""
+    click.echo(title)
+    table = Table()
+    for column in columns:
+        table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+    console = Console(width=None if sys.stdout.isatty() else FILE_COLUMNS)
+    console.print(table)
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -1,0 +1,82 @@
+"""Runs on the stack's EMR Serverless application."""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from penstock.jobs.deployed import Deployed, log_lines, to_ms
+from penstock.jobs.model import JobRun, RunState, unknown_job, unknown_run
+from penstock_core.errors import ErrorCode, PenstockError
+
+_STATES: Mapping[str, RunState] = {
+    "RUNNING": RunState.RUNNING,
+    "CANCELLING": RunState.RUNNING,
+    "SUCCESS": RunState.SUCCEEDED,
+    "FAILED": RunState.FAILED,
+    "CANCELLED": RunState.CANCELLED,
+}  # what comes before is pending
+_MINUTES_MAX = 720
+_RUNS_MAX = 50
+
+
+class EmrPlace:
+    """Starts runs with the application's defaults, which hold all but script, arguments and role."""
+
+    poll_s = 5.0
+
+    def __init__(self, deployed: Deployed, emr: Any, logs: Any) -> None:
+        if deployed.application_id is None:
+            raise PenstockError(ErrorCode.INVALID_CONFIG, "the stack has no EMR application (setting emr_release)")
+        self._application_id = deployed.application_id
+        self._deployed = deployed
+        self._emr = emr
+        self._logs = logs
+
+    def jobs(self) -> list[str]:
+        return sorted(self._deployed.jobs)
+
+    def start(self, job: str, arguments: Sequence[str]) -> JobRun:
+        if job not in self._deployed.jobs:
+            raise unknown_job(job, self.jobs())
+        how = self._deployed.jobs[job]
+        answer = self._emr.start_job_run(
+            applicationId=self._application_id,
+            clientToken=str(uuid.uuid4()),
+            executionRoleArn=how.role_arn,
+            executionTimeoutMinutes=_MINUTES_MAX,
+            jobDriver={"sparkSubmit": {"entryPoint": how.script_url, "entryPointArguments": list(arguments)}},
+            name=how.glue_name,
+        )
+        return self.find(answer["jobRunId"])
+
+    def runs(self) -> list[JobRun]:
+        answer = self._emr.list_job_runs(applicationId=self._application_id, maxResults=_RUNS_MAX)
+        return [self._run(found, found["id"]) for found in answer["jobRuns"]]
+
+    def find(self, run_id: str) -> JobRun:
+        try:
+            answer = self._emr.get_job_run(applicationId=self._application_id, jobRunId=run_id)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("ResourceNotFoundException", "ValidationException"):
+                raise unknown_run(run_id, "EMR") from error
+            raise
+        return self._run(answer["jobRun"], run_id)
+
+    def logs(self, run_id: str) -> Iterator[str]:
+        prefix = f"applications/{self._application_id}/jobs/{run_id}"
+        return log_lines(self._logs, self._deployed.log_group, prefix)
+
+    def _run(self, found: Any, run_id: str) -> JobRun:
+        state = _STATES.get(found["state"], RunState.PENDING)
+        by_glue_name = {how.glue_name: name for name, how in self._deployed.jobs.items()}
+        return JobRun(
+            run_id=run_id,
+            job=by_glue_name.get(found.get("name", ""), found.get("name", "")),
+            where="emr",
+            state=state,
+            started_at_ms=to_ms(found["createdAt"]),
+            ended_at_ms=to_ms(found["updatedAt"]) if state.is_over else None,
+            detail=found.get("stateDetails", ""),
+        )

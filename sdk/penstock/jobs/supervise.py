@@ -1,0 +1,24 @@
+"""`python -m penstock.jobs.supervise FOLDER COMMAND…`: runs the command and notes how it ended (see local.py).
+
+The folder's lock comes open from whoever starts this, is not handed on to the command, and goes with this process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def main(folder: Path, command: list[str]) -> int:
+    """The command's exit code."""
+    done = subprocess.run(command, check=False)  # noqa: S603 - what `penstock jobs run` put together
+    ended = {"exit_code": done.returncode, "ended_at_ms": time.time_ns() // 1_000_000}
+    (folder / "ended.new").write_text(json.dumps(ended))
+    os.replace(folder / "ended.new", folder / "ended.json")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
