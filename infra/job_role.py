@@ -42,7 +42,6 @@ JOB_GRANTS: Mapping[str, JobGrants] = {
     "compact": JobGrants(
         topics=_READ_TOPICS,
         log=(*_READ_LOG, "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
-        keeps_cursor=True,
         compacts=True,
     ),
     "archive": JobGrants(topics=_READ_TOPICS, log=_READ_LOG, results="lake"),
