@@ -9,16 +9,19 @@
         for record in consumer:
             ...
 
-AsyncProducer and AsyncConsumer are the same for asyncio (`pip install 'penstock[async]'`).
+AsyncProducer, AsyncConsumer, AsyncTransformer and AsyncAdmin are the same for asyncio
+(`pip install 'penstock[async]'`).
 
 With no arguments the clients find the service by PENSTOCK_URL, or a local one started by `penstock local up`.
 Credentials and region come from the usual AWS chain. penstock.testing is an in-memory service for tests.
 """
 
 from penstock.admin import Admin
+from penstock.async_admin import AsyncAdmin
 from penstock.async_consumer import AsyncConsumer
 from penstock.async_producer import AsyncProducer
 from penstock.async_transaction import AsyncTransaction
+from penstock.async_transformer import AsyncTransformer
 from penstock.async_transport import AsyncTransport
 from penstock.consumer import Consumer
 from penstock.delivery import DeliveryCallback
@@ -70,9 +73,11 @@ from penstock_core.errors import PenstockError
 __all__ = [
     "AccessDeniedError",
     "Admin",
+    "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncTransaction",
+    "AsyncTransformer",
     "AsyncTransport",
     "BufferFullError",
     "ClosedError",

@@ -53,8 +53,7 @@ class Admin:
 
     def list_offsets(self, name: str, timestamp: int | str = "latest") -> dict[int, int | None]:
         """By partition: the "earliest" or "latest" offset, or that of the first record at or after a time, or None."""
-        found = self._client.call(calls.list_offsets(name, timestamp))
-        return {partition: None if at is None else at.offset for partition, at in found.items()}
+        return self._client.call(calls.offsets_of(name, timestamp))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
@@ -68,15 +67,12 @@ class Admin:
 
     def group_offsets(self, group: str, topic: str | None = None) -> list[CommittedOffset]:
         """What a group has committed, in all topics or one; nothing for an unknown group."""
-        found = self._client.call(calls.committed_offsets(group, topic))
-        return [found[partition] for partition in sorted(found)]
+        return self._client.call(calls.group_offsets(group, topic))
 
     def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, metadata: str = "") -> None:
         """Set a group's offsets (of the next record to read), also backwards. Simple consumers that run do not
         notice; where a member owns the partition it is refused with ConflictError (see `reset_group_offsets`)."""
-        self._client.call(
-            calls.commit_offsets(group, {partition: (offset, metadata) for partition, offset in offsets.items()})
-        )
+        self._client.call(calls.commit_group_offsets(group, offsets, metadata))
 
     def list_groups(self) -> list[Group]:
         """All groups, sorted by name; one request per hundred."""
@@ -146,8 +142,7 @@ class Admin:
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics: one request each."""
-        counts = {name: self._client.call(calls.topic_metadata(name)).partitions for name in topics}
-        return [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+        return self._client.call(calls.all_partitions(topics))
 
     def close(self) -> None:
         """Give back connections."""

@@ -127,6 +127,32 @@ def committed_offsets(group: str, topic: str | None = None) -> Calls[dict[TopicP
     }
 
 
+def group_offsets(group: str, topic: str | None) -> Calls[list[CommittedOffset]]:
+    """What the group has committed, sorted by partition."""
+    found = yield from committed_offsets(group, topic)
+    return [found[partition] for partition in sorted(found)]
+
+
+def commit_group_offsets(group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> Calls[None]:
+    """As `commit_offsets`, with the same metadata for all."""
+    yield from commit_offsets(group, {partition: (offset, metadata) for partition, offset in offsets.items()})
+
+
+def offsets_of(name: str, timestamp: int | str) -> Calls[dict[int, int | None]]:
+    """As `list_offsets`, of all partitions, without their timestamps."""
+    found = yield from list_offsets(name, timestamp)
+    return {partition: None if at is None else at.offset for partition, at in found.items()}
+
+
+def all_partitions(topics: Iterable[str]) -> Calls[list[TopicPartition]]:
+    """All partitions of the topics: one request each."""
+    found: list[TopicPartition] = []
+    for name in topics:
+        topic = yield from topic_metadata(name)
+        found += [TopicPartition(name, number) for number in range(topic.partitions)]
+    return found
+
+
 # Zones.
 
 

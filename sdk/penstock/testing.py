@@ -29,6 +29,7 @@ from typing import Any, Self
 
 from handlers.router import dispatch
 from penstock.admin import Admin
+from penstock.async_admin import AsyncAdmin
 from penstock.async_consumer import AsyncConsumer
 from penstock.async_producer import AsyncProducer
 from penstock.consumer import Consumer
@@ -99,6 +100,10 @@ class MemoryPenstock:
     def admin(self) -> Admin:
         """An Admin of this service."""
         return Admin(transport=self.transport)
+
+    def async_admin(self) -> AsyncAdmin:
+        """An AsyncAdmin of this service."""
+        return AsyncAdmin(transport=ThreadedTransport(self.transport))
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> Topic:
         """As Admin.create_topic."""
