@@ -29,7 +29,7 @@ from penstock.transport import open_transport
 from tests.chaos.recording import RecordingTransport
 from tests.history.__main__ import HistoryFile
 from tests.history.checker import check
-from tests.history.format import Outcome, Poll
+from tests.history.format import Function, Outcome, Poll
 from tests.history.recorder import Recorder
 
 PATIENCE_S = 180  # a busy machine's
@@ -68,7 +68,8 @@ class Change:
 class Figures:
     """Standstills in seconds: of partitions whose member went (`left`), that were given to one that came (`given`),
     and that the same static member has again (`kept`); `flow_s_p50` is the time between two reads otherwise. `came_s`:
-    from the start of a member until it has all of its share."""
+    from the start of a member until it has all of its share. `produce_s`: how long a produce took meanwhile, which
+    tells what is the machine's."""
 
     kind: str
     members: int
@@ -80,6 +81,7 @@ class Figures:
     kept_s: tuple[float, float]
     flow_s_p50: float
     came_s: tuple[float, float]
+    produce_s: tuple[float, float]
     anomalies: dict[str, int]
 
     @property
@@ -217,8 +219,14 @@ def _judged(plan: Plan, kind: str, history: Path, began_ns: int, must_move: int,
     changes: list[Change] = []
     flow_s: list[float] = []
     ended_ns: dict[str, int] = {}
+    begun_ns: dict[int | None, int] = {}
+    produce_s: list[float] = []
     for event in events(history):
         ended_ns[event.process] = event.time_ns
+        if event.function is Function.SEND and event.outcome is Outcome.INVOKE:
+            begun_ns[event.id] = event.time_ns
+        elif event.function is Function.SEND:
+            produce_s.append((event.time_ns - begun_ns.pop(event.id)) / 1e9)
         for op in event.ops if event.outcome is Outcome.OK else ():
             if isinstance(op, Poll) and op.records:
                 before, at_ns = last.get(op.where[1], ("", 0))
@@ -242,6 +250,7 @@ def _judged(plan: Plan, kind: str, history: Path, began_ns: int, must_move: int,
         kept_s=_spread([each.seconds for each in kept]),
         flow_s_p50=_spread(flow_s)[0],
         came_s=_spread(came_s),
+        produce_s=_spread(produce_s),
         anomalies={str(kind): count for kind, count in check(HistoryFile(history)).found.items()},
     )
 
