@@ -5,8 +5,8 @@ is repeated only if it leaves the same state however often it is applied (`is_re
 DynamoDB surely did not apply it.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
 
@@ -45,36 +45,37 @@ class DynamoDbClient:
         Raises THROTTLED or STORAGE_UNAVAILABLE, with `maybe_applied` if one of the attempts at a write may have been
         applied. A failed condition or a cancelled transaction comes as ClientError, for the caller.
         """
-        maybe_applied = False
-        for attempt in range(_ATTEMPTS_MAX - 1):
-            try:
-                return getattr(self._client, operation)(**arguments)
-            except (ClientError, BotoCoreError) as error:
-                maybe_applied |= operation not in _READS and _is_ambiguous(error)
-                if not _helps_again(error, is_repeatable=is_repeatable):
-                    _raise(operation, error, maybe_applied=maybe_applied)
-            self._back_off(attempt)
-        try:
-            return getattr(self._client, operation)(**arguments)
-        except (ClientError, BotoCoreError) as error:
-            maybe_applied |= operation not in _READS and _is_ambiguous(error)
+        answer, error, maybe_applied = self._attempt(operation, is_repeatable=is_repeatable, arguments=arguments)
+        if error is not None:
             _raise(operation, error, maybe_applied=maybe_applied)
+        return answer
 
     def transact(self, items: Sequence[dict[str, Any]]) -> None:
         """The actions in one TransactWriteItems, whose conditions must refuse a second one: it is repeated if it may
-        have been applied, and up to 10 times while others write to the same items.
+        have been applied, and up to 10 times while others write to the same items. Each attempt has a client token of
+        its own, by botocore: one for all would stand for ten minutes only.
 
-        Raises as `call`. A cancelled transaction that no further attempt would help comes as ClientError.
+        Raises as `call`, and THROTTLED if others never let go of the items. A transaction that was cancelled for a
+        failed condition comes as ClientError: at once, or, if an earlier attempt may have been applied, as soon as
+        nothing but conditions is told of, for before that the one that tells the attempts apart may be undecided.
         """
+        operation, maybe_applied = "transact_write_items", False
         for attempt in range(_TRANSACT_ATTEMPTS_MAX):
-            try:
-                self.call("transact_write_items", is_repeatable=True, TransactItems=items)
-            except ClientError as error:
-                if attempt == _TRANSACT_ATTEMPTS_MAX - 1 or not _is_in_conflict(error):
-                    raise
-            else:
+            _, error, is_unsure = self._attempt(operation, is_repeatable=True, arguments={"TransactItems": items})
+            maybe_applied |= is_unsure
+            if error is None:
                 return
-            self._back_off(attempt)
+            codes = _cancellation_codes(error)
+            if not codes & _CANCELLED_FOR_NOW or (codes - _CANCELLED_FOR_NOW and not maybe_applied):
+                _raise(operation, error, maybe_applied=maybe_applied)
+            if attempt < _TRANSACT_ATTEMPTS_MAX - 1:
+                self._back_off(attempt)
+        effect = "an earlier attempt may have been applied" if maybe_applied else "nothing was changed"
+        raise PenstockError(
+            ErrorCode.THROTTLED,
+            f"others write to what the transaction writes to all the time: {effect}, try again later",
+            maybe_applied=maybe_applied,
+        )
 
     def batch_get(self, request: dict[str, Any]) -> Iterator[Any]:
         """The answers to BatchGetItem until no key is left unprocessed, in 5 attempts at most. Raises as `call`."""
@@ -87,6 +88,21 @@ class DynamoDbClient:
             self._back_off(attempt)
         raise _throttled("batch_get_item")
 
+    def _attempt(
+        self, operation: str, *, is_repeatable: bool, arguments: Mapping[str, Any]
+    ) -> tuple[Any, ClientError | BotoCoreError | None, bool]:
+        """The answer or the last attempt's error, and whether some attempt at a write may have been applied."""
+        maybe_applied = False
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                return getattr(self._client, operation)(**arguments), None, maybe_applied
+            except (ClientError, BotoCoreError) as error:
+                maybe_applied |= operation not in _READS and _is_ambiguous(error)
+                if attempt == _ATTEMPTS_MAX - 1 or not _helps_again(error, is_repeatable=is_repeatable):
+                    return None, error, maybe_applied
+            self._back_off(attempt)
+        raise AssertionError("the last attempt returns")
+
     def _back_off(self, attempt: int) -> None:
         chance = int.from_bytes(self._chance.random_bytes(2), "big") / 2**16
         self._clock.sleep_ms(full_jitter_ms(attempt, _BACKOFF_MS, _BACKOFF_MS_MAX, chance))
@@ -97,10 +113,11 @@ def error_code(error: ClientError) -> str:
     return str(error.response["Error"]["Code"])
 
 
-def _is_in_conflict(error: ClientError) -> bool:
-    """Whether a transaction was cancelled for nothing but others that were at the same items, or throttling."""
-    codes = {reason.get("Code") or "None" for reason in error.response.get("CancellationReasons", ())}
-    return bool(codes & _CANCELLED_FOR_NOW) and codes <= _CANCELLED_FOR_NOW | {"None"}
+def _cancellation_codes(error: ClientError | BotoCoreError) -> set[str]:
+    """Why a transaction was cancelled, by its actions; those that stood in nobody's way left out."""
+    if not isinstance(error, ClientError):
+        return set()
+    return {reason.get("Code") or "None" for reason in error.response.get("CancellationReasons", ())} - {"None"}
 
 
 def condition_failed(error: ClientError) -> bool:
@@ -122,7 +139,7 @@ def _is_ambiguous(error: Exception) -> bool:
     return not isinstance(error, _NEVER_SENT)
 
 
-def _raise(operation: str, error: Exception, *, maybe_applied: bool) -> None:
+def _raise(operation: str, error: Exception, *, maybe_applied: bool) -> NoReturn:
     if isinstance(error, ClientError) and error_code(error) in _FOR_THE_CALLER:
         raise error
     if isinstance(error, ClientError) and error_code(error) in _THROTTLED:

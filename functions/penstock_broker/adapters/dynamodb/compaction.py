@@ -17,7 +17,6 @@ from penstock_core.compaction_items import (
     retired_item,
     sequences_item,
 )
-from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, SegmentId
 from penstock_core.index import Page
 from penstock_core.items import Item, head_key, number, page_item, page_item_key
@@ -63,9 +62,7 @@ class DynamoDbCompactionStore:
                 raise
             if _REFUSED in {reason.get("Code") for reason in error.response["CancellationReasons"]}:
                 return False
-            raise PenstockError(
-                ErrorCode.THROTTLED, f"others write to partition {key} all the time: nothing was exchanged, try again"
-            ) from error
+            raise
         return True
 
     def retired(self, key: PartitionKey, since_ms: int) -> Sequence[SegmentId]:

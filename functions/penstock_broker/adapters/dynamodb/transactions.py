@@ -115,7 +115,7 @@ class DynamoDbTransactionStore:
                     return why
         return PenstockError(
             ErrorCode.THROTTLED,
-            "others write to the transaction's partitions all the time: nothing was changed, try again",
+            "an offset's lease was changed by somebody else meanwhile: nothing was changed, try again",
         )
 
     def _state_update(self, transaction: Transaction) -> dict[str, Any]:
