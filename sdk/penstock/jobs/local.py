@@ -115,7 +115,12 @@ class LocalPlace:
                 ErrorCode.INVALID_CONFIG, f"{sys.executable} has no pyspark: pip install 'penstock[spark]'"
             )
         master = f"local[{self._cores or '*'}]"
-        settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "WARN"}
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.log.level": "WARN",
+        }
         submit = [f"--conf {name}={value}" for name, value in settings.items()]
         path = [str(self._checkout / folder) for folder in _PACKAGE_FOLDERS]
         return {

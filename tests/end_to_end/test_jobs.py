@@ -1,0 +1,96 @@
+"""Spark jobs on the deployed stack, as the role that they have in the cloud: IAM is enforced there."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localstack.places import CHECKOUT
+from penstock.admin import Admin
+from penstock.producer import Producer
+from penstock_broker.adapters.aws import Storage as Places
+from penstock_core.ids import new_segment_id
+from penstock_core.keys import segment_key
+from penstock_spark.storage import environment_of_outputs, find_storage
+from tests.end_to_end.local_stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.minutes]
+
+PACKAGES = os.pathsep.join(str(CHECKOUT / folder) for folder in ("functions", "sdk", "glue_jobs"))
+
+
+@pytest.fixture
+def outputs(stack: Stack) -> dict[str, str]:
+    [found] = stack.root_client("cloudformation").describe_stacks(StackName="Penstock")["Stacks"]
+    return {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]}
+
+
+def keys_of_role(stack: Stack, role_arn: str) -> tuple[str, str]:
+    """Keys of a user who may do exactly what the role may."""
+    iam = stack.root_client("iam")
+    role = role_arn.rpartition("/")[2]
+    statements: list[Any] = []
+    for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
+        statements += iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]
+    return stack.create_user(f"as-{role}", {"Version": "2012-10-17", "Statement": statements})
+
+
+def run_job(stack: Stack, outputs: dict[str, str], folder: Path, job: str, *arguments: str) -> dict[str, Any]:
+    """`penstock jobs run --local --wait`, as the job's role: its result."""
+    key, secret = keys_of_role(stack, outputs[f"Job{job.title()}Role"])
+    values = environment_of_outputs(outputs) | {
+        "AWS_ENDPOINT_URL": stack.endpoint_url,
+        "AWS_REGION": stack.region,
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": secret,
+    }
+    (folder / ".penstock").mkdir()
+    (folder / ".penstock" / "jobs.env").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    command = "from penstock.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "jobs", "run", job, "--local", "--wait", "--json", "--cores", "2", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": PACKAGES},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dict(json.loads(json.loads(done.stdout)["detail"]))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_sweep_may_all_that_it_has_to_do(stack: Stack, outputs: dict[str, str], tmp_path: Path) -> None:
+    transport = stack.transport()
+    Admin(transport=transport).create_topic("to-sweep")
+    with Producer(transport=transport) as producer:
+        for number in range(3):  # a segment each
+            producer.send("to-sweep", str(number).encode())
+            producer.flush()
+    options = {"endpointUrl": stack.endpoint_url, "region": stack.region}
+    places: Places = find_storage(options, environ=environment_of_outputs(outputs))
+    s3 = stack.root_client("s3")
+    zones = dict(places.zones)
+    held = [key["Key"] for key in s3.list_objects_v2(Bucket=zones["b"])["Contents"]]
+    missing, rotten, garbage = held[0], held[1], segment_key(new_segment_id(_now_ms(), b"0123456789"))
+    s3.delete_object(Bucket=zones["b"], Key=missing)
+    s3.put_object(Bucket=zones["c"], Key=rotten, Body=b"rotten")
+    s3.put_object(Bucket=zones["a"], Key=garbage, Body=b"x")
+
+    result = run_job(stack, outputs, tmp_path, "sweep", "--grace-ms", "0", "--checksums")
+
+    assert (result["swept"]["missing"], result["swept"]["copied"], result["scrubbed"]["healed"]) == (1, 1, 1)
+    assert result["failures"] == 0
+    good = s3.get_object(Bucket=zones["a"], Key=rotten)["Body"].read()
+    assert s3.get_object(Bucket=zones["c"], Key=rotten)["Body"].read() == good
+    assert missing in [key["Key"] for key in s3.list_objects_v2(Bucket=zones["b"])["Contents"]]
+    assert result["swept"]["deleted"] == 1
+    assert garbage not in [key["Key"] for key in s3.list_objects_v2(Bucket=zones["a"])["Contents"]]
