@@ -4,11 +4,12 @@ Every call is one request, where nothing else is said. `Client.call` carries the
 penstock.errors.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from penstock.errors import as_sdk_error, error_from_json
+from penstock.arguments import checked_name
+from penstock.errors import error_from_json
 from penstock.http_message import json_request
 from penstock.model import (
     CommittedOffset,
@@ -20,7 +21,6 @@ from penstock.model import (
     Zone,
 )
 from penstock.steps import Calls
-from penstock_core.errors import PenstockError
 from penstock_core.ids import parse_group_name, parse_topic_name
 from penstock_core.limits import COMMIT_OFFSETS_MAX
 
@@ -172,12 +172,12 @@ def topic_path(name: str) -> str:
 
 def group_path(name: str) -> str:
     """`/v1/groups/{name}`. Raises InvalidError for what cannot be a name."""
-    return f"/v1/groups/{_as_sdk_error(parse_group_name, name)}"
+    return f"/v1/groups/{checked_name(parse_group_name, name)}"
 
 
 def checked_topic(name: str) -> str:
     """The name, if it may be one. Raises InvalidError."""
-    return _as_sdk_error(parse_topic_name, name)
+    return checked_name(parse_topic_name, name)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -186,13 +186,6 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
     return grouped
-
-
-def _as_sdk_error(parse: Callable[[str], str], name: str) -> str:
-    try:
-        return parse(name)
-    except PenstockError as error:
-        raise as_sdk_error(error) from None
 
 
 def _raise_first_error(results: Iterable[Mapping[str, Any]]) -> None:

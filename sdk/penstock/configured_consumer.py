@@ -2,14 +2,14 @@
 
 from typing import Generic, Literal, TypeVar
 
+from penstock.arguments import check, check_callable, check_number, checked_name
 from penstock.consumer_core import ConsumerCore
-from penstock.errors import InvalidError
 from penstock.fetch_buffer import FetchSettings, OffsetReset
 from penstock.group_settings import AssignmentStrategy, check_group_settings, member_settings
 from penstock.listener import Listener, RebalanceCallback
 from penstock.retry import RetryPolicy
 from penstock.system import monotonic_ms
-from penstock_core.errors import ErrorCode
+from penstock_core.ids import parse_group_name
 from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB
 
 Delivery = Literal["at_least_once", "at_most_once", "exactly_once"]
@@ -84,22 +84,35 @@ class ConfiguredConsumer(Generic[AnyTransport]):
           request per wait.
         - `max_in_flight`: requests at once, while catching up.
         """
-        _check(
+        check(
             auto_offset_reset in ("earliest", "latest", "none"),
             f"auto_offset_reset={auto_offset_reset!r}: use 'earliest', 'latest' or 'none'",
         )
-        _check(
+        check(
             delivery in ("at_least_once", "at_most_once", "exactly_once"),
             f"delivery={delivery!r}: use 'at_least_once', 'at_most_once' or 'exactly_once'",
         )
         is_at_most_once, is_exactly_once = delivery == "at_most_once", delivery == "exactly_once"
         commits_by_itself = is_at_most_once or is_exactly_once
-        _check(group_id is not None or not commits_by_itself, f"delivery={delivery!r} commits: give a group_id")
-        _check(max_poll_records >= 1, f"max_poll_records={max_poll_records}: use 1 or more")
-        _check(max_in_flight >= 1, f"max_in_flight={max_in_flight}: use 1 or more")
-        _check(0 < fetch_max_bytes <= FETCH_BYTES_MAX, f"fetch_max_bytes={fetch_max_bytes}: use 1 to {FETCH_BYTES_MAX}")
-        _check(buffer_bytes >= fetch_max_bytes, f"buffer_bytes={buffer_bytes}: use at least fetch_max_bytes")
-        _check(0 <= fetch_wait_ms <= FETCH_WAIT_MS_MAX, f"fetch_wait_ms={fetch_wait_ms}: use 0 to {FETCH_WAIT_MS_MAX}")
+        check(group_id is not None or not commits_by_itself, f"delivery={delivery!r} commits: give a group_id")
+        for topic in topics:
+            check(isinstance(topic, str), f"topic {topic!r:.100}: give each topic as a string of its own")
+        if group_id is not None:
+            checked_name(parse_group_name, group_id)
+        check(client_id is None or isinstance(client_id, str), f"client_id={client_id!r:.100}: give a string")
+        check_number("max_poll_records", max_poll_records, 1)
+        check_number("max_in_flight", max_in_flight, 1)
+        check_number("auto_commit_interval_ms", auto_commit_interval_ms, 0)
+        check_number("metadata_max_age_ms", metadata_max_age_ms, 0)
+        check_number("retry_backoff_ms", retry_backoff_ms, 1)
+        check_number("retry_backoff_max_ms", retry_backoff_max_ms, int(retry_backoff_ms))
+        if consumer_timeout_ms is not None:
+            check_number("consumer_timeout_ms", consumer_timeout_ms, 0)
+        for name, callback in (("on_assigned", on_assigned), ("on_revoked", on_revoked), ("on_lost", on_lost)):
+            check_callable(name, callback)
+        check(0 < fetch_max_bytes <= FETCH_BYTES_MAX, f"fetch_max_bytes={fetch_max_bytes}: use 1 to {FETCH_BYTES_MAX}")
+        check(buffer_bytes >= fetch_max_bytes, f"buffer_bytes={buffer_bytes}: use at least fetch_max_bytes")
+        check(0 <= fetch_wait_ms <= FETCH_WAIT_MS_MAX, f"fetch_wait_ms={fetch_wait_ms}: use 0 to {FETCH_WAIT_MS_MAX}")
         retry = RetryPolicy(backoff_ms=retry_backoff_ms, backoff_max_ms=retry_backoff_max_ms)
         settings = FetchSettings(
             fetch_max_bytes=fetch_max_bytes,
@@ -144,8 +157,3 @@ class ConfiguredConsumer(Generic[AnyTransport]):
     def _open(self, url: str | None, region: str | None, transport: AnyTransport | None) -> None:
         """Make what drives the core. Opens no connection yet."""
         raise NotImplementedError
-
-
-def _check(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidError(ErrorCode.INVALID_REQUEST, message)

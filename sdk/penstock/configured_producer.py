@@ -3,6 +3,7 @@
 from typing import Generic, TypeVar
 
 from penstock.accumulator import AccumulatorSettings
+from penstock.arguments import check, check_number, checked_name
 from penstock.delivery import DeliveryCallback
 from penstock.errors import InvalidError, as_sdk_error
 from penstock.producer_core import ProducerCore
@@ -10,6 +11,7 @@ from penstock.retry import RetryPolicy
 from penstock.system import choose, monotonic_ms
 from penstock.transaction_core import TransactionalState, TransactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import parse_transactional_id
 from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
 from penstock_core.record_batch import Compression
 
@@ -66,16 +68,20 @@ class ConfiguredProducer(Generic[AnyTransport]):
         - `on_delivery`: called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
           loop; be quick there.
         """
-        _check(acks in ACKS, f"acks={acks!r}: use one of {', '.join(ACKS)}")
-        _check(linger_ms >= 0, f"linger_ms={linger_ms}: use 0 or more")
-        _check(0 < batch_bytes <= BATCH_BYTES_MAX, f"batch_bytes={batch_bytes}: use 1 to {BATCH_BYTES_MAX}")
-        _check(
+        check(acks in ACKS, f"acks={acks!r}: use one of {', '.join(ACKS)}")
+        check_number("linger_ms", linger_ms, 0)
+        check_number("retry_backoff_ms", retry_backoff_ms, 1)
+        check_number("retry_backoff_max_ms", retry_backoff_max_ms, int(retry_backoff_ms))
+        if transactional_id is not None:
+            checked_name(parse_transactional_id, transactional_id)
+        check(0 < batch_bytes <= BATCH_BYTES_MAX, f"batch_bytes={batch_bytes}: use 1 to {BATCH_BYTES_MAX}")
+        check(
             batch_bytes < max_request_bytes <= REQUEST_BYTES_MAX,
             f"max_request_bytes={max_request_bytes}: use more than batch_bytes, and {REQUEST_BYTES_MAX} at most",
         )
-        _check(buffer_bytes >= batch_bytes, f"buffer_bytes={buffer_bytes}: use at least batch_bytes ({batch_bytes})")
-        _check(max_in_flight >= 1, f"max_in_flight={max_in_flight}: use 1 or more")
-        _check(
+        check(buffer_bytes >= batch_bytes, f"buffer_bytes={buffer_bytes}: use at least batch_bytes ({batch_bytes})")
+        check_number("max_in_flight", max_in_flight, 1)
+        check(
             transactional_id is None or acks in ("quorum", "all"),
             f"acks={acks!r}: transactions need 'quorum' or 'all'",
         )
@@ -132,8 +138,3 @@ def _compression(name: str) -> Compression:
         return Compression.parse(name)
     except PenstockError as error:
         raise as_sdk_error(error) from None
-
-
-def _check(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidError(ErrorCode.INVALID_REQUEST, message)

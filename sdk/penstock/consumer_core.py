@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from penstock import calls
+from penstock.arguments import check_number
 from penstock.assignment import Assignment
 from penstock.commits import Commits
 from penstock.errors import ClosedError, InvalidError, LeaseLostError, UnavailableError
@@ -97,6 +98,9 @@ class ConsumerCore:
 
     def poll(self, max_records: int | None, timeout_ms: int) -> ConsumerSteps[list[ConsumerRecord]]:
         """The next records, `max_poll_records` at most; empty if none came in `timeout_ms`. Partitions in turns."""
+        if max_records is not None:
+            check_number("max_records", max_records, 1)
+        check_number("timeout_ms", timeout_ms, 0)
         with self._polling():
             yield from self._keep_up()
             max_records = max_records or self._max_poll_records
@@ -150,8 +154,7 @@ class ConsumerCore:
 
     def seek(self, partition: TopicPartition, offset: int) -> Steps[None]:
         """Read on at an offset."""
-        if offset < 0:
-            raise _invalid(f"seek to {offset}: offsets begin at 0")
+        check_number("offset", offset, 0)
         yield from self._refresh()
         self._drop_run(partition)
         self.buffer.seek(partition, offset)

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from penstock.errors import InvalidError, as_sdk_error
+from penstock.arguments import check
+from penstock.errors import as_sdk_error
 from penstock.heartbeat import MemberSettings
 from penstock.retry import RetryPolicy
 from penstock.system import new_member_id, process_name
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import PenstockError
 from penstock_core.group import ASSIGNORS, GroupConfig, alter_group_config, parse_subscription
 from penstock_core.limits import CLIENT_ID_LENGTH_MAX
 
@@ -26,14 +27,14 @@ def check_group_settings(topics: Collection[str], group_id: str | None, given: M
     """Raises InvalidError for settings (by name; None: not given) that mean nothing, or nothing without a group."""
     if not topics or group_id is None:
         for name, value in given.items():
-            _check(value is None, f"{name} is for consumers of topics in a group: give topics and a group_id")
+            check(value is None, f"{name} is for consumers of topics in a group: give topics and a group_id")
         for topic in topics:
-            _check("*" not in topic, f"topic pattern {topic!r}: give a group_id, only groups take patterns")
+            check("*" not in topic, f"topic pattern {topic!r}: give a group_id, only groups take patterns")
     interval_ms = given["max_poll_interval_ms"]
-    _check(interval_ms is None or interval_ms >= 1, f"max_poll_interval_ms={interval_ms}: use 1 or more")
-    _check(given["group_instance_id"] != "", "group_instance_id='': use 1 character or more")
+    check(interval_ms is None or interval_ms >= 1, f"max_poll_interval_ms={interval_ms}: use 1 or more")
+    check(given["group_instance_id"] != "", "group_instance_id='': use 1 character or more")
     strategy = given["partition_assignment_strategy"]
-    _check(strategy in (None, *ASSIGNORS), f"partition_assignment_strategy={strategy!r}: use {', '.join(ASSIGNORS)}")
+    check(strategy in (None, *ASSIGNORS), f"partition_assignment_strategy={strategy!r}: use {', '.join(ASSIGNORS)}")
     try:
         alter_group_config(GroupConfig(), _config(given))
     except PenstockError as error:
@@ -62,8 +63,3 @@ def member_settings(topics: Collection[str], given: Mapping[str, Any], retry: Re
 
 def _config(given: Mapping[str, Any]) -> dict[str, Any]:
     return {setting: given[name] for name, setting in _CONFIG.items() if given[name] is not None}
-
-
-def _check(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidError(ErrorCode.INVALID_REQUEST, message)
