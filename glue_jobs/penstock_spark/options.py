@@ -81,17 +81,17 @@ class ReadOptions:
 
 def parse_read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     """Raises INVALID_REQUEST for an unknown option, a value that cannot be, and what does not go together."""
-    options = _Given(given)
+    options = Given(given)
     options.refuse_others((*_READ_OPTIONS, *storage.OPTIONS))
     for name in _FOR_BATCHES if is_stream else _FOR_STREAMS:
         if name in options:
-            raise _invalid(f"option {name} is for {'batch reads' if is_stream else 'streams'}: leave it out")
+            raise invalid(f"option {name} is for {'batch reads' if is_stream else 'streams'}: leave it out")
     start = _bound(options, "starting", LATEST if is_stream else EARLIEST)
     end = _bound(options, "ending", LATEST)
     if not is_stream and start.everywhere == LATEST:
-        raise _invalid("startingOffsets=latest: a batch read would find nothing; give earliest, offsets or a time")
+        raise invalid("startingOffsets=latest: a batch read would find nothing; give earliest, offsets or a time")
     if end.everywhere == EARLIEST:
-        raise _invalid("endingOffsets=earliest: a read would find nothing; give latest, offsets or a time")
+        raise invalid("endingOffsets=earliest: a read would find nothing; give latest, offsets or a time")
     return ReadOptions(
         subscription=_subscription(options),
         start=start,
@@ -106,7 +106,7 @@ def parse_read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOpti
     )
 
 
-class _Given:
+class Given:
     """Options as they were given, looked up in any case of letters."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -120,13 +120,13 @@ class _Given:
 
     def refuse_others(self, known: tuple[str, ...]) -> None:
         for name in self._values.keys() - {each.lower() for each in known}:
-            raise _invalid(f"unknown option {name!r}: known are {', '.join(sorted(known))}")
+            raise invalid(f"unknown option {name!r}: known are {', '.join(sorted(known))}")
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """The first of `allowed` if it was not given."""
         value = self.text(name).lower() if name in self else allowed[0]
         if value not in allowed:
-            raise _invalid(f"{name}={self.text(name)!r}: use one of {', '.join(allowed)}")
+            raise invalid(f"{name}={self.text(name)!r}: use one of {', '.join(allowed)}")
         return value
 
     def number(self, name: str, low: int, high: int) -> int | None:
@@ -149,11 +149,11 @@ def whole_number(value: object, name: str, low: int, high: int) -> int:
     except ValueError:
         number = low - 1
     if not low <= number <= high:
-        raise _invalid(f"{name}={value!r}: use a whole number from {low} to {high}")
+        raise invalid(f"{name}={value!r}: use a whole number from {low} to {high}")
     return number
 
 
-def _bound(options: _Given, prefix: str, default: int) -> Bound:
+def _bound(options: Given, prefix: str, default: int) -> Bound:
     offsets, timestamp, by_partition = f"{prefix}Offsets", f"{prefix}Timestamp", f"{prefix}OffsetsByTimestamp"
     if timestamp in options:
         return Bound(timestamp_ms=options.number(timestamp, 0, OFFSET_MAX))
@@ -169,31 +169,29 @@ def _bound(options: _Given, prefix: str, default: int) -> Bound:
     return Bound(offsets=options.partitions(offsets, lambda each: whole_number(each, offsets, EARLIEST, OFFSET_MAX)))
 
 
-def _subscription(options: _Given) -> Subscription:
+def _subscription(options: Given) -> Subscription:
     given = [name for name in ("subscribe", "subscribePattern", "assign") if name in options]
     if len(given) != 1:
-        raise _invalid(
-            f"{', '.join(given) or 'none'} of subscribe, subscribePattern and assign given: give one of them"
-        )
+        raise invalid(f"{', '.join(given) or 'none'} of subscribe, subscribePattern and assign given: give one of them")
     text = options.text(given[0])
     if given == ["subscribe"]:
         topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
         if not topics:
-            raise _invalid(f"subscribe={text!r}: name a topic, or several separated by commas")
+            raise invalid(f"subscribe={text!r}: name a topic, or several separated by commas")
         return Subscription(topics=topics)
     if given == ["subscribePattern"]:
         try:
             re.compile(text)
         except re.error as error:
-            raise _invalid(f"subscribePattern={text!r} is no regular expression: {error}") from error
+            raise invalid(f"subscribePattern={text!r} is no regular expression: {error}") from error
         return Subscription(pattern=text)
     assigned: dict[str, tuple[int, ...]] = {}
     for topic, numbers in _object(_json(text, "assign"), "assign").items():
         if not isinstance(numbers, list) or not numbers:
-            raise _invalid(f'assign: {numbers!r} of topic {topic!r}: give a list of partitions, {{"{topic}": [0, 1]}}')
+            raise invalid(f'assign: {numbers!r} of topic {topic!r}: give a list of partitions, {{"{topic}": [0, 1]}}')
         assigned[topic] = tuple(dict.fromkeys(_partition(number, "assign") for number in numbers))
     if not assigned:
-        raise _invalid("assign={}: name a topic and its partitions")
+        raise invalid("assign={}: name a topic and its partitions")
     return Subscription(assigned=assigned)
 
 
@@ -201,12 +199,12 @@ def _json(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise _invalid(f'{name}={text!r:.200} is no JSON such as {{"topic": {{"0": 23}}}}: {error}') from error
+        raise invalid(f'{name}={text!r:.200} is no JSON such as {{"topic": {{"0": 23}}}}: {error}') from error
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _invalid(f"{name}: {value!r:.200} must be a JSON object")
+        raise invalid(f"{name}: {value!r:.200} must be a JSON object")
     return value
 
 
@@ -214,5 +212,6 @@ def _partition(value: object, name: str) -> int:
     return whole_number(value, f"partition in {name}", 0, 2**31 - 1)
 
 
-def _invalid(message: str) -> PenstockError:
+def invalid(message: str) -> PenstockError:
+    """The error of an option that cannot be."""
     return PenstockError(ErrorCode.INVALID_REQUEST, message)

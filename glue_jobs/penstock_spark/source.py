@@ -1,18 +1,22 @@
-"""The data source `penstock` of Spark 4, reading."""
+"""The data source `penstock` of Spark 4: what it reads and writes with, and batch reads."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock_broker.adapters.aws import Storage
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.batch import plan_batch, read_records, schema_of
-from penstock_spark.options import ReadOptions, parse_read_options
+from penstock_spark.options import parse_read_options
 from penstock_spark.slices import Slice
 from penstock_spark.storage import find_storage
+
+if TYPE_CHECKING:
+    from penstock_spark.sink import PenstockStreamWriter, PenstockWriter
+    from penstock_spark.streaming import PenstockStreamReader
 
 
 class PenstockDataSource(DataSource):
@@ -28,6 +32,23 @@ class PenstockDataSource(DataSource):
     def reader(self, schema: StructType) -> "PenstockReader":
         return PenstockReader(self.options, schema)
 
+    def streamReader(self, schema: StructType) -> "PenstockStreamReader":  # noqa: N802  # Spark's name
+        from penstock_spark.streaming import PenstockStreamReader  # imports what Spark 4.0 does not have
+
+        return PenstockStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "PenstockWriter":
+        from penstock_spark.sink import PenstockWriter  # imports the SDK's clients
+
+        _refuse_overwrite(overwrite)
+        return PenstockWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "PenstockStreamWriter":  # noqa: N802  # Spark's name
+        from penstock_spark.sink import PenstockStreamWriter
+
+        _refuse_overwrite(overwrite)
+        return PenstockStreamWriter(self.options, schema)
+
 
 class PenstockReader(DataSourceReader):
     """Plans on the driver, when the query is planned; reads on executors."""
@@ -41,7 +62,7 @@ class PenstockReader(DataSourceReader):
         return [SlicePartition(slices) for slices in plan_batch(self._storage, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(self._storage, self._options, partition)
+        return read_records(self._storage, self._options, slices_of(partition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +72,9 @@ class SlicePartition(InputPartition):
     slices: tuple[Slice, ...]
 
 
-def read_partition(storage: Storage, options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of one task. Spark hands a partition of its own to a read that was planned to be of none."""
-    slices = partition.slices if isinstance(partition, SlicePartition) else ()
-    return read_records(storage, options, slices)
+def slices_of(partition: InputPartition) -> tuple[Slice, ...]:
+    """What was planned for a task: nothing, if it is Spark's own partition of a read that was planned to be of none."""
+    return partition.slices if isinstance(partition, SlicePartition) else ()
 
 
 def check_schema(schema: StructType, given: Mapping[str, str]) -> None:
@@ -65,4 +85,11 @@ def check_schema(schema: StructType, given: Mapping[str, str]) -> None:
             ErrorCode.INVALID_REQUEST,
             f"the schema {schema.simpleString()} was asked for: leave schema() out and select columns of "
             f"{columns.simpleString()}",
+        )
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, "a topic cannot be overwritten, only appended to: use mode append"
         )

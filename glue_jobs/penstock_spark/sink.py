@@ -1,0 +1,111 @@
+"""The data source `penstock` of Spark 4, writing: batches by the tasks, micro-batches by the driver (writing.py)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_spark.writing import (
+    EXACTLY_ONCE,
+    WriteOptions,
+    check_size,
+    open_admin,
+    open_producer,
+    parse_write_options,
+    rows_of,
+    send_all,
+    transactional_id,
+    write_micro_batch,
+)
+
+_QUERY_ID = "sql.streaming.queryId"  # the local property that Spark's streams set
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(WriterCommitMessage):
+    """A task has written its rows itself."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handed(WriterCommitMessage):
+    """A task's rows of a micro-batch, as an Arrow stream, for the driver to write."""
+
+    query_id: str
+    bytes_count: int
+    stream: bytes
+
+
+class PenstockWriter(DataSourceArrowWriter):
+    """Each task writes its rows, by an idempotent producer: a task that Spark repeats writes them again."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._options = parse_write_options(given, columns_of(schema), is_stream=False)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _send(self._options, iterator)
+
+
+class PenstockStreamWriter(DataSourceStreamArrowWriter):
+    """Micro-batches exactly once, through the driver; or by the tasks, at least once."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._options = parse_write_options(given, columns_of(schema), is_stream=True)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self._options.delivery != EXACTLY_ONCE:
+            return _send(self._options, iterator)
+        context = TaskContext.get()
+        query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
+        if query_id is None:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST,
+                f"Spark does not tell this task the id of its query ({_QUERY_ID}): set delivery=at_least_once",
+            )
+        return _hand_over(query_id, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's
+        handed = [each for each in messages if isinstance(each, Handed) and each.stream]
+        if not handed:
+            return
+        check_size(sum(each.bytes_count for each in handed))
+        query_id = handed[0].query_id
+        batches = (batch for each in handed for batch in pa.ipc.open_stream(each.stream))
+        with (
+            open_producer(self._options, transactional_id(query_id)) as producer,
+            open_admin(self._options) as admin,
+        ):
+            write_micro_batch(producer, admin, query_id, batchId, rows_of(batches, self._options.topic))
+
+
+def columns_of(schema: StructType) -> dict[str, str]:
+    """The columns and their types, as Spark names them."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def _send(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Sent:
+    with open_producer(options) as producer:
+        return Sent(send_all(producer, rows_of(batches, options.topic)))
+
+
+def _hand_over(query_id: str, batches: Iterator[pa.RecordBatch]) -> Handed:
+    output = pa.BufferOutputStream()
+    writer: pa.RecordBatchStreamWriter | None = None
+    bytes_count = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        bytes_count += batch.get_total_buffer_size()
+        check_size(bytes_count)
+        if writer is None:
+            writer = pa.ipc.new_stream(output, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+        writer.write_batch(batch)
+    if writer is None:
+        return Handed(query_id, 0, b"")
+    writer.close()
+    return Handed(query_id, bytes_count, output.getvalue().to_pybytes())

@@ -1,0 +1,186 @@
+"""Rows to records of a topic, by the SDK's producer and so by the produce path: nothing here writes to storage.
+
+A micro-batch of a stream is written exactly once (docs/adr/0014):
+
+```
+ tasks:   hand their rows to the driver, as Arrow            (nothing is written; a task that is repeated is harmless)
+ driver:  begins a transaction of `spark-<query id>`         (a driver that was thought dead is fenced by it)
+          reads what that group has committed                (the last micro-batch: if it is this one, all is done)
+          sends the rows, and commits `batch id + 1` as the group's offset with them
+```
+The records and the note that they were written become visible by one conditional write, so a micro-batch that Spark
+runs again, after a crash at any point, with whatever tasks, is found to be done or is done as if for the first time.
+The rows pass through the driver, and a transaction has its bounds: 64 requests of 4 MiB, 99 partitions.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from penstock import Admin, Producer, TopicPartition
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import MIB, REQUEST_BYTES_MAX, TRANSACTION_STAGES_MAX
+from penstock_core.record_batch import Compression
+from penstock_core.records import Headers
+from penstock_spark.options import Given, invalid
+
+MICRO_BATCH_BYTES_MAX = TRANSACTION_STAGES_MAX * REQUEST_BYTES_MAX
+_UNCHECKED_MAX = 100_000  # records sent whose outcome nobody has looked at
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
+
+_OPTIONS = ("topic", "url", "region", "delivery", "compressionType")
+_SPARKS_OWN = ("checkpointLocation", "queryName", "path")
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": ("int",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """The options of one write, checked. `topic` None: each row says its own. `url` and `region` None: as the SDK finds
+    them."""
+
+    topic: str | None
+    url: str | None
+    region: str | None
+    delivery: str
+    compression_type: str
+
+
+class Row(NamedTuple):
+    """A record on its way."""
+
+    topic: str
+    value: bytes | str | None
+    key: bytes | str | None
+    headers: Headers
+    partition: int | None
+
+
+def parse_write_options(given: Mapping[str, str], columns: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
+    """`columns` are the rows' columns with their types, as Spark names them. Raises INVALID_REQUEST for an unknown
+    option or column, a value or type that cannot be, and what is missing."""
+    options = Given(given)
+    options.refuse_others((*_OPTIONS, *_SPARKS_OWN))
+    for name, kind in columns.items():
+        if name not in _COLUMNS or kind not in _COLUMNS[name]:
+            wanted = ", ".join(f"{column} ({' or '.join(kinds)})" for column, kinds in _COLUMNS.items())
+            raise invalid(f"column {name} of type {kind} cannot be written: select or cast to {wanted}")
+    if "value" not in columns:
+        raise invalid(f"columns {', '.join(columns)}: there must be one called value")
+    topic = options.text("topic") if "topic" in options else None
+    if topic is None and "topic" not in columns:
+        raise invalid("no topic to write to: give the option topic, or a column of that name")
+    if not is_stream and "delivery" in options and options.text("delivery").lower() != AT_LEAST_ONCE:
+        raise invalid(
+            f"delivery={options.text('delivery')!r} of a batch write: only streams are written exactly once; leave it "
+            "out, and a task that Spark repeats may write its rows again"
+        )
+    compression = options.text("compressionType").lower() if "compressionType" in options else "zstd"
+    try:
+        Compression.parse(compression)
+    except PenstockError as error:
+        raise invalid(f"compressionType: {error.message}") from error
+    return WriteOptions(
+        topic=topic,
+        url=options.text("url") if "url" in options else None,
+        region=options.text("region") if "region" in options else None,
+        delivery=options.choice("delivery", (EXACTLY_ONCE, AT_LEAST_ONCE)) if is_stream else AT_LEAST_ONCE,
+        compression_type=compression,
+    )
+
+
+def open_producer(options: WriteOptions, transactional_id: str | None = None) -> Producer:
+    """A producer with the write's settings."""
+    return Producer(
+        options.url,
+        region=options.region,
+        linger_ms=50,
+        compression_type=options.compression_type,
+        transactional_id=transactional_id,
+    )
+
+
+def open_admin(options: WriteOptions) -> Admin:
+    """An admin client of the same service."""
+    return Admin(options.url, region=options.region)
+
+
+def rows_of(batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[Row]:
+    """The rows of Arrow batches; the option `topic` goes before the column."""
+    for batch in batches:
+        columns: dict[str, list[Any]] = {
+            name: batch.column(index).to_pylist() for index, name in enumerate(batch.schema.names)
+        }
+        nothing = [None] * batch.num_rows
+        for value, key, headers, own_topic, partition in zip(
+            columns["value"],
+            columns.get("key", nothing),
+            columns.get("headers", nothing),
+            columns.get("topic", nothing),
+            columns.get("partition", nothing),
+            strict=True,
+        ):
+            chosen = topic or own_topic
+            if chosen is None:
+                raise invalid("a row whose topic is null: give the option topic, or a topic with each row")
+            pairs = [(each["key"], each["value"]) for each in headers or ()]
+            yield Row(topic=chosen, value=value, key=key, headers=pairs, partition=partition)
+
+
+def send_all(producer: Producer, rows: Iterable[Row]) -> int:
+    """Sends the rows and waits until all are acknowledged; how many there were. Raises the first failure."""
+    deliveries = []
+    count = 0
+    for row in rows:
+        deliveries.append(
+            producer.send(row.topic, row.value, key=row.key, headers=row.headers, partition=row.partition)
+        )
+        count += 1
+        if len(deliveries) >= _UNCHECKED_MAX:  # so that a failure ends the task, and memory is bounded
+            for delivery in deliveries[: _UNCHECKED_MAX // 2]:
+                delivery.result()
+            del deliveries[: _UNCHECKED_MAX // 2]
+    producer.flush()
+    for delivery in deliveries:
+        delivery.result()
+    return count
+
+
+def write_micro_batch(producer: Producer, admin: Admin, query_id: str, batch_id: int, rows: Iterable[Row]) -> bool:
+    """Writes a micro-batch of the query unless it was written before; whether it was now. The producer's transactional
+    id must be `transactional_id(query_id)`."""
+    group = transactional_id(query_id)
+    with producer.transaction() as transaction:
+        # Behind the transaction's begin: nobody else writes a micro-batch of this query from here on.
+        if any(each.offset > batch_id for each in admin.group_offsets(group)):
+            return False
+        first: Row | None = None
+        for row in rows:
+            first = first or row
+            transaction.send(row.topic, row.value, key=row.key, headers=row.headers, partition=row.partition)
+        if first is not None:
+            transaction.send_offsets({TopicPartition(first.topic, 0): batch_id + 1}, group)
+        return first is not None
+
+
+def transactional_id(query_id: str) -> str:
+    """Who writes the micro-batches of a query, over all its restarts; also the group that has their note."""
+    return f"spark-{query_id}"
+
+
+def check_size(bytes_count: int) -> None:
+    """Raises TRANSACTION_TOO_LARGE for rows of a micro-batch that no transaction holds."""
+    if bytes_count > MICRO_BATCH_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.TRANSACTION_TOO_LARGE,
+            f"a micro-batch of {bytes_count // MIB} MiB: {MICRO_BATCH_BYTES_MAX // MIB} MiB at most are written "
+            "exactly once. Read less at a time (maxOffsetsPerTrigger of the source), or set delivery=at_least_once",
+            limit=MICRO_BATCH_BYTES_MAX,
+        )

@@ -1,0 +1,87 @@
+"""A streaming query over a topic that grows, killed midway and restarted: each offset once, in its micro-batch."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import penstock_spark
+from penstock_broker.alter_topic import alter_topic
+from penstock_broker.broker import Broker
+from tests.broker.setting import new_topic, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+ENDS_S_MAX = 120
+
+Sink = dict[int, list[tuple[int, int, str]]]
+
+
+class CrashError(Exception):
+    """The sink's process ends here."""
+
+
+@pytest.fixture
+def stream(spark: "SparkSession", storage_options: dict[str, str], tmp_path: Path) -> Any:
+    """Starts the query from where its checkpoint stands, into a function, and waits until it has read what there is."""
+    penstock_spark.register(spark)
+
+    def run(write: Callable[["DataFrame", int], None], **options: str) -> None:
+        frame = (
+            spark.readStream.format("penstock")
+            .options(subscribe="orders", startingOffsets="earliest", **storage_options, **options)
+            .load()
+        )
+        writer: DataStreamWriter = frame.selectExpr("partition", "offset", "cast(value as string)").writeStream
+        query = (
+            writer.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(ENDS_S_MAX)
+        finally:
+            query.stop()
+
+    return run
+
+
+@pytest.mark.parametrize("restarts", [2, pytest.param(10, marks=pytest.mark.minutes)])
+def test_a_query_that_is_killed_and_restarted_reads_each_offset_once(
+    restarts: int, broker: Broker, stream: Any, tmp_path: Path
+) -> None:
+    new_topic(broker, "orders", partitions=2)
+    expected: list[tuple[int, int, str]] = []
+    sink: Sink = {}
+    crashes = 0
+
+    def write(frame: "DataFrame", batch_id: int) -> None:
+        nonlocal crashes
+        rows = sorted(tuple(row) for row in frame.collect())
+        assert sink.setdefault(batch_id, rows) == rows, "a micro-batch that runs again has the same records"
+        if crashes < restarts and batch_id % 2 == crashes % 2:
+            crashes += 1
+            raise CrashError
+
+    for restart in range(restarts + 1):
+        if restart == restarts // 2:
+            alter_topic(broker, "orders", 3, {})
+        for partition in (0, 1) if restart < restarts // 2 else (0, 1, 2):
+            for _ in range(4):
+                sent = send(broker, "orders", f"{partition} at {restart}", partition=partition)
+                expected.append((partition, sent.base_offset, f"{partition} at {restart}"))
+        with contextlib.nullcontext() if restart == restarts else pytest.raises(Exception, match="CrashError"):
+            stream(write, maxOffsetsPerTrigger="7")
+
+    assert crashes == restarts
+    assert sorted(row for rows in sink.values() for row in rows) == sorted(expected)
+    assert max(map(len, sink.values())) <= 7
+    [*_, last] = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    offsets = json.loads(last.read_text().splitlines()[-1])
+    assert offsets["orders"] == {"0": 4 * (restarts + 1), "1": 4 * (restarts + 1), "2": 4 * (restarts // 2 + 1)}

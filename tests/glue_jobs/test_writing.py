@@ -1,0 +1,158 @@
+"""Rows to records, by the SDK on the service in memory: a micro-batch is there once, however often it runs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import FencedError
+from penstock.testing import MemoryPenstock
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_spark.writing import (
+    MICRO_BATCH_BYTES_MAX,
+    Row,
+    check_size,
+    parse_write_options,
+    rows_of,
+    send_all,
+    transactional_id,
+    write_micro_batch,
+)
+
+QUERY = "5f0c"
+COLUMNS = {"key": "binary", "value": "string"}
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryPenstock]:
+    with MemoryPenstock() as service:
+        service.create_topic("orders", partitions=3)
+        yield service
+
+
+def rows(*values: str) -> list[Row]:
+    return [Row(topic="orders", value=value, key=value, headers=(), partition=None) for value in values]
+
+
+def write(service: MemoryPenstock, batch_id: int, *values: str, query_id: str = QUERY) -> bool:
+    """As a driver that has just started."""
+    with service.producer(transactional_id=transactional_id(query_id)) as producer:
+        return write_micro_batch(producer, service.admin(), query_id, batch_id, rows(*values))
+
+
+def values_of(service: MemoryPenstock) -> list[bytes]:
+    return sorted(record.value or b"" for record in service.records("orders"))
+
+
+def test_a_micro_batch_that_runs_again_is_not_written_again(service: MemoryPenstock) -> None:
+    assert write(service, 0, "a", "b")
+    assert not write(service, 0, "b", "a"), "the rows may come in any order, from any tasks"
+    assert write(service, 1, "c")
+    assert not write(service, 0, "a", "b")
+
+    assert values_of(service) == [b"a", b"b", b"c"]
+
+
+def test_a_micro_batch_that_fails_midway_leaves_nothing_and_is_written_next_time(service: MemoryPenstock) -> None:
+    def torn() -> Iterator[Row]:
+        yield from rows("a", "b")
+        raise ConnectionError("the executor is gone")
+
+    with service.producer(transactional_id=transactional_id(QUERY)) as producer:
+        with pytest.raises(ConnectionError):
+            write_micro_batch(producer, service.admin(), QUERY, 0, torn())
+        assert values_of(service) == []
+
+    assert write(service, 0, "a", "b")
+    assert values_of(service) == [b"a", b"b"]
+
+
+def test_a_driver_that_was_thought_dead_writes_nothing(service: MemoryPenstock) -> None:
+    def overtaken() -> Iterator[Row]:
+        yield from rows("a")
+        assert write(service, 0, "a")
+
+    with (
+        service.producer(transactional_id=transactional_id(QUERY)) as old,
+        pytest.raises(FencedError),
+    ):
+        write_micro_batch(old, service.admin(), QUERY, 0, overtaken())
+    assert values_of(service) == [b"a"]
+
+
+def test_queries_do_not_take_each_others_micro_batches_for_theirs(service: MemoryPenstock) -> None:
+    assert write(service, 0, "a")
+    assert write(service, 0, "a", query_id="other")
+
+    assert values_of(service) == [b"a", b"a"]
+
+
+def test_a_micro_batch_without_rows_writes_nothing(service: MemoryPenstock) -> None:
+    assert not write(service, 0)
+    assert write(service, 1, "a")
+
+
+def test_rows_have_all_that_the_columns_say(service: MemoryPenstock) -> None:
+    service.create_topic("bills")
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.record_batch(
+        {
+            "value": pa.array([b"v", None], pa.binary()),
+            "key": pa.array([None, "k"], pa.string()),
+            "headers": pa.array([[{"key": "h", "value": b"1"}, {"key": "n", "value": None}], None], headers),
+            "topic": pa.array(["orders", "bills"]),
+            "partition": pa.array([2, None], pa.int32()),
+        }
+    )
+
+    with service.producer() as producer:
+        assert send_all(producer, rows_of([batch], None)) == 2
+
+    [first] = service.records("orders")
+    [second] = service.records("bills")
+    assert (first.key, first.value, first.partition) == (None, b"v", 2)
+    assert [tuple(each) for each in first.headers] == [("h", b"1"), ("n", None)]
+    assert (second.key, second.value) == (b"k", None)
+
+
+def test_the_option_topic_goes_before_the_column_and_a_row_must_have_one() -> None:
+    batch = pa.record_batch({"value": pa.array(["v"]), "topic": pa.array([None], pa.string())})
+
+    assert [row.topic for row in rows_of([batch], "orders")] == ["orders"]
+    with pytest.raises(PenstockError, match="topic is null"):
+        list(rows_of([batch], None))
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "message"),
+    [
+        ({}, COLUMNS, "no topic to write to"),
+        ({"topic": "a", "acks": "0"}, COLUMNS, "unknown option 'acks'"),
+        ({"topic": "a"}, {"key": "string"}, "there must be one called value"),
+        ({"topic": "a"}, {"value": "bigint"}, "column value of type bigint cannot be written"),
+        ({"topic": "a"}, {**COLUMNS, "amount": "int"}, "column amount"),
+        ({"topic": "a", "compressionType": "rar"}, COLUMNS, "compressionType"),
+        ({"topic": "a", "delivery": "exactly_once"}, COLUMNS, "only streams are written exactly once"),
+    ],
+)
+def test_writes_that_cannot_be_are_refused_with_what_to_do(
+    given: dict[str, str], columns: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PenstockError, match=message) as raised:
+        parse_write_options(given, columns, is_stream=False)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_streams_are_written_exactly_once_unless_told_otherwise() -> None:
+    options: dict[str, Any] = {"topic": "orders", "checkpointLocation": "somewhere"}
+
+    assert parse_write_options(options, COLUMNS, is_stream=True).delivery == "exactly_once"
+    told = parse_write_options({**options, "delivery": "at_least_once"}, COLUMNS, is_stream=True)
+    assert told.delivery == "at_least_once"
+
+
+def test_a_micro_batch_that_no_transaction_holds_is_refused_before_it_is_sent() -> None:
+    check_size(MICRO_BATCH_BYTES_MAX)
+    with pytest.raises(PenstockError, match="maxOffsetsPerTrigger"):
+        check_size(MICRO_BATCH_BYTES_MAX + 1)
