@@ -1,5 +1,7 @@
 """Compact one partition: merge its small refs into large ones of the archive tier, run by run (docs/adr/0013).
 
+If its topic has `cleanup_policy=compact`, superfluous records go before (clean.py).
+
 Each run is rewritten and swapped by itself, so a crash anywhere leaves what is done, and the next run goes on. A lease
 keeps two of them from doing the same work; what keeps them from harm is that a swap needs its pages as they were read.
 """
@@ -8,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock_broker.broker import Broker
+from penstock_broker.clean import clean
 from penstock_broker.rewrite_run import Rewritten, rewrite_run
 from penstock_broker.walk_pages import walk_pages
 from penstock_core.compaction import CompactionSettings, CompactionState, plan_runs
 from penstock_core.errors import PenstockError
-from penstock_core.ids import Partition
+from penstock_core.ids import Offset, Partition
 from penstock_core.index import Head, Page
 from penstock_core.keys import PartitionKey
+from penstock_core.topic import TopicConfig
 
 DEFAULTS = CompactionSettings()
 _PAGES_PER_QUERY = 64
@@ -64,7 +68,7 @@ def compact(
     Costs two updates for the lease, a read of the head, a query for every 64 pages, and per run what `rewrite_run`
     costs. Raises UNKNOWN_TOPIC, UNKNOWN_PARTITION, and what reading the index raises.
     """
-    _, key = broker.directory.find_partition(topic_name, partition)
+    topic, key = broker.directory.find_partition(topic_name, partition)
     done = Compacted(topic=topic_name, partition=partition)
     head = broker.log.heads([key]).get(key)
     if head is None:  # deleted since
@@ -78,7 +82,10 @@ def compact(
         done.is_held = True
         return done
     deadline_ms = broker.clock.monotonic_ms() + budget_ms
-    _merge(broker, key, head, state, settings, done, deadline_ms)
+    if topic.config.is_compacted:
+        state = _clean(broker, key, head, state, topic.config, settings, done, deadline_ms)
+    if done.is_finished and not (done.refused or done.failures):
+        _merge(broker, key, head, state, settings, done, deadline_ms)
     release(broker, key, state)
     return done
 
@@ -97,6 +104,34 @@ def partitions_of(broker: Broker, topic_names: Sequence[str]) -> list[tuple[str,
     return [(str(topic.name), partition) for topic in topics for partition in topic.all_partitions()]
 
 
+def _clean(
+    broker: Broker,
+    key: PartitionKey,
+    head: Head,
+    state: CompactionState,
+    config: TopicConfig,
+    settings: CompactionSettings,
+    done: Compacted,
+    deadline_ms: float,
+) -> CompactionState:
+    """The state then."""
+
+    def is_time_up() -> bool:
+        done.is_finished = broker.clock.monotonic_ms() < deadline_ms
+        return not done.is_finished
+
+    try:
+        for each in clean(broker, key, head, state, config, settings, is_time_up):
+            if isinstance(each, CompactionState):
+                return each
+            done.add(each)
+    except PenstockError as error:
+        if not _is_removed(broker, key, head.log_start_offset):
+            done.failures += 1
+            done.errors.append(str(error))
+    return state
+
+
 def _merge(
     broker: Broker,
     key: PartitionKey,
@@ -113,19 +148,19 @@ def _merge(
         try:
             done.add(rewrite_run(broker, key, state.epoch, run, settings))
         except PenstockError as error:
-            if _is_removed(broker, key, run):
+            if _is_removed(broker, key, run[0].base_offset):
                 continue
             done.failures += 1
             done.errors.append(str(error))
 
 
-def _is_removed(broker: Broker, key: PartitionKey, run: Sequence[Page]) -> bool:
-    """Whether retention, truncation or a deletion has removed some of what the run has read."""
+def _is_removed(broker: Broker, key: PartitionKey, start: Offset) -> bool:
+    """Whether retention, truncation or a deletion has removed some of what was read from `start` on."""
     try:
         head = broker.log.heads([key]).get(key)
     except PenstockError:
         return False
-    return head is None or head.log_start_offset > run[0].base_offset
+    return head is None or head.log_start_offset > start
 
 
 def _pages(broker: Broker, key: PartitionKey, head: Head) -> Iterator[Page]:

@@ -27,6 +27,7 @@ from penstock_core.index import Head, settled_offset
 from penstock_core.items import DeletedTopic
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import LOG_START_GRACE_MS, TOPIC_PARTITIONS_MAX, UNLIMITED
+from penstock_core.ref import stored_bytes
 from penstock_core.retention import Expiry, expire
 from penstock_core.topic import Topic, TopicConfig
 
@@ -133,11 +134,19 @@ def _expire(broker: Broker, topic: Topic, key: PartitionKey, head: Head, deadlin
     """As many pages as the time allows: the log start is right after each of them."""
     now = broker.directory.find(topic.name)  # a setting is heeded within 10 s, however long the run has taken so far
     config = now.config if now.topic_id == topic.topic_id else FOREVER
-    if config.retention_ms == UNLIMITED and config.retention_bytes == UNLIMITED:
+    if not config.is_expiring or (config.retention_ms == UNLIMITED and config.retention_bytes == UNLIMITED):
         return Expiry(log_start_offset=head.log_start_offset)
     pages = walk_pages(broker.log, key, head, head.log_start_offset, _PAGES_PER_QUERY)
     in_time = takewhile(lambda _: broker.clock.monotonic_ms() < deadline_ms, pages)
-    return expire(head, in_time, config, broker.clock.now_ms())
+    total = _held_bytes(broker, key, head) if config.is_compacted and config.retention_bytes != UNLIMITED else None
+    return expire(head, in_time, config, broker.clock.now_ms(), total)
+
+
+def _held_bytes(broker: Broker, key: PartitionKey, head: Head) -> int:
+    """What a partition holds from the page of its log start on, by its refs: where compaction has removed records, what
+    pages count of those behind them is too much. One query for each 25 pages."""
+    pages = walk_pages(broker.log, key, head, head.log_start_offset, _PAGES_PER_QUERY)
+    return sum(stored_bytes(page.refs) for page in pages) + stored_bytes(head.tail)
 
 
 def _delete_pages(broker: Broker, key: PartitionKey, below: Offset | None, deadline_ms: float) -> tuple[int, bool]:

@@ -23,7 +23,8 @@ from penstock_core.index import Page
 from penstock_core.keys import PartitionKey
 from penstock_core.limits import COMPACTION_RUN_MS_MAX, MIB
 from penstock_core.read_plan import join_ranges
-from penstock_core.record_batch import parse_header, walk
+from penstock_core.record_batch import BytesLike, parse_header, walk
+from penstock_core.records import empty_batch
 from penstock_core.ref import LocatedRef
 from penstock_core.retention import written_ms
 from penstock_core.segment import TocEntry, encode_end
@@ -33,7 +34,7 @@ _WINDOW_REFS = 64
 _SWAP_ATTEMPTS_MAX = 3
 ACTIONS_MAX = 100  # of one transaction
 
-Batch = bytes | memoryview
+Batch = BytesLike
 Transform = Callable[[Iterator[tuple[int, Batch]]], Iterable[tuple[int, Batch]]]
 """Batches with their base offsets in, batches with theirs out, which together cover the same offsets."""
 
@@ -62,6 +63,7 @@ def rewrite_run(
     run: Sequence[Page],
     settings: CompactionSettings,
     transform: Transform = as_it_is,
+    log_start: int = 0,
 ) -> Rewritten:
     """One or more gets for each segment of the run, an upload, and one transaction; a query more if that is refused.
 
@@ -70,7 +72,7 @@ def rewrite_run(
     segment_id = new_segment_id(broker.clock.now_ms(), broker.chance.random_bytes(SEGMENT_ID_BYTES - 6))
     cutter = RefCutter(segment_id, settings)
     located = [each for page in run for each in page.located()]
-    broker.archive.upload(segment_id, _chunks(broker, key, located, cutter, transform))
+    broker.archive.upload(segment_id, _chunks(broker, key, located, cutter, transform, log_start))
     refs = cutter.refs()
     before = sum(each.ref.length for each in located)
     swap = Swap(
@@ -90,10 +92,13 @@ def rewrite_run(
     )
 
 
-def read_batches(broker: Broker, located: Sequence[LocatedRef]) -> Iterator[tuple[LocatedRef, int, memoryview]]:
-    """Every batch of the refs in order, with its ref and base offset, read ahead in windows of bounded size."""
+def read_batches(
+    broker: Broker, located: Sequence[LocatedRef], log_start: int = 0
+) -> Iterator[tuple[LocatedRef, int, Batch]]:
+    """Every batch of the refs in order, with its ref and base offset, read ahead in windows of bounded size. Refs
+    wholly below `log_start`, whose objects may be gone, are not read: an empty batch stands for each."""
     for window in _windows(located):
-        ranges = join_ranges(window)
+        ranges = join_ranges([each for each in window if each.end_offset > log_start])
         broker.zone_directory.find_for_reading()
         results = broker.parallel.map(lambda wanted: read_range(broker, wanted), ranges)
         contents: dict[int, memoryview] = {}
@@ -104,6 +109,9 @@ def read_batches(broker: Broker, located: Sequence[LocatedRef]) -> Iterator[tupl
                 start = each.ref.position - wanted.position
                 contents[each.base_offset] = memoryview(data)[start : start + each.ref.length]
         for each in window:
+            if each.end_offset <= log_start:
+                yield each, each.base_offset, empty_batch(each.ref.offset_span)
+                continue
             content, offset = contents[each.base_offset], int(each.base_offset)
             for position, header in walk(content):
                 yield each, offset, content[position : position + header.length]
@@ -124,12 +132,17 @@ def _windows(located: Sequence[LocatedRef]) -> Iterator[list[LocatedRef]]:
 
 
 def _chunks(
-    broker: Broker, key: PartitionKey, located: Sequence[LocatedRef], cutter: RefCutter, transform: Transform
+    broker: Broker,
+    key: PartitionKey,
+    located: Sequence[LocatedRef],
+    cutter: RefCutter,
+    transform: Transform,
+    log_start: int,
 ) -> Iterator[bytes]:
     """The bytes of the new segment, whose refs `cutter` forms on the way."""
     times = _Times()
     span, newest_ms = 0, -1
-    for offset, batch in transform(times.noted(read_batches(broker, located))):
+    for offset, batch in transform(times.noted(read_batches(broker, located, log_start))):
         header = parse_header(batch)
         ref = times.ref_at(offset)
         time_ms = batch_time_ms(header.max_timestamp_ms, ref.ref)
@@ -156,7 +169,7 @@ class _Times:
     def __init__(self) -> None:
         self._refs: list[LocatedRef] = []
 
-    def noted(self, batches: Iterable[tuple[LocatedRef, int, memoryview]]) -> Iterator[tuple[int, Batch]]:
+    def noted(self, batches: Iterable[tuple[LocatedRef, int, Batch]]) -> Iterator[tuple[int, Batch]]:
         for located, offset, batch in batches:
             if not self._refs or self._refs[-1] is not located:
                 self._refs.append(located)

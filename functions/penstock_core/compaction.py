@@ -31,7 +31,8 @@ class CompactionSettings:
     """`age_ms_min`: how long ago the newest segment of a page was stored. A run has `refs_min` refs at least; a segment
     and a ref have about `segment_bytes` and `ref_bytes` at most (one batch apart); the records of a ref were written
     within `ref_ms_max`, so that retention by time lets go of it not much later. `lease_ms`: how long nobody else begins
-    after the last sign of life."""
+    after the last sign of life. A log is cleaned once `dirty_share_min` of its bytes are new since the last time, with
+    about `keys_max` keys in memory."""
 
     age_ms_min: int = limits.COMPACTION_AGE_MS_DEFAULT
     refs_min: int = limits.COMPACTION_REFS_MIN_DEFAULT
@@ -40,6 +41,7 @@ class CompactionSettings:
     ref_ms_max: int = limits.ARCHIVE_REF_MS_MAX
     dirty_share_min: float = limits.COMPACTION_DIRTY_SHARE_DEFAULT
     lease_ms: int = limits.COMPACTION_LEASE_MS
+    keys_max: int = limits.COMPACTION_KEYS_MAX_DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +179,13 @@ def plan_runs(
 
 def is_mergeable(page: Page, head: Head, now_ms: int, settings: CompactionSettings) -> bool:
     """Whether all of the page may be read and rewritten."""
+    return is_old(page, now_ms, settings) and page.base_offset + page.refs[0].offset_span > head.log_start_offset
+
+
+def is_old(page: Page, now_ms: int, settings: CompactionSettings) -> bool:
+    """Whether nothing in the page was stored lately."""
     stored_ms = [segment_time_ms(ref.segment_id) for ref in page.refs if ref.tier is Tier.ZONAL]
-    is_young = bool(stored_ms) and now_ms - max(stored_ms) < settings.age_ms_min
-    return not is_young and page.base_offset + page.refs[0].offset_span > head.log_start_offset
+    return not stored_ms or now_ms - max(stored_ms) >= settings.age_ms_min
 
 
 def fits(run: Sequence[Page], page: Page, settings: CompactionSettings) -> bool:

@@ -151,12 +151,12 @@ def topic_item(topic: Topic) -> Item:
         "topic_id": {"S": topic.topic_id},
         "partitions": number(topic.partitions),
         "created_at_ms": number(topic.created_at_ms),
-        "config": {"M": {name: number(value) for name, value in set_values.items()}},
+        "config": {"M": {name: _setting(value) for name, value in set_values.items()}},
     }
 
 
 def parse_topic(item: Mapping[str, Any]) -> Topic:
-    config = {name: int(value["N"]) for name, value in item["config"]["M"].items()}
+    config = {name: value.get("S") or int(value["N"]) for name, value in item["config"]["M"].items()}
     return Topic(
         name=TopicName(item["pk"]["S"]),
         topic_id=TopicId(item["topic_id"]["S"]),
@@ -290,6 +290,10 @@ def cursor_item(job: str, cursor: str) -> Item:
 
 def lease_item_key(group: str, key: PartitionKey) -> Item:
     return {"pk": {"S": group}, "sk": {"S": keys.lease_key(key)}}
+
+
+def _setting(value: int | str) -> dict[str, str]:
+    return {"S": value} if isinstance(value, str) else number(value)
 
 
 def number(value: int) -> dict[str, str]:

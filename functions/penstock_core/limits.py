@@ -41,6 +41,7 @@ RETENTION_MS_MIN = 60_000
 RETENTION_MS_MAX = 100 * 365 * 24 * 3_600_000
 RETENTION_BYTES_MIN = 1 * MIB
 RETENTION_BYTES_MAX = 2**50
+DELETE_RETENTION_MS_DEFAULT = 24 * 3_600_000
 LOG_START_GRACE_MS = 60_000  # older than any function that reads may run (30 s), and clocks may differ a little
 SWEEP_GRACE_MS = 24 * 3_600_000  # far longer than any function may take between its put and its update
 

@@ -6,7 +6,7 @@ has passed the batch's CRC-32C and stands at an offset of the batch, higher than
 
 import mmap
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import lt
 from typing import NamedTuple, Protocol
@@ -25,6 +25,7 @@ from penstock_core.record_batch import (
     BytesLike,
     Compression,
     crc_is_valid,
+    parse_header,
     walk,
 )
 
@@ -34,6 +35,7 @@ _COMPRESSION_BITS = 0x07
 _LENGTH_AT = 8
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
+_LAST_DELTA_AT = 23
 # The compiled decoder checks its bounds before a number, not within it: up to 11 bytes past the end may be looked at.
 _SLACK_BYTES = 16
 _SCRATCH_BYTES = BATCH_HEADER_BYTES + BATCH_DECODED_BYTES_MAX + _SLACK_BYTES
@@ -167,6 +169,46 @@ def decode(data: BytesLike) -> Iterator[Record]:
     batch's header, CRC and size are checked before its first record; what is wrong with a record, when it is reached.
     """
     return chain.from_iterable(_decode_batches(data))
+
+
+def keep_records(batch: BytesLike, is_kept: Callable[[Record], bool]) -> BytesLike | None:
+    """One stored batch with those of its records only that are to be kept: the batch itself if these are all, None if
+    there are none. Offsets, timestamps, the span, the compression and the producer's numbers stay.
+
+    Records have the offsets that the batch's base offset gives them. Raises as `decode`, and UNSUPPORTED_FORMAT for a
+    batch that loses some records and has others without a timestamp, which the codec cannot write.
+    """
+    header = parse_header(batch)
+    records = list(decode(batch))
+    kept = [record for record in records if is_kept(record)]
+    if len(kept) == len(records):
+        return batch
+    if not kept:
+        return None
+    if min(record.timestamp for record in records) < 0:
+        raise PenstockError(ErrorCode.UNSUPPORTED_FORMAT, "a batch has records without a timestamp: it is left whole")
+    producer = (header.producer_id, header.producer_epoch, header.base_sequence)
+    builder = DefaultRecordBatchBuilder(BATCH_MAGIC, 0, 0, *producer, _SCRATCH_BYTES)
+    for record in kept:
+        builder.append(
+            record.offset - header.base_offset, record.timestamp, record.key, record.value, list(record.headers)
+        )
+    plain = bytearray(builder.build())
+    struct.pack_into(">q", plain, 0, header.base_offset)
+    struct.pack_into(">i", plain, _LAST_DELTA_AT, header.last_offset_delta)
+    struct.pack_into(">I", plain, _CRC_AT, crc32c(plain[_ATTRIBUTES_AT:]))
+    if header.compression is Compression.NONE:
+        return bytes(plain)
+    payload = compress(memoryview(plain)[BATCH_HEADER_BYTES:], header.compression)
+    return _compressed(memoryview(plain), payload, header.compression)
+
+
+def empty_batch(offset_span: int) -> bytes:
+    """A batch that covers so many offsets and has no record: what is left where compaction removed them all."""
+    fields = (0, BATCH_HEADER_BYTES - 12, 0, BATCH_MAGIC, 0, 0, offset_span - 1, -1, -1, -1, -1, -1, 0)
+    batch = bytearray(struct.pack(">qiibIhiqqqhii", *fields))
+    struct.pack_into(">I", batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]))
+    return bytes(batch)
 
 
 def record_bytes_max(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:

@@ -30,15 +30,20 @@ class Expiry:
     refs: int = 0
 
 
-def expire(head: Head, pages: Iterable[Page], config: TopicConfig, now_ms: int) -> Expiry:
-    """Never asks for less than the present log start, nor for more than the high watermark.
+def expire(
+    head: Head, pages: Iterable[Page], config: TopicConfig, now_ms: int, held_bytes: int | None = None
+) -> Expiry:
+    """`held_bytes`, if given, are those of all of `pages` and the tail, and counted by their refs then. Never asks for less than the present log start, nor for more than the high watermark.
 
     `pages` begin with the one that covers the log start and reach up to the tail; they are taken one by one, and no
     further than to what must stay. The answer to fewer pages, the first ones, is right too, only lower.
     """
     start, count = head.log_start_offset, 0
-    total = head.rolled_bytes + stored_bytes(head.tail)
-    for located, stored_up_to in _refs(head, pages):
+    total = head.rolled_bytes + stored_bytes(head.tail) if held_bytes is None else held_bytes
+    counted = 0
+    for located, rolled_up_to in _refs(head, pages):
+        counted += located.ref.length
+        stored_up_to = rolled_up_to if held_bytes is None else counted
         if located.end_offset <= start:
             continue
         is_old = config.retention_ms != UNLIMITED and now_ms - written_ms(located.ref) > config.retention_ms

@@ -8,15 +8,32 @@ from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, TopicId, TopicName
 
+DELETE, COMPACT = "delete", "compact"
+CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """Settings of a topic, each with its default. `retention_bytes` is for each partition."""
+    """Settings of a topic, each with its default. `retention_bytes` is for each partition; `cleanup_policy` is one of
+    `CLEANUP_POLICIES`, `delete_retention_ms` how long compaction keeps a tombstone after it has removed what it deletes.
+    """
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
     min_insync_zones: int = limits.MIN_INSYNC_ZONES_DEFAULT
     retention_ms: int = limits.RETENTION_MS_DEFAULT
     retention_bytes: int = limits.UNLIMITED
+    cleanup_policy: str = DELETE
+    delete_retention_ms: int = limits.DELETE_RETENTION_MS_DEFAULT
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether only the latest record of each key has to be kept."""
+        return COMPACT in self.cleanup_policy.split(",")
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether records go by time and size."""
+        return DELETE in self.cleanup_policy.split(",")
 
 
 _BOUNDS: Mapping[str, tuple[int, int]] = {
@@ -24,6 +41,7 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "min_insync_zones": (1, limits.ZONES_MAX),  # and as many as there are: check_zones
     "retention_ms": (limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX),
     "retention_bytes": (limits.RETENTION_BYTES_MIN, limits.RETENTION_BYTES_MAX),
+    "delete_retention_ms": (limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX),
 }
 _MAY_BE_UNLIMITED = ("retention_ms", "retention_bytes")
 
@@ -54,7 +72,7 @@ def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG, f"unknown topic setting {name!r}: known are {', '.join(sorted(known))}"
             )
-        checked[name] = getattr(TopicConfig(), name) if value is None else _checked_number(name, value)
+        checked[name] = getattr(TopicConfig(), name) if value is None else _checked(name, value)
     return replace(config, **checked)
 
 
@@ -80,6 +98,17 @@ def check_partitions(count: int) -> int:
             f"{count} partitions: a topic has 1 to {limits.TOPIC_PARTITIONS_MAX}",
         )
     return count
+
+
+def _checked(name: str, value: Any) -> int | str:
+    if name != "cleanup_policy":
+        return _checked_number(name, value)
+    policy = ",".join(sorted(value.replace(" ", "").split(","))) if isinstance(value, str) else value
+    if policy not in CLEANUP_POLICIES:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"{name}={value!r}: must be {', '.join(map(repr, CLEANUP_POLICIES))}"
+        )
+    return str(policy)
 
 
 def _checked_number(name: str, value: Any) -> int:

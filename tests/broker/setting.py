@@ -140,7 +140,7 @@ def batch(*values: str, timestamp_ms: int = 1_000, compression: Compression = Co
     return encode([NewRecord(timestamp_ms, None, value.encode()) for value in values], compression)
 
 
-def new_topic(broker: Broker, name: str = "orders", partitions: int = 1, **config: int) -> str:
+def new_topic(broker: Broker, name: str = "orders", partitions: int = 1, **config: int | str) -> str:
     return create_topic(broker, name, partitions, config).name
 
 
