@@ -33,10 +33,11 @@ class Expiry:
 def expire(
     head: Head, pages: Iterable[Page], config: TopicConfig, now_ms: int, held_bytes: int | None = None
 ) -> Expiry:
-    """`held_bytes`, if given, are those of all of `pages` and the tail, and counted by their refs then. Never asks for less than the present log start, nor for more than the high watermark.
+    """Never asks for less than the present log start, nor for more than the high watermark.
 
     `pages` begin with the one that covers the log start and reach up to the tail; they are taken one by one, and no
-    further than to what must stay. The answer to fewer pages, the first ones, is right too, only lower.
+    further than to what must stay. The answer to fewer pages, the first ones, is right too, only lower. `held_bytes`,
+    if given, are those of all these pages and the tail: then refs are counted, not what pages say of all before.
     """
     start, count = head.log_start_offset, 0
     total = head.rolled_bytes + stored_bytes(head.tail) if held_bytes is None else held_bytes

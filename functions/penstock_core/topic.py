@@ -15,8 +15,8 @@ CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
     """Settings of a topic, each with its default. `retention_bytes` is for each partition; `cleanup_policy` is one of
-    `CLEANUP_POLICIES`, `delete_retention_ms` how long compaction keeps a tombstone after it has removed what it deletes.
-    """
+    `CLEANUP_POLICIES`; `delete_retention_ms` is how long compaction keeps a tombstone after it has removed what that
+    deletes."""
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
     min_insync_zones: int = limits.MIN_INSYNC_ZONES_DEFAULT

@@ -58,7 +58,7 @@ def test_topics_keep_records_for_two_weeks_whatever_their_size_by_default() -> N
 
 
 def test_alter_config_refuses_unknown_settings() -> None:
-    with pytest.raises(PenstockError, match=r"max_batch_byte'.*known are max_batch_bytes"):
+    with pytest.raises(PenstockError, match=r"max_batch_byte'.*known are cleanup_policy, .*max_batch_bytes"):
         alter_config(TopicConfig(), {"max_batch_byte": 4096})
 
 
@@ -71,3 +71,25 @@ def test_partition_counts_out_of_bounds_are_refused(count: int) -> None:
 def test_partition_counts_within_bounds_are_accepted() -> None:
     assert check_partitions(1) == 1
     assert check_partitions(limits.TOPIC_PARTITIONS_MAX) == limits.TOPIC_PARTITIONS_MAX
+
+
+@pytest.mark.parametrize(
+    ("given", "policy", "is_compacted", "is_expiring"),
+    [
+        ("delete", "delete", False, True),
+        ("compact", "compact", True, False),
+        ("compact,delete", "compact,delete", True, True),
+        ("delete, compact", "compact,delete", True, True),
+    ],
+)
+def test_cleanup_policy_is_one_or_both(given: str, policy: str, is_compacted: bool, is_expiring: bool) -> None:
+    config = alter_config(TopicConfig(), {"cleanup_policy": given})
+    assert (config.cleanup_policy, config.is_compacted, config.is_expiring) == (policy, is_compacted, is_expiring)
+
+
+@pytest.mark.parametrize("given", ["", "compacted", "compact,compact", 1, True, ["compact"]])
+def test_other_cleanup_policies_are_refused(given: object) -> None:
+    with pytest.raises(PenstockError, match="must be 'delete', 'compact', 'compact,delete'") as caught:
+        alter_config(TopicConfig(), {"cleanup_policy": given})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert repr(given) in caught.value.message
