@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -11,6 +12,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.archive import Archive
+from infra.catalog import Catalog
 from infra.functions import CURSORS_KEY
 from infra.results import Results
 from infra.tables import Tables
@@ -21,7 +23,8 @@ from infra.zones import Zones
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobGrants:
     """DynamoDB actions per table (without their prefix), what the job does with segments and repairs, whether it keeps
-    notes among the cursors, and the folder of the results' bucket that it reads and writes."""
+    notes among the cursors, the folder of the results' bucket that it reads and writes, and what it does with the
+    catalog's tables."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...]
@@ -32,6 +35,7 @@ class JobGrants:
     sends_repairs: bool = False
     keeps_cursor: bool = False
     results: str | None = None
+    catalog: Literal["reads", "writes"] | None = None
 
 
 _READ_TOPICS = ("GetItem", "Scan")
@@ -44,9 +48,13 @@ JOB_GRANTS: Mapping[str, JobGrants] = {
         log=(*_READ_LOG, "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
         compacts=True,
     ),
-    "archive": JobGrants(topics=_READ_TOPICS, log=_READ_LOG, results="lake"),
+    "archive": JobGrants(topics=_READ_TOPICS, log=_READ_LOG, results="lake", catalog="writes"),
     "replay": JobGrants(
-        topics=_READ_TOPICS, log=(*_READ_LOG, "UpdateItem", "PutItem"), writes_zones=True, results="lake"
+        topics=_READ_TOPICS,
+        log=(*_READ_LOG, "UpdateItem", "PutItem"),
+        writes_zones=True,
+        results="lake",
+        catalog="reads",
     ),
     "analyze": JobGrants(topics=_READ_TOPICS, log=_READ_LOG, groups=("Query", "GetItem"), results="reports"),
     "sweep": JobGrants(
@@ -74,6 +82,7 @@ class JobRole(Construct):
         archive: Archive,
         repairs: sqs.Queue,
         results: Results,
+        catalog: Catalog | None,
         log_group: logs.LogGroup,
         files: Sequence[s3_assets.Asset],
     ) -> None:
@@ -98,11 +107,15 @@ class JobRole(Construct):
             statements.append(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[repairs.queue_arn]))
         if grants.results is not None:
             statements += results.statements(grants.results)
+        if catalog is not None and grants.catalog is not None:
+            statements += catalog.statements(writes=grants.catalog == "writes")
         for statement in statements:
             self.role.add_to_policy(statement)
             for resource in statement.resources:
                 if resource.endswith("/*"):
-                    acknowledge_wildcard(self.role, resource, "Keys below it are made up as they are written.")
+                    acknowledge_wildcard(
+                        self.role, resource, "Keys and tables below it are made up as they are written."
+                    )
                 if resource.endswith(":*"):
                     acknowledge_wildcard(self.role, resource, "Streams are named by Spark as it logs.")
         acknowledge_wildcard(self.role, "*", "DescribeLogGroups has no resources to name.")

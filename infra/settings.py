@@ -62,9 +62,9 @@ class StageSettings:
     them ordinary buckets. `pip_platforms` are the platform tags that wheels may have, None for the machine that
     synthesizes. `repair_retry_s` is after how long a repair that failed is tried again. `log_retention` is a name of
     aws_logs.RetentionDays. `emr_release` is the EMR Serverless application's, None for none; all its runs together use
-    `emr_vcpus_max` at most, each with 4 GB. `scheduled_jobs` are the jobs whose schedules are on: each run costs, so
-    none is unless it is named. `alarm_topic_arn` is the SNS topic
-    that alarms tell.
+    `emr_vcpus_max` at most, each with 4 GB. With `has_catalog`, topics are archived into tables of Glue's catalog, else
+    into Parquet. `scheduled_jobs` are the jobs whose schedules are on: each run costs, so none is unless it is named.
+    `alarm_topic_arn` is the SNS topic that alarms tell.
     """
 
     name: str
@@ -88,6 +88,7 @@ class StageSettings:
     emr_release: str | None = "emr-spark-8.0.0"
     emr_vcpus_max: int = 64
     glue_version: str = "5.1"
+    has_catalog: bool = True
     scheduled_jobs: frozenset[str] = frozenset()
     has_alarms: bool = True
     alarm_topic_arn: str | None = None
@@ -111,6 +112,7 @@ STAGES: Mapping[str, StageSettings] = {
         traces=False,
         log_retention="ONE_DAY",
         emr_release=None,
+        has_catalog=False,
         has_alarms=False,
     ),
     "dev": StageSettings(

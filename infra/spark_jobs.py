@@ -9,6 +9,7 @@ from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
 from infra.archive import Archive
+from infra.catalog import Catalog
 from infra.glue_jobs import GlueJob
 from infra.job_packages import JobPackages
 from infra.job_role import JOB_GRANTS, JobRole
@@ -46,6 +47,7 @@ class SparkJobs(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.results = Results(self, "Results", settings=settings)
+        self.catalog = Catalog(self, settings=settings) if settings.has_catalog else None
         self.log_group = logs.LogGroup(
             self,
             "Logs",
@@ -60,6 +62,8 @@ class SparkJobs(Construct):
             "--repair-queue-url": queues.repairs.queue_url,
             "--zones": zones.environment,
             "--archive": archive.bucket_name,
+            "--results": self.results.bucket_name,
+            **({} if self.catalog is None else {"--catalog": self.catalog.option}),
         }
         own = s3_assets.Asset(self, "Packages", path=str(packages.packages))
         requirements = s3_assets.Asset(self, "Requirements", path=str(packages.requirements))
@@ -93,6 +97,7 @@ class SparkJobs(Construct):
                 archive=archive,
                 repairs=queues.repairs,
                 results=self.results,
+                catalog=self.catalog,
                 log_group=self.log_group,
                 files=[script, *files],
             ).role

@@ -91,6 +91,8 @@ class PenstockStack(Stack):
         self._output("RepairQueueUrl", queues.repairs.queue_url)
         self._output("ArchiveBucket", archive.bucket_name)
         self._output("ResultsBucket", spark.results.bucket_name)
+        if spark.catalog is not None:
+            self._output("Catalog", spark.catalog.option)
         self._output("JobsLogGroup", spark.log_group.log_group_name)
         if spark.application is not None:
             self._output("JobsApplicationId", spark.application.application_id)

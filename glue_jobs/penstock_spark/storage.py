@@ -10,6 +10,8 @@ Each name is asked for as an option, then in the environment:
 | `repairQueueUrl`     | `--repair-queue-url` | `PENSTOCK_REPAIR_QUEUE_URL` | SQS queue                                |
 | `zones`              | `--zones`            | `PENSTOCK_ZONES`            | `a=<bucket>,b=<bucket>,…` in order       |
 | `archive`            | `--archive`          | `PENSTOCK_ARCHIVE`          | bucket of the archive tier               |
+| `results`            | `--results`          | `PENSTOCK_RESULTS`          | bucket for jobs' results (may be absent) |
+| `catalog`            | `--catalog`          | `PENSTOCK_CATALOG`          | of tables: `glue:<database>`, or `none`  |
 | `region`             | `--region`           | `AWS_REGION`                | else botocore's chain                    |
 | `endpointUrl`        | `--endpoint-url`     | `AWS_ENDPOINT_URL`          | an emulator instead of AWS               |
 | `stack`              | `--stack`            | `PENSTOCK_STACK`            | CloudFormation stack whose outputs count |
@@ -42,12 +44,18 @@ _NAMES: Mapping[str, tuple[str, str]] = {
     "zones": ("PENSTOCK_ZONES", "ZoneBuckets"),
     "archive": ("PENSTOCK_ARCHIVE", "ArchiveBucket"),
 }
+_OPTIONAL: Mapping[str, tuple[str, str]] = {
+    "results": ("PENSTOCK_RESULTS", "ResultsBucket"),
+    "catalog": ("PENSTOCK_CATALOG", "Catalog"),
+}
+_ALL_NAMES = {**_NAMES, **_OPTIONAL}
 _PLACES: Mapping[str, str] = {
     "region": "AWS_REGION",
     "endpointUrl": "AWS_ENDPOINT_URL",
     "stack": "PENSTOCK_STACK",
 }
-OPTIONS = (*_NAMES, *_PLACES)
+OPTIONS = (*_ALL_NAMES, *_PLACES)
+_NO_CATALOG = "none"
 
 
 def find_storage(options: Mapping[str, str] | None = None, *, environ: Mapping[str, str] | None = None) -> Storage:
@@ -59,27 +67,28 @@ def find_storage(options: Mapping[str, str] | None = None, *, environ: Mapping[s
     local = {} if any(name in given for name in (*_NAMES, "stack")) else _local_stack()
     if local:
         return _storage(
-            {option: local.get(variable, "") for option, (variable, _) in _NAMES.items()},
+            {option: local[variable] for option, (variable, _) in _ALL_NAMES.items() if variable in local}
+            | {option: value for option, value in _given(options or {}, {}).items() if option in _OPTIONAL},
             region=local.get("AWS_REGION"),
             endpoint_url=local.get("AWS_ENDPOINT_URL"),
             access_key=local.get("AWS_ACCESS_KEY_ID"),
             secret_key=local.get("AWS_SECRET_ACCESS_KEY"),
         )
     region, endpoint_url = given.get("region"), given.get("endpointUrl")
-    names = {option: given[option] for option in _NAMES if option in given}
-    if len(names) < len(_NAMES) and "stack" in given:
+    names = {option: given[option] for option in _ALL_NAMES if option in given}
+    if len(names) < len(_ALL_NAMES) and "stack" in given:
         names = names_of_outputs(_outputs(given["stack"], region, endpoint_url)) | names
     return _storage(names, region=region, endpoint_url=endpoint_url)
 
 
 def names_of_outputs(outputs: Mapping[str, str]) -> dict[str, str]:
     """Of a stack's outputs, those that say where its storage is, by their options."""
-    return {option: outputs[output] for option, (_, output) in _NAMES.items() if output in outputs}
+    return {option: outputs[output] for option, (_, output) in _ALL_NAMES.items() if output in outputs}
 
 
 def environment_of_outputs(outputs: Mapping[str, str]) -> dict[str, str]:
     """The same by the names that they have in the environment."""
-    return {_NAMES[option][0]: value for option, value in names_of_outputs(outputs).items()}
+    return {_ALL_NAMES[option][0]: value for option, value in names_of_outputs(outputs).items()}
 
 
 @cache
@@ -90,7 +99,7 @@ def open_broker(storage: Storage) -> Broker:
 
 def _given(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     by_lower = {name.lower(): value for name, value in options.items()}
-    variables = {option: variable for option, (variable, _) in _NAMES.items()} | dict(_PLACES)
+    variables = {option: variable for option, (variable, _) in _ALL_NAMES.items()} | dict(_PLACES)
     found = {
         option: by_lower.get(option.lower()) or environ.get(variable, "") for option, variable in variables.items()
     }
@@ -117,6 +126,8 @@ def _storage(names: Mapping[str, str], **places: str | None) -> Storage:
         repair_queue_url=names["repairQueueUrl"],
         zones=zones,
         archive=names["archive"],
+        results=names.get("results"),
+        catalog=catalog if (catalog := names.get("catalog")) != _NO_CATALOG else None,
         **places,
     )
 

@@ -1,6 +1,7 @@
 """Where jobs find the storage: options before the environment, before the stack's outputs; else the local stack."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,18 @@ def test_storage_goes_to_other_processes_and_a_process_opens_one_broker_on_it() 
     assert sent == storage
     assert open_broker(sent) is open_broker(storage)
     assert open_broker(storage).zone_names == ("a", "b")
+
+
+@pytest.mark.parametrize(("catalog", "found"), [("glue:penstock", "glue:penstock"), ("none", None)])
+def test_results_and_catalog_may_be_given_too(catalog: str, found: str | None) -> None:
+    storage = find_storage({"catalog": catalog}, environ=ENVIRON | {"PENSTOCK_RESULTS": "results"})
+
+    assert storage == replace(STORAGE, results="results", catalog=found)
+
+
+def test_a_job_on_the_local_stack_may_be_given_a_catalog(elsewhere: Path) -> None:
+    write_local_stack(elsewhere)
+
+    storage = find_storage({"catalog": "glue:own"}, environ={"PENSTOCK_RESULTS": "a bucket of AWS"})
+
+    assert (storage.catalog, storage.results) == ("glue:own", None)

@@ -35,6 +35,10 @@ def actions_on(resources: Resources, job: str, resource: str) -> set[str]:
     return {action for action, on in permissions(statements_of(resources, job)) if on == resource}
 
 
+def database_of(stage: str) -> str:
+    return STAGES[stage].name.replace("-", "_")
+
+
 def test_every_script_is_a_job_and_none_without_a_script_is() -> None:
     assert "sweep" in JOBS
     assert set(JOBS) <= set(JOB_GRANTS)
@@ -72,6 +76,22 @@ def test_sweep_may_do_what_it_does(resources: Resources, stage: str) -> None:
     assert on("*") == {"DescribeLogGroups"}
     [cursors] = [each for each in statements_of(resources, "sweep") if "dynamodb:PutItem" in each["Action"]]
     assert cursors["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [CURSORS]}}
+
+
+def test_archive_may_read_topics_and_write_tables_and_nothing_else(resources: Resources, stage: str) -> None:
+    def on(resource: str) -> set[str]:
+        return {action.partition(":")[2] for action in actions_on(resources, "archive", resource)}
+
+    assert on("<TablesTopics>") == {"GetItem", "Scan"}
+    assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query"}
+    assert on("<JobsResultsBucket>/lake/*") == {"GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"}
+    assert on("<ArchiveBucket>/*") == {"GetObject"}
+    if stage != "prod":
+        assert on("<ZonesZoneB>/*") == {"GetObject"}
+    tables = f":table/{database_of(stage)}/*"
+    on_tables = {action for action, on in permissions(statements_of(resources, "archive")) if on.endswith(tables)}
+    writes = {"GetDatabase", "GetTable", "GetTables", "CreateDatabase", "CreateTable", "UpdateTable"}
+    assert on_tables == ({f"glue:{action}" for action in writes} if STAGES[stage].has_catalog else set())
 
 
 def test_no_job_may_touch_what_is_not_penstock_s(resources: Resources) -> None:
@@ -118,6 +138,8 @@ def test_runs_on_the_application_find_python_packages_and_storage(resources: Res
         "PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>",
         "PENSTOCK_ZONES": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
         "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
+        "PENSTOCK_RESULTS": "<JobsResultsBucket>",
+        "PENSTOCK_CATALOG": "glue:penstock",
     }
 
 
@@ -136,6 +158,8 @@ def test_glue_has_every_job_with_the_options_that_its_script_takes(resources: Re
             "--repair-queue-url": "<RepairQueuesRepairs>",
             "--zones": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
             "--archive": "<ArchiveBucket>",
+            "--results": "<JobsResultsBucket>",
+            **({"--catalog": f"glue:{database_of(stage)}"} if STAGES[stage].has_catalog else {}),
         }
 
 

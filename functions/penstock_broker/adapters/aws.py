@@ -62,7 +62,9 @@ class Storage:
     """Where a Penstock keeps its data; a value that can be sent to other processes.
 
     `zones` are pairs of name and bucket, whose order is each zone's bit in a ref; `archive` is a bucket. What is None,
-    botocore's own chain finds; `access_key` and `secret_key` are there for the local stack only.
+    botocore's own chain finds; `access_key` and `secret_key` are there for the local stack only. `results` is the
+    bucket that jobs put results into, and `catalog` where they register tables (iceberg_table.py); functions need
+    neither.
     """
 
     topics_table: str
@@ -71,6 +73,8 @@ class Storage:
     repair_queue_url: str
     zones: tuple[tuple[str, str], ...]
     archive: str
+    results: str | None = None
+    catalog: str | None = None
     region: str | None = None
     endpoint_url: str | None = None
     access_key: str | None = None

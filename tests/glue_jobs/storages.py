@@ -1,0 +1,12 @@
+"""A storage that nobody calls."""
+
+from penstock_broker.adapters.aws import Storage
+
+SOME_STORAGE = Storage(
+    topics_table="topics",
+    log_table="log",
+    groups_table="groups",
+    repair_queue_url="http://127.0.0.1:9/queue",
+    zones=(("a", "bucket-a"),),
+    archive="bucket-archive",
+)

@@ -1,0 +1,149 @@
+"""The job `archive` by Spark's tasks: from an emulator's DynamoDB and S3 into a bucket, or into a catalog's tables."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+
+import archive
+from localstack.clients import client
+from penstock_broker.adapters.aws import Storage
+from penstock_broker.broker import Broker
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset
+from penstock_spark.iceberg_table import open_catalog
+from penstock_spark.lake_store import open_lake
+from tests.broker.setting import key_of, new_topic, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RunJob = Callable[..., dict[str, Any]]
+SMALL = ("--group-bytes", "200", "--commit-bytes", "900")
+
+
+@pytest.fixture
+def stored(storage: Storage, emulator_port: int) -> Storage:
+    """The test's storage, with a bucket for results."""
+    results = f"{storage.archive}-results"
+    client("s3", emulator_port).create_bucket(Bucket=results)
+    return replace(storage, results=results)
+
+
+@pytest.fixture
+def run_job(
+    stored: Storage, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunJob:
+    """Runs the script as `--local` does, and answers its result."""
+    found = [stored]
+    monkeypatch.setattr(
+        "penstock_spark.job.find_storage", lambda given: replace(found[0], catalog=given.get("catalog"))
+    )
+
+    def run(*options: str) -> dict[str, Any]:
+        try:
+            archive.main(options)
+        finally:
+            lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            run_job_lines[:] = lines
+        return dict(lines[-1])
+
+    run_job_lines: list[dict[str, Any]] = []
+    run.lines = run_job_lines  # type: ignore[attr-defined]
+    return run
+
+
+def fill(broker: Broker, topic: str, count: int = 20) -> list[tuple[int, int, bytes]]:
+    new_topic(broker, topic, partitions=2)
+    appended = [send(broker, topic, f"{number}-a", f"{number}-b", partition=number % 2) for number in range(count)]
+    return sorted(
+        (number % 2, each.base_offset + index, f"{number}-{letter}".encode())
+        for number, each in enumerate(appended)
+        for index, letter in enumerate("ab")
+    )
+
+
+def rows(table: Any) -> list[tuple[int, int, bytes]]:
+    columns = table.select(["partition", "offset", "value"]).to_pydict()
+    return sorted(zip(columns["partition"], columns["offset"], columns["value"], strict=True))
+
+
+def test_all_topics_are_archived_into_the_bucket_for_results(run_job: RunJob, broker: Broker, stored: Storage) -> None:
+    orders, payments = fill(broker, "orders"), fill(broker, "payments", count=3)
+
+    result = run_job(*SMALL)
+
+    filesystem, root = open_lake(f"s3://{stored.results}/lake", stored).filesystem()
+    for topic, expected in (("orders", orders), ("payments", payments)):
+        found = ds.dataset(f"{root}{topic}/data", filesystem=filesystem, partitioning="hive").to_table()
+        assert rows(found) == expected
+    assert result["failed"] == []
+    assert [(each["topic"], each["records"]) for each in result["topics"]] == [("orders", 40), ("payments", 6)]
+    assert [each["commits"] for each in run_job(*SMALL)["topics"]] == [0, 0]
+
+
+def test_a_topic_is_archived_into_a_folder_that_spark_reads_by_itself(
+    run_job: RunJob, broker: Broker, spark: "SparkSession", tmp_path: Path
+) -> None:
+    expected = fill(broker, "orders")
+    run_job("--topics", "orders", "--output", str(tmp_path), *SMALL)
+
+    frame = spark.read.parquet(str(tmp_path / "orders" / "data"))
+
+    assert sorted(tuple(row) for row in frame.select("partition", "offset", "value").collect()) == expected
+    assert "day" in frame.columns
+
+
+def test_a_topic_is_archived_into_a_table_of_a_catalog(
+    run_job: RunJob, broker: Broker, stored: Storage, tmp_path: Path
+) -> None:
+    expected = fill(broker, "orders")
+    catalog = f"sqlite:///{tmp_path}/catalog.db"
+
+    run_job("--topics", "orders", "--catalog", catalog, *SMALL)
+
+    table = open_catalog(catalog, stored)[0].load_table("penstock.orders")
+    assert rows(table.scan().to_arrow()) == expected
+    assert table.location() == f"s3://{stored.results}/lake/orders"
+
+
+def test_the_job_fails_after_all_else_is_done_if_a_topic_s_records_expired_or_its_table_cannot_be_written(
+    run_job: RunJob, broker: Broker, stored: Storage
+) -> None:
+    fill(broker, "orders", count=4)
+    run_job()
+    for topic, count in (("broken", 2), ("zebras", 2)):
+        fill(broker, topic, count=count)
+    open_lake(f"s3://{stored.results}/lake", stored).put_new(
+        "broken/_penstock/table.json",
+        json.dumps({"topic_id": broker.directory.look_up("broken").topic_id, "kind": "iceberg"}).encode(),
+    )
+    send(broker, "orders", "late")
+    broker.log.raise_log_start(key_of(broker, "orders"), Offset(5))
+
+    with pytest.raises(PenstockError, match="1 topics failed, and 1 offsets were removed") as raised:
+        run_job()
+
+    assert raised.value.code is ErrorCode.INTERNAL
+    lines: list[dict[str, Any]] = run_job.lines  # type: ignore[attr-defined]
+    assert lines[-1]["failed"] == ["broken"]
+    assert [each["topic"] for each in lines[-1]["topics"]] == ["orders", "zebras"]
+    [expired] = [each for each in lines if each["event"] == "expired"]
+    assert expired["offsets"] == [{"partition": 0, "start_offset": 4, "end_offset": 5}]
+
+
+def test_what_cannot_be_is_refused_before_anything_runs(
+    run_job: RunJob, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PenstockError, match="topic 'nowhere' does not exist"):
+        run_job("--topics", "nowhere")
+    monkeypatch.setattr("penstock_spark.job.find_storage", lambda given: storage)
+    with pytest.raises(PenstockError, match="give --output s3://bucket/prefix or a folder, or --results BUCKET"):
+        archive.main([])
+    for options in (["--topics", ","], ["--group-bytes", "0"], ["--commit-bytes", "1k"]):
+        with pytest.raises(SystemExit):
+            archive.main(options)
