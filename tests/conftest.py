@@ -1,10 +1,15 @@
-"""How `make test` shares the tests out among processes: folder by folder, for the tests of one share their fixtures."""
+"""How `make test` shares the tests out among processes: folder by folder, for the tests of one share their fixtures.
+And no test of a property has a limit of time, which a busy machine would break."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 _WAITING = "tests/end_to_end/"  # waits for others most of the time, so it begins first and the rest runs beside it
+
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 class FolderScheduling(LoadScopeScheduling):

@@ -300,7 +300,7 @@ STEPS = st.one_of(
 
 @pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
 @given(steps=st.lists(STEPS, min_size=3, max_size=12), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_consumer_reads_from_any_offset_what_a_model_says(
     policy: str, steps: list[tuple[str, Any]], data: st.DataObject
 ) -> None:

@@ -260,7 +260,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_STEPS)
 def test_every_record_stands_once_where_its_producer_was_told(steps: list[tuple[int, str, int, int]]) -> None:
     """Against a model: what each producer has sent, in which epoch, and what it was told."""

@@ -30,7 +30,7 @@ def _listed(broker: Broker, topic: str, spec: OffsetSpec | int, partition: int |
     return listed(list_offsets(broker, topic, spec, partition))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(appends=APPENDS, asked=st.lists(st.integers(0, 32), min_size=1, max_size=6), cut=st.integers(0, 100))
 def test_list_offsets_finds_the_first_record_at_or_after_a_time(
     appends: list[list[list[int]]], asked: list[int], cut: int

@@ -180,5 +180,5 @@ class LogMachine(RuleBasedStateMachine):
         assert [item.offset for item in ends] == [len(records) for records in self.records]
 
 
-LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 test_log_agrees_with_a_list_whatever_fails = LogMachine.TestCase

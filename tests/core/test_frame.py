@@ -2,7 +2,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -22,7 +22,6 @@ def test_encode_writes_golden_bytes() -> None:
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=4), st.lists(st.binary(max_size=20), max_size=4))
-@settings(deadline=None)
 def test_decode_returns_what_was_encoded(header: dict[str, object], bodies: list[bytes]) -> None:
     frame = encode(header, bodies)
     for data in (frame, bytearray(frame), memoryview(frame)):
@@ -77,7 +76,6 @@ def test_encode_refuses_a_header_that_decode_would_refuse() -> None:
 
 
 @given(st.one_of(st.binary(max_size=60), st.binary(max_size=60).map(_framed)))
-@settings(deadline=None)
 def test_only_penstock_errors_come_out_of_garbage(data: bytes) -> None:
     with contextlib.suppress(PenstockError):
         header, _ = decode(data)

@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import DefaultPartitioner
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
@@ -25,13 +25,11 @@ def test_murmur2_is_that_of_kafkas_java_client(key: bytes, signed_hash: int) -> 
 
 
 @given(st.binary(max_size=100))
-@settings(deadline=None)
 def test_murmur2_agrees_with_kafka_python(key: bytes) -> None:
     assert murmur2(key) == kafka_python_murmur2(key) % 2**32
 
 
 @given(st.binary(max_size=40), st.integers(1, 1_000))
-@settings(deadline=None)
 def test_a_key_lands_where_kafka_python_puts_it(key: bytes, partitions: int) -> None:
     numbers = set(range(partitions))
     cluster = SimpleNamespace(

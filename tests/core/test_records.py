@@ -11,7 +11,7 @@ import kafka.codec
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import default_records as kafka_python
 
@@ -23,7 +23,6 @@ from penstock_core.limits import BATCH_DECODED_BYTES_MAX
 from penstock_core.record_batch import BATCH_HEADER_BYTES, Compression, parse_header, stamp, validate
 from penstock_core.records import BatchBuilder, NewRecord, Record, decode, encode, record_bytes_max
 
-without_deadline = settings(deadline=None)
 every_compression = pytest.mark.parametrize("compression", Compression)
 
 NOW_MS = 1_790_000_000_000
@@ -121,7 +120,6 @@ def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(new_records, min_size=1, max_size=3), st.sampled_from(Compression), st.integers(0, 2**60))
-@without_deadline
 def test_decode_returns_what_was_encoded(batches: list[list[NewRecord]], compression: Compression, base: int) -> None:
     data = bytearray(b"".join(encode(records, compression) for records in batches))
     stamp(data, base)
@@ -132,7 +130,6 @@ def test_decode_returns_what_was_encoded(batches: list[list[NewRecord]], compres
 
 
 @given(new_records, st.sampled_from(Compression))
-@without_deadline
 def test_what_encode_builds_passes_validation(records: list[NewRecord], compression: Compression) -> None:
     summary = validate(encode(records, compression))
     assert summary.record_count == summary.offset_span == len(records)
@@ -157,7 +154,6 @@ def test_decode_reads_what_kafka_python_wrote(compression: Compression) -> None:
 @pytest.mark.usefixtures("foreign")
 @every_compression
 @given(records=new_records)
-@without_deadline
 def test_kafka_python_reads_what_encode_wrote(compression: Compression, records: list[NewRecord]) -> None:
     batch = kafka_python.DefaultRecordBatch(encode(records, compression))
     assert batch.validate_crc()
@@ -169,7 +165,6 @@ def test_kafka_python_reads_what_encode_wrote(compression: Compression, records:
 @pytest.mark.usefixtures("foreign")
 @every_compression
 @given(records=new_records)
-@without_deadline
 def test_decode_reads_what_kafka_python_writes(compression: Compression, records: list[NewRecord]) -> None:
     builder = kafka_python.DefaultRecordBatchBuilder(
         magic=2,
@@ -201,7 +196,6 @@ def test_encode_leaves_a_batch_uncompressed_when_that_is_smaller(compression: Co
 
 
 @given(st.binary(max_size=100_000), st.integers(0, 3))
-@without_deadline
 def test_snappy_is_read_with_and_without_blocks(value: bytes, repeat: int) -> None:
     plain = encode([NewRecord(NOW_MS, None, value * repeat)])
     records = plain[BATCH_HEADER_BYTES:]
@@ -292,7 +286,6 @@ def test_encode_refuses_more_than_one_batch_holds(monkeypatch: pytest.MonkeyPatc
 
 
 @given(new_records)
-@without_deadline
 def test_record_bytes_max_bounds_what_a_record_adds(records: list[NewRecord]) -> None:
     builder = BatchBuilder()
     for timestamp_ms, key, value, headers in records:
@@ -406,7 +399,6 @@ def test_decode_refuses_a_malformed_record(record: bytes, compression: Compressi
 
 @every_compression
 @given(data=st.data())
-@without_deadline
 def test_only_penstock_errors_come_out_of_changed_bytes(compression: Compression, data: st.DataObject) -> None:
     batch = encode(GOLDEN_RECORDS, compression)
     at = data.draw(st.integers(BATCH_HEADER_BYTES, len(batch) - 1))
@@ -418,7 +410,6 @@ def test_only_penstock_errors_come_out_of_changed_bytes(compression: Compression
 
 @pytest.mark.parametrize("compression", list(Compression)[1:])
 @given(payload=st.binary(max_size=200))
-@without_deadline
 def test_only_penstock_errors_come_out_of_a_payload_of_garbage(compression: Compression, payload: bytes) -> None:
     plain = encode([NewRecord(NOW_MS, None, b"")])
     with contextlib.suppress(PenstockError):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -60,7 +60,6 @@ def summary(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @given(batches=batches_of_records, base_offset=st.integers(0, 2**40), data=st.data())
-@settings(deadline=None)
 def test_decode_agrees_with_the_record_codec_on_any_batches(
     batches: Any, base_offset: int, data: st.DataObject
 ) -> None:
@@ -88,7 +87,6 @@ def test_decode_agrees_with_the_record_codec_on_any_batches(
 
 
 @given(batches=batches_of_records)
-@settings(deadline=None)
 def test_decode_agrees_with_aiokafka_on_uncompressed_batches(batches: Any) -> None:
     plain = [encode(records) for _, records in batches]
     expected: list[tuple[int, bytes | None, bytes | None]] = []
@@ -170,7 +168,6 @@ def test_decode_takes_the_batch_time_of_log_append_time() -> None:
 
 
 @given(position=st.integers(BATCH_HEADER_BYTES, 400), value=st.integers(0, 255))
-@settings(deadline=None)
 def test_decode_refuses_or_reads_but_never_crashes_on_a_batch_built_wrongly(position: int, value: int) -> None:
     batch = bytearray(
         encode([NewRecord(NOW_MS + n, b"key-%d" % n, b"value" * n, [("name", b"%d" % n)]) for n in range(12)])

@@ -86,7 +86,7 @@ def test_a_read_of_an_empty_topic_finds_nothing(broker: Broker) -> None:
 
 
 @given(count=st.integers(0, 50), bounds=st.tuples(st.integers(0, 60), st.integers(0, 60)), size=st.integers(1, 2_000))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_read_between_offsets_finds_exactly_them_however_it_is_cut(
     count: int, bounds: tuple[int, int], size: int
 ) -> None:

@@ -207,7 +207,7 @@ def _check_any_answer(service: Service, path: str, body: bytes) -> None:
             assert "base_offset" in result or checked_error(result["error"])
 
 
-FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("path", ["/v1/produce", "/v1/fetch"])

@@ -64,7 +64,7 @@ def test_records_come_back_as_they_went(orders: Service) -> None:
     assert orders.read()["records"] == expected
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=st.none() | st.binary(max_size=20), value=st.none() | st.binary(max_size=40))
 def test_bytes_come_back_as_they_went(orders: Service, key: bytes | None, value: bytes | None) -> None:
     record: dict[str, object] = {"partition": 0, "value": None}

@@ -15,9 +15,7 @@ from tests.history.story import Story
 Line = dict[str, object]
 number = st.integers(0, 59)
 histories = st.lists(st.tuples(st.integers(0, ACTIONS - 1), number, number, number), max_size=60)
-many = settings(
-    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+many = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def play(steps: list[Step]) -> list[bytes]:

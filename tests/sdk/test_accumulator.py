@@ -407,7 +407,7 @@ _ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(_ACTIONS, max_size=60), st.floats(0, 1, exclude_max=True), st.booleans())
 def test_nothing_is_lost_reordered_or_told_wrongly_under_any_interleaving(
     actions: list[tuple[str, int, object]], chance: float, is_idempotent: bool

@@ -326,7 +326,7 @@ _ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(_ACTIONS, max_size=60))
 def test_every_record_comes_once_and_in_order_under_any_interleaving(actions: list[tuple[str, int, int]]) -> None:
     partitions = (T0, T1, T2)

@@ -392,7 +392,7 @@ def test_topic_made_again_is_released_under_its_old_id_and_owned_under_the_new(w
     assert not old & {lease.topic_id for lease in member.membership.owned.values()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 def test_whatever_gets_lost_no_two_own_a_partition_and_all_are_owned_in_the_end(seed: int) -> None:
     """Members come, close, crash and are slow to poll, and requests and answers get lost; sessions last long enough
