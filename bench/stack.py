@@ -48,7 +48,7 @@ def main(as_json: bool, megabytes: int, samples: int) -> None:
         with console.status(name):
             report[name] = step()
         if not as_json:
-            console.print(_table(name, report[name]))
+            console.print(to_table(name, report[name]))
     if as_json:
         click.echo(json.dumps(report))
 
@@ -186,7 +186,7 @@ def _quantiles(name: str, seconds: list[float]) -> Row:
     return {"": name, "p50 ms": round(cuts[49] * 1_000, 1), "p99 ms": round(cuts[98] * 1_000, 1)}
 
 
-def _table(name: str, rows: list[Row]) -> Table:
+def to_table(name: str, rows: list[Row]) -> Table:
     columns = list(dict.fromkeys(column for row in rows for column in row))
     table = Table(*columns, title=name)
     for row in rows:

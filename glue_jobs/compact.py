@@ -6,6 +6,7 @@ out: then one process takes the partitions one after the other. Runs may overlap
 
 import argparse
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -48,6 +49,7 @@ def main(argv: Sequence[str]) -> None:
     wanted = _wanted(storage, options.topic, options.partition)
     budget_ms = float("inf") if options.budget_ms is None else float(options.budget_ms)
     run = partial(_compact_all, storage=storage, settings=settings, budget_ms=budget_ms, is_dry_run=options.dry_run)
+    started_s = time.perf_counter()
     if options.no_spark:
         done = [*run(wanted)]
     else:
@@ -61,6 +63,7 @@ def main(argv: Sequence[str]) -> None:
         "result",
         job="compact",
         is_dry_run=options.dry_run,
+        seconds=round(time.perf_counter() - started_s, 3),
         partitions=len(done),
         held=sum(each.is_held for each in done),
         unfinished=sum(not each.is_finished for each in done),

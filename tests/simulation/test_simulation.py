@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from tests.simulation.__main__ import explain, main
 from tests.simulation.checker_mutants import CHECKER_MUTANTS, CheckerMutant
+from tests.simulation.compaction_mutants import COMPACTION_MUTANTS
 from tests.simulation.faults import Fault
 from tests.simulation.group_mutants import GROUP_MUTANTS
 from tests.simulation.job_mutants import JOB_MUTANTS
@@ -76,7 +77,9 @@ def test_same_seed_gives_same_trace_when_another_process_hashes_otherwise() -> N
     assert digests[0].count("'") == 10
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *JOB_MUTANTS, *GROUP_MUTANTS], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant", [*MUTANTS, *JOB_MUTANTS, *GROUP_MUTANTS, *COMPACTION_MUTANTS], ids=lambda mutant: mutant.name
+)
 def test_simulator_finds_the_defect_when_one_is_put_in(mutant: Mutant) -> None:
     with mutant.patched():
         assert any(run(seed, mutant.workload).failure is not None for seed in range(MUTANT_SEEDS_MAX))
