@@ -133,10 +133,11 @@ class Recorder:
 def encode_micro_op(op: MicroOp) -> list[object]:
     """The micro-operation as JSON values, as `format` reads it."""
     match op:
-        case Send((topic, partition), value, offset, None):
-            return ["send", topic, partition, value, offset]
-        case Send((topic, partition), value, offset, (*source, name)):
-            return ["send", topic, partition, value, offset, [*source, name] if name else source]
+        case Send((topic, partition), value, offset, source):
+            if source is None:
+                return ["send", topic, partition, value, offset]
+            *place, name = source
+            return ["send", topic, partition, value, offset, [*place, name] if name else place]
         case Poll((topic, partition), records, end_offset):
             return ["poll", topic, partition, records, *([] if end_offset is None else [end_offset])]
         case Commit((topic, partition), offset, lease_epoch):
