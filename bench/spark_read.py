@@ -1,0 +1,276 @@
+"""What Spark reads a second at local[2]: the data source, Parquet of the same records, and a loop over the decoder.
+
+All three read the same records from the local disk, in turns, every column of them, into nothing (Spark's `noop`);
+the best of the rounds counts. CPU is that of Spark and its workers, which says more where others use the machine too.
+`--stream` measures micro-batches on the local stack instead.
+"""
+
+import json
+import os
+import pickle
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+from rich.console import Console
+from rich.table import Table
+
+import penstock_spark
+from bench.folder_store import FolderSegmentStore
+from penstock_broker.adapters.memory import memory_broker
+from penstock_broker.broker import Broker
+from penstock_broker.create_topic import create_topic
+from penstock_broker.delete_topic import delete_topic
+from penstock_broker.produce import ProduceEntry, produce
+from penstock_core.errors import PenstockError
+from penstock_core.quorum import Acks
+from penstock_core.records import NewRecord, decode, encode
+from penstock_spark import decoding
+from penstock_spark.batch import schema_of
+from penstock_spark.options import RANGE_BYTES, parse_read_options
+from penstock_spark.planning import plan_slices
+from penstock_spark.reading import read_slices
+from penstock_spark.slices import Slice
+from penstock_spark.snapshot import choose_offsets
+from penstock_spark.source import SlicePartition, slices_of
+from penstock_spark.storage import find_storage, open_broker
+
+MB = 1_000_000
+NOW_MS = 1_790_000_000_000
+PARTITIONS = 4
+BATCH_BYTES = 256 * 1024
+MICRO_BATCHES = 30
+TOPIC = "bench-spark-read"
+
+
+class FolderDataSource(DataSource):
+    """The data source, with segments in a folder instead of S3: what is planned on the driver is in its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock-folder"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark names it
+        return FolderReader(self.options["folder"])
+
+    def schema(self) -> StructType:
+        return schema_of({})
+
+
+class FolderReader(DataSourceReader):
+    """Plans from what `fill` left in the folder, and reads as PenstockReader does."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def partitions(self) -> list[InputPartition]:
+        return [SlicePartition(slices) for slices in _plan(Path(self._folder))]
+
+    def read(self, partition: InputPartition) -> Any:
+        stored = read_slices(
+            folder_broker(Path(self._folder)), slices_of(partition), range_bytes=RANGE_BYTES, fails_on_data_loss=True
+        )
+        return decoding.decode(stored, decoding.kafka_schema(with_headers=False))
+
+
+def folder_broker(folder: Path) -> Broker:
+    return replace(memory_broker(zones=["a"]), zones=[FolderSegmentStore(folder / "segments", "a")])
+
+
+@click.command(help=__doc__)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--mb", default=500, show_default=True, help="How many MB of values each reads.")
+@click.option("--rounds", default=5, show_default=True, help="How often each is timed, in turns.")
+@click.option("--stream", is_flag=True, help="Measure the overhead of micro-batches, on the local stack.")
+def main(as_json: bool, mb: int, rounds: int, stream: bool) -> None:
+    spark = _session()
+    try:
+        report = (
+            {"micro-batches": measure_micro_batches(spark)}
+            if stream
+            else {
+                f"{value_bytes} B": measure_reads(spark, value_bytes, mb * MB // value_bytes, rounds)
+                for value_bytes in (1_024, 100)
+            }
+        )
+    finally:
+        spark.stop()
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+        return
+    for title, rows in report.items():
+        Console().print(_table(title, rows))
+
+
+def measure_reads(spark: SparkSession, value_bytes: int, count: int, rounds: int) -> list[dict[str, Any]]:
+    """MB of values and records a second of each way, in one run, in turns."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        records = fill(folder, value_bytes, count)
+        source = spark.read.format("penstock-folder").option("folder", name).load()
+        parquet = str(folder / "parquet")
+        source.write.option("compression", "none").parquet(parquet)
+        ways: dict[str, Callable[[], object]] = {
+            "data source penstock": lambda: _drain(source),
+            "spark.read.parquet": lambda: _drain(spark.read.parquet(parquet)),
+            "Python loop over the SDK's decode": lambda: _loop(folder),
+        }
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        cpu_seconds: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(rounds + 1):  # the first warms up
+            for way, run in ways.items():
+                started, used = time.perf_counter(), _cpu_seconds()
+                run()
+                seconds[way].append(time.perf_counter() - started)
+                cpu_seconds[way].append(_cpu_seconds() - used)
+    return [
+        {
+            "way": way,
+            "MB/s": round(records * value_bytes / MB / min(taken[1:])),
+            "records/s": round(records / min(taken[1:])),
+            "CPU s/GB": round(min(cpu_seconds[way][1:]) * 1_000 * MB / (records * value_bytes), 2),
+        }
+        for way, taken in seconds.items()
+    ]
+
+
+def fill(folder: Path, value_bytes: int, count: int) -> int:
+    """Appends of about a MiB to each of four partitions in turn, and the plan that reads them; how many records."""
+    (folder / "segments").mkdir()
+    broker = folder_broker(folder)
+    topic = create_topic(broker, TOPIC, PARTITIONS, {}).name
+    chance = random.Random(1)
+    per_batch = max(1, BATCH_BYTES // value_bytes)
+    appended = 0
+    while appended < count:
+        batches = [
+            encode(
+                [
+                    NewRecord(NOW_MS + appended, b"key-%d" % (index % 1_000), chance.randbytes(value_bytes))
+                    for index in range(per_batch)
+                ]
+            )
+            for _ in range(4)
+        ]
+        number = appended // (4 * per_batch) % PARTITIONS
+        [result] = produce(broker, [ProduceEntry(topic=topic, partition=number, data=b"".join(batches))], Acks.LEADER)
+        if isinstance(result, PenstockError):
+            raise result
+        appended += 4 * per_batch
+    options = parse_read_options({"subscribe": topic}, is_stream=False)
+    plan = plan_slices(broker, choose_offsets(broker, options), partition_bytes=options.partition_bytes)
+    (folder / "plan.pickle").write_bytes(pickle.dumps(plan))
+    return appended
+
+
+def measure_micro_batches(spark: SparkSession) -> list[dict[str, Any]]:
+    """Milliseconds of a micro-batch of one record, on the local stack's emulator, and of Spark's own source beside
+    it: medians, without the first three."""
+    penstock_spark.register(spark)
+    broker = open_broker(find_storage())
+    topic = create_topic(broker, TOPIC, 1, {}).name
+    try:
+        for number in range(MICRO_BATCHES):
+            produce(broker, [ProduceEntry(topic=topic, partition=0, data=_one(number))], Acks.QUORUM)
+        own = spark.readStream.format("penstock").options(
+            subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="1"
+        )
+        rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="1", numPartitions="1")
+        return [
+            {"way": "data source penstock", **_micro_batch(own.load(), {"availableNow": True})},
+            {"way": "Spark's rate-micro-batch", **_micro_batch(rate.load(), {"processingTime": "0 seconds"})},
+        ]
+    finally:
+        delete_topic(broker, topic)
+
+
+def _micro_batch(frame: DataFrame, trigger: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as checkpoint:
+        stream = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = stream.trigger(**trigger).start()
+        while query.isActive and len(query.recentProgress) < MICRO_BATCHES:
+            query.awaitTermination(1)
+        query.stop()
+        progress = [dict(each.durationMs) for each in query.recentProgress if each.numInputRows][3:]
+    steps = ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCommit", "commitOffsets")
+    return {step: round(statistics.median(each.get(step, 0) for each in progress)) for step in steps}
+
+
+def _one(number: int) -> bytes:
+    return encode([NewRecord(int(time.time() * 1_000), None, b"%d" % number)])
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _cpu_seconds() -> float:
+    """Of this process and all that it has started and that still runs: Spark's JVM and its Python workers."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # ended meanwhile
+            continue
+        pid = int(path.parent.name)
+        parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours, found = {os.getpid()}, {os.getpid()}
+    while found:
+        found = {pid for pid, parent in parents.items() if parent in found} - ours
+        ours |= found
+    return sum(ticks.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+
+def _loop(folder: Path) -> int:
+    """One process, one core: what a consumer does with the bytes that it has fetched."""
+    broker = folder_broker(folder)
+    count = 0
+    for slices in _plan(folder):
+        for stored in read_slices(broker, slices, range_bytes=RANGE_BYTES, fails_on_data_loss=True):
+            for record in decode(stored.data):
+                count += record.value is not None
+    return count
+
+
+def _plan(folder: Path) -> list[tuple[Slice, ...]]:
+    plan: list[tuple[Slice, ...]] = pickle.loads((folder / "plan.pickle").read_bytes())
+    return plan
+
+
+def _session() -> SparkSession:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark: SparkSession = (
+        SparkSession.builder.master("local[2]")
+        .appName("penstock-bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    spark.dataSource.register(FolderDataSource)
+    return spark
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=title)
+    for name in rows[0]:
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
+    return table
+
+
+if __name__ == "__main__":
+    main()
