@@ -56,7 +56,9 @@ JOB_GRANTS: Mapping[str, JobGrants] = {
         results="lake",
         catalog="reads",
     ),
-    "analyze": JobGrants(topics=_READ_TOPICS, log=_READ_LOG, groups=("Query", "GetItem"), results="reports"),
+    "analyze": JobGrants(
+        topics=_READ_TOPICS, log=_READ_LOG, groups=("Query", "GetItem", "BatchGetItem"), results="reports"
+    ),
     "sweep": JobGrants(
         topics=_READ_TOPICS,
         log=(*_READ_LOG, "UpdateItem"),

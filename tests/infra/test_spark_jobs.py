@@ -94,6 +94,25 @@ def test_archive_may_read_topics_and_write_tables_and_nothing_else(resources: Re
     assert on_tables == ({f"glue:{action}" for action in writes} if STAGES[stage].has_catalog else set())
 
 
+def test_analyze_reads_all_and_writes_reports_only(resources: Resources) -> None:
+    def on(resource: str) -> set[str]:
+        return {action.partition(":")[2] for action in actions_on(resources, "analyze", resource)}
+
+    assert on("<TablesTopics>") == {"GetItem", "Scan"}
+    assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query"}
+    assert on("<TablesGroups>") == {"GetItem", "BatchGetItem", "Query"}
+    assert on("<ArchiveBucket>/*") == {"GetObject"}
+    assert on("<JobsResultsBucket>/reports/*") == {"GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"}
+    [listing] = [
+        each
+        for each in statements_of(resources, "analyze")
+        if [name_of(on) for on in as_list(each["Resource"])] == ["<JobsResultsBucket>"]
+    ]
+    assert (listing["Action"], listing["Condition"]) == (
+        "s3:ListBucket", {"StringLike": {"s3:prefix": ["reports/*", "reports"]}},
+    )  # fmt: skip
+
+
 def test_no_job_may_touch_what_is_not_penstock_s(resources: Resources) -> None:
     for job in JOBS:
         for statement in statements_of(resources, job):

@@ -1,0 +1,92 @@
+"""What stands out in a summary: a few sentences, the worst first, each with what may be done about it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock_spark.analysis.histogram import percentile
+from penstock_spark.analysis.page import key_text, text
+from penstock_spark.analysis.summary import HOT_RECORDS_MIN, Summary, TopicSummary
+from penstock_spark.analysis.units import format_count, format_ms, format_percent
+
+FINDINGS_MAX = 12
+APPEND_LAG_MS_MAX = 60_000
+CONSUMER_LAG_MS_MAX = 3_600_000
+_ONE_KEY = 0.5
+
+
+def findings(summary: Summary) -> list[str]:
+    """Sentences of HTML; none if all is as it should be."""
+    found = [*_idle_groups(summary), *_late_groups(summary), *_hot(summary), *_skewed(summary), *_slow(summary)]
+    return found[:FINDINGS_MAX]
+
+
+def group_rows(summary: Summary) -> dict[str, list[Any]]:
+    """The rows of this run's lag, by group."""
+    groups: dict[str, list[Any]] = {}
+    for row in summary.lags:
+        groups.setdefault(row["group"], []).append(row)
+    return groups
+
+
+def _idle_groups(summary: Summary) -> Iterator[str]:
+    for group, rows in group_rows(summary).items():
+        behind = sum(row["lag_records"] or 0 for row in rows)
+        if behind and not rows[0]["members"]:
+            oldest = max(row["lag_ms"] or 0 for row in rows)
+            yield (
+                f"Group <b>{text(group)}</b> has no members and is {text(format_count(behind))} records behind, "
+                f"the oldest {text(format_ms(oldest))} old: start its consumers, or delete it if nobody needs it."
+            )
+
+
+def _late_groups(summary: Summary) -> Iterator[str]:
+    for group, rows in group_rows(summary).items():
+        worst = max(rows, key=lambda row: row["lag_ms"] or 0)
+        if rows[0]["members"] and (worst["lag_ms"] or 0) >= CONSUMER_LAG_MS_MAX:
+            yield (
+                f"Group <b>{text(group)}</b> is {text(format_ms(worst['lag_ms']))} behind in partition "
+                f"{worst['partition']} of {text(worst['topic'])}: is it alone there, then look at its member "
+                f"{text(worst['owner'] or 'none')}; else add consumers."
+            )
+
+
+def _hot(summary: Summary) -> Iterator[str]:
+    for topic in summary.topics:
+        for partition in topic.hot_partitions[:1]:
+            yield (
+                f"Partition <b>{partition}</b> of <b>{text(topic.name)}</b> has {topic.heat[partition]:.1f} times its "
+                f"share of the bytes{_because(topic, partition)}."
+            )
+
+
+def _because(topic: TopicSummary, partition: int) -> str:
+    top = topic.top_keys(1, partition)
+    records = int(topic.partition_records[partition])
+    if top and top[0][1] >= _ONE_KEY * records:
+        key, count = top[0]
+        share = format_percent(count / records)
+        return f": {text(share)} of its records have the key {key_text(key.prefix, key.length)}"
+    if topic.null_keys >= _ONE_KEY * topic.records:
+        return ", and most records have no key: see how the producer chooses partitions"
+    return ", of many keys: more partitions would spread them"
+
+
+def _skewed(summary: Summary) -> Iterator[str]:
+    for topic in summary.topics:
+        is_skewed = topic.keyed_records >= HOT_RECORDS_MIN and topic.top_key_share >= _ONE_KEY
+        if topic.partitions > 1 and is_skewed and not topic.hot_partitions:
+            key, _ = topic.top_keys(1)[0]
+            yield (
+                f"{text(format_percent(topic.top_key_share))} of the records of <b>{text(topic.name)}</b> have the key "
+                f"{key_text(key.prefix, key.length)}: one partition gets them all."
+            )
+
+
+def _slow(summary: Summary) -> Iterator[str]:
+    for topic in summary.topics:
+        lag_ms = percentile(topic.append_lags, 99)
+        if lag_ms is not None and lag_ms >= APPEND_LAG_MS_MAX:
+            yield (
+                f"One in a hundred records of <b>{text(topic.name)}</b> is appended {text(format_ms(lag_ms))} or more "
+                "after its timestamp: producers that linger, retry or replay, or a clock that is behind."
+            )

@@ -1,0 +1,120 @@
+"""How far consumer groups are behind, now: one row for each group and partition."""
+
+import io
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock_broker.broker import Broker
+from penstock_broker.describe_group import GroupPartition, describe_group, list_groups
+from penstock_broker.walk_index import refs_of
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import GroupName
+from penstock_core.limits import GROUP_LIST_MAX
+from penstock_spark.analysis.folder import Folder
+from penstock_spark.decoding import decode, kafka_schema
+from penstock_spark.reading import read_slices
+from penstock_spark.slices import slice_of
+
+LAG = "lag/"
+LAG_SCHEMA = pa.schema(
+    [
+        ("run_at", pa.timestamp("ms", tz="UTC")),
+        ("group", pa.string()),
+        ("members", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("owner", pa.string()),
+        ("committed_offset", pa.int64()),
+        ("log_start_offset", pa.int64()),
+        ("high_watermark", pa.int64()),
+        ("lag_records", pa.int64()),
+        ("lag_ms", pa.int64()),
+    ]
+)
+_AT_ONCE = 1_000
+
+
+def measure_lag(broker: Broker, now_ms: int) -> pa.Table:
+    """The lag of every group in every partition that it has committed for or is assigned.
+
+    `lag_records` counts offsets from the committed one to the high watermark, those that retention has removed left
+    out; `lag_ms` is how old at `now_ms` the first record of these is, by its timestamp, and 0 if there is none. Both
+    are None where the group has never committed. Costs what `describe_group` costs, and for each partition with lag a
+    query and the read of one ref.
+    """
+    rows = [
+        (group, members, found)
+        for group in _groups(broker)
+        for members, partitions in [_describe(broker, group)]
+        for found in partitions
+    ]
+    lags: list[int | None] = []
+    for at in range(0, len(rows), _AT_ONCE):
+        waits = broker.parallel.map(lambda row: _lag_ms(broker, row[2], now_ms), rows[at : at + _AT_ONCE])
+        for wait in waits:
+            if isinstance(wait, PenstockError):
+                raise wait
+            lags.append(wait)
+    return pa.Table.from_pylist(
+        [
+            {
+                "run_at": now_ms,
+                "group": group,
+                "members": members,
+                "topic": found.topic,
+                "partition": found.partition.partition,
+                "owner": found.owner.member_id if found.owner else None,
+                "committed_offset": found.lease.offset,
+                "log_start_offset": found.log_start_offset,
+                "high_watermark": found.high_watermark,
+                "lag_records": found.lag,
+                "lag_ms": lag_ms,
+            }
+            for (group, members, found), lag_ms in zip(rows, lags, strict=True)
+        ],
+        schema=LAG_SCHEMA,
+    )
+
+
+def write_lag(folder: Folder, run: str, lags: pa.Table) -> None:
+    """Adds a run's file beside those of the runs before."""
+    sink = io.BytesIO()
+    pq.write_table(lags, sink, compression="zstd")
+    folder.put(f"{LAG}run={run}.parquet", sink.getvalue())
+
+
+def _groups(broker: Broker) -> Iterator[GroupName]:
+    after: str | None = ""
+    while after is not None:
+        page, after = list_groups(broker, GROUP_LIST_MAX, after)
+        yield from (name for name, _ in page)
+
+
+def _describe(broker: Broker, group: GroupName) -> tuple[int, Sequence[GroupPartition]]:
+    try:
+        found = describe_group(broker, group)
+    except PenstockError as error:
+        if error.code is ErrorCode.UNKNOWN_GROUP:  # deleted since it was listed
+            return 0, ()
+        raise
+    return len(found.members), found.partitions
+
+
+def _lag_ms(broker: Broker, found: GroupPartition, now_ms: int) -> int | None:
+    if not found.lag or found.lease.offset is None:
+        return found.lag
+    timestamp_ms = _timestamp_at(broker, found, max(found.lease.offset, found.log_start_offset))
+    return 0 if timestamp_ms is None else max(0, now_ms - timestamp_ms)
+
+
+def _timestamp_at(broker: Broker, found: GroupPartition, offset: int) -> int | None:
+    """The timestamp of the first record at `offset` or behind it; compaction may have left none there."""
+    for located in refs_of(broker, found.partition, offset):
+        wanted = slice_of(found.topic, found.partition, offset, found.high_watermark, [located])
+        if wanted is not None and located.ref.record_count:
+            stored = read_slices(broker, [wanted], range_bytes=located.ref.length, fails_on_data_loss=False)
+            for records in decode(stored, kafka_schema(with_headers=False)):
+                return int(records.column("timestamp").cast(pa.int64())[0].as_py()) // 1_000
+    return None

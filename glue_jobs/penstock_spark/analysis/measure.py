@@ -1,0 +1,158 @@
+"""Records to what is counted of them: one row of about 60 bytes per record, made where its bytes are decoded.
+
+Values never leave the Python worker. Rows go to Spark, which may spill what it holds of them to disk.
+
+A segment's id says when its writer made it, just before it was put: that is the time of the append, as the service's
+clock has it. Records that compaction has merged lie in a segment that is younger than they are, so of these the time
+of the append is not known.
+"""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock_broker.adapters.aws import Storage
+from penstock_core.ids import segment_time_ms
+from penstock_core.ref import Tier
+from penstock_spark.batch import plan_batch, read_records
+from penstock_spark.options import ReadOptions, parse_read_options
+from penstock_spark.slices import Slice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HOUR_MS = 3_600_000
+BUCKETS_PER_DOUBLING = 4
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+_UNKNOWN = -1
+MEASURED = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("hour_ms", pa.int64()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("key_bytes", pa.int32()),
+        ("value_bytes", pa.int32()),  # null: a tombstone
+        ("size_bytes", pa.int32()),
+        ("size_bucket", pa.int32()),
+        ("append_lag_ms", pa.int64()),
+        ("append_lag_bucket", pa.int32()),
+    ]
+)
+_SPARK_SCHEMA = (
+    "topic STRING, partition INT, hour_ms LONG, offset LONG, key BINARY, key_bytes INT, value_bytes INT, "
+    "size_bytes INT, size_bucket INT, append_lag_ms LONG, append_lag_bucket INT"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The records whose timestamp lies in `[from_ms, to_ms)`."""
+
+    from_ms: int
+    to_ms: int
+
+
+def measured(spark: "SparkSession", storage: Storage, window: Window) -> "DataFrame":
+    """A row for each record of the window, of all topics. What is read is fixed here; reading is up to the tasks.
+
+    Each partition is read from its first record of the window to its end: one record of a clock that is ahead, far
+    behind the window, must not end the reading.
+    """
+    bounds = {"startingTimestamp": str(window.from_ms), "startingOffsetsByTimestampStrategy": "latest"}
+    options = parse_read_options(
+        {"subscribePattern": ".*", "failOnDataLoss": "false", **(bounds if window.from_ms else {})}, is_stream=False
+    )
+    groups = [(pickle.dumps(slices),) for slices in plan_batch(storage, options)]
+    tasks = spark.createDataFrame(spark.sparkContext.parallelize(groups, max(1, len(groups))), "slices BINARY")
+    return tasks.mapInArrow(_measurer(storage, options, window), _SPARK_SCHEMA)
+
+
+def buckets(values: npt.NDArray[Any]) -> Integers:
+    """The number of each value's bucket: `b` holds `[2**(b/4), 2**((b+1)/4))`, -1 what is below 1."""
+    found = np.floor(BUCKETS_PER_DOUBLING * np.log2(np.maximum(values, 1))).astype(np.int64)
+    return np.where(values < 1, -1, found)
+
+
+def bucket_start(bucket: int) -> float:
+    """The least value of a bucket, rounding aside."""
+    return 0.0 if bucket < 0 else float(2 ** (bucket / BUCKETS_PER_DOUBLING))
+
+
+def measure(records: pa.RecordBatch, appended: "AppendTimes", window: Window) -> pa.RecordBatch:
+    """The rows of `MEASURED` for those of the records that lie in the window."""
+    timestamps: Integers = records.column("timestamp").cast(pa.int64()).to_numpy() // 1_000
+    is_inside = (timestamps >= window.from_ms) & (timestamps < window.to_ms)
+    if not is_inside.all():
+        records, timestamps = records.filter(pa.array(is_inside)), timestamps[is_inside]
+    keys, offsets = records.column("key"), records.column("offset")
+    key_bytes, value_bytes = pc.binary_length(keys), pc.binary_length(records.column("value"))
+    sizes = pc.fill_null(key_bytes, 0).to_numpy() + pc.fill_null(value_bytes, 0).to_numpy()
+    times = appended.of(records.column("partition").to_numpy(), offsets.to_numpy())
+    is_unknown = times == _UNKNOWN
+    lags = times - timestamps
+    columns = [
+        records.column("topic"),
+        records.column("partition"),
+        pa.array(timestamps // HOUR_MS * HOUR_MS),
+        offsets,
+        keys,
+        key_bytes,
+        value_bytes,
+        pa.array(sizes.astype(np.int32)),
+        pa.array(buckets(sizes).astype(np.int32)),
+        pa.array(lags, mask=is_unknown),
+        pa.array(buckets(lags).astype(np.int32), mask=is_unknown),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=MEASURED)
+
+
+class AppendTimes:
+    """When the records of one topic in a task's slices were appended."""
+
+    def __init__(self, slices: Iterable[Slice]) -> None:
+        refs: Mapping[int, list[tuple[int, int]]] = defaultdict(list)
+        for each in slices:
+            for located in each.located():
+                is_known = located.ref.tier is Tier.ZONAL
+                time_ms = segment_time_ms(located.ref.segment_id) if is_known else _UNKNOWN
+                refs[each.key.partition].append((located.base_offset, time_ms))
+        self._refs = {partition: np.array(sorted(found), np.int64) for partition, found in refs.items()}
+
+    def of(self, partitions: npt.NDArray[Any], offsets: npt.NDArray[Any]) -> Integers:
+        """Milliseconds since 1970 for each record, -1 where it is not known."""
+        times = np.full(len(offsets), _UNKNOWN, np.int64)
+        for partition in np.unique(partitions):
+            rows = np.flatnonzero(partitions == partition)
+            refs = self._refs[int(partition)]
+            times[rows] = refs[np.searchsorted(refs[:, 0], offsets[rows], "right") - 1, 1]
+        return times
+
+
+def _measurer(
+    storage: Storage, options: ReadOptions, window: Window
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def measure_tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for pickled in batch.column(0).to_pylist():
+                # What `measured` has pickled, on the driver of this very job.
+                slices: Sequence[Slice] = pickle.loads(pickled)  # noqa: S301
+                appended = {topic: AppendTimes(s for s in slices if s.topic == topic) for topic in _topics(slices)}
+                for records in read_records(storage, options, tuple(slices)):
+                    yield measure(records, appended[records.column("topic")[0].as_py()], window)
+
+    return measure_tasks
+
+
+def _topics(slices: Iterable[Slice]) -> set[str]:
+    return {each.topic for each in slices}

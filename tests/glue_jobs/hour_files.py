@@ -1,0 +1,85 @@
+"""Files of hours made by hand, as `analyze` would have written them."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock_spark.analysis.folder import Folder
+from penstock_spark.analysis.hourly import HOURS_SCHEMA, hour_name, merge_hour
+from penstock_spark.analysis.lag import LAG_SCHEMA, write_lag
+from penstock_spark.analysis.measure import buckets
+
+
+def row(
+    topic: str,
+    partition: int,
+    hour_ms: int,
+    *,
+    records: int,
+    size: int = 1000,
+    partitions: int = 1,
+    keys: Sequence[tuple[bytes, int]] = (),
+    null_keys: int = 0,
+    lag_ms: int = 40,
+) -> dict[str, Any]:
+    """A partition's hour in which all records have the same size and lag, but for one that is twice as large."""
+    [bucket], [lag_bucket] = (buckets(np.array([each])) for each in (size, lag_ms))
+    return {
+        "topic": topic,
+        "partition": partition,
+        "hour": hour_ms,
+        "records": records,
+        "bytes": records * size,
+        "key_bytes": 8 * (records - null_keys),
+        "value_bytes": records * size - 8 * (records - null_keys),
+        "null_keys": null_keys,
+        "tombstones": 0,
+        "first_offset": 0,
+        "last_offset": records - 1,
+        **{f"size_p{each}": size for each in (50, 95, 99)},
+        "size_max": 2 * size,
+        "size_histogram": sorted({int(bucket): records - 1, int(bucket) + 4: 1}.items()),
+        "append_lag_records": records,
+        **{f"append_lag_ms_p{each}": lag_ms for each in (50, 95, 99)},
+        "append_lag_ms_max": 10 * lag_ms,
+        "append_lag_histogram": sorted({int(lag_bucket): records - 1, int(lag_bucket) + 12: 1}.items()),
+        "keys": len(keys),
+        "top_keys": [
+            {"key": key[:64], "key_bytes": len(key), "records": count, "bytes": count * size} for key, count in keys
+        ],
+        "topic_partitions": partitions,
+        "top_key_share": keys[0][1] / (records - null_keys) if keys else None,
+        "heat": None,
+    }
+
+
+def write_rows(folder: Folder, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Each hour's rows as its file."""
+    by_hour: dict[int, list[Mapping[str, Any]]] = {}
+    for each in rows:
+        by_hour.setdefault(each["hour"], []).append(each)
+    for hour_ms, found in by_hour.items():
+        sink = io.BytesIO()
+        pq.write_table(merge_hour(pa.Table.from_pylist(list(found), schema=HOURS_SCHEMA), None), sink)
+        folder.put(hour_name(hour_ms), sink.getvalue())
+
+
+def lag_row(group: str, topic: str, partition: int, run_ms: int, **facts: Any) -> dict[str, Any]:
+    return {
+        "run_at": run_ms, "group": group, "members": 1, "topic": topic, "partition": partition, "owner": "m-1",
+        "committed_offset": 100, "log_start_offset": 0, "high_watermark": 100, "lag_records": 0, "lag_ms": 0,
+    } | facts  # fmt: skip
+
+
+def lag_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(each) for each in rows], schema=LAG_SCHEMA)
+
+
+def write_lag_rows(folder: Folder, run: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    table = lag_table(rows)
+    write_lag(folder, run, table)
+    return table
