@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from penstock_broker import clean as clean_module
 from penstock_broker import compact as compact_module
 from penstock_broker import rewrite_run as rewrite_module
 from penstock_broker.adapters.memory_compaction import MemoryCompactionStore
 from penstock_broker.adapters.memory_log import MemoryLogIndex
+from penstock_core.cleaning import LatestOffsets
 from penstock_core.index import Page
 from penstock_core.keys import PartitionKey
 from tests.simulation.mutants import Mutant
@@ -78,10 +80,38 @@ def _merged_offsets_begin_at_0() -> Patch:
     return patch.object(rewrite_module, "new_pages", pages)
 
 
+def _tombstones_go_at_once() -> Patch:
+    return patch.object(clean_module, "tombstone_horizon", lambda *_: 1_000_000)
+
+
+def _older_record_is_kept() -> Patch:
+    def is_superseded(latest: Any, key: bytes, offset: int) -> bool:
+        return latest._offsets.get(key, -1) == offset
+
+    return patch.object(LatestOffsets, "is_superseded", is_superseded)
+
+
+def _pass_is_noted_before_its_swaps() -> Patch:
+    original = clean_module.clean
+
+    def clean(broker: Any, key: Any, head: Any, state: Any, config: Any, *rest: Any) -> Any:
+        cleaned = clean_module.with_cleaned(
+            state.cleaned, head.tail_base, broker.clock.now_ms(), config.delete_retention_ms
+        )
+        noted = replace(state, cleaned=cleaned)
+        broker.compaction.save(key, noted)
+        yield from original(broker, key, head, state, config, *rest)
+
+    return patch.object(compact_module, "clean", clean)
+
+
 COMPACTION_MUTANTS = [
     Mutant("swap without its conditions", "compaction", _swap_without_condition),
     Mutant("swap not at once", "compaction", _swap_in_two_steps),
     Mutant("sweep ignores what was retired", "compaction,sweep", _sweep_does_not_know_what_was_retired),
     Mutant("merge loses a batch", "compaction", _merge_loses_a_batch),
     Mutant("merged offsets begin at 0", "compaction", _merged_offsets_begin_at_0),
+    Mutant("tombstones go at once", "cleaning", _tombstones_go_at_once),
+    Mutant("older record kept", "cleaning", _older_record_is_kept),
+    Mutant("pass noted before its swaps", "cleaning", _pass_is_noted_before_its_swaps),
 ]

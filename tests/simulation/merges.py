@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock_core.compaction import Swap
-from penstock_core.ids import SegmentId
+from penstock_core.ids import SegmentId, TopicName
 from penstock_core.keys import PartitionKey
 from penstock_core.record_batch import stamp
 from penstock_core.records import decode
@@ -40,8 +40,11 @@ class Merges:
         self._epochs[key] = swap.epoch
         bounds = [(pages[0].base_offset, pages[-1].end_offset) for pages in (swap.old, swap.new)]
         expect(bounds[0] == bounds[1], f"pages of {key} cover {bounds[0]}, those that came for them {bounds[1]}")
+        config = world.stores.topics.get(TopicName(world.truth.names[key.topic_id]))
+        is_compacted = config is not None and config.config.is_compacted
         for located in (each for page in swap.new for each in page.located()):
-            self._check_content(key, located)
+            if not is_compacted:
+                self._check_content(key, located)
             place = (located.base_offset, located.ref.segment_id, located.ref.position, located.ref.length)
             self._places.setdefault(key, set()).add(place)
             self._ends.setdefault(key, set()).add(located.end_offset)
@@ -50,6 +53,9 @@ class Merges:
             world.truth.removals.retired(key, located)
         if key in world.stores.log.heads([key]):
             world.truth.check_index(key)
+            if config is not None and is_compacted:
+                refs = [each for page in swap.new for each in page.located()]
+                world.truth.cleanings.swapped(key, refs, config.config.delete_retention_ms)
 
     def _check_content(self, key: PartitionKey, located: LocatedRef) -> None:
         truth, ref = self._world.truth, located.ref

@@ -17,6 +17,7 @@ from penstock_core.ref import LocatedRef, Ref, Tier
 from penstock_core.topic import Topic
 from penstock_core.transaction import Transaction
 from penstock_core.zone_state import ZoneStates
+from tests.simulation.cleanings import Cleanings
 from tests.simulation.instance import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.merges import Merges
 from tests.simulation.removals import Removals
@@ -73,6 +74,7 @@ class Truth:
         self.marked: dict[tuple[PartitionKey, int], int] = {}  # zones that refs were marked with, a roll may lose them
         self.removals = Removals(world)
         self.merges = Merges(world)
+        self.cleanings = Cleanings(world)
         self._bodies: dict[SegmentId, bytes] = {}
         self._puts: dict[str, dict[str, list[PutSeen]]] = {}  # by function instance and zone, as they began
 

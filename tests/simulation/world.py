@@ -76,10 +76,11 @@ class World:
         assert isinstance(self.stores.repair_queue, MemoryRepairQueue)
         return self.stores.repair_queue.repairs
 
-    def topic(self, name: str, partitions: int) -> str:
+    def topic(self, name: str, partitions: int, **config: int | str) -> str:
         """A topic that is there from the beginning."""
-        self.truth.topic_created(create_topic(self.stores, name, partitions, {}))
-        self.topics[name] = partitions
+        self.truth.topic_created(create_topic(self.stores, name, partitions, config))
+        if not config:
+            self.topics[name] = partitions
         return name
 
     def count(self, what: str) -> None:

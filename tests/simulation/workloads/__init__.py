@@ -4,6 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.simulation.workloads import (
+    cleaning,
     commits,
     compaction,
     groups,
@@ -41,6 +42,7 @@ WORKLOADS: dict[str, Install] = {
     "replicate": replicate.install,
     "scrub": scrub.install,
     "compaction": compaction.install,
+    "cleaning": cleaning.install,
     "keeper": keeper.install,
     "retention": retention.install,
     "sweep": sweep.install,
