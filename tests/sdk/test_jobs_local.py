@@ -23,6 +23,7 @@ print(json.dumps({"arguments": sys.argv[1:], "environment": {name: os.environ.ge
     "PENSTOCK_LOG_TABLE", "PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_IP", "PYTHONPATH")}}))
 """
 FAIL = "raise SystemExit('the store is on fire')"
+RESULT = """print('{"event": "result", "job": "count", "refs_before": 4096, "is_dry_run": true, "topics": ["a"]}')"""
 WAIT = "import sys; sys.stdin = open({fifo!r}); sys.stdin.read()"
 DEADLINE_S = 60
 
@@ -36,7 +37,12 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "app.py").touch()
     (tmp_path / ".penstock" / "jobs.env").write_text("PENSTOCK_LOG_TABLE=the-log\n")
     os.mkfifo(tmp_path / "fifo")
-    for name, script in {"tell": TELL, "fail": FAIL, "wait": WAIT.format(fifo=str(tmp_path / "fifo"))}.items():
+    for name, script in {
+        "tell": TELL,
+        "fail": FAIL,
+        "count": RESULT,
+        "wait": WAIT.format(fifo=str(tmp_path / "fifo")),
+    }.items():
         (tmp_path / "glue_jobs" / f"{name}.py").write_text(script)
     for variable in ("PENSTOCK_TOPICS_TABLE", "PENSTOCK_STACK"):
         monkeypatch.delenv(variable, raising=False)
@@ -74,6 +80,27 @@ def test_run_gets_its_arguments_the_storage_and_a_spark_of_this_machine(checkout
     assert str(checkout / "glue_jobs") in told["environment"]["PYTHONPATH"].split(os.pathsep)
 
 
+def test_result_of_a_run_is_shown_for_people(checkout: Path) -> None:
+    done = run_command("run", "count", "--local", "--wait")
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in done.stdout.splitlines()]
+    for row in (["refs before", "4,096"], ["is dry run", "yes"], ["topics", '["a"]']):
+        assert row in rows
+    assert "refs before 4,096, is dry run yes" in run_command("status", "count").stdout
+
+
+def test_usage_of_a_job_is_its_own_and_starts_nothing(checkout: Path, place: LocalPlace) -> None:
+    done = run_command("run", "tell", "--", "--help")
+    assert (done.exit_code, json.loads(done.stdout)["arguments"]) == (0, ["--help"])
+    assert place.runs() == []
+
+
+def test_name_of_a_job_stands_for_its_latest_run(checkout: Path) -> None:
+    for topic in ("bills", "orders"):
+        assert run_command("run", "tell", "--local", "--wait", topic).exit_code == 0
+    [line] = [line for line in run_command("logs", "tell").stdout.splitlines() if "arguments" in line]
+    assert json.loads(line)["arguments"] == ["orders"]
+
+
 def test_run_that_fails_says_its_last_line_and_ends_the_command_with_1(checkout: Path) -> None:
     done = run_command("run", "fail", "--local", "--wait")
     assert done.exit_code == 1
@@ -86,6 +113,7 @@ def test_runs_are_listed_shown_and_their_logs_printed(checkout: Path) -> None:
     run_id = json.loads(run_command("run", "tell", "--local", "--wait", "--json").stdout)["run_id"]
     listed: list[Any] = json.loads(run_command("list", "--json").stdout)
     assert {each["job"]: each["latest"] and each["latest"]["run_id"] for each in listed} == {
+        "count": None,
         "fail": None,
         "tell": run_id,
         "wait": None,
@@ -135,7 +163,7 @@ def test_run_whose_process_is_killed_has_failed(
 def test_job_that_is_not_there_is_told_with_those_that_are(checkout: Path) -> None:
     done = run_command("run", "compress", "--local")
     assert done.exit_code == 1
-    assert "no job 'compress' here: there are fail, tell, wait" in done.stderr
+    assert "no job 'compress' here: there are count, fail, tell, wait" in done.stderr
 
 
 @pytest.mark.parametrize("run_id", ["local-1", "local-../../etc"])

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from penstock.cli.local import find_checkout
 from penstock.cli.service import CommandError, show_table, time_text
+from penstock.jobs.local import LocalPlace
 from penstock.jobs.model import JobPlace, JobRun, RunState
 from penstock_core.errors import ErrorCode, PenstockError
 
@@ -33,8 +34,6 @@ class _Places:
 
     def open(self, where: str) -> JobPlace:
         if where == "local":
-            from penstock.jobs.local import LocalPlace
-
             return LocalPlace(find_checkout(), cores=self.cores, memory=self.memory)
         from penstock.jobs.deployed import client, read_deployed
         from penstock.jobs.emr import EmrPlace
@@ -46,9 +45,22 @@ class _Places:
             return EmrPlace(deployed, client("emr-serverless", self.region), logs)
         return GluePlace(deployed, client("glue", self.region), logs)
 
-    def open_for(self, run_id: str) -> JobPlace:
-        """A run's id tells where it runs."""
-        return self.open("local" if run_id.startswith("local-") else "glue" if run_id.startswith("jr_") else "emr")
+    def find_run(self, named: str) -> tuple[JobPlace, str]:
+        """A run's id tells where it runs; the name of a job stands for its latest run here."""
+        if named.startswith("jr_"):
+            return self.open("glue"), named
+        if named.startswith("local-"):
+            return self.open("local"), named
+        if not named.startswith("00"):
+            local = self.open("local")
+            if latest := next((each for each in local.runs() if each.job == named), None):
+                return local, latest.run_id
+            raise PenstockError(
+                ErrorCode.INVALID_NAME,
+                f"{named!r} is no run's id, nor a job that was run here: `penstock jobs status` lists the runs here, "
+                "with --emr or --glue those there",
+            )
+        return self.open("emr"), named
 
 
 def _jobs_command(command: Callable[..., None]) -> Callable[..., None]:
@@ -95,6 +107,9 @@ def jobs() -> None:
 @_jobs_command
 def run(places: _Places, job: str, arguments: tuple[str, ...], where: str | None, wait: bool) -> None:
     """Start JOB with its own ARGUMENTS, which stand behind it; `-- --help` shows which those are."""
+    if "--help" in arguments:
+        click.echo(LocalPlace(find_checkout()).usage(job))
+        return
     if where is None:
         raise click.UsageError("say where it shall run: --local, --emr or --glue")
     place = places.open(where)
@@ -103,7 +118,7 @@ def run(places: _Places, job: str, arguments: tuple[str, ...], where: str | None
     if places.as_json:
         click.echo(json.dumps(ended.to_json()))
     else:
-        click.echo(f"{ended.job} {ended.state.value}: {ended.run_id}{f' ({ended.detail})' if ended.detail else ''}")
+        _show_ended(ended)
     if wait and ended.state is not RunState.SUCCEEDED:
         click.echo(f"its log: penstock jobs logs {ended.run_id}", err=True)
         sys.exit(1)
@@ -131,12 +146,16 @@ def list_jobs(places: _Places, where: str | None) -> None:
 @_place_options
 @_jobs_command
 def status(places: _Places, run_id: str | None, where: str | None) -> None:
-    """Show the run RUN_ID, wherever it runs, or all runs that are remembered. The exit code is 1 if RUN_ID failed."""
+    """Show the run RUN_ID, wherever it runs, or all runs that are remembered. The exit code is 1 if RUN_ID failed.
+
+    The name of a job stands for its latest run here.
+    """
     if run_id is None:
         found = list(places.open(where or "local").runs())
         document: Any = [each.to_json() for each in found]
     else:
-        found = [places.open_for(run_id).find(run_id)]
+        place, known_id = places.find_run(run_id)
+        found = [place.find(known_id)]
         document = found[0].to_json()
     if places.as_json:
         click.echo(json.dumps(document))
@@ -150,13 +169,40 @@ def status(places: _Places, run_id: str | None, where: str | None) -> None:
 @click.argument("run_id")
 @_jobs_command
 def logs(places: _Places, run_id: str) -> None:
-    """Print what the run RUN_ID has printed so far."""
-    lines: Iterable[str] = places.open_for(run_id).logs(run_id)
+    """Print what the run RUN_ID has printed so far. The name of a job stands for its latest run here."""
+    place, known_id = places.find_run(run_id)
+    lines: Iterable[str] = place.logs(known_id)
     if places.as_json:
         click.echo(json.dumps(list(lines)))
         return
     for line in lines:
         click.echo(line)
+
+
+def _show_ended(ended: JobRun) -> None:
+    result = _facts(ended.detail)
+    if result:
+        show_table(f"{ended.job} {ended.state.value}: {ended.run_id}", ("what", "found"), result)
+    else:
+        click.echo(f"{ended.job} {ended.state.value}: {ended.run_id}{f' ({ended.detail})' if ended.detail else ''}")
+
+
+def _facts(detail: str) -> list[tuple[str, str]]:
+    """What a line of JSON tells that a job has printed, by name; nothing if it is no such line."""
+    try:
+        line = json.loads(detail)
+    except json.JSONDecodeError:
+        return []
+    if not isinstance(line, dict) or "event" not in line:
+        return []
+    shown = {name: value for name, value in line.items() if name not in ("event", "job")}
+    return [(name.replace("_", " "), _fact(value)) for name, value in shown.items()]
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int | float) else value if isinstance(value, str) else json.dumps(value)
 
 
 def _wait(place: JobPlace, current: JobRun) -> JobRun:
@@ -180,4 +226,5 @@ def _cells(each: JobRun) -> tuple[str, str, str, str | None]:
 
 
 def _row(each: JobRun) -> tuple[str | None, ...]:
-    return (each.job, *_cells(each), each.detail)
+    facts = ", ".join(f"{name} {value}" for name, value in _facts(each.detail))
+    return (each.job, *_cells(each), facts or each.detail)

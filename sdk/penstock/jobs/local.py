@@ -55,7 +55,7 @@ class LocalPlace:
         folder.mkdir(parents=True)
         record = {"job": job, "arguments": list(arguments), "started_at_ms": started_at_ms}
         (folder / "run.json").write_text(json.dumps(record))
-        command = [sys.executable, str(self._checkout / SCRIPTS / f"{job}.py"), *arguments]
+        command = [*self._command(job), *arguments]
         with (folder / "lock").open("w") as lock, (folder / "out").open("w") as out, (folder / "err").open("w") as err:
             fcntl.flock(lock, fcntl.LOCK_EX)
             subprocess.Popen(  # noqa: S603 - our own script
@@ -69,16 +69,27 @@ class LocalPlace:
             )
         return self.find(run_id)
 
+    def usage(self, job: str) -> str:
+        """What the job says of its options. Starts nothing."""
+        if job not in self.jobs():
+            raise unknown_job(job, self.jobs())
+        return subprocess.run(  # noqa: S603 - our own script
+            [*self._command(job), "--help"],
+            env={**os.environ, **self._path()},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
     def runs(self) -> list[JobRun]:
-        folders = sorted((self._state / "jobs").glob(f"{PREFIX}*/run.json"), reverse=True)
-        return [self.find(path.parent.name) for path in folders]
+        found = [self.find(path.parent.name) for path in (self._state / "jobs").glob(f"{PREFIX}*/run.json")]
+        return sorted(found, key=lambda run: (run.started_at_ms, run.run_id), reverse=True)
 
     def find(self, run_id: str) -> JobRun:
         folder = self._folder(run_id)
         record = json.loads((folder / "run.json").read_text())
-        is_alive = _is_locked(
-            folder / "lock"
-        )  # before it is looked for how it ended: an end comes first, then the lock
+        # Before it is looked for how it ended: an end comes first, then the lock.
+        is_alive = _is_locked(folder / "lock")
         ended = json.loads((folder / "ended.json").read_text()) if (folder / "ended.json").exists() else None
         state, detail = RunState.RUNNING, _latest_line(folder / "out")
         if ended is not None:
@@ -122,15 +133,22 @@ class LocalPlace:
             "spark.log.level": "WARN",
         }
         submit = [f"--conf {name}={value}" for name, value in settings.items()]
-        path = [str(self._checkout / folder) for folder in _PACKAGE_FOLDERS]
         return {
             **os.environ,
             **self._storage(),
-            "PYTHONPATH": os.pathsep.join([*path, *filter(None, [os.environ.get("PYTHONPATH")])]),
+            **self._path(),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": f"--master {master} --driver-memory {self._memory} {' '.join(submit)} pyspark-shell",
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
+
+    def _command(self, job: str) -> list[str]:
+        return [sys.executable, str(self._checkout / SCRIPTS / f"{job}.py")]
+
+    def _path(self) -> Mapping[str, str]:
+        """Where the scripts find Penstock's packages."""
+        path = [str(self._checkout / folder) for folder in _PACKAGE_FOLDERS]
+        return {"PYTHONPATH": os.pathsep.join([*path, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
     def _storage(self) -> Mapping[str, str]:
         """Of the local stack that is near, unless the environment says where the storage is."""
