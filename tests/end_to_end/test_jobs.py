@@ -12,6 +12,7 @@ import pytest
 
 from localstack.places import CHECKOUT
 from penstock.admin import Admin
+from penstock.consumer import Consumer
 from penstock.producer import Producer
 from penstock_broker.adapters.aws import Storage as Places
 from penstock_core.ids import new_segment_id
@@ -94,3 +95,26 @@ def test_sweep_may_all_that_it_has_to_do(stack: Stack, outputs: dict[str, str], 
     assert missing in [key["Key"] for key in s3.list_objects_v2(Bucket=zones["b"])["Contents"]]
     assert result["swept"]["deleted"] == 1
     assert garbage not in [key["Key"] for key in s3.list_objects_v2(Bucket=zones["a"])["Contents"]]
+
+
+def test_analyze_may_all_that_it_has_to_do(stack: Stack, outputs: dict[str, str], tmp_path: Path) -> None:
+    transport = stack.transport()
+    admin = Admin(transport=transport)
+    admin.create_topic("to-analyze", 2)
+    with Producer(transport=transport) as producer:
+        for number in range(20):
+            producer.send("to-analyze", b"value", key=b"whale", partition=number % 2)
+    with Consumer("to-analyze", transport=transport, group_id="behind", auto_offset_reset="earliest") as consumer:
+        assert consumer.poll(max_records=1, timeout_ms=20_000)
+        consumer.commit()
+
+    result = run_job(stack, outputs, tmp_path, "analyze")
+
+    bucket = outputs["ResultsBucket"]
+    assert result["report"] == f"s3://{bucket}/reports/report.html"
+    assert result["records"] >= 20
+    assert result["group_partitions"] >= 2
+    report = stack.root_client("s3").get_object(Bucket=bucket, Key="reports/report.html")["Body"].read().decode()
+    assert "to-analyze" in report
+    assert "whale" in report
+    assert "behind" in report

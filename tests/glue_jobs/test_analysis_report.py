@@ -114,6 +114,17 @@ def test_partition_is_hot_by_its_share_of_all_hours_or_of_the_last_day(folder: L
     assert hot == {"a": [5, 2], "few": [], "even": []}
 
 
+def test_heat_maps_are_of_topics_with_hot_partitions_then_of_the_largest(folder: LocalFolder) -> None:
+    rows = [row(f"small-{each}", 0, FIRST_MS, records=3, partitions=100) for each in range(9)]
+    rows += [row(f"large-{each}", 0, FIRST_MS, records=900, size=5_000, partitions=2) for each in range(9)]
+    rows += [row("hot", 0, FIRST_MS, records=5_000, size=9, partitions=50)]
+    write_rows(folder, rows)
+    page = Page(report_of(summary_of(folder, 1, {})))
+    told = [each["aria-label"] or "" for each in page.all("div") if each.get("role") == "img"]
+    maps = [each.split()[3].rstrip(",") for each in told if each.startswith("Heat map")]
+    assert maps == ["hot", "large-0", "large-1", "large-2"]
+
+
 def test_merged_hour_keeps_of_each_partition_the_row_with_more_records() -> None:
     def table(*counts: int) -> pa.Table:
         rows = [row("a", partition, FIRST_MS, records=count, partitions=3) for partition, count in enumerate(counts)]

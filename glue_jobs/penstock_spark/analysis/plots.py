@@ -119,8 +119,9 @@ def append_lag(by_hour: Mapping[int, Histogram]) -> str:
 def heat_map(hours_ms: Sequence[int], topic: TopicSummary) -> str:
     """A row per partition, a column per hour; the brighter, the more of the topic's bytes."""
     rows = topic.partitions
+    height = min(5.0, 1.1 + 0.16 * rows)
     with matplotlib.rc_context({**_RC, "axes.grid": False}):
-        figure = Figure(figsize=(_WIDTH, min(5.0, 1.1 + 0.16 * rows)), layout="constrained")
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         axes = figure.subplots()
         start, end = _times([hours_ms[0], hours_ms[-1] + HOUR_MS])
         image = axes.imshow(
@@ -137,7 +138,7 @@ def heat_map(hours_ms: Sequence[int], topic: TopicSummary) -> str:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_title(topic.name)
         axes.set_ylabel("partition")
-        bar = figure.colorbar(image, ax=axes, extend="max", pad=0.01, aspect=max(8, rows / 4))
+        bar = figure.colorbar(image, ax=axes, extend="max", pad=0.01, aspect=max(3, (height - 0.8) / 0.14))
         bar.set_ticks([0, 1, 2, 3, HEAT_MAX], labels=["0", "even", "2x", "3x", "4x"])
         bar.outline.set_visible(False)
         return _svg(figure, f"heat-{topic.name}")

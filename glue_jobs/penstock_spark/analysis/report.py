@@ -153,7 +153,8 @@ def _partitions(summary: Summary) -> Iterator[str]:
         f"<p>1 is an even share of the topic's bytes. Hot is a partition with {HOT_HEAT:g} times that or more, over "
         "all hours or over the last 24, and a thousand records at least.</p>"
     )
-    for topic in sorted(wide, key=lambda each: (-float(each.heat.max()), each.name))[:HEAT_MAPS_SHOWN]:
+    # Of topics with few records chance alone makes a colourful map: after those with hot partitions, the largest.
+    for topic in sorted(wide, key=lambda each: (not each.hot_partitions, -each.bytes))[:HEAT_MAPS_SHOWN]:
         hottest = int(topic.heat.argmax())
         yield figure(
             plots.heat_map(summary.hours_ms, topic),
