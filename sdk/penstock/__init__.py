@@ -52,7 +52,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
-from penstock.listener import RebalanceCallback
+from penstock.listener import ConsumerRebalanceListener, RebalanceCallback
 from penstock.model import (
     CommittedOffset,
     ConsumerRecord,
@@ -85,6 +85,7 @@ __all__ = [
     "ConflictError",
     "ConnectionFailedError",
     "Consumer",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptError",
     "DeliveryCallback",

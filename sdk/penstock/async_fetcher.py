@@ -53,6 +53,11 @@ class AsyncFetcher:
         if self._heartbeater is not None:
             self._heartbeater.wake()
 
+    def tell(self) -> None:
+        """Let everybody look, who waits for records too, as something else is to be read."""
+        self._arrived.tell()
+        self.wake()
+
     async def stop(self) -> None:
         """End the tasks, and give up the fetches in flight: they only read. Waits until the group is left if it is to
         be."""

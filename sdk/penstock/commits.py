@@ -15,9 +15,9 @@ from penstock_core.errors import ErrorCode
 class Commits:
     """Remembers what is committed, so that nothing is committed twice. Without a membership anybody's commit counts."""
 
-    def __init__(self, group_id: str | None, membership: Membership | None, now_ms: Callable[[], int]) -> None:
+    def __init__(self, group_id: str | None, now_ms: Callable[[], int]) -> None:
         self._group_id = group_id
-        self._membership = membership
+        self.membership: Membership | None = None
         self._now_ms = now_ms
         self._committed: dict[TopicPartition, int] = {}
         self._let_go: dict[TopicPartition, int] = {}  # between two polls, with what was committed then
@@ -56,8 +56,8 @@ class Commits:
         }
         if not changed:
             return
-        if self._membership is not None:
-            yield from self._commit_leased(self._membership, changed)
+        if self.membership is not None:
+            yield from self._commit_leased(self.membership, changed)
         else:
             yield from calls.commit_offsets(self.group_id, {each: (offset, "") for each, offset in changed.items()})
             self._committed |= changed
@@ -65,9 +65,9 @@ class Commits:
     def to_transact(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
         """Offsets for a transaction to commit, with what proves that they are this member's. Raises LeaseLostError."""
         group_id = self.group_id
-        if self._membership is None:
+        if self.membership is None:
             return [GroupOffset(group=group_id, partition=each, offset=offset) for each, offset in offsets.items()]
-        member, owned = self._membership.settings, self._membership.owned
+        member, owned = self.membership.settings, self.membership.owned
         self._refuse_lost(offsets.keys() - owned.keys())
         return [
             GroupOffset(

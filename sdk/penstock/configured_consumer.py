@@ -1,14 +1,16 @@
 """The settings of a consumer, threaded or asynchronous: their defaults, what they must be, and what is made of them."""
 
+from collections.abc import Iterable
 from typing import Generic, Literal, TypeVar
 
 from penstock.arguments import check, check_callable, check_number, checked_name
 from penstock.consumer_core import ConsumerCore
 from penstock.fetch_buffer import FetchSettings, OffsetReset
-from penstock.group_settings import AssignmentStrategy, check_group_settings, member_settings
-from penstock.listener import Listener, RebalanceCallback
+from penstock.group_settings import AssignmentStrategy, check_group_settings, checked_subscription, member_settings
+from penstock.listener import ConsumerRebalanceListener, Listener, RebalanceCallback, listener_of
 from penstock.retry import RetryPolicy
 from penstock.system import monotonic_ms
+from penstock_core.group import Subscription
 from penstock_core.ids import parse_group_name
 from penstock_core.limits import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX, MIB
 
@@ -49,7 +51,8 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         region: str | None = None,
         transport: AnyTransport | None = None,
     ) -> None:
-        """All partitions of `topics`; with a group, its share of them; or those given to `assign()`.
+        """All partitions of `topics`, given here or to `subscribe()`; with a group, its share of them; or those given
+        to `assign()`.
 
         `url`, `region` and `transport` are as for Producer. All times are milliseconds, all sizes bytes as stored.
 
@@ -95,8 +98,6 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         is_at_most_once, is_exactly_once = delivery == "at_most_once", delivery == "exactly_once"
         commits_by_itself = is_at_most_once or is_exactly_once
         check(group_id is not None or not commits_by_itself, f"delivery={delivery!r} commits: give a group_id")
-        for topic in topics:
-            check(isinstance(topic, str), f"topic {topic!r:.100}: give each topic as a string of its own")
         if group_id is not None:
             checked_name(parse_group_name, group_id)
         check(client_id is None or isinstance(client_id, str), f"client_id={client_id!r:.100}: give a string")
@@ -133,16 +134,17 @@ class ConfiguredConsumer(Generic[AnyTransport]):
             "on_revoked": on_revoked,
             "on_lost": on_lost,
         }
-        check_group_settings(topics, group_id, given)
+        check_group_settings(group_id, given)
+        self._is_in_group = group_id is not None
+        subscription = checked_subscription(topics, is_in_group=self._is_in_group) if topics else None
         self._is_static = group_instance_id is not None
         is_auto = enable_auto_commit and group_id is not None and not commits_by_itself
         self._call_retry = retry
         self._max_in_flight = max_in_flight
         self._core = ConsumerCore(
-            topics,
             settings,
             group_id=group_id,
-            member=member_settings(topics, given, retry) if topics and group_id is not None else None,
+            member=member_settings(given, retry) if group_id is not None else None,
             listener=Listener(assigned=on_assigned, revoked=on_revoked, lost=on_lost),
             is_at_most_once=is_at_most_once,
             is_exactly_once=is_exactly_once,
@@ -152,7 +154,19 @@ class ConfiguredConsumer(Generic[AnyTransport]):
             refresh_ms=metadata_max_age_ms,
             now_ms=monotonic_ms,
         )
+        if subscription is not None:
+            self._core.subscribe(subscription)
         self._open(url, region, transport)
+
+    def subscription(self) -> list[str]:
+        """The topics and patterns that are subscribed to, sorted."""
+        return self._core.subscription()
+
+    def _checked_subscription(
+        self, topics: str | Iterable[str], listener: ConsumerRebalanceListener | None
+    ) -> tuple[Subscription, Listener | None]:
+        check(listener is None or self._is_in_group, f"listener={listener!r:.100}: give a group_id, or None")
+        return checked_subscription(topics, is_in_group=self._is_in_group), listener_of(listener)
 
     def _open(self, url: str | None, region: str | None, transport: AnyTransport | None) -> None:
         """Make what drives the core. Opens no connection yet."""

@@ -7,6 +7,7 @@ from typing import Self
 from penstock.client import Client
 from penstock.configured_consumer import ConfiguredConsumer
 from penstock.fetcher import Fetcher
+from penstock.listener import ConsumerRebalanceListener
 from penstock.model import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from penstock.start_offsets import listed_offsets, offsets_at
 from penstock.transaction_core import GroupOffset
@@ -54,10 +55,31 @@ class Consumer(ConfiguredConsumer[Transport]):
     # What is read.
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Raises InvalidError if the consumer was made with topics."""
+        """Read exactly these partitions. Raises InvalidError while the consumer is subscribed to topics."""
         with self._fetcher.lock:
             self._core.assign(partitions)
-            self._fetcher.wake()
+            self._fetcher.tell()
+
+    def subscribe(self, topics: str | Iterable[str], listener: ConsumerRebalanceListener | None = None) -> None:
+        """Read these topics, and no others, whatever was subscribed to before; in a group, its share of them.
+
+        `topics`: one or more names, or patterns (`*` stands for any characters; in a group). A topic that stays loses
+        nothing. Of one that goes nothing more is handed out; a member commits with its next poll, as `delivery` and
+        `enable_auto_commit` say, calls `on_revoked`, and lets others have it. `listener` takes the place of
+        on_assigned, on_revoked and on_lost. Raises InvalidError for what cannot be a name, after `assign()`, and for a
+        pattern or a listener without a group.
+        """
+        subscription, told = self._checked_subscription(topics, listener)
+        with self._fetcher.lock:
+            self._core.subscribe(subscription, told)
+            self._fetcher.tell()
+
+    def unsubscribe(self) -> None:
+        """Read nothing: commit what was handed out (if auto commit is on), call `on_revoked`, leave the group.
+
+        Waits until the group knows, 5 seconds at most. Partitions given to `assign()` are read no more either.
+        """
+        self._fetcher.drive(self._core.unsubscribe())
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read, sorted."""

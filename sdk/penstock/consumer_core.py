@@ -1,7 +1,7 @@
 """What a consumer does, without I/O, for threads and for asyncio: what to hand out, what to commit and when.
 
-    assignment.py: partitions and their starts -> fetch_buffer.py: prefetched -> run: in iteration -> handed out
-    rebalance.py: the group's share of them                                                           | commits.py
+    subscriber.py: partitions and their starts -> fetch_buffer.py: prefetched -> record_run.py -> handed out
+    rebalance.py: the group's share of them                                                     | commits.py
 
 The driver calls everything here under one lock (an event loop needs none); procedures (steps.py) hold it between waits.
 
@@ -16,21 +16,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from penstock import calls
-from penstock.arguments import check_number
+from penstock.arguments import check, check_number
 from penstock.assignment import Assignment
 from penstock.commits import Commits
-from penstock.errors import ClosedError, InvalidError, LeaseLostError, UnavailableError
+from penstock.errors import ClosedError, LeaseLostError, UnavailableError
 from penstock.fetch_buffer import FetchBuffer, FetchSettings
 from penstock.heartbeat import MemberSettings
 from penstock.listener import ConsumerSteps, Listener
 from penstock.membership import Membership
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.rebalance import Rebalance
+from penstock.record_run import RecordRun
 from penstock.retry import NEVER_MS
 from penstock.start_offsets import listed_offsets
 from penstock.steps import Calls, Steps, Wait
+from penstock.subscriber import Subscriber
 from penstock.transaction_core import GroupOffset
-from penstock_core.errors import ErrorCode
+from penstock_core.group import Subscription
 
 _log = logging.getLogger("penstock.consumer")
 
@@ -38,12 +40,12 @@ _log = logging.getLogger("penstock.consumer")
 class ConsumerCore:
     """A fetch buffer, what it is to hold, and the offsets. `now_ms` reads a monotonic clock.
 
-    With `member` its group says which partitions it holds (heartbeats drive `membership`), else all of the topics.
+    With `member`, which is given with a group, the group says which partitions of its topics it reads (heartbeats drive
+    `membership`), else it reads all of them.
     """
 
     def __init__(
         self,
-        topics: Collection[str],
         settings: FetchSettings,
         *,
         group_id: str | None,
@@ -59,7 +61,7 @@ class ConsumerCore:
     ) -> None:
         self.buffer = FetchBuffer(settings)
         self.is_closed = False
-        self._topics = topics
+        self._is_over = False  # closed, and the application has been told
         self.group_id = group_id or ""
         self.membership = None if member is None else Membership(member)
         self._is_at_most_once = is_at_most_once
@@ -71,13 +73,13 @@ class ConsumerCore:
         self._now_ms = now_ms
         self._assignment = Assignment(
             self.buffer,
-            topics=() if member else topics,
-            group_id=None if member else group_id,
+            group_id=group_id,
             offset_reset=settings.offset_reset,
             refresh_ms=refresh_ms,
             now_ms=now_ms,
         )
-        self._commits = Commits(group_id, self.membership, now_ms)
+        self._commits = Commits(group_id, now_ms)
+        self._run = RecordRun(self.buffer)
         self._rebalance: Rebalance | None = None
         if self.membership is not None:
             self._rebalance = Rebalance(
@@ -86,13 +88,13 @@ class ConsumerCore:
                 self._commits,
                 listener,
                 is_committing=commit_interval_ms is not None,
-                positions=self._positions,
+                positions=self._run.positions,
                 drop=self._stop_reading,
                 now_ms=now_ms,
             )
-        self._is_watched = commit_interval_ms is not None or member is not None
-        self._run: list[ConsumerRecord] = []  # what iteration has taken from the buffer, of one partition
-        self._run_at = 0
+        self._subscriber = Subscriber(
+            self.buffer, self._assignment, self._commits, self._rebalance, drop=self._stop_reading, now_ms=now_ms
+        )
 
     # Reading.
 
@@ -104,48 +106,61 @@ class ConsumerCore:
         with self._polling():
             yield from self._keep_up()
             max_records = max_records or self._max_poll_records
-            taken = self._run[self._run_at : self._run_at + max_records]
-            self._run_at += len(taken)
+            taken = self._run.take(max_records)
             if not taken:
                 taken = yield from self._take(self.buffer.take, max_records, self._now_ms() + timeout_ms)
             return taken
 
     def next_now(self) -> ConsumerRecord | None:
         """The next record, if it is at hand and there is nothing to do first; else `next_record`. Needs no lock."""
-        run, at = self._run, self._run_at
-        if at >= len(run):
+        record = self._run.peek()
+        if record is None:
             return None
-        if self._is_watched:
+        if self.membership is not None:
             now_ms = self._now_ms()
             if now_ms >= self._commit_due_ms or self._is_rebalanced(now_ms):
                 return None
-            if self.membership is not None:
-                self.membership.polled(now_ms)
-        self._run_at = at + 1
-        return run[at]
+            self.membership.polled(now_ms)
+        self._run.advance()
+        return record
 
     def next_record(self) -> ConsumerSteps[ConsumerRecord | None]:
         """The next record, waiting for it; None after `consumer_timeout_ms`."""
         with self._polling():
             yield from self._keep_up()
-            if self._run_at >= len(self._run):
+            record = self._run.peek()
+            if record is None:
                 deadline_ms = NEVER_MS if self._timeout_ms is None else self._now_ms() + self._timeout_ms
-                run = yield from self._take(self.buffer.take_run, self._max_poll_records, deadline_ms)
-                if not run:
-                    return None
-                self._run = run
-                self._run_at = 0
-            self._run_at += 1
-            return self._run[self._run_at - 1]
+                self._run.fill((yield from self._take(self.buffer.take_run, self._max_poll_records, deadline_ms)))
+                record = self._run.peek()
+            self._run.advance()
+            return record
 
     # What is read.
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Raises InvalidError if the consumer was made with topics."""
-        if self._topics:
-            raise _invalid("assign() on a consumer that was made with topics: use one or the other")
-        self._drop_run()
-        self.buffer.assign(TopicPartition(*each) for each in partitions)
+        """Read exactly these partitions. Raises InvalidError while the consumer is subscribed to topics."""
+        self._refuse_closed()
+        assigned = [TopicPartition(*each) for each in partitions]
+        self._run.put_back()
+        self._subscriber.assign(assigned)
+
+    def subscribe(self, subscription: Subscription, listener: Listener | None = None) -> None:
+        """Read these topics, and no others. Raises InvalidError while partitions are assigned by hand."""
+        self._refuse_closed()
+        self._subscriber.subscribe(subscription, listener)
+
+    def subscription(self) -> list[str]:
+        """The topics and patterns that are subscribed to, sorted."""
+        return sorted([*self._subscriber.subscription.topics, *self._subscriber.subscription.patterns])
+
+    def unsubscribe(self) -> ConsumerSteps[None]:
+        """Read nothing: commit what was handed out, as `close` does, and let go of every partition."""
+        self._refuse_closed()
+        try:
+            yield from self._commit_last()
+        finally:
+            yield from self._subscriber.unsubscribe()
 
     def assignment(self) -> Steps[list[TopicPartition]]:
         """The partitions that are read, sorted."""
@@ -156,7 +171,7 @@ class ConsumerCore:
         """Read on at an offset."""
         check_number("offset", offset, 0)
         yield from self._refresh()
-        self._drop_run(partition)
+        self._run.put_back(partition)
         self.buffer.seek(partition, offset)
 
     def seek_to(self, timestamp: str, partitions: Collection[TopicPartition]) -> Steps[None]:
@@ -169,7 +184,7 @@ class ConsumerCore:
         """Hand out no records of these partitions, or go on with them."""
         yield from self._refresh()
         for partition in partitions:
-            self._drop_run(partition)
+            self._run.put_back(partition)
             self.buffer.pause(partition, is_paused)
 
     def paused(self) -> Steps[list[TopicPartition]]:
@@ -184,16 +199,15 @@ class ConsumerCore:
         self.buffer.cursor(partition)
         yield from self._assignment.find_starts()
         self.buffer.cursor(partition)  # it may have been let go of meanwhile
-        return self._positions()[partition]
+        return self._run.positions()[partition]
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> Calls[None]:
         """Commit the positions of everything handed out, or the given offsets; those that have changed."""
-        if self._is_exactly_once:
-            raise InvalidError(
-                ErrorCode.INVALID_REQUEST,
-                "commit() with delivery='exactly_once': send the offsets in the transaction, by its send_offsets",
-            )
-        yield from self._commits.commit(self._positions() if offsets is None else dict(offsets))
+        check(
+            not self._is_exactly_once,
+            "commit() with delivery='exactly_once': send the offsets in the transaction, by its send_offsets",
+        )
+        yield from self._commits.commit(self._run.positions() if offsets is None else dict(offsets))
         self.release_idle()
 
     def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
@@ -209,43 +223,53 @@ class ConsumerCore:
     def release_idle(self) -> None:
         """Let go of what the group wants back and the application does not hold, without waiting for its next poll."""
         if self._rebalance is not None and not self.is_closed:
-            first = self._run[self._run_at] if self._run_at < len(self._run) else None
-            self._rebalance.release_idle(None if first is None else TopicPartition(first.topic, first.partition))
+            self._rebalance.release_idle(self._run.partition)
 
     # The end.
 
     def close(self, *, is_committing: bool, is_leaving: bool) -> ConsumerSteps[None]:
-        """Refuse to go on; commit what was handed out, if that is wished and auto commit is on; leave the group."""
+        """Refuse to hand out more; commit what was handed out, if that is wished and auto commit is on; leave.
+
+        The application's callbacks, which are told then, may still ask for positions and the like.
+        """
         self.is_closed = True
         try:
-            if is_committing and self._commit_interval_ms is not None:
+            if is_committing:
+                yield from self._commit_last()
+        finally:
+            try:
+                if self._rebalance is not None:
+                    yield from self._rebalance.end(is_leaving=is_leaving)
+            finally:
+                self._is_over = True
+                self._run.put_back()
+
+    def _commit_last(self) -> Calls[None]:
+        try:
+            if self._commit_interval_ms is not None:
                 yield from self.commit()
         except LeaseLostError as error:
             _log.warning("the last commit came too late: %s", error)
-        finally:
-            if self._rebalance is not None:
-                yield from self._rebalance.end(is_leaving=is_leaving)
 
     @contextmanager
     def _polling(self) -> Iterator[None]:
-        if self.membership is None:
-            yield
-            return
-        self.membership.poll_began(self._now_ms())
         try:
             yield
         finally:
-            self.membership.poll_ended(self._now_ms())
+            if self.membership is not None:
+                self.membership.poll_ended(self._now_ms())
 
     def _keep_up(self) -> ConsumerSteps[None]:
         """What is due when all that was handed out has been dealt with."""
-        if self._rebalance is not None and not self.is_closed:
+        self._refuse_closed()
+        if self._rebalance is not None and self._subscriber.is_member:
+            self._rebalance.membership.poll_began(self._now_ms())
             yield from self._rebalance.follow()
         if self._now_ms() >= self._commit_due_ms:
             yield from self._auto_commit()
 
     def _is_rebalanced(self, now_ms: int) -> bool:
-        return self.membership is not None and self.membership.is_changed(now_ms)
+        return self.membership is not None and self._subscriber.is_member and self.membership.is_changed(now_ms)
 
     def _take(
         self, take: Callable[[int], list[ConsumerRecord]], max_records: int, deadline_ms: int
@@ -253,19 +277,20 @@ class ConsumerCore:
         """What one of the buffer's take methods gives; none if the time runs out."""
         session_end_ms, commit_due_ms = NEVER_MS, self._commit_due_ms
         while True:
+            changes = self._subscriber.changes
             yield from self._refresh()
             if self._now_ms() >= commit_due_ms:
                 commit_due_ms = NEVER_MS  # nothing is handed out meanwhile: once is enough, however short the interval
             yield from self._keep_up()
             yield from self._find_starts()
-            if self.membership is not None:
+            if self.membership is not None:  # NEVER_MS while it is in no group
                 session_end_ms = self.membership.session_end_ms
             until_ms = min(deadline_ms, self._assignment.refresh_due_ms, commit_due_ms, session_end_ms)
             while True:
                 if self.is_closed:
                     raise ClosedError("the consumer was closed while it waited for records")
                 now_ms = self._now_ms()
-                if self._is_rebalanced(now_ms):
+                if self._is_rebalanced(now_ms) or changes != self._subscriber.changes:
                     break
                 taken = take(max_records)
                 if taken and not (yield from self._commit_first(taken)):
@@ -278,35 +303,23 @@ class ConsumerCore:
 
     def _find_starts(self) -> Calls[None]:
         is_new = yield from self._assignment.find_starts()
-        if is_new and self.membership is not None and self._commit_interval_ms is not None:
+        if is_new and self._subscriber.is_member and self._commit_interval_ms is not None:
             # Whoever takes over goes on from here, and not from where a later end is then.
             yield from self._auto_commit()
 
     def _refresh(self) -> Calls[None]:
+        if self._is_over:
+            raise ClosedError("the consumer is closed")
+        if not self.is_closed:
+            yield from self._assignment.refresh()
+
+    def _refuse_closed(self) -> None:
         if self.is_closed:
             raise ClosedError("the consumer is closed")
-        yield from self._assignment.refresh()
-
-    def _positions(self) -> dict[TopicPartition, int]:
-        positions = self.buffer.positions()
-        if self._run_at < len(self._run):
-            first = self._run[self._run_at]
-            positions[TopicPartition(first.topic, first.partition)] = first.offset
-        return positions
-
-    def _drop_run(self, partition: TopicPartition | None = None) -> None:
-        """Take back what iteration has not handed out, of one partition or any: it is read again from there."""
-        if self._run_at < len(self._run):
-            first = self._run[self._run_at]
-            owner = TopicPartition(first.topic, first.partition)
-            if partition in (None, owner):
-                self.buffer.seek(owner, first.offset)
-                self._run = []
 
     def _stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)
-        if self._run and TopicPartition(self._run[0].topic, self._run[0].partition) in gone:
-            self._run = []
+        self._run.forget(gone)
         self.buffer.assign([each for each in self.buffer.assignment() if each not in gone])
         self._commits.forget(gone)
 
@@ -333,7 +346,3 @@ class ConsumerCore:
             _log.warning("offsets will be committed later: %s", error)
         except LeaseLostError as error:
             _log.info("%s", error)  # `_rebalance` tells the application
-
-
-def _invalid(message: str) -> InvalidError:
-    return InvalidError(ErrorCode.INVALID_REQUEST, message)

@@ -54,6 +54,11 @@ class Fetcher:
         if self._heartbeater is not None:
             self._heartbeater.wake()
 
+    def tell(self) -> None:
+        """Under the lock: let everybody look, who waits for records too, as something else is to be read."""
+        self._arrived.notify_all()
+        self.wake()
+
     def stop(self) -> None:
         """End the threads: waits for the requests in flight, and until the group is left if it is to be."""
         with self.lock:

@@ -24,8 +24,6 @@ class MemberSettings:
     member_id: str  # new for each process
     instance_id: str | None
     client_id: str
-    topics: tuple[str, ...]
-    patterns: tuple[str, ...]
     config: Mapping[str, Any]
     max_poll_interval_ms: int
     retry: RetryPolicy

@@ -1,13 +1,13 @@
 """What a member of a group does, without I/O, threads or clock: when to heartbeat and what to say, what it holds.
 
     heartbeats:   next_heartbeat -> (a driver sends: group_calls.beat) -> answered | failed
-    application:  poll_began -> take_lost, to_revoke, release, take_granted -> poll_ended
+    application:  subscribe; poll_began -> take_lost, to_revoke, release, take_granted -> poll_ended; leave
 
 | state   | heartbeat                    | then                                                                    |
 |---------|------------------------------|-------------------------------------------------------------------------|
 | OUTSIDE | none                         | a poll: JOINING                                                         |
 | JOINING | epoch 0, subscription        | answered: JOINED                                                        |
-| JOINED  | its epoch, `owned` if needed | UNKNOWN_MEMBER: JOINING; no poll for too long, or closed: LEAVING       |
+| JOINED  | its epoch, `owned` if needed | UNKNOWN_MEMBER: JOINING; no poll for too long, `leave`, closed: LEAVING |
 | LEAVING | `leave`                      | answered, refused or out of time: OUTSIDE, or ENDED; a poll: JOINING    |
 | ENDED   | none                         | fenced by another process of its instance id, or closed                 |
 
@@ -15,6 +15,7 @@ Invariants:
 - One heartbeat is on its way at a time. What comes of one from before a session was lost counts for nothing.
 - A partition is granted, then owned (the application has it), then released or lost. What is granted or owned, and
   nothing else, is claimed in heartbeats. Only under the lease of what is owned anything is committed.
+- What is not subscribed to is not granted, and what is owned of it is to be revoked, whatever the group knows of it.
 - A session is over `session_timeout_ms` after the last heartbeat that was answered was *sent*: never later than the
   service thinks so.
 """
@@ -28,6 +29,7 @@ from penstock.model import TopicPartition
 from penstock.retry import NEVER_MS
 from penstock_core.backoff import full_jitter_ms
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.group import Subscription
 from penstock_core.limits import HEARTBEAT_INTERVAL_MS_DEFAULT
 
 LEAVE_MS_MAX = 5_000  # then the service finds out by itself, when the session ends
@@ -65,6 +67,8 @@ class Membership:
 
     def __init__(self, settings: MemberSettings) -> None:
         self.settings = settings
+        self.subscription = Subscription()
+        self._is_subscription_known = False  # to the group
         self.state = State.OUTSIDE
         self.wake_at_ms = NEVER_MS  # when `next_heartbeat` may next have one, if nothing else happens before
         self.session_end_ms = NEVER_MS
@@ -83,7 +87,7 @@ class Membership:
         self._failures = 0
         self._interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT
         self._due_ms = NEVER_MS
-        self._leave_until_ms = NEVER_MS
+        self.leave_until_ms = NEVER_MS
         self._is_closing = False
         self._is_polling = False
         self._polled_at_ms = 0
@@ -99,12 +103,12 @@ class Membership:
         if self.state in (State.JOINING, State.JOINED) and now_ms >= self._poll_due_ms():
             self._lose_all()
             self._leave(now_ms)
-        if self.state is State.LEAVING and now_ms >= self._leave_until_ms:
+        if self.state is State.LEAVING and now_ms >= self.leave_until_ms:
             self._left()
         if self.state in (State.OUTSIDE, State.ENDED):
             return None
         if now_ms < self._due_ms:
-            self.wake_at_ms = min(self._due_ms, self.session_end_ms, self._poll_due_ms(), self._leave_until_ms)
+            self.wake_at_ms = min(self._due_ms, self.session_end_ms, self._poll_due_ms(), self.leave_until_ms)
             return None
         self._is_in_flight = True
         self._sequence += 1
@@ -132,9 +136,11 @@ class Membership:
         self._service_session = answer.service_session
         self._interval_ms = answer.heartbeat_after_ms or self._interval_ms
         self.session_end_ms = heartbeat.sent_at_ms + answer.session_timeout_ms
-        self._revoke(answer.revoked)
+        if self._is_subscription_known or heartbeat.claims == self._claims:  # else it is of an older subscription
+            self._revoke(answer.revoked)
         self._grant(answer.granted)
         is_as_claimed = heartbeat.claims == self._claims
+        self._is_subscription_known = self._is_subscription_known or is_as_claimed
         self._is_complete = answer.is_complete and is_as_claimed
         if is_as_claimed:
             self._beat_at(now_ms + answer.heartbeat_after_ms)
@@ -163,6 +169,19 @@ class Membership:
 
     # The application.
 
+    def subscribe(self, subscription: Subscription, now_ms: int) -> None:
+        """Have a part of these topics, and of no others. The group is told at once, if the member is in it."""
+        self.subscription = subscription
+        self._is_subscription_known = False
+        self._revoke(frozenset())  # what the group wants back it says again when it has heard
+        self._claim_anew(now_ms)
+
+    def leave(self, now_ms: int) -> None:
+        """Give back everything: whatever was owned has been let go of. A poll joins again."""
+        self.owned = {}
+        self._lose_all()
+        self._go(now_ms, is_leaving=True)
+
     def poll_began(self, now_ms: int) -> None:
         """The application asks for records: who is outside joins."""
         self._is_polling = True
@@ -171,7 +190,7 @@ class Membership:
         if self.state is State.OUTSIDE or (self.state is State.LEAVING and not self._is_closing):
             self.state = State.JOINING
             self._session += 1
-            self._leave_until_ms = NEVER_MS
+            self.leave_until_ms = NEVER_MS
             self._beat_at(now_ms)
 
     def poll_ended(self, now_ms: int) -> None:
@@ -237,11 +256,7 @@ class Membership:
         """No poll comes any more: leave the group, or let it wait for another process of the same instance."""
         self._is_closing = True
         self._session += 1
-        if is_leaving and self._sequence and self.state in (State.JOINING, State.JOINED, State.LEAVING):
-            self._leave(now_ms)
-        else:
-            self._left()
-        self._beat_at(now_ms)
+        self._go(now_ms, is_leaving=is_leaving or self.state is State.LEAVING)
 
     def _body(self) -> Mapping[str, Any]:
         settings = self.settings
@@ -252,9 +267,10 @@ class Membership:
         if self.state is State.LEAVING:
             return {**body, "leave": True}
         body["client_id"] = settings.client_id
+        if self.state is State.JOINING or not self._is_subscription_known:
+            body["subscription"] = {"topics": [*self.subscription.topics], "patterns": [*self.subscription.patterns]}
         if self.state is State.JOINING:
-            subscription = {"topics": [*settings.topics], "patterns": [*settings.patterns]}
-            return {**body, "subscription": subscription, "config": dict(settings.config)}
+            return {**body, "config": dict(settings.config)}
         body["session"] = self._service_session
         if not self._is_complete:
             owned: dict[str, list[int]] = {}
@@ -267,7 +283,8 @@ class Membership:
         """What the application has not got yet is released at once. What was revoked and is not now is kept."""
 
         def is_revoked(partition: TopicPartition, lease: Lease) -> bool:
-            return (lease.topic_id, partition.partition) in revoked
+            is_asked = (lease.topic_id, partition.partition) in revoked
+            return is_asked or not self.subscription.selects(partition.topic)
 
         kept = {each: lease for each, lease in self._granted.items() if not is_revoked(each, lease)}
         self._claims += len(kept) < len(self._granted)
@@ -279,7 +296,9 @@ class Membership:
             held = self.owned.get(partition)
             if held is not None and held.topic_id == lease.topic_id:
                 self._lose(partition)  # the new lease has ended the old one
-        self._granted = {**self._granted, **granted}  # never changed in place: `is_changed` may look without the lock
+        wanted = {each: lease for each, lease in granted.items() if self.subscription.selects(each.topic)}
+        self._claims += len(wanted) < len(granted)  # the heartbeat that tells of the subscription claims none of them
+        self._granted = {**self._granted, **wanted}  # never changed in place: `is_changed` may look without the lock
 
     def _expire(self, now_ms: int) -> None:
         if now_ms >= self.session_end_ms:
@@ -305,15 +324,22 @@ class Membership:
         self._is_complete = False
         self._beat_at(now_ms)
 
+    def _go(self, now_ms: int, *, is_leaving: bool) -> None:
+        if is_leaving and self._sequence and self.state in (State.JOINING, State.JOINED, State.LEAVING):
+            self._leave(now_ms)
+        else:
+            self._left()
+        self._beat_at(now_ms)
+
     def _leave(self, now_ms: int) -> None:
         self.state = State.LEAVING
         self.session_end_ms = NEVER_MS
-        self._leave_until_ms = now_ms + LEAVE_MS_MAX
+        self.leave_until_ms = now_ms + LEAVE_MS_MAX
         self._beat_at(now_ms)
 
     def _left(self) -> None:
         self.state = State.ENDED if self._is_closing else State.OUTSIDE
-        self._leave_until_ms = NEVER_MS
+        self.leave_until_ms = NEVER_MS
 
     def _beat_at(self, due_ms: int) -> None:
         self._due_ms = due_ms

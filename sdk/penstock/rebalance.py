@@ -40,7 +40,7 @@ class Rebalance:
         self.membership = membership
         self._buffer = buffer
         self._commits = commits
-        self._listener = listener
+        self.listener = listener
         self._is_committing = is_committing
         self._positions = positions
         self._drop = drop
@@ -67,7 +67,7 @@ class Rebalance:
 
         What was prefetched is dropped: nobody has seen it, and whoever has the partition next reads it.
         """
-        if self.membership.is_polling or self._listener.revoked is not None:
+        if self.membership.is_polling or self.listener.revoked is not None:
             return
         positions = self._positions()
         idle = [
@@ -80,19 +80,30 @@ class Rebalance:
             self._drop(idle)
             self.membership.release(idle, self._now_ms())
 
-    def end(self, *, is_leaving: bool) -> ConsumerSteps[None]:
-        """Tell the application that it is over, and then the group. What was to be committed is."""
+    def leave(self) -> ConsumerSteps[None]:
+        """Tell the application, and then the group, that the member wants nothing any more. What was to be committed
+        is."""
         try:
-            yield from self._lose(self.membership.take_lost(self._now_ms()))
-            yield from _tell(self._listener.revoked, sorted(self.membership.owned))
+            yield from self._tell_all()
+        finally:
+            self.membership.leave(self._now_ms())
+
+    def end(self, *, is_leaving: bool) -> ConsumerSteps[None]:
+        """As `leave`, for ever; or do not tell the group."""
+        try:
+            yield from self._tell_all()
         finally:
             self.membership.close(self._now_ms(), is_leaving=is_leaving)
+
+    def _tell_all(self) -> ConsumerSteps[None]:
+        yield from self._lose(self.membership.take_lost(self._now_ms()))
+        yield from _tell(self.listener.revoked, sorted(self.membership.owned))
 
     def _lose(self, lost: list[TopicPartition]) -> ConsumerSteps[None]:
         if lost:
             _log.warning("lost %d partitions of the group, to be read on by others: %s", len(lost), lost[:10])
             self._drop(lost)
-            yield from _tell(self._listener.lost, lost)
+            yield from _tell(self.listener.lost, lost)
 
     def _hand_over(self, revoked: list[TopicPartition]) -> ConsumerSteps[None]:
         positions = self._positions()
@@ -103,7 +114,7 @@ class Rebalance:
             except PenstockError as error:  # tried for long enough: others wait for the partitions
                 _log.warning("handed over without a commit, so that the last records will come again: %s", error)
         try:
-            yield from _tell(self._listener.revoked, revoked)
+            yield from _tell(self.listener.revoked, revoked)
         finally:
             self._drop(revoked)
             self.membership.release(revoked, self._now_ms())
@@ -115,7 +126,7 @@ class Rebalance:
                 if lease.offset is not None:
                     self._buffer.seek(partition, lease.offset)
                     self._commits.know(partition, lease.offset)
-            yield from _tell(self._listener.assigned, list(granted))
+            yield from _tell(self.listener.assigned, list(granted))
 
 
 def _tell(callback: RebalanceCallback | None, partitions: list[TopicPartition]) -> ConsumerSteps[None]:

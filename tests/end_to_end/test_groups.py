@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock import Admin, Producer
+from penstock import Admin, Consumer, Producer
 from penstock.errors import ConflictError
 from penstock.transport import HttpTransport
 from tests.end_to_end.local_stack import NOW_MS, Stack
@@ -104,6 +104,16 @@ def settled(*members: WireMember) -> Callable[[], bool]:
     )
 
 
+def polled(consumer: Consumer) -> set[str]:
+    """The topics of the partitions that it has after a poll."""
+    consumer.poll(timeout_ms=0)
+    return {each.topic for each in consumer.assignment()}
+
+
+def held_of(topic: str, member: WireMember) -> int:
+    return sum(lease["topic"] == topic for lease in member.held.values())
+
+
 def test_members_share_move_commit_and_are_fenced(transport: HttpTransport) -> None:
     members = [WireMember(transport, "sharing") for _ in range(3)]
     joins = [threading.Thread(target=member.beat) for member in members]
@@ -126,6 +136,12 @@ def test_members_share_move_commit_and_are_fenced(transport: HttpTransport) -> N
     assert others[1].beat() == ""
     calls = {part.split("=")[0] for part in others[1].headers["penstock-storage-calls"].split(",")}
     assert {"dynamodb.GetItem", "dynamodb.UpdateItem"} <= calls
+    with Consumer("orders", transport=transport, group_id="sharing") as consumer:
+        until(lambda: polled(consumer) == {"orders"}, others[1])
+        consumer.subscribe("bil*")
+        until(lambda: "orders" not in polled(consumer) and held_of("orders", others[1]) == 5, others[1])
+        consumer.unsubscribe()
+        until(settled(others[1]), others[1])
 
 
 def test_static_member_comes_back_without_a_rebalance(transport: HttpTransport) -> None:

@@ -116,6 +116,15 @@ class LoopedConsumer:
 
         _result(self._loop, assign())
 
+    def subscribe(self, *args: Any, **kwargs: Any) -> None:
+        async def subscribe() -> None:
+            self._consumer.subscribe(*args, **kwargs)
+
+        _result(self._loop, subscribe())
+
+    def subscription(self) -> list[str]:
+        return self._consumer.subscription()
+
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         _result(self._loop, self._consumer.commit(offsets))
 

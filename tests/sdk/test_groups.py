@@ -380,7 +380,7 @@ def test_consumer_that_never_polled_closes_without_a_word(shell: Shell, faulty: 
     ("topics", "setting", "said"),
     [
         (["orders"], {"group_id": None}, "group_id"),
-        ([], {}, "session_timeout_ms is for consumers of topics"),
+        ([], {"group_id": None}, "session_timeout_ms is for consumers of topics"),
         (["orders"], {"session_timeout_ms": 1}, "session_timeout_ms=1"),
         (["orders"], {"heartbeat_interval_ms": 2_100}, "3 intervals"),
         (["orders"], {"partition_assignment_strategy": "fair"}, "'fair': use sticky"),

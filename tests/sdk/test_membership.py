@@ -18,6 +18,7 @@ from penstock.testing import MemoryTransport
 from penstock_broker.adapters.memory import memory_broker
 from penstock_broker.create_topic import create_topic
 from penstock_core.errors import PenstockError
+from penstock_core.group import Subscription
 from tests.broker.setting import SteppedClock
 from tests.sdk.faulty_transport import FaultyTransport, answer, lost_answer, lost_request
 
@@ -37,13 +38,12 @@ class Driven:
                 member_id=name,
                 instance_id=instance_id,
                 client_id="",
-                topics=("orders",),
-                patterns=(),
                 config={"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": BEAT_MS},
                 max_poll_interval_ms=POLL_MS,
                 retry=RetryPolicy(backoff_ms=100, backoff_max_ms=1_000),
             )
         )
+        self.membership.subscribe(Subscription(topics=("orders",)), world.now_ms)
         self.lost: list[TopicPartition] = []
         self.revoked: list[TopicPartition] = []
         self.granted: dict[TopicPartition, Lease] = {}

@@ -1,0 +1,60 @@
+"""What iteration has taken from the buffer and hands out one by one: records of one partition, in offset order."""
+
+from collections.abc import Collection
+
+from penstock.fetch_buffer import FetchBuffer
+from penstock.model import ConsumerRecord, TopicPartition
+
+
+class RecordRun:
+    """Where it ends before its records are handed out, they are read again from the first of them."""
+
+    def __init__(self, buffer: FetchBuffer) -> None:
+        self._buffer = buffer
+        self._records: list[ConsumerRecord] = []
+        self._at = 0
+
+    def fill(self, records: list[ConsumerRecord]) -> None:
+        """Go on with these: what was there is handed out."""
+        self._records = records
+        self._at = 0
+
+    def peek(self) -> ConsumerRecord | None:
+        """The record that comes next, if one is at hand."""
+        return self._records[self._at] if self._at < len(self._records) else None
+
+    def advance(self) -> None:
+        """The record that came next is handed out."""
+        self._at += 1
+
+    def take(self, max_records: int) -> list[ConsumerRecord]:
+        """Up to `max_records`, handed out."""
+        taken = self._records[self._at : self._at + max_records]
+        self._at += len(taken)
+        return taken
+
+    @property
+    def partition(self) -> TopicPartition | None:
+        """Of what is not handed out yet."""
+        record = self.peek()
+        return None if record is None else TopicPartition(record.topic, record.partition)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset to hand out of each partition of the buffer, where it is known."""
+        positions = self._buffer.positions()
+        record = self.peek()
+        if record is not None:
+            positions[TopicPartition(record.topic, record.partition)] = record.offset
+        return positions
+
+    def put_back(self, partition: TopicPartition | None = None) -> None:
+        """Take back what is not handed out, of one partition or any."""
+        record, owner = self.peek(), self.partition
+        if record is not None and owner is not None and partition in (None, owner):
+            self._buffer.seek(owner, record.offset)
+            self._records = []
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These are read no more."""
+        if self.partition in partitions:
+            self._records = []
