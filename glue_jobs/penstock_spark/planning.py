@@ -58,12 +58,14 @@ def plan_slices(
 def slices_between(
     broker: Broker, topic: str, key: PartitionKey, head: Head, start_offset: int, end_offset: int
 ) -> Iterator[Slice]:
-    """The refs that hold the offsets, as the index has them now, a slice for each page and one for the tail."""
+    """The refs that hold the offsets, as the index has them now, a slice for each page and one for the tail; each begins
+    where the one before ends, also if its first ref lies below, because pages were merged meanwhile."""
     for page in walk_pages(broker.log, key, head, Offset(start_offset), _PAGES_PER_QUERY):
         if page.base_offset >= end_offset:
             return
         if found := slice_of(topic, key, start_offset, end_offset, page.located()):
             yield found
+            start_offset = found.end_offset
     if found := slice_of(topic, key, start_offset, end_offset, head.located_tail()):
         yield found
 

@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_broker.broker import Broker
+from penstock_broker.compact import compact
 from penstock_broker.delete_topic import delete_topic
 from penstock_broker.produce import produce
+from penstock_core.compaction import CompactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
+from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
 from penstock_core.ref import Ref, Tier
+from penstock_spark import planning
 from penstock_spark.decoding import decode, kafka_schema
 from penstock_spark.options import ReadOptions, parse_read_options
 from penstock_spark.planning import keep_what_is_there, plan_slices
@@ -302,3 +306,26 @@ def with_all_in_the_archive(broker: Broker, planned: Plan) -> Broker:
 
 def archived_id(segment_id: SegmentId) -> SegmentId:
     return SegmentId(segment_id[:6] + bytes(10 - len(b"merged")) + segment_id[-6:])
+
+
+@pytest.mark.parametrize("merged_after", range(1, 6))
+def test_a_merge_while_the_index_is_read_neither_repeats_nor_loses_records(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, merged_after: int
+) -> None:
+    """After so many of five pages. What is met then is one ref that begins before what has been planned."""
+    new_topic(broker)
+    expected = fill(broker, 5 * TAIL_ROLL_REFS + 3)
+    monkeypatch.setattr(planning, "_PAGES_PER_QUERY", 1)
+    queries = 0
+
+    def pages(original: Any, *arguments: Any) -> Any:
+        nonlocal queries
+        if queries == merged_after:
+            at_once = replace(CompactionSettings(), age_ms_min=-1, refs_min=2)
+            assert compact(broker, "orders", 0, at_once).runs == 1
+        queries += 1
+        return original(*arguments)
+
+    planned = plan(replace(broker, log=Intercepted(broker.log, pages=pages)))
+    assert queries > merged_after or merged_after == 5
+    assert read(broker, planned) == expected
