@@ -58,8 +58,9 @@ def plan_slices(
 def slices_between(
     broker: Broker, topic: str, key: PartitionKey, head: Head, start_offset: int, end_offset: int
 ) -> Iterator[Slice]:
-    """The refs that hold the offsets, as the index has them now, a slice for each page and one for the tail. Each begins
-    where the one before ends, also where its first ref lies below, because pages were merged meanwhile."""
+    """The refs that hold the offsets, as the index has them now, a slice for each page and one for the tail.
+
+    Each begins where the one before ends, also where its first ref lies below: pages were merged meanwhile then."""
     for page in walk_pages(broker.log, key, head, Offset(start_offset), _PAGES_PER_QUERY):
         if page.base_offset >= end_offset:
             return
