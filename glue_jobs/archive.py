@@ -22,7 +22,7 @@ from penstock_spark.archive_table import ParquetTable, TableKind, claim_table
 from penstock_spark.archiving import Sizes, Spread, TopicArchived, archive_topic
 from penstock_spark.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.job import job_parser, parse_job, spark_session, tell
-from penstock_spark.lake_store import LakeStore, open_lake
+from penstock_spark.lake_store import LakeStore, lake_of, open_lake
 from penstock_spark.storage import open_broker
 
 if TYPE_CHECKING:
@@ -64,18 +64,6 @@ def main(argv: Sequence[str]) -> None:
             f"{len(failed)} topics failed, and {expired} offsets were removed before they were archived (by retention, "
             "or by truncation): the lines above name them",
         )
-
-
-def lake_of(output: str | None, storage: Storage) -> str:
-    """Where the tables lie. Raises INVALID_CONFIG if nothing says it."""
-    if output is not None:
-        return output
-    if storage.results is None:
-        raise PenstockError(
-            ErrorCode.INVALID_CONFIG,
-            "it is not known where tables shall lie: give --output s3://bucket/prefix or a folder, or --results BUCKET",
-        )
-    return f"s3://{storage.results}/lake"
 
 
 def _archive(

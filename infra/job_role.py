@@ -13,7 +13,7 @@ from constructs import Construct
 
 from infra.archive import Archive
 from infra.catalog import Catalog
-from infra.functions import CURSORS_KEY
+from infra.functions import CURSORS_KEY, ZONE_STATES_KEY
 from infra.results import Results
 from infra.tables import Tables
 from infra.wildcards import acknowledge_wildcard
@@ -22,9 +22,9 @@ from infra.zones import Zones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobGrants:
-    """DynamoDB actions per table (without their prefix), what the job does with segments and repairs, whether it keeps
-    notes among the cursors, the folder of the results' bucket that it reads and writes, and what it does with the
-    catalog's tables."""
+    """DynamoDB actions per table (without their prefix), what the job does with segments and repairs, whether it takes
+    zones out that fail its appends, whether it keeps notes among the cursors, the folder of the results' bucket that it
+    reads and writes, and what it does with the catalog's tables."""
 
     topics: tuple[str, ...]
     log: tuple[str, ...]
@@ -33,6 +33,7 @@ class JobGrants:
     sweeps_stores: bool = False
     compacts: bool = False
     sends_repairs: bool = False
+    changes_zone_states: bool = False
     keeps_cursor: bool = False
     results: str | None = None
     catalog: Literal["reads", "writes"] | None = None
@@ -49,10 +50,11 @@ JOB_GRANTS: Mapping[str, JobGrants] = {
         compacts=True,
     ),
     "archive": JobGrants(topics=_READ_TOPICS, log=_READ_LOG, results="lake", catalog="writes"),
-    "replay": JobGrants(
+    "replay": JobGrants(  # appends as the function produce does
         topics=_READ_TOPICS,
         log=(*_READ_LOG, "UpdateItem", "PutItem"),
         writes_zones=True,
+        changes_zone_states=True,
         results="lake",
         catalog="reads",
     ),
@@ -129,14 +131,19 @@ def _table_statements(grants: JobGrants, tables: Tables) -> list[iam.PolicyState
         for table, actions in ((tables.topics, grants.topics), (tables.log, grants.log), (tables.groups, grants.groups))
         if actions
     ]
-    if grants.keeps_cursor:
-        statements.append(
-            iam.PolicyStatement(
-                actions=["dynamodb:PutItem", "dynamodb:DeleteItem"],
-                resources=[tables.topics.table_arn],
-                conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [CURSORS_KEY]}},
+    keys = {
+        CURSORS_KEY: ("PutItem", "DeleteItem") if grants.keeps_cursor else (),
+        ZONE_STATES_KEY: ("PutItem",) if grants.changes_zone_states else (),
+    }
+    for key, actions in keys.items():
+        if actions:
+            statements.append(
+                iam.PolicyStatement(
+                    actions=[f"dynamodb:{action}" for action in actions],
+                    resources=[tables.topics.table_arn],
+                    conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [key]}},
+                )
             )
-        )
     return statements
 
 

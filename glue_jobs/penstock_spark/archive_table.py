@@ -71,7 +71,12 @@ class ParquetTable:
     def commit(self, plan: Plan, files: Sequence[ArchivedFile]) -> None:
         """One put."""
         content = {"next_offsets": plan.next_offsets, "files": [each.path for each in files]}
-        self._lake.put_new(f"{self._name}/_penstock/commits/{plan.number:012}.json", json.dumps(content).encode())
+        self._lake.put_new(commit_path(self._name, plan.number), json.dumps(content).encode())
+
+
+def commit_path(table: str, number: int) -> str:
+    """Where a commit of a table without catalog lies."""
+    return f"{table}/_penstock/commits/{number:012}.json"
 
 
 def claim_table(lake: LakeStore, topic: Topic, kind: TableKind) -> str:

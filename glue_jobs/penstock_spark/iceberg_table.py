@@ -46,21 +46,13 @@ def open_catalog(spec: str, storage: Storage) -> "tuple[Catalog, str]":
     """The catalog that `glue:<database>` or a database's URL (`sqlite:///catalog.db`) names, and the namespace in it,
     which is made if it is not there. Raises INVALID_CONFIG."""
     kind, _, rest = spec.partition(":")
-    given: dict[str, str | None] = {
-        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
-        "client.region": storage.region,
-        "client.access-key-id": storage.access_key,
-        "client.secret-access-key": storage.secret_key,
-        "s3.endpoint": storage.endpoint_url,
-        "glue.endpoint": storage.endpoint_url,
-    }
-    properties = {name: value for name, value in given.items() if value is not None}
     if not rest:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
             f"catalog {spec!r}: give glue:<database>, a database's URL such as sqlite:///catalog.db, or none for "
             "Parquet without a catalog",
         )
+    properties = io_properties(storage)
     if kind == "glue":
         from pyiceberg.catalog.glue import GlueCatalog
 
@@ -84,6 +76,21 @@ class IcebergTable:
     def committed(self) -> Committed:
         table = self._load()
         return Committed() if table is None else _committed(table)
+
+    def pin(self, snapshot_id: int | None) -> tuple[str, int]:
+        """Where the table's metadata lies, and that snapshot, or the current one. Raises UNKNOWN_TOPIC if the table or
+        the snapshot is not there."""
+        table = self._load()
+        wanted = "no snapshot" if snapshot_id is None else f"snapshot {snapshot_id} no more"
+        if table is not None:
+            snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+            if snapshot is not None:
+                return table.metadata_location, snapshot.snapshot_id
+        raise PenstockError(
+            ErrorCode.UNKNOWN_TOPIC,
+            f"table {'.'.join(self._identifier)} of the catalog has {wanted}: archive the topic first, or begin the "
+            "replay again under another --replay-id, and leave out what its topic has",
+        )
 
     def commit(self, plan: Plan, files: Sequence[ArchivedFile]) -> None:
         """Reads each file's footer, writes a manifest and its list, and updates the catalog once. Raises CONFLICT's
@@ -155,6 +162,19 @@ class IcebergTable:
             with transaction.update_snapshot(snapshot_properties=carried).merge_append() as snapshot:
                 for each in files:
                     snapshot.append_data_file(_data_file(table, self._lake.uri(each.path)))
+
+
+def io_properties(storage: Storage) -> dict[str, str]:
+    """What pyiceberg has to know to reach the storage, and the files of tables in it."""
+    given: dict[str, str | None] = {
+        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+        "client.region": storage.region,
+        "client.access-key-id": storage.access_key,
+        "client.secret-access-key": storage.secret_key,
+        "s3.endpoint": storage.endpoint_url,
+        "glue.endpoint": storage.endpoint_url,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _sql_catalog(url: str, properties: Mapping[str, str]) -> "Catalog":

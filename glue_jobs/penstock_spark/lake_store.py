@@ -44,6 +44,19 @@ class LakeStore(Protocol):
         """For Arrow: a file system, and the path in it where the store begins, with a slash."""
 
 
+def lake_of(output: str | None, storage: Storage) -> str:
+    """Where tables lie: `output` if it is given, else `lake/` in the bucket for results. Raises INVALID_CONFIG if
+    nothing says it."""
+    if output is not None:
+        return output
+    if storage.results is None:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            "it is not known where tables shall lie: give --output s3://bucket/prefix or a folder, or --results BUCKET",
+        )
+    return f"s3://{storage.results}/lake"
+
+
 @cache
 def open_lake(uri: str, storage: Storage) -> LakeStore:
     """The store at `s3://bucket/prefix`, or in a folder (a path, or `file://` and one). Raises INVALID_CONFIG."""

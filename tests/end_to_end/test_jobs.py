@@ -50,7 +50,7 @@ def run_job(stack: Stack, outputs: dict[str, str], folder: Path, job: str, *argu
         "AWS_ACCESS_KEY_ID": key,
         "AWS_SECRET_ACCESS_KEY": secret,
     }
-    (folder / ".penstock").mkdir()
+    (folder / ".penstock").mkdir(exist_ok=True)
     (folder / ".penstock" / "jobs.env").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
     command = "from penstock.cli import main; main()"
     done = subprocess.run(
@@ -118,3 +118,37 @@ def test_analyze_may_all_that_it_has_to_do(stack: Stack, outputs: dict[str, str]
     assert "to-analyze" in report
     assert "whale" in report
     assert "behind" in report
+
+
+def test_a_topic_is_archived_and_replayed_by_roles_that_may_no_more(
+    stack: Stack, outputs: dict[str, str], tmp_path: Path
+) -> None:
+    transport = stack.transport()
+    admin = Admin(transport=transport)
+    for topic in ("to-archive", "replayed"):
+        admin.create_topic(topic, partitions=2)
+    with Producer(transport=transport) as producer:
+        for number in range(200):
+            producer.send("to-archive", b"value %d" % number, key=b"%d" % (number % 7), headers=[("name", b"1")])
+
+    archived = run_job(stack, outputs, tmp_path, "archive", "--topics", "to-archive")
+    replayed = run_job(stack, outputs, tmp_path, "replay", "--table", "to_archive", "--to", "replayed")
+
+    assert [(each["table"], each["records"]) for each in archived["topics"]] == [("to_archive", 200)]
+    assert replayed["appended"] == 200
+    found = {
+        topic: [
+            (record.partition, record.offset, record.key, record.value, record.timestamp_ms, record.headers)
+            for record in read_all(transport, topic, 200)
+        ]
+        for topic in ("to-archive", "replayed")
+    }
+    assert sorted(found["replayed"]) == sorted(found["to-archive"])
+
+
+def read_all(transport: Any, topic: str, count: int) -> list[Any]:
+    with Consumer(topic, transport=transport, auto_offset_reset="earliest") as consumer:
+        records: list[Any] = []
+        while len(records) < count:
+            records += consumer.poll(max_records=count, timeout_ms=1_000)
+        return records

@@ -1,9 +1,11 @@
 """One emulator and one Spark session for all tests of the jobs; storage of its own for each test."""
 
+import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.end_to_end.local_stack import free_port
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+RunScript = Callable[..., list[dict[str, Any]]]
 
 PACKAGE_FOLDERS = ("functions", "sdk", "glue_jobs")
 
@@ -102,3 +105,30 @@ def storage_options(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> dict[s
         "region": str(storage.region),
         "endpointUrl": str(storage.endpoint_url),
     }
+
+
+@pytest.fixture
+def stored(storage: Storage, emulator_port: int) -> Storage:
+    """The test's storage, with a bucket for results."""
+    results = f"{storage.archive}-results"
+    client("s3", emulator_port).create_bucket(Bucket=results)
+    return replace(storage, results=results)
+
+
+@pytest.fixture
+def run_script(
+    stored: Storage, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunScript:
+    """Runs a job's `main` with options, as `--local` does, on the test's storage; answers the lines that it printed."""
+    monkeypatch.setattr("penstock_spark.job.find_storage", lambda given: replace(stored, catalog=given.get("catalog")))
+
+    def run(main: Callable[[Sequence[str]], None], *options: str) -> list[dict[str, Any]]:
+        main(options)
+        return lines_of(capsys)
+
+    return run
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What a job has printed since the last look."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import pyarrow.dataset as ds
 import pytest
 
 import archive
-from localstack.clients import client
 from penstock_broker.adapters.aws import Storage
 from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
@@ -18,6 +16,7 @@ from penstock_core.ids import Offset
 from penstock_spark.iceberg_table import open_catalog
 from penstock_spark.lake_store import open_lake
 from tests.broker.setting import key_of, new_topic, send
+from tests.glue_jobs.conftest import RunScript, lines_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,34 +26,9 @@ SMALL = ("--group-bytes", "200", "--commit-bytes", "900")
 
 
 @pytest.fixture
-def stored(storage: Storage, emulator_port: int) -> Storage:
-    """The test's storage, with a bucket for results."""
-    results = f"{storage.archive}-results"
-    client("s3", emulator_port).create_bucket(Bucket=results)
-    return replace(storage, results=results)
-
-
-@pytest.fixture
-def run_job(
-    stored: Storage, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> RunJob:
-    """Runs the script as `--local` does, and answers its result."""
-    found = [stored]
-    monkeypatch.setattr(
-        "penstock_spark.job.find_storage", lambda given: replace(found[0], catalog=given.get("catalog"))
-    )
-
-    def run(*options: str) -> dict[str, Any]:
-        try:
-            archive.main(options)
-        finally:
-            lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-            run_job_lines[:] = lines
-        return dict(lines[-1])
-
-    run_job_lines: list[dict[str, Any]] = []
-    run.lines = run_job_lines  # type: ignore[attr-defined]
-    return run
+def run_job(run_script: RunScript) -> Callable[..., dict[str, Any]]:
+    """Runs `archive`, and answers its result."""
+    return lambda *options: run_script(archive.main, *options)[-1]
 
 
 def fill(broker: Broker, topic: str, count: int = 20) -> list[tuple[int, int, bytes]]:
@@ -112,10 +86,10 @@ def test_a_topic_is_archived_into_a_table_of_a_catalog(
 
 
 def test_the_job_fails_after_all_else_is_done_if_a_topic_s_records_expired_or_its_table_cannot_be_written(
-    run_job: RunJob, broker: Broker, stored: Storage
+    run_script: RunScript, broker: Broker, stored: Storage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(broker, "orders", count=4)
-    run_job()
+    run_script(archive.main)
     for topic, count in (("broken", 2), ("zebras", 2)):
         fill(broker, topic, count=count)
     open_lake(f"s3://{stored.results}/lake", stored).put_new(
@@ -126,10 +100,10 @@ def test_the_job_fails_after_all_else_is_done_if_a_topic_s_records_expired_or_it
     broker.log.raise_log_start(key_of(broker, "orders"), Offset(5))
 
     with pytest.raises(PenstockError, match="1 topics failed, and 1 offsets were removed") as raised:
-        run_job()
+        run_script(archive.main)
 
     assert raised.value.code is ErrorCode.INTERNAL
-    lines: list[dict[str, Any]] = run_job.lines  # type: ignore[attr-defined]
+    lines = lines_of(capsys)
     assert lines[-1]["failed"] == ["broken"]
     assert [each["topic"] for each in lines[-1]["topics"]] == ["orders", "zebras"]
     [expired] = [each for each in lines if each["event"] == "expired"]

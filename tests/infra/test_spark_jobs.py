@@ -12,7 +12,7 @@ from infra.job_role import JOB_GRANTS
 from infra.job_schedules import RATES
 from infra.settings import STAGES
 from infra.stack import PenstockStack
-from penstock_core.keys import CURSORS
+from penstock_core.keys import CURSORS, ZONES
 from tests.infra.conftest import Resources
 from tests.infra.reading import as_list, name_of, of_type, permissions
 
@@ -111,6 +111,19 @@ def test_analyze_reads_all_and_writes_reports_only(resources: Resources) -> None
     assert (listing["Action"], listing["Condition"]) == (
         "s3:ListBucket", {"StringLike": {"s3:prefix": ["reports/*", "reports"]}},
     )  # fmt: skip
+
+
+def test_replay_may_append_as_produce_does_and_read_tables(resources: Resources, stage: str) -> None:
+    def on(resource: str) -> set[str]:
+        return {action.partition(":")[2] for action in actions_on(resources, "replay", resource)}
+
+    assert on("<TablesTopics>") == {"GetItem", "Scan", "PutItem"}
+    assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query", "UpdateItem", "PutItem"}
+    assert on("<JobsResultsBucket>/lake/*") >= {"GetObject", "PutObject"}
+    if stage != "prod":
+        assert on("<ZonesZoneB>/*") == {"GetObject", "PutObject"}
+    [states] = [each for each in statements_of(resources, "replay") if each["Action"] == "dynamodb:PutItem"]
+    assert states["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
 
 
 def test_no_job_may_touch_what_is_not_penstock_s(resources: Resources) -> None:
