@@ -29,7 +29,7 @@ class Admin:
 
         After a lost answer the topic may exist: then the error says `maybe_applied`.
         """
-        return self._client.call(calls.create_topic(name, partitions, config or {}))
+        return self._client.call(calls.create_topic(name, partitions, {} if config is None else config))
 
     def list_topics(self) -> list[Topic]:
         """All topics, sorted by name; one request per thousand."""
@@ -41,11 +41,11 @@ class Admin:
 
     def alter_topic(self, name: str, config: Mapping[str, Any]) -> Topic:
         """Change settings; None sets one back to its default. Takes effect everywhere within 10 seconds."""
-        return self._client.call(calls.alter_topic(name, partitions=None, config=config))
+        return self._client.call(calls.alter_topic(name, config))
 
     def add_partitions(self, name: str, partitions: int) -> Topic:
         """Let the topic have `partitions` in all. Keys go to other partitions from then on."""
-        return self._client.call(calls.alter_topic(name, partitions=partitions, config=None))
+        return self._client.call(calls.add_partitions(name, partitions))
 
     def delete_topic(self, name: str) -> None:
         """Delete the topic and all its records. Raises UnknownTopicError."""

@@ -1,8 +1,9 @@
 """What arguments must be: whoever gives a wrong one is told its name, its value and what to use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from penstock.errors import InvalidError, as_sdk_error
+from penstock.model import TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
 
 
@@ -16,6 +17,74 @@ def check_number(name: str, value: object, least: int) -> None:
     """Raises InvalidError for what is no number, or below `least`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     check(is_number and value >= least, f"{name}={value!r:.100}: use a number from {least}")  # type: ignore[operator]  # it is one
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number: an int, or what stands for one, as numpy's do."""
+    return hasattr(type(value), "__index__") and not isinstance(value, bool)
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raises InvalidError for what is no whole number, or below `least`."""
+    check(is_whole(value) and value >= least, f"{name}={value!r:.100}: use a whole number from {least}")  # type: ignore[operator]  # it is one
+
+
+def check_text(name: str, value: object) -> None:
+    """Raises InvalidError for what is no string."""
+    check(isinstance(value, str), f"{name}={value!r:.100}: give a string")
+
+
+def check_mapping(name: str, value: object, example: str) -> None:
+    """Raises InvalidError for what is no mapping; `example` shows one."""
+    check(isinstance(value, Mapping), f"{name}={value!r:.100}: give a dict, such as {example}")
+
+
+def check_numbers(name: str, value: object) -> None:
+    """Raises InvalidError for what is no mapping of partition numbers to offsets."""
+    check_mapping(name, value, "{0: 42}")
+    assert isinstance(value, Mapping)
+    for partition, offset in value.items():
+        check_whole(f"{name}: partition", partition, 0)
+        check_whole(f"{name}: of partition {partition}", offset, 0)
+
+
+def checked_partition(name: str, value: object) -> TopicPartition:
+    """The partition, also if it is given as a plain tuple. Raises InvalidError for what is none."""
+    if isinstance(value, tuple) and len(value) == 2:
+        topic, number = value
+        if isinstance(topic, str) and is_whole(number) and number >= 0:
+            return TopicPartition(topic, number)
+    raise InvalidError(
+        ErrorCode.INVALID_REQUEST, f"{name}={value!r:.100}: give a TopicPartition, such as TopicPartition('orders', 0)"
+    )
+
+
+def checked_partitions(values: object) -> list[TopicPartition]:
+    """The partitions, each once. Raises InvalidError for what is no series of them."""
+    check(
+        isinstance(values, Iterable) and not isinstance(values, str | bytes) and not hasattr(values, "_fields"),
+        f"partitions={values!r:.100}: give a list of TopicPartition, such as [TopicPartition('orders', 0)]",
+    )
+    assert isinstance(values, Iterable)
+    return list(dict.fromkeys(checked_partition("partition", each) for each in values))
+
+
+def checked_offsets(name: str, values: object) -> dict[TopicPartition, int]:
+    """Whole numbers from 0 by partition. Raises InvalidError for what is no such mapping."""
+    check_mapping(name, values, "{TopicPartition('orders', 0): 42}")
+    assert isinstance(values, Mapping)
+    checked: dict[TopicPartition, int] = {}
+    for each, offset in values.items():
+        partition = checked_partition(f"{name}: partition", each)
+        check_whole(f"{name}: {partition.topic}[{partition.partition}]", offset, 0)
+        checked[partition] = offset
+    return checked
+
+
+def check_timeout(value: object) -> None:
+    """Raises InvalidError for what is neither None nor a number of seconds."""
+    if value is not None:
+        check_number("timeout", value, 0)
 
 
 def check_callable(name: str, value: object) -> None:

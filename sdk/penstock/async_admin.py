@@ -22,7 +22,7 @@ class AsyncAdmin:
 
     async def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> Topic:
         """As Admin.create_topic."""
-        return await self._client.call(calls.create_topic(name, partitions, config or {}))
+        return await self._client.call(calls.create_topic(name, partitions, {} if config is None else config))
 
     async def list_topics(self) -> list[Topic]:
         """As Admin.list_topics."""
@@ -34,11 +34,11 @@ class AsyncAdmin:
 
     async def alter_topic(self, name: str, config: Mapping[str, Any]) -> Topic:
         """As Admin.alter_topic."""
-        return await self._client.call(calls.alter_topic(name, partitions=None, config=config))
+        return await self._client.call(calls.alter_topic(name, config))
 
     async def add_partitions(self, name: str, partitions: int) -> Topic:
         """As Admin.add_partitions."""
-        return await self._client.call(calls.alter_topic(name, partitions=partitions, config=None))
+        return await self._client.call(calls.add_partitions(name, partitions))
 
     async def delete_topic(self, name: str) -> None:
         """As Admin.delete_topic."""

@@ -4,6 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from penstock.arguments import check_callable, check_timeout
 from penstock.async_client import AsyncClient
 from penstock.async_sender import AsyncSender
 from penstock.async_transaction import AsyncTransaction
@@ -50,6 +51,8 @@ class AsyncProducer(ConfiguredProducer[AsyncTransport]):
         """
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
+        if on_delivery is not None:
+            check_callable("on_delivery", on_delivery)
         await self._sender.give_way()
         batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms)
         if batch is None:
@@ -72,6 +75,7 @@ class AsyncProducer(ConfiguredProducer[AsyncTransport]):
 
         Failures are told by the futures and callbacks, not here. `timeout` in seconds: raises TimeoutError.
         """
+        check_timeout(timeout)
         if not await self._flush(timeout):
             raise TimeoutError(f"not everything was delivered in {timeout} s")
 
@@ -81,6 +85,7 @@ class AsyncProducer(ConfiguredProducer[AsyncTransport]):
         May be called twice. Requests in flight when the time runs out are still waited for; a cancellation gives them
         up.
         """
+        check_timeout(timeout)
         if self._core.is_closed:
             return
         self._core.is_closed = True

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from penstock.arguments import checked_name
+from penstock.arguments import (
+    check,
+    check_mapping,
+    check_numbers,
+    check_text,
+    check_whole,
+    checked_name,
+    checked_offsets,
+    is_whole,
+)
 from penstock.errors import error_from_json
 from penstock.http_message import json_request
 from penstock.model import (
@@ -24,10 +33,14 @@ from penstock.steps import Calls
 from penstock_core.ids import parse_group_name, parse_topic_name
 from penstock_core.limits import COMMIT_OFFSETS_MAX
 
+_CONFIG_EXAMPLE = "{'retention_ms': 86_400_000}"
+
 # Topics.
 
 
 def create_topic(name: str, partitions: int, config: Mapping[str, Any]) -> Calls[Topic]:
+    check_whole("partitions", partitions, 1)
+    check_mapping("config", config, _CONFIG_EXAMPLE)
     body = {"name": checked_topic(name), "partitions": partitions, "config": dict(config)}
     return _topic((yield json_request("POST", "/v1/topics", body=body)))
 
@@ -59,15 +72,20 @@ def describe_topic(name: str) -> Calls[TopicDescription]:
 
 def topic_metadata(name: str) -> Calls[Topic]:
     """Partitions and settings without offsets: all that producing and consuming need, for one read."""
-    return _topic((yield json_request("GET", "/v1/metadata", {"topic": name})))
+    return _topic((yield json_request("GET", "/v1/metadata", {"topic": checked_topic(name)})))
 
 
-def alter_topic(name: str, *, partitions: int | None, config: Mapping[str, Any] | None) -> Calls[Topic]:
-    body: dict[str, Any] = {}
-    if partitions is not None:
-        body["partitions"] = partitions
-    if config:
-        body["config"] = dict(config)
+def alter_topic(name: str, config: Mapping[str, Any]) -> Calls[Topic]:
+    check_mapping("config", config, _CONFIG_EXAMPLE)
+    return (yield from _change_topic(name, {"config": dict(config)} if config else {}))
+
+
+def add_partitions(name: str, partitions: int) -> Calls[Topic]:
+    check_whole("partitions", partitions, 1)
+    return (yield from _change_topic(name, {"partitions": partitions}))
+
+
+def _change_topic(name: str, body: Mapping[str, Any]) -> Calls[Topic]:
     return _topic((yield json_request("PATCH", topic_path(name), body=body, is_repeatable=True)))
 
 
@@ -76,6 +94,7 @@ def delete_topic(name: str) -> Calls[None]:
 
 
 def truncate(name: str, before_offsets: Mapping[int, int]) -> Calls[dict[int, int]]:
+    check_numbers("before_offsets", before_offsets)
     body = {str(partition): offset for partition, offset in before_offsets.items()}
     answer = yield json_request("POST", f"{topic_path(name)}/truncate", body=body, is_repeatable=True)
     _raise_first_error(answer["partitions"])
@@ -89,6 +108,10 @@ def list_offsets(
     name: str, timestamp: int | str, partition: int | None = None
 ) -> Calls[dict[int, OffsetAndTimestamp | None]]:
     """By partition; `timestamp_ms` is -1 for "earliest" and "latest"."""
+    check(
+        isinstance(timestamp, str) or is_whole(timestamp),
+        f"timestamp={timestamp!r:.100}: use 'earliest', 'latest', or milliseconds since 1970",
+    )
     query = {"timestamp": str(timestamp)}
     if partition is not None:
         query["partition"] = str(partition)
@@ -135,7 +158,9 @@ def group_offsets(group: str, topic: str | None) -> Calls[list[CommittedOffset]]
 
 def commit_group_offsets(group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> Calls[None]:
     """As `commit_offsets`, with the same metadata for all."""
-    yield from commit_offsets(group, {partition: (offset, metadata) for partition, offset in offsets.items()})
+    check_text("metadata", metadata)
+    checked = checked_offsets("offsets", offsets)
+    yield from commit_offsets(group, {partition: (offset, metadata) for partition, offset in checked.items()})
 
 
 def offsets_of(name: str, timestamp: int | str) -> Calls[dict[int, int | None]]:
@@ -146,6 +171,10 @@ def offsets_of(name: str, timestamp: int | str) -> Calls[dict[int, int | None]]:
 
 def all_partitions(topics: Iterable[str]) -> Calls[list[TopicPartition]]:
     """All partitions of the topics: one request each."""
+    check(
+        isinstance(topics, Iterable) and not isinstance(topics, str),
+        f"topics={topics!r:.100}: give a list of names, such as ['orders']",
+    )
     found: list[TopicPartition] = []
     for name in topics:
         topic = yield from topic_metadata(name)
@@ -161,6 +190,8 @@ def list_zones() -> Calls[list[Zone]]:
 
 
 def move_zone(zone: str, state: str, reason: str) -> Calls[Zone]:
+    check_text("zone", zone)
+    check_text("reason", reason)
     body = {"state": state, "reason": reason}
     return _zone((yield json_request("POST", f"/v1/zones/{quote(zone, safe='')}", body=body, is_repeatable=True)))
 

@@ -101,6 +101,15 @@ class ConfiguredConsumer(Generic[AnyTransport]):
         if group_id is not None:
             checked_name(parse_group_name, group_id)
         check(client_id is None or isinstance(client_id, str), f"client_id={client_id!r:.100}: give a string")
+        check(
+            group_instance_id is None or isinstance(group_instance_id, str),
+            f"group_instance_id={group_instance_id!r:.100}: give a string",
+        )
+        if max_poll_interval_ms is not None:
+            check_number("max_poll_interval_ms", max_poll_interval_ms, 1)
+        check_number("fetch_max_bytes", fetch_max_bytes, 1)
+        check_number("buffer_bytes", buffer_bytes, 1)
+        check_number("fetch_wait_ms", fetch_wait_ms, 0)
         check_number("max_poll_records", max_poll_records, 1)
         check_number("max_in_flight", max_in_flight, 1)
         check_number("auto_commit_interval_ms", auto_commit_interval_ms, 0)

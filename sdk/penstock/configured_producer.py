@@ -3,7 +3,7 @@
 from typing import Generic, TypeVar
 
 from penstock.accumulator import AccumulatorSettings
-from penstock.arguments import check, check_number, checked_name
+from penstock.arguments import check, check_callable, check_number, check_text, checked_name
 from penstock.delivery import DeliveryCallback
 from penstock.errors import InvalidError, as_sdk_error
 from penstock.producer_core import ProducerCore
@@ -68,6 +68,17 @@ class ConfiguredProducer(Generic[AnyTransport]):
         - `on_delivery`: called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
           loop; be quick there.
         """
+        for name, number, least in (
+            ("batch_bytes", batch_bytes, 1),
+            ("max_request_bytes", max_request_bytes, 1),
+            ("buffer_bytes", buffer_bytes, 1),
+            ("max_block_ms", max_block_ms, 0),
+            ("delivery_timeout_ms", delivery_timeout_ms, 0),
+            ("metadata_max_age_ms", metadata_max_age_ms, 0),
+        ):
+            check_number(name, number, least)
+        check_text("compression_type", compression_type)
+        check_callable("on_delivery", on_delivery)
         check(acks in ACKS, f"acks={acks!r}: use one of {', '.join(ACKS)}")
         check_number("linger_ms", linger_ms, 0)
         check_number("retry_backoff_ms", retry_backoff_ms, 1)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from penstock import calls
-from penstock.arguments import check, check_number
+from penstock.arguments import check, check_number, check_whole, checked_offsets, checked_partition, checked_partitions
 from penstock.assignment import Assignment
 from penstock.commits import Commits
 from penstock.errors import ClosedError, LeaseLostError, UnavailableError
@@ -141,7 +141,7 @@ class ConsumerCore:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Raises InvalidError while the consumer is subscribed to topics."""
         self._refuse_closed()
-        assigned = [TopicPartition(*each) for each in partitions]
+        assigned = checked_partitions(partitions)
         self._run.put_back()
         self._subscriber.assign(assigned)
 
@@ -169,21 +169,23 @@ class ConsumerCore:
 
     def seek(self, partition: TopicPartition, offset: int) -> Steps[None]:
         """Read on at an offset."""
-        check_number("offset", offset, 0)
+        partition = checked_partition("partition", partition)
+        check_whole("offset", offset, 0)
         yield from self._refresh()
         self._run.put_back(partition)
         self.buffer.seek(partition, offset)
 
     def seek_to(self, timestamp: str, partitions: Collection[TopicPartition]) -> Steps[None]:
         """Read on at the "earliest" or "latest" offset of these partitions, or of all. One call per topic."""
-        asked = partitions or (yield from self.assignment())
+        asked = checked_partitions(partitions) or (yield from self.assignment())
         for partition, offset in (yield from listed_offsets(asked, timestamp)).items():
             yield from self.seek(partition, offset)
 
     def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> Steps[None]:
         """Hand out no records of these partitions, or go on with them."""
+        paused = checked_partitions(partitions)
         yield from self._refresh()
-        for partition in partitions:
+        for partition in paused:
             self._run.put_back(partition)
             self.buffer.pause(partition, is_paused)
 
@@ -195,6 +197,7 @@ class ConsumerCore:
 
     def position(self, partition: TopicPartition) -> Steps[int]:
         """The offset of the next record to be handed out."""
+        partition = checked_partition("partition", partition)
         yield from self._refresh()
         self.buffer.cursor(partition)
         yield from self._assignment.find_starts()
@@ -207,17 +210,20 @@ class ConsumerCore:
             not self._is_exactly_once,
             "commit() with delivery='exactly_once': send the offsets in the transaction, by its send_offsets",
         )
-        yield from self._commits.commit(self._run.positions() if offsets is None else dict(offsets))
+        yield from self._commits.commit(
+            self._run.positions() if offsets is None else checked_offsets("offsets", offsets)
+        )
         self.release_idle()
 
     def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
         """Offsets for a transaction to commit."""
-        return self._commits.to_transact(offsets)
+        return self._commits.to_transact(checked_offsets("offsets", offsets))
 
     def committed(self, partition: TopicPartition) -> Calls[int | None]:
         """What the group has committed for a partition."""
-        found = yield from calls.committed_offsets(self._commits.group_id, partition[0])
-        committed = found.get(TopicPartition(*partition))
+        partition = checked_partition("partition", partition)
+        found = yield from calls.committed_offsets(self._commits.group_id, partition.topic)
+        committed = found.get(partition)
         return committed.offset if committed else None
 
     def release_idle(self) -> None:

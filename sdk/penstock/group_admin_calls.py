@@ -1,8 +1,9 @@
 """The calls by which operators manage groups. Every call is one request, where nothing else is said."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.arguments import check, check_mapping, check_numbers, check_whole, is_whole
 from penstock.calls import checked_topic, group_path
 from penstock.errors import error_from_json
 from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
@@ -32,6 +33,7 @@ def describe_group(name: str) -> Calls[GroupDescription]:
 
 
 def alter_group(name: str, config: Mapping[str, Any]) -> Calls[Group]:
+    check_mapping("config", config, "{'session_timeout_ms': 30_000}")
     body = {"config": dict(config)}
     return _group((yield json_request("PATCH", group_path(name), body=body, is_repeatable=True)))
 
@@ -53,6 +55,7 @@ def reset_offsets(
     force: bool,
 ) -> Calls[dict[int, ResetOffset]]:
     """Raises the first partition's error after all were tried. Not sent again after a lost answer if it shifts."""
+    _check_reset(to, timestamp_ms, shift_by, offsets, partitions)
     body: dict[str, Any] = {
         "topic": checked_topic(topic),
         "partitions": None if partitions is None else [*partitions],
@@ -72,6 +75,21 @@ def reset_offsets(
         each["partition"]: ResetOffset(old_offset=each["old_offset"], new_offset=each["new_offset"])
         for each in answer["partitions"]
     }
+
+
+def _check_reset(to: object, timestamp_ms: object, shift_by: object, offsets: object, partitions: object) -> None:
+    check(to in (None, "earliest", "latest"), f"to={to!r:.100}: use 'earliest' or 'latest'")
+    if timestamp_ms is not None:
+        check_whole("timestamp_ms", timestamp_ms, 0)
+    check(shift_by is None or is_whole(shift_by), f"shift_by={shift_by!r:.100}: use a whole number")
+    if offsets is not None:
+        check_numbers("offsets", offsets)
+    if partitions is not None:
+        is_list = isinstance(partitions, Iterable) and not isinstance(partitions, str | bytes)
+        check(is_list, f"partitions={partitions!r:.100}: give a list of numbers, such as [0, 1]")
+        assert isinstance(partitions, Iterable)
+        for each in partitions:
+            check_whole("partitions: partition", each, 0)
 
 
 def _group(answer: Mapping[str, Any]) -> Group:

@@ -29,8 +29,6 @@ def check_group_settings(group_id: str | None, given: Mapping[str, Any]) -> None
     if group_id is None:
         for name, value in given.items():
             check(value is None, f"{name} is for consumers of topics in a group: give topics and a group_id")
-    interval_ms = given["max_poll_interval_ms"]
-    check(interval_ms is None or interval_ms >= 1, f"max_poll_interval_ms={interval_ms}: use 1 or more")
     check(given["group_instance_id"] != "", "group_instance_id='': use 1 character or more")
     strategy = given["partition_assignment_strategy"]
     check(strategy in (None, *ASSIGNORS), f"partition_assignment_strategy={strategy!r}: use {', '.join(ASSIGNORS)}")

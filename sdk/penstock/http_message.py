@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from penstock.errors import UnavailableError, error_from_response
+from penstock.errors import InvalidError, UnavailableError, error_from_response
 from penstock_core.errors import ErrorCode, PenstockError
 
 JSON_TYPE = "application/json"
@@ -47,15 +47,22 @@ def json_request(
 ) -> Request:
     """A request that is answered in JSON, with a JSON body or none. Reads are repeatable."""
     headers = {"Accept": JSON_TYPE}
+    data = b""
     if body is not None:
         headers["Content-Type"] = JSON_TYPE
+        try:
+            data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise InvalidError(
+                ErrorCode.INVALID_REQUEST, f"{body!r:.200} can not be sent as JSON ({error}): use strings and numbers"
+            ) from None
     is_read = method in _READS
     return Request(
         method=method,
         path=path,
         query=query or {},
         headers=headers,
-        body=b"" if body is None else json.dumps(body, separators=(",", ":")).encode(),
+        body=data,
         is_read=is_read,
         is_repeatable=is_repeatable or is_read,
     )

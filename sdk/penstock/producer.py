@@ -6,6 +6,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from penstock.arguments import check_callable, check_timeout
 from penstock.client import Client
 from penstock.configured_producer import ConfiguredProducer
 from penstock.delivery import CallbackFollower, Delivery, DeliveryCallback
@@ -58,6 +59,8 @@ class Producer(ConfiguredProducer[Transport]):
         """
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
+        if on_delivery is not None:
+            check_callable("on_delivery", on_delivery)
         with self._sender.lock:
             batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms)
             if batch is None:
@@ -78,6 +81,7 @@ class Producer(ConfiguredProducer[Transport]):
 
         Failures are told by the futures and callbacks, not here. `timeout` in seconds: raises TimeoutError.
         """
+        check_timeout(timeout)
         if not self._flush(timeout):
             raise TimeoutError(f"not everything was delivered in {timeout} s")
 
@@ -86,6 +90,7 @@ class Producer(ConfiguredProducer[Transport]):
 
         May be called twice. Requests in flight when the time runs out are still waited for.
         """
+        check_timeout(timeout)
         with self._sender.lock:
             was_closed, self._core.is_closed = self._core.is_closed, True
         if was_closed:

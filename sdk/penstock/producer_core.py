@@ -9,9 +9,12 @@ The driver calls everything here under one lock (an event loop needs none); proc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from operator import index
+from typing import Protocol, TypeVar
 
 from penstock import calls
 from penstock.accumulator import Accumulator, AccumulatorSettings
+from penstock.arguments import check_whole, is_whole
 from penstock.errors import (
     BufferFullError,
     ClosedError,
@@ -31,7 +34,24 @@ from penstock_core.records import Headers
 KEYS_REMEMBERED = 100_000  # hashing a key in Python takes longer than all else in send()
 DESCRIBE_AGAIN_MS = 1_000
 
+Appended = TypeVar("Appended", covariant=True)
 _partition_for_key = lru_cache(maxsize=KEYS_REMEMBERED)(partition_for_key)
+
+
+class TakesRecords(Protocol[Appended]):
+    """What holds batches: the accumulator, or a transaction."""
+
+    def append(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        now_ms: int,
+    ) -> Appended:
+        """Add a record; the batch whose last it is then."""
 
 
 class ProducerCore:
@@ -67,13 +87,16 @@ class ProducerCore:
 
         Raises ClosedError, RecordTooLargeError, and InvalidError for values of a wrong type.
         """
-        queues = self._topics.get(topic)
+        try:
+            queues = self._topics.get(topic)
+        except TypeError:
+            return None  # no name, as `append` says
         now_ms = self._now_ms()
         if queues is None or queues.fresh_until_ms < now_ms:
             return None
-        if partition is not None and not 0 <= partition < queues.partitions:
+        if partition is not None and not (is_whole(partition) and 0 <= partition < queues.partitions):
             return None
-        return self._put(queues, value, key, headers, partition, timestamp_ms, now_ms)
+        return self._put(self.accumulator, queues, value, key, headers, partition, timestamp_ms, now_ms)
 
     def append(
         self,
@@ -90,7 +113,8 @@ class ProducerCore:
         appended then, nor if it is cancelled.
         """
         queues = yield from self.find_topic(topic, partition)
-        batch = self._put(queues, value, key, headers, partition, timestamp_ms, self._now_ms())
+        record = (queues, value, key, headers, partition, timestamp_ms)
+        batch = self._put(self.accumulator, *record, self._now_ms())
         if batch is not None:
             return batch
         deadline_ms = self._now_ms() + self._max_block_ms
@@ -99,7 +123,7 @@ class ProducerCore:
                 if self._now_ms() >= deadline_ms:
                     raise self._full()
                 yield Wait(until_ms=deadline_ms)
-                batch = self._put(queues, value, key, headers, partition, timestamp_ms, self._now_ms())
+                batch = self._put(self.accumulator, *record, self._now_ms())
         return batch
 
     def find_topic(self, topic: str, partition: int | None) -> Steps[TopicQueues]:
@@ -109,6 +133,9 @@ class ProducerCore:
         """
         if self.is_closed:
             raise ClosedError("send() on a closed producer")
+        calls.checked_topic(topic)
+        if partition is not None:
+            check_whole("partition", partition, 0)
         queues = self._topics.get(topic)
         if queues is None or queues.fresh_until_ms < self._now_ms():
             queues = yield from self._describe(topic)
@@ -139,13 +166,7 @@ class ProducerCore:
         queues = yield from self.find_topic(topic, partition)
         if transaction.is_full:
             yield from transaction.stage()
-        value, key = _as_bytes(value), _as_bytes(key)
-        try:
-            if partition is None and key is not None:
-                partition = _partition_for_key(key, queues.partitions)
-            return transaction.append(queues, partition, key, value, headers, timestamp_ms)
-        except (PenstockError, TypeError, ValueError) as error:
-            raise _as_named(error) from None
+        return self._put(transaction, queues, value, key, headers, partition, timestamp_ms, self._now_ms())
 
     def flush(self, deadline_ms: int) -> Steps[bool]:
         """Let nothing linger, and wait for all that was appended before; False if the time ran out."""
@@ -181,6 +202,7 @@ class ProducerCore:
 
     def _put(
         self,
+        batches: TakesRecords[Appended],
         queues: TopicQueues,
         value: bytes | str | None,
         key: bytes | str | None,
@@ -188,7 +210,7 @@ class ProducerCore:
         partition: int | None,
         timestamp_ms: int,
         now_ms: int,
-    ) -> ProducerBatch | None:
+    ) -> Appended:
         if self.is_closed:
             raise ClosedError("send() on a closed producer")
         if isinstance(value, str):
@@ -198,9 +220,9 @@ class ProducerCore:
         try:
             if partition is None and key is not None:
                 partition = _partition_for_key(key, queues.partitions)
-            return self.accumulator.append(queues, partition, key, value, headers, timestamp_ms, now_ms)
+            return batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms)
         except (PenstockError, TypeError, ValueError) as error:
-            raise _as_named(error) from None
+            raise _refused(error, value, key, headers, timestamp_ms) from None
 
     @contextmanager
     def _hurry(self) -> Iterator[None]:
@@ -219,15 +241,14 @@ class ProducerCore:
         )
 
 
-def _as_bytes(value: bytes | str | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _as_named(error: Exception) -> PenstockError:
-    """The SDK's error for what a record was refused with."""
-    if isinstance(error, PenstockError):
+def _refused(error: Exception, value: object, key: object, headers: object, timestamp_ms: object) -> PenstockError:
+    """The SDK's error for what a record was refused with: the argument that is wrong, if it is its type."""
+    if isinstance(error, PenstockError) and error.code is not ErrorCode.INVALID_REQUEST:
         return as_sdk_error(error)
-    return InvalidError(
-        ErrorCode.INVALID_REQUEST,
-        f"{error}: give bytes, str or None for key and value, and (str, bytes or None) pairs for headers",
-    )
+    wrong = f"headers={headers!r:.100}: give (str, bytes or None) pairs" if headers else ""
+    for name, each in (("value", value), ("key", key)):
+        if each is not None and not isinstance(each, bytes | bytearray | memoryview):
+            wrong = f"{name}={each!r:.100}: give bytes, str or None"
+    if not is_whole(timestamp_ms):
+        wrong = f"timestamp_ms={timestamp_ms!r:.100}: give milliseconds since 1970"
+    return InvalidError(ErrorCode.INVALID_REQUEST, f"{wrong} ({error})" if wrong else str(error))

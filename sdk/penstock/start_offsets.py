@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from penstock import calls
+from penstock.arguments import check_mapping, checked_partition, checked_partitions
 from penstock.errors import NoOffsetError
 from penstock.fetch_buffer import OffsetReset
 from penstock.model import OffsetAndTimestamp, TopicPartition
@@ -40,7 +41,7 @@ def find_start_offsets(
 
 def listed_offsets(partitions: Iterable[TopicPartition], timestamp: str) -> Calls[dict[TopicPartition, int]]:
     """The earliest or latest offset of each partition: one call per topic."""
-    found = yield from offsets_at(dict.fromkeys(partitions, timestamp))
+    found = yield from offsets_at(dict.fromkeys(checked_partitions(partitions), timestamp))
     return {partition: at.offset for partition, at in found.items() if at is not None}
 
 
@@ -48,6 +49,8 @@ def offsets_at(
     timestamps: Mapping[TopicPartition, int | str],
 ) -> Calls[dict[TopicPartition, OffsetAndTimestamp | None]]:
     """The first record at or after each partition's time: one call per topic and time."""
+    check_mapping("timestamps", timestamps, "{TopicPartition('orders', 0): 1_760_000_000_000}")
+    timestamps = {checked_partition("timestamps: partition", each): at for each, at in timestamps.items()}
     found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
     for timestamp in dict.fromkeys(timestamps.values()):
         asked = [partition for partition, each in timestamps.items() if each == timestamp]

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
+from penstock.arguments import check, checked_name, checked_offsets
 from penstock.delivery import Delivery, follow_up, tell
 from penstock.model import TopicPartition
 from penstock.producer_core import ProducerCore
 from penstock.sender import Sender
 from penstock.system import choose, wall_clock_ms
 from penstock.transaction_core import GroupOffset, TransactionalState, TransactionCore
+from penstock_core.ids import parse_group_name
 from penstock_core.records import Headers
 
 
@@ -94,5 +96,7 @@ class Transaction:
 def group_offsets(offsets: Mapping[TopicPartition, int], group: str | HoldsLeases) -> Sequence[GroupOffset]:
     """What a transaction is to commit for a group, by its name or as the consumer that is its member."""
     if isinstance(group, str):
-        return [GroupOffset(group=group, partition=each, offset=offset) for each, offset in offsets.items()]
+        name, checked = checked_name(parse_group_name, group), checked_offsets("offsets", offsets)
+        return [GroupOffset(group=name, partition=each, offset=offset) for each, offset in checked.items()]
+    check(hasattr(group, "group_offsets"), f"group={group!r:.100}: give the consumer, or the name of a group")
     return group.group_offsets(offsets)

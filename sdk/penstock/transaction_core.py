@@ -118,6 +118,7 @@ class TransactionCore:
         value: bytes | None,
         headers: Headers,
         timestamp_ms: int,
+        now_ms: int,
     ) -> ProducerBatch:
         """Add a record, the batch's last. Raises RecordTooLargeError and InvalidError."""
         self._check_open()
@@ -137,7 +138,7 @@ class TransactionCore:
         if not batches or not batches[-1].builder.append(timestamp_ms, key, value, headers):
             builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
             builder.append(timestamp_ms, key, value, headers)
-            batch = ProducerBatch(topic.name, partition, builder, 0, NEVER_MS)
+            batch = ProducerBatch(topic.name, partition, builder, now_ms, NEVER_MS)
             if not batches:
                 self._waiting_bytes += _ENTRY_OVERHEAD_BYTES + len(topic.name)
             self._waiting_bytes += BATCH_HEADER_BYTES
