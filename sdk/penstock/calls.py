@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from penstock.answers import value_of
 from penstock.arguments import (
     check,
     check_mapping,
@@ -42,37 +43,23 @@ def create_topic(name: str, partitions: int, config: Mapping[str, Any]) -> Calls
     check_whole("partitions", partitions, 1)
     check_mapping("config", config, _CONFIG_EXAMPLE)
     body = {"name": checked_topic(name), "partitions": partitions, "config": dict(config)}
-    return _topic((yield json_request("POST", "/v1/topics", body=body)))
+    return value_of(Topic, (yield json_request("POST", "/v1/topics", body=body)))
 
 
 def list_topics() -> Calls[list[Topic]]:
     """One request per page."""
-    topics: list[Topic] = []
-    query: dict[str, str] = {}
-    while True:
-        page = yield json_request("GET", "/v1/topics", query)
-        topics += [_topic(each) for each in page["topics"]]
-        if not page.get("next_after"):
-            return topics
-        query = {"after": page["next_after"]}
+    return [value_of(Topic, each) for each in (yield from all_pages("/v1/topics", "topics"))]
 
 
 def describe_topic(name: str) -> Calls[TopicDescription]:
     answer = yield json_request("GET", topic_path(name))
-    offsets = (
-        PartitionOffsets(
-            partition=each["partition"],
-            log_start_offset=each["log_start_offset"],
-            high_watermark=each["high_watermark"],
-        )
-        for each in answer["offsets"]
-    )
-    return TopicDescription(topic=_topic(answer), offsets=tuple(offsets))
+    offsets = (value_of(PartitionOffsets, each) for each in answer["offsets"])
+    return TopicDescription(topic=value_of(Topic, answer), offsets=tuple(offsets))
 
 
 def topic_metadata(name: str) -> Calls[Topic]:
     """Partitions and settings without offsets: all that producing and consuming need, for one read."""
-    return _topic((yield json_request("GET", "/v1/metadata", {"topic": checked_topic(name)})))
+    return value_of(Topic, (yield json_request("GET", "/v1/metadata", {"topic": checked_topic(name)})))
 
 
 def alter_topic(name: str, config: Mapping[str, Any]) -> Calls[Topic]:
@@ -86,7 +73,7 @@ def add_partitions(name: str, partitions: int) -> Calls[Topic]:
 
 
 def _change_topic(name: str, body: Mapping[str, Any]) -> Calls[Topic]:
-    return _topic((yield json_request("PATCH", topic_path(name), body=body, is_repeatable=True)))
+    return value_of(Topic, (yield json_request("PATCH", topic_path(name), body=body, is_repeatable=True)))
 
 
 def delete_topic(name: str) -> Calls[None]:
@@ -97,7 +84,7 @@ def truncate(name: str, before_offsets: Mapping[int, int]) -> Calls[dict[int, in
     check_numbers("before_offsets", before_offsets)
     body = {str(partition): offset for partition, offset in before_offsets.items()}
     answer = yield json_request("POST", f"{topic_path(name)}/truncate", body=body, is_repeatable=True)
-    _raise_first_error(answer["partitions"])
+    raise_first_error(answer["partitions"])
     return {each["partition"]: each["log_start_offset"] for each in answer["partitions"]}
 
 
@@ -116,7 +103,7 @@ def list_offsets(
     if partition is not None:
         query["partition"] = str(partition)
     answer = yield json_request("GET", f"{topic_path(name)}/offsets", query)
-    _raise_first_error(answer["offsets"])
+    raise_first_error(answer["offsets"])
     return {each["partition"]: _offset_and_timestamp(each) for each in answer["offsets"]}
 
 
@@ -132,20 +119,14 @@ def commit_offsets(group: str, offsets: Mapping[TopicPartition, tuple[int, str]]
         body = {"offsets": items[start : start + COMMIT_OFFSETS_MAX]}
         answer = yield json_request("POST", f"{group_path(group)}/offsets", body=body, is_repeatable=True)
         results += answer["results"]
-    _raise_first_error(results)
+    raise_first_error(results)
 
 
 def committed_offsets(group: str, topic: str | None = None) -> Calls[dict[TopicPartition, CommittedOffset]]:
     query = {} if topic is None else {"topic": checked_topic(topic)}
     answer = yield json_request("GET", f"{group_path(group)}/offsets", query)
     return {
-        TopicPartition(each["topic"], each["partition"]): CommittedOffset(
-            topic=each["topic"],
-            partition=each["partition"],
-            offset=each["offset"],
-            metadata=each.get("metadata", ""),
-            committed_at_ms=each["committed_at_ms"],
-        )
+        TopicPartition(each["topic"], each["partition"]): value_of(CommittedOffset, {"metadata": "", **each})
         for each in answer["offsets"]
     }
 
@@ -186,14 +167,28 @@ def all_partitions(topics: Iterable[str]) -> Calls[list[TopicPartition]]:
 
 
 def list_zones() -> Calls[list[Zone]]:
-    return [_zone(each) for each in (yield json_request("GET", "/v1/zones"))["zones"]]
+    return [value_of(Zone, each) for each in (yield json_request("GET", "/v1/zones"))["zones"]]
 
 
 def move_zone(zone: str, state: str, reason: str) -> Calls[Zone]:
     check_text("zone", zone)
     check_text("reason", reason)
     body = {"state": state, "reason": reason}
-    return _zone((yield json_request("POST", f"/v1/zones/{quote(zone, safe='')}", body=body, is_repeatable=True)))
+    return value_of(
+        Zone, (yield json_request("POST", f"/v1/zones/{quote(zone, safe='')}", body=body, is_repeatable=True))
+    )
+
+
+def all_pages(path: str, name: str) -> Calls[list[Mapping[str, Any]]]:
+    """What is listed under `name`, page by page."""
+    listed: list[Mapping[str, Any]] = []
+    query: dict[str, str] = {}
+    while True:
+        page = yield json_request("GET", path, query)
+        listed += page[name]
+        if not page.get("next_after"):
+            return listed
+        query = {"after": page["next_after"]}
 
 
 def topic_path(name: str) -> str:
@@ -219,30 +214,11 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return grouped
 
 
-def _raise_first_error(results: Iterable[Mapping[str, Any]]) -> None:
+def raise_first_error(results: Iterable[Mapping[str, Any]]) -> None:
+    """Raise the error of the first that has one."""
     for each in results:
         if "error" in each:
             raise error_from_json(each["error"])
-
-
-def _topic(answer: Mapping[str, Any]) -> Topic:
-    return Topic(
-        name=answer["name"],
-        topic_id=answer["topic_id"],
-        partitions=answer["partitions"],
-        config=answer["config"],
-        created_at_ms=answer["created_at_ms"],
-    )
-
-
-def _zone(answer: Mapping[str, Any]) -> Zone:
-    return Zone(
-        zone=answer["zone"],
-        state=answer["state"],
-        version=answer["version"],
-        since_ms=answer["since_ms"],
-        reason=answer["reason"],
-    )
 
 
 def _offset_and_timestamp(each: Mapping[str, Any]) -> OffsetAndTimestamp | None:

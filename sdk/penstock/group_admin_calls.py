@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.answers import value_of
 from penstock.arguments import check, check_mapping, check_numbers, check_whole, is_whole
-from penstock.calls import checked_topic, group_path
-from penstock.errors import error_from_json
+from penstock.calls import all_pages, checked_topic, group_path, raise_first_error
 from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
 from penstock.http_message import json_request
 from penstock.steps import Calls
@@ -13,29 +13,22 @@ from penstock.steps import Calls
 
 def list_groups() -> Calls[list[Group]]:
     """One request per page."""
-    groups: list[Group] = []
-    query: dict[str, str] = {}
-    while True:
-        page = yield json_request("GET", "/v1/groups", query)
-        groups += [_group(each) for each in page["groups"]]
-        if not page.get("next_after"):
-            return groups
-        query = {"after": page["next_after"]}
+    return [value_of(Group, each) for each in (yield from all_pages("/v1/groups", "groups"))]
 
 
 def describe_group(name: str) -> Calls[GroupDescription]:
     answer = yield json_request("GET", group_path(name))
     return GroupDescription(
-        group=_group(answer),
-        members=tuple(_member(each) for each in answer["members"]),
-        partitions=tuple(_partition(each) for each in answer["partitions"]),
+        group=value_of(Group, answer),
+        members=tuple(value_of(GroupMember, each) for each in answer["members"]),
+        partitions=tuple(value_of(GroupPartition, each) for each in answer["partitions"]),
     )
 
 
 def alter_group(name: str, config: Mapping[str, Any]) -> Calls[Group]:
     check_mapping("config", config, "{'session_timeout_ms': 30_000}")
     body = {"config": dict(config)}
-    return _group((yield json_request("PATCH", group_path(name), body=body, is_repeatable=True)))
+    return value_of(Group, (yield json_request("PATCH", group_path(name), body=body, is_repeatable=True)))
 
 
 def delete_group(name: str) -> Calls[None]:
@@ -68,13 +61,8 @@ def reset_offsets(
     }
     is_repeatable = shift_by is None or dry_run
     answer = yield json_request("POST", f"{group_path(name)}/reset", body=body, is_repeatable=is_repeatable)
-    for each in answer["partitions"]:
-        if "error" in each:
-            raise error_from_json(each["error"])
-    return {
-        each["partition"]: ResetOffset(old_offset=each["old_offset"], new_offset=each["new_offset"])
-        for each in answer["partitions"]
-    }
+    raise_first_error(answer["partitions"])
+    return {each["partition"]: value_of(ResetOffset, each) for each in answer["partitions"]}
 
 
 def _check_reset(to: object, timestamp_ms: object, shift_by: object, offsets: object, partitions: object) -> None:
@@ -90,42 +78,3 @@ def _check_reset(to: object, timestamp_ms: object, shift_by: object, offsets: ob
         assert isinstance(partitions, Iterable)
         for each in partitions:
             check_whole("partitions: partition", each, 0)
-
-
-def _group(answer: Mapping[str, Any]) -> Group:
-    return Group(
-        group=answer["group"],
-        epoch=answer["epoch"],
-        member_count=answer["member_count"],
-        config=answer["config"],
-        changed_at_ms=answer["changed_at_ms"],
-    )
-
-
-def _member(answer: Mapping[str, Any]) -> GroupMember:
-    return GroupMember(
-        member_id=answer["member_id"],
-        instance_id=answer["instance_id"],
-        client_id=answer["client_id"],
-        topics=tuple(answer["topics"]),
-        patterns=tuple(answer["patterns"]),
-        epoch=answer["epoch"],
-        joined_at_ms=answer["joined_at_ms"],
-        session_ends_at_ms=answer["session_ends_at_ms"],
-    )
-
-
-def _partition(answer: Mapping[str, Any]) -> GroupPartition:
-    return GroupPartition(
-        topic=answer["topic"],
-        partition=answer["partition"],
-        assigned_to=answer["assigned_to"],
-        owner=answer["owner"],
-        lease_epoch=answer["lease_epoch"],
-        offset=answer["offset"],
-        metadata=answer["metadata"],
-        committed_at_ms=answer["committed_at_ms"],
-        log_start_offset=answer["log_start_offset"],
-        high_watermark=answer["high_watermark"],
-        lag=answer["lag"],
-    )
