@@ -13,9 +13,7 @@
 
 Invariants:
 - One heartbeat is on its way at a time. What comes of one from before a session was lost counts for nothing.
-- A partition is granted, then owned (the application has it), then released or lost. What is granted or owned, and
-  nothing else, is claimed in heartbeats. Only under the lease of what is owned anything is committed.
-- What is not subscribed to is not granted, and what is owned of it is to be revoked, whatever the group knows of it.
+- Only under the lease of what is owned anything is committed (holdings.py).
 - A session is over `session_timeout_ms` after the last heartbeat that was answered was *sent*: never later than the
   service thinks so.
 """
@@ -25,6 +23,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.heartbeat import Heartbeat, HeartbeatAnswer, Lease, MemberSettings
+from penstock.holdings import Holdings
 from penstock.model import TopicPartition
 from penstock.retry import NEVER_MS
 from penstock_core.backoff import full_jitter_ms
@@ -67,22 +66,15 @@ class Membership:
 
     def __init__(self, settings: MemberSettings) -> None:
         self.settings = settings
-        self.subscription = Subscription()
-        self._is_subscription_known = False  # to the group
+        self._held = Holdings()
         self.state = State.OUTSIDE
         self.wake_at_ms = NEVER_MS  # when `next_heartbeat` may next have one, if nothing else happens before
         self.session_end_ms = NEVER_MS
-        self.owned: dict[TopicPartition, Lease] = {}
-        self._granted: dict[TopicPartition, Lease] = {}
-        self._revoked: set[TopicPartition] = set()  # of what is owned
-        self._lost: set[TopicPartition] = set()
         self._error: PenstockError | None = None
         self._sequence = 0
         self._epoch = 0
         self._service_session = 0  # as the service counts them; `_session` is counted here
-        self._is_complete = False
         self._session = 0
-        self._claims = 0
         self._is_in_flight = False
         self._failures = 0
         self._interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT
@@ -112,7 +104,7 @@ class Membership:
             return None
         self._is_in_flight = True
         self._sequence += 1
-        return Heartbeat(body=self._body(), sent_at_ms=now_ms, session=self._session, claims=self._claims)
+        return Heartbeat(body=self._body(), sent_at_ms=now_ms, session=self._session, claims=self._held.claims)
 
     def complete(self, heartbeat: Heartbeat, told: HeartbeatAnswer | PenstockError, now_ms: int, chance: float) -> None:
         """Take what came of a heartbeat: `answered` or `failed`."""
@@ -136,13 +128,7 @@ class Membership:
         self._service_session = answer.service_session
         self._interval_ms = answer.heartbeat_after_ms or self._interval_ms
         self.session_end_ms = heartbeat.sent_at_ms + answer.session_timeout_ms
-        if self._is_subscription_known or heartbeat.claims == self._claims:  # else it is of an older subscription
-            self._revoke(answer.revoked)
-        self._grant(answer.granted)
-        is_as_claimed = heartbeat.claims == self._claims
-        self._is_subscription_known = self._is_subscription_known or is_as_claimed
-        self._is_complete = answer.is_complete and is_as_claimed
-        if is_as_claimed:
+        if self._held.obey(heartbeat.claims, answer):
             self._beat_at(now_ms + answer.heartbeat_after_ms)
 
     def failed(self, heartbeat: Heartbeat, error: PenstockError, now_ms: int, chance: float) -> None:
@@ -171,14 +157,12 @@ class Membership:
 
     def subscribe(self, subscription: Subscription, now_ms: int) -> None:
         """Have a part of these topics, and of no others. The group is told at once, if the member is in it."""
-        self.subscription = subscription
-        self._is_subscription_known = False
-        self._revoke(frozenset())  # what the group wants back it says again when it has heard
-        self._claim_anew(now_ms)
+        self._held.subscribe(subscription)
+        self._beat_at(now_ms)
 
     def leave(self, now_ms: int) -> None:
         """Give back everything: whatever was owned has been let go of. A poll joins again."""
-        self.owned = {}
+        self._held.give_back()
         self._lose_all()
         self._go(now_ms, is_leaving=True)
 
@@ -205,9 +189,17 @@ class Membership:
 
     def is_changed(self, now_ms: int) -> bool:
         """Whether the application has to be told something before it goes on. May be asked without the lock."""
-        is_granted = not self._granted.keys() <= self.owned.keys()
-        is_told = self._error is None and not (self._lost or self._revoked or is_granted)
-        return not is_told or now_ms >= self.session_end_ms
+        return self._held.is_changed or self._error is not None or now_ms >= self.session_end_ms
+
+    @property
+    def subscription(self) -> Subscription:
+        """The topics that it wants a part of."""
+        return self._held.subscription
+
+    @property
+    def owned(self) -> Mapping[TopicPartition, Lease]:
+        """What the application has, with the leases to commit under."""
+        return self._held.owned
 
     @property
     def is_polling(self) -> bool:
@@ -224,33 +216,25 @@ class Membership:
     def take_lost(self, now_ms: int) -> list[TopicPartition]:
         """Partitions that the member owned and owns no more, whatever it did with them."""
         self._expire(now_ms)
-        lost, self._lost = self._lost, set()
-        return sorted(lost)
+        return self._held.take_lost()
 
     def to_revoke(self) -> list[TopicPartition]:
         """Partitions to commit and `release`."""
-        return sorted(self._revoked)
+        return self._held.to_revoke()
 
     def release(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """The application has let go of them: the group is told at once."""
-        for partition in partitions:
-            if self.owned.pop(partition, None) is not None:
-                self._claim_anew(now_ms)
-            self._revoked.discard(partition)
+        if self._held.release(partitions):
+            self._beat_at(now_ms)
 
     def take_granted(self) -> dict[TopicPartition, Lease]:
         """Partitions that are owned from now on. What of an older topic of the same name must be released before."""
-        taken = {each: lease for each, lease in sorted(self._granted.items()) if each not in self.owned}
-        self.owned |= taken
-        self._granted = {each: lease for each, lease in self._granted.items() if each not in taken}
-        return taken
+        return self._held.take_granted()
 
     def fenced(self, partition: TopicPartition, lease_epoch: int, now_ms: int) -> None:
         """A commit under this lease was refused: it is lost."""
-        lease = self.owned.get(partition)
-        if lease is not None and lease.lease_epoch == lease_epoch:
-            self._lose(partition)
-            self._claim_anew(now_ms)
+        if self._held.fenced(partition, lease_epoch):
+            self._beat_at(now_ms)
 
     def close(self, now_ms: int, *, is_leaving: bool) -> None:
         """No poll comes any more: leave the group, or let it wait for another process of the same instance."""
@@ -267,62 +251,25 @@ class Membership:
         if self.state is State.LEAVING:
             return {**body, "leave": True}
         body["client_id"] = settings.client_id
-        if self.state is State.JOINING or not self._is_subscription_known:
-            body["subscription"] = {"topics": [*self.subscription.topics], "patterns": [*self.subscription.patterns]}
+        if self.state is State.JOINING or not self._held.is_subscription_known:
+            subscription = self._held.subscription
+            body["subscription"] = {"topics": [*subscription.topics], "patterns": [*subscription.patterns]}
         if self.state is State.JOINING:
             return {**body, "config": dict(settings.config)}
         body["session"] = self._service_session
-        if not self._is_complete:
-            owned: dict[str, list[int]] = {}
-            for partition, lease in sorted([*self.owned.items(), *self._granted.items()], key=lambda each: each[0]):
-                owned.setdefault(lease.topic_id, []).append(partition.partition)
-            body["owned"] = owned
+        if not self._held.is_complete:
+            body["owned"] = self._held.by_topic_id()
         return body
-
-    def _revoke(self, revoked: frozenset[tuple[str, int]]) -> None:
-        """What the application has not got yet is released at once. What was revoked and is not now is kept."""
-
-        def is_revoked(partition: TopicPartition, lease: Lease) -> bool:
-            is_asked = (lease.topic_id, partition.partition) in revoked
-            return is_asked or not self.subscription.selects(partition.topic)
-
-        kept = {each: lease for each, lease in self._granted.items() if not is_revoked(each, lease)}
-        self._claims += len(kept) < len(self._granted)
-        self._granted = kept
-        self._revoked = {each for each, lease in self.owned.items() if is_revoked(each, lease)}
-
-    def _grant(self, granted: Mapping[TopicPartition, Lease]) -> None:
-        for partition, lease in granted.items():
-            held = self.owned.get(partition)
-            if held is not None and held.topic_id == lease.topic_id:
-                self._lose(partition)  # the new lease has ended the old one
-        wanted = {each: lease for each, lease in granted.items() if self.subscription.selects(each.topic)}
-        self._claims += len(wanted) < len(granted)  # the heartbeat that tells of the subscription claims none of them
-        self._granted = {**self._granted, **wanted}  # never changed in place: `is_changed` may look without the lock
 
     def _expire(self, now_ms: int) -> None:
         if now_ms >= self.session_end_ms:
             self._lose_all()
             self._beat_at(now_ms)  # as the member it was: the service knows whether another took its instance id
 
-    def _lose(self, partition: TopicPartition) -> None:
-        del self.owned[partition]
-        self._revoked.discard(partition)
-        self._lost.add(partition)
-
     def _lose_all(self) -> None:
-        self._lost |= self.owned.keys()
-        self.owned = {}
-        self._granted = {}
-        self._revoked = set()
-        self._is_complete = False
+        self._held.lose_all()
         self._session += 1
         self.session_end_ms = NEVER_MS
-
-    def _claim_anew(self, now_ms: int) -> None:
-        self._claims += 1
-        self._is_complete = False
-        self._beat_at(now_ms)
 
     def _go(self, now_ms: int, *, is_leaving: bool) -> None:
         if is_leaving and self._sequence and self.state in (State.JOINING, State.JOINED, State.LEAVING):

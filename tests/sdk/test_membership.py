@@ -1,122 +1,15 @@
 """The member's state machine against the service in memory, on one stepped clock: nothing here waits or has threads."""
 
-import random
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from penstock.group_calls import beat, commit_leased
-from penstock.http_message import Request, Response, json_document
-from penstock.membership import Heartbeat, Lease, MemberSettings, Membership, State
-from penstock.model import TopicPartition
-from penstock.retry import NEVER_MS, RetryPolicy
-from penstock.steps import drive
-from penstock.testing import MemoryTransport
-from penstock_broker.adapters.memory import memory_broker
+from penstock.membership import State
+from penstock.retry import NEVER_MS
 from penstock_broker.create_topic import create_topic
 from penstock_core.errors import PenstockError
-from penstock_core.group import Subscription
-from tests.broker.setting import SteppedClock
-from tests.sdk.faulty_transport import FaultyTransport, answer, lost_answer, lost_request
-
-BEAT = "/v1/groups/g/heartbeat"
-POLL_MS = 60_000
-SESSION_MS = 6_000
-BEAT_MS = 1_000
-
-
-class Driven:
-    """A member whose application polls and obeys when told to."""
-
-    def __init__(self, world: "World", name: str, instance_id: str | None = None) -> None:
-        self.world = world
-        self.membership = Membership(
-            MemberSettings(
-                member_id=name,
-                instance_id=instance_id,
-                client_id="",
-                config={"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": BEAT_MS},
-                max_poll_interval_ms=POLL_MS,
-                retry=RetryPolicy(backoff_ms=100, backoff_max_ms=1_000),
-            )
-        )
-        self.membership.subscribe(Subscription(topics=("orders",)), world.now_ms)
-        self.lost: list[TopicPartition] = []
-        self.revoked: list[TopicPartition] = []
-        self.granted: dict[TopicPartition, Lease] = {}
-        self.sent: list[Mapping[str, Any]] = []
-        self.unheard = 0
-
-    @property
-    def numbers(self) -> list[int]:
-        return sorted(each.partition for each in self.membership.owned)
-
-    def beat(self) -> bool:
-        """Send what is due; whether anything was."""
-        heartbeat = self.membership.next_heartbeat(self.world.now_ms)
-        if heartbeat is not None:
-            self.finish(heartbeat, self.send(heartbeat))
-        return heartbeat is not None
-
-    def send(self, heartbeat: Heartbeat) -> Any:
-        self.sent.append(heartbeat.body)
-        return drive(beat("g", heartbeat), self.world.call)
-
-    def finish(self, heartbeat: Heartbeat, told: Any) -> None:
-        self.unheard = self.unheard + 1 if isinstance(told, PenstockError) else 0
-        self.membership.complete(heartbeat, told, self.world.now_ms, 0.5)
-
-    def poll(self) -> None:
-        """What consumers do at each poll."""
-        membership, now_ms = self.membership, self.world.now_ms
-        membership.poll_began(now_ms)
-        error = membership.take_error()
-        if error is not None:
-            raise error
-        self.lost += membership.take_lost(now_ms)
-        revoked = membership.to_revoke()
-        self.revoked += revoked
-        membership.release(revoked, now_ms)
-        self.granted |= membership.take_granted()
-        membership.poll_ended(now_ms)
-
-
-class World:
-    """A service and a clock."""
-
-    def __init__(self) -> None:
-        self.clock = SteppedClock()
-        self.broker = memory_broker(clock=self.clock)
-        create_topic(self.broker, "orders", 6, {})
-        self.transport = FaultyTransport(MemoryTransport(self.broker))
-        self.members: list[Driven] = []
-
-    @property
-    def now_ms(self) -> int:
-        return self.clock.now_ms()
-
-    def call(self, request: Request) -> Response:
-        return self.transport.call(request.method, request.path, request.query, request.headers, request.body)
-
-    def member(self, name: str, instance_id: str | None = None) -> Driven:
-        member = Driven(self, name, instance_id)
-        self.members.append(member)
-        member.poll()
-        return member
-
-    def step(self, ms: int) -> None:
-        self.clock.time_ms += ms
-
-    def settle(self, *members: Driven, rounds: int = 60) -> None:
-        """Beats and polls of these in turn, until a while after nothing changes any more."""
-        for _ in range(rounds):
-            for member in members:
-                member.beat()
-                member.poll()
-            self.step(BEAT_MS // 4)
+from tests.sdk.faulty_transport import answer, lost_answer, lost_request
+from tests.sdk.membership_world import BEAT, BEAT_MS, POLL_MS, Driven, World, commit
 
 
 @pytest.fixture
@@ -183,7 +76,7 @@ def test_join_whose_answer_is_lost_is_made_up_for(world: World) -> None:
     member.poll()
     world.settle(member, rounds=20)
     assert member.numbers == [0, 1, 2, 3, 4, 5]
-    assert _commit(world, member, member.membership.owned) == {}
+    assert commit(world, member, member.membership.owned) == {}
 
 
 def test_throttled_heartbeat_waits_as_long_as_it_is_told(world: World) -> None:
@@ -231,7 +124,7 @@ def test_member_whose_session_the_service_has_ended_joins_anew(world: World) -> 
     assert sleeper.beat()
     sleeper.poll()
     assert len(sleeper.lost) == 6
-    assert all(each.code.name == "LEASE_FENCED" for each in _commit(world, sleeper, leases).values())
+    assert all(each.code.name == "LEASE_FENCED" for each in commit(world, sleeper, leases).values())
     world.settle(sleeper, other)
     assert (len(sleeper.numbers), len(other.numbers)) == (3, 3)
 
@@ -390,50 +283,3 @@ def test_topic_made_again_is_released_under_its_old_id_and_owned_under_the_new(w
     world.settle(member, rounds=300)
     assert member.numbers == [0, 1]
     assert not old & {lease.topic_id for lease in member.membership.owned.values()}
-
-
-@settings(max_examples=60)
-@given(seed=st.integers(min_value=0, max_value=2**32))
-def test_whatever_gets_lost_no_two_own_a_partition_and_all_are_owned_in_the_end(seed: int) -> None:
-    """Members come, close, crash and are slow to poll, and requests and answers get lost; sessions last long enough
-    for that, so that only who has crashed or closed is taken for dead."""
-    chance = random.Random(seed)
-    world = World()
-    alive: list[Driven] = []
-    for number in range(120):
-        event = chance.random()
-        if event < 0.06 and len(alive) < 4:
-            alive.append(world.member(f"m{number}"))
-        elif event < 0.08 and alive:
-            alive.remove(chance.choice(alive))  # crashed
-        elif event < 0.10 and alive:
-            closing = alive.pop(chance.randrange(len(alive)))
-            closing.poll()
-            closing.membership.close(world.now_ms, is_leaving=True)
-            closing.beat()
-        for member in chance.sample(alive, len(alive)):
-            faults = [lost_request, lost_answer, answer(429, b"{}", {"Retry-After": "1"})]
-            may_fail = member.unheard < 2  # three in a row and their waits may outlast the session
-            world.transport.faults[BEAT] = [chance.choice(faults)] if may_fail and chance.random() < 0.2 else []
-            member.beat()
-            if chance.random() < 0.6:
-                member.poll()
-        world.transport.faults[BEAT] = []
-        owners = [each for member in alive for each in member.membership.owned]
-        assert len(owners) == len(set(owners)), f"seed {seed}: two own one partition"
-        world.step(chance.choice([50, 200, 500]))
-    assert [each.lost for each in alive] == [[] for _ in alive], f"seed {seed}"
-    if alive:
-        world.settle(*alive, rounds=100)
-        owned = sorted(number for member in alive for number in member.numbers)
-        assert owned == [0, 1, 2, 3, 4, 5], f"seed {seed}"
-        for member in alive:
-            assert _commit(world, member, member.membership.owned) == {}
-
-
-def _commit(
-    world: World, member: Driven, leases: Mapping[TopicPartition, Lease]
-) -> dict[TopicPartition, PenstockError]:
-    offsets = {each: (1, lease) for each, lease in leases.items()}
-    calls = commit_leased("g", member.membership.settings, offsets, may_go_back=True)
-    return drive(calls, lambda request: json_document(request, world.call(request)))

@@ -138,7 +138,7 @@ def test_member_keeps_the_leases_of_topics_that_stay(shell: Shell, topics: list[
         _until(_holds(consumer, *topics), consumer)
         consumer.subscribe("ord*")
         _until(_holds(consumer, "orders"), consumer)
-        _until(lambda _: consumer._core.membership._is_complete, consumer)
+        _until(lambda _: consumer._core.membership._held.is_complete, consumer)
         assert consumer._core.membership.owned == leases
         changes = {(name, each.topic) for name, partitions in told.calls for each in partitions}
         assert changes == {("assigned", "orders"), ("assigned", "bills"), ("revoked", "bills")}
