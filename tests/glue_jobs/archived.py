@@ -43,6 +43,9 @@ class World:
     def __post_init__(self) -> None:
         self.topic = new_topic(self.broker, "Web.orders", partitions=2)
         self.lake: Any = FolderLake(self.folder / "lake")
+        self.open_catalog: Callable[[], tuple[Any, str]] = lambda: open_catalog(
+            f"sqlite:///{self.folder}/catalog.db", SOME_STORAGE
+        )
 
     def append(self, partition: int, count: int, day: int = 0) -> None:
         number = len(self.model)
@@ -75,11 +78,12 @@ class World:
         name = claim_table(lake, topic, self.kind)
         if self.kind is TableKind.PARQUET:
             return ParquetTable(lake, name)
-        return IcebergTable(self.catalog() if catalog is None else catalog, "penstock", lake, name)
+        catalog = self.catalog() if catalog is None else catalog
+        return IcebergTable(catalog, self.namespace, lake, name)
 
     def catalog(self, **hooks: Callable[..., Any]) -> Any:
         """The catalog; named methods go through a hook first, also when its tables call them."""
-        catalog = open_catalog(f"sqlite:///{self.folder}/catalog.db", SOME_STORAGE)[0]
+        catalog, self.namespace = self.open_catalog()
         for name, hook in hooks.items():
             setattr(catalog, name, partial(hook, getattr(catalog, name)))
         return catalog

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from moto import mock_aws
 
 from penstock_broker.create_topic import create_topic
 from penstock_broker.delete_topic import delete_topic
@@ -28,7 +30,7 @@ from penstock_spark.archiving import Sizes, TopicArchived
 from penstock_spark.iceberg_table import open_catalog
 from penstock_spark.lake_store import open_lake
 from tests.broker.setting import Intercepted, Killed, head_of, key_of
-from tests.glue_jobs.archived import Mortal, World, place_of, same
+from tests.glue_jobs.archived import Mortal, World, place_of, row_of, same
 from tests.glue_jobs.storages import SOME_STORAGE
 
 
@@ -336,3 +338,27 @@ def test_a_place_that_is_none_is_refused(uri: str) -> None:
 def test_a_catalog_that_is_none_is_refused(spec: str) -> None:
     with pytest.raises(PenstockError, match="give glue:<database>, a database's URL"):
         open_catalog(spec, SOME_STORAGE)
+
+
+def test_a_topic_is_archived_into_glue_s_catalog(tmp_path: Path) -> None:
+    world = World(folder=tmp_path, kind=TableKind.ICEBERG)
+    glue = replace(SOME_STORAGE, region="us-east-1", access_key="test", secret_key="test")
+    others: list[TopicArchived] = []
+    with mock_aws():
+        catalog, namespace = open_catalog("glue:stage", glue)
+        world.open_catalog = lambda: open_catalog("glue:stage", glue)
+        world.append(0, 3)
+        world.archive()
+        world.append(1, 4)
+
+        def commit_after_another(original: Callable[..., Any], *arguments: Any) -> Any:
+            if not others:
+                others.append(world.archive())
+            return original(*arguments)
+
+        world.archive(catalog=world.catalog(commit_table=commit_after_another))
+
+        found = catalog.load_table((namespace, "web_orders")).scan().to_arrow()
+        assert namespace == "stage"
+    assert others[0].records == 4
+    assert same(sorted(map(row_of, found.to_pylist()), key=place_of), world.expected())
