@@ -11,15 +11,15 @@ Invariants:
 - What is committed without being told which offsets is never ahead of the positions.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from penstock import calls
-from penstock.arguments import check, check_number, check_whole, checked_offsets, checked_partition, checked_partitions
+from penstock.arguments import check_number, check_whole, checked_offsets, checked_partition, checked_partitions
 from penstock.assignment import Assignment
+from penstock.commit_policy import CommitPolicy
 from penstock.commits import Commits
-from penstock.errors import ClosedError, LeaseLostError, UnavailableError
+from penstock.errors import ClosedError
 from penstock.fetch_buffer import FetchBuffer, FetchSettings
 from penstock.heartbeat import MemberSettings
 from penstock.listener import ConsumerSteps, Listener
@@ -33,8 +33,6 @@ from penstock.steps import Calls, Steps, Wait
 from penstock.subscriber import Subscriber
 from penstock.transaction_core import GroupOffset
 from penstock_core.group import Subscription
-
-_log = logging.getLogger("penstock.consumer")
 
 
 class ConsumerCore:
@@ -64,10 +62,6 @@ class ConsumerCore:
         self._is_over = False  # closed, and the application has been told
         self.group_id = group_id or ""
         self.membership = None if member is None else Membership(member)
-        self._is_at_most_once = is_at_most_once
-        self._is_exactly_once = is_exactly_once
-        self._commit_interval_ms = commit_interval_ms
-        self._commit_due_ms = NEVER_MS if commit_interval_ms is None else now_ms() + commit_interval_ms
         self._max_poll_records = max_poll_records
         self._timeout_ms = timeout_ms
         self._now_ms = now_ms
@@ -80,6 +74,16 @@ class ConsumerCore:
         )
         self._commits = Commits(group_id, now_ms)
         self._run = RecordRun(self.buffer)
+        self._policy = CommitPolicy(
+            self._commits,
+            self.buffer,
+            self._run,
+            is_at_most_once=is_at_most_once,
+            is_exactly_once=is_exactly_once,
+            interval_ms=commit_interval_ms,
+            committed=self.release_idle,
+            now_ms=now_ms,
+        )
         self._rebalance: Rebalance | None = None
         if self.membership is not None:
             self._rebalance = Rebalance(
@@ -118,7 +122,7 @@ class ConsumerCore:
             return None
         if self.membership is not None:
             now_ms = self._now_ms()
-            if now_ms >= self._commit_due_ms or self._is_rebalanced(now_ms):
+            if now_ms >= self._policy.due_ms or self._is_rebalanced(now_ms):
                 return None
             self.membership.polled(now_ms)
         self._run.advance()
@@ -158,7 +162,7 @@ class ConsumerCore:
         """Read nothing: commit what was handed out, as `close` does, and let go of every partition."""
         self._refuse_closed()
         try:
-            yield from self._commit_last()
+            yield from self._policy.commit_last()
         finally:
             yield from self._subscriber.unsubscribe()
 
@@ -206,14 +210,7 @@ class ConsumerCore:
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> Calls[None]:
         """Commit the positions of everything handed out, or the given offsets; those that have changed."""
-        check(
-            not self._is_exactly_once,
-            "commit() with delivery='exactly_once': send the offsets in the transaction, by its send_offsets",
-        )
-        yield from self._commits.commit(
-            self._run.positions() if offsets is None else checked_offsets("offsets", offsets)
-        )
-        self.release_idle()
+        yield from self._policy.commit(None if offsets is None else checked_offsets("offsets", offsets))
 
     def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
         """Offsets for a transaction to commit."""
@@ -241,7 +238,7 @@ class ConsumerCore:
         self.is_closed = True
         try:
             if is_committing:
-                yield from self._commit_last()
+                yield from self._policy.commit_last()
         finally:
             try:
                 if self._rebalance is not None:
@@ -249,13 +246,6 @@ class ConsumerCore:
             finally:
                 self._is_over = True
                 self._run.put_back()
-
-    def _commit_last(self) -> Calls[None]:
-        try:
-            if self._commit_interval_ms is not None:
-                yield from self.commit()
-        except LeaseLostError as error:
-            _log.warning("the last commit came too late: %s", error)
 
     @contextmanager
     def _polling(self) -> Iterator[None]:
@@ -271,8 +261,8 @@ class ConsumerCore:
         if self._rebalance is not None and self._subscriber.is_member:
             self._rebalance.membership.poll_began(self._now_ms())
             yield from self._rebalance.follow()
-        if self._now_ms() >= self._commit_due_ms:
-            yield from self._auto_commit()
+        if self._now_ms() >= self._policy.due_ms:
+            yield from self._policy.commit_in_time()
 
     def _is_rebalanced(self, now_ms: int) -> bool:
         return self.membership is not None and self._subscriber.is_member and self.membership.is_changed(now_ms)
@@ -281,7 +271,7 @@ class ConsumerCore:
         self, take: Callable[[int], list[ConsumerRecord]], max_records: int, deadline_ms: int
     ) -> ConsumerSteps[list[ConsumerRecord]]:
         """What one of the buffer's take methods gives; none if the time runs out."""
-        session_end_ms, commit_due_ms = NEVER_MS, self._commit_due_ms
+        session_end_ms, commit_due_ms = NEVER_MS, self._policy.due_ms
         while True:
             changes = self._subscriber.changes
             yield from self._refresh()
@@ -299,7 +289,7 @@ class ConsumerCore:
                 if self._is_rebalanced(now_ms) or changes != self._subscriber.changes:
                     break
                 taken = take(max_records)
-                if taken and not (yield from self._commit_first(taken)):
+                if taken and not (yield from self._policy.commit_first(taken)):
                     break
                 if taken or now_ms >= deadline_ms:
                     return taken
@@ -309,9 +299,9 @@ class ConsumerCore:
 
     def _find_starts(self) -> Calls[None]:
         is_new = yield from self._assignment.find_starts()
-        if is_new and self._subscriber.is_member and self._commit_interval_ms is not None:
+        if is_new and self._subscriber.is_member and self._policy.is_automatic:
             # Whoever takes over goes on from here, and not from where a later end is then.
-            yield from self._auto_commit()
+            yield from self._policy.commit_in_time()
 
     def _refresh(self) -> Calls[None]:
         if self._is_over:
@@ -328,27 +318,3 @@ class ConsumerCore:
         self._run.forget(gone)
         self.buffer.assign([each for each in self.buffer.assignment() if each not in gone])
         self._commits.forget(gone)
-
-    def _commit_first(self, taken: list[ConsumerRecord]) -> Calls[bool]:
-        """With at_most_once: commit what is about to be handed over, or take it back; false if a lease was lost."""
-        if not self._is_at_most_once:
-            return True
-        try:
-            yield from self.commit()
-        except BaseException as error:
-            firsts = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(taken)}
-            for partition, offset in firsts.items():
-                self.buffer.seek(partition, offset)
-            if isinstance(error, LeaseLostError):
-                return False
-            raise
-        return True
-
-    def _auto_commit(self) -> Calls[None]:
-        self._commit_due_ms = self._now_ms() + (self._commit_interval_ms or 0)
-        try:
-            yield from self.commit()
-        except UnavailableError as error:
-            _log.warning("offsets will be committed later: %s", error)
-        except LeaseLostError as error:
-            _log.info("%s", error)  # `_rebalance` tells the application
