@@ -117,28 +117,26 @@ class ConsumerCore:
 
     def next_now(self) -> ConsumerRecord | None:
         """The next record, if it is at hand and there is nothing to do first; else `next_record`. Needs no lock."""
-        record = self._run.peek()
-        if record is None:
+        run = self._run
+        records, at = run.records, run.at
+        if at >= len(records):
             return None
         if self.membership is not None:
             now_ms = self._now_ms()
             if now_ms >= self._policy.due_ms or self._is_rebalanced(now_ms):
                 return None
             self.membership.polled(now_ms)
-        self._run.advance()
-        return record
+        run.at = at + 1
+        return records[at]
 
     def next_record(self) -> ConsumerSteps[ConsumerRecord | None]:
         """The next record, waiting for it; None after `consumer_timeout_ms`."""
         with self._polling():
             yield from self._keep_up()
-            record = self._run.peek()
-            if record is None:
+            if self._run.peek() is None:
                 deadline_ms = NEVER_MS if self._timeout_ms is None else self._now_ms() + self._timeout_ms
                 self._run.fill((yield from self._take(self.buffer.take_run, self._max_poll_records, deadline_ms)))
-                record = self._run.peek()
-            self._run.advance()
-            return record
+            return next(iter(self._run.take(1)), None)
 
     # What is read.
 

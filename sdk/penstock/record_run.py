@@ -7,30 +7,29 @@ from penstock.model import ConsumerRecord, TopicPartition
 
 
 class RecordRun:
-    """Where it ends before its records are handed out, they are read again from the first of them."""
+    """Where it ends before its records are handed out, they are read again from the first of them.
+
+    `records[at]` comes next: iteration, which hands out most of them, looks there itself.
+    """
 
     def __init__(self, buffer: FetchBuffer) -> None:
         self._buffer = buffer
-        self._records: list[ConsumerRecord] = []
-        self._at = 0
+        self.records: list[ConsumerRecord] = []
+        self.at = 0
 
     def fill(self, records: list[ConsumerRecord]) -> None:
         """Go on with these: what was there is handed out."""
-        self._records = records
-        self._at = 0
+        self.records = records
+        self.at = 0
 
     def peek(self) -> ConsumerRecord | None:
         """The record that comes next, if one is at hand."""
-        return self._records[self._at] if self._at < len(self._records) else None
-
-    def advance(self) -> None:
-        """The record that came next is handed out."""
-        self._at += 1
+        return self.records[self.at] if self.at < len(self.records) else None
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Up to `max_records`, handed out."""
-        taken = self._records[self._at : self._at + max_records]
-        self._at += len(taken)
+        taken = self.records[self.at : self.at + max_records]
+        self.at += len(taken)
         return taken
 
     @property
@@ -52,9 +51,9 @@ class RecordRun:
         record, owner = self.peek(), self.partition
         if record is not None and owner is not None and partition in (None, owner):
             self._buffer.seek(owner, record.offset)
-            self._records = []
+            self.records = []
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are read no more."""
         if self.partition in partitions:
-            self._records = []
+            self.records = []
