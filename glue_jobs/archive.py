@@ -1,8 +1,8 @@
 """The job `archive`: topics to Iceberg tables, or to Parquet where there is no catalog, by day, each offset once.
 
-    archive.py [--topics orders,payments] [--output s3://bucket/lake] [--catalog glue:penstock] [--group-bytes N] …
+    archive.py [--topic orders] [--output s3://bucket/lake] [--catalog glue:penstock] [--group-bytes N] …
 
-Without --topics it archives all. Killed at any point and run again, it goes on; two runs at once do no harm. How:
+Without --topic it archives all. Killed at any point and run again, it goes on; two runs at once do no harm. How:
 penstock_spark/archive_plan.py. docs/archive.md says how to query the tables.
 """
 
@@ -35,13 +35,13 @@ COMMIT_BYTES = 8 * 1024 * MIB
 def main(argv: Sequence[str]) -> None:
     """One run. Raises INTERNAL at its end if a topic failed, or if records expired before they were archived."""
     parser = job_parser("archive", "Archives topics into tables, each offset once.")
-    parser.add_argument("--topics", type=_names, help="names, separated by commas; all if it is not given")
+    parser.add_argument("--topic", action="append", default=[], help="only this topic; may come often")
     parser.add_argument("--output", help="s3://bucket/prefix or a folder; else lake/ in the bucket --results")
     parser.add_argument("--group-bytes", type=_bytes, default=GROUP_BYTES, help="of segments that a task archives")
     parser.add_argument("--commit-bytes", type=_bytes, default=COMMIT_BYTES, help="of segments in one commit, about")
     options, storage = parse_job(parser, argv)
     broker = open_broker(storage)
-    topics = _topics(broker, options.topics)
+    topics = _topics(broker, options.topic)
     uri = lake_of(options.output, storage)
     lake = open_lake(uri, storage)
     sizes = Sizes(group_bytes=options.group_bytes, commit_bytes=options.commit_bytes)
@@ -90,17 +90,8 @@ def _spread(context: "SparkContext", storage: Storage, uri: str) -> Spread:
     return spread
 
 
-def _topics(broker: Broker, names: Sequence[str] | None) -> list[Topic]:
-    if names is None:
-        return list(broker.topics.list())
-    return [broker.directory.look_up(name) for name in names]
-
-
-def _names(text: str) -> list[str]:
-    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not names:
-        raise argparse.ArgumentTypeError(f"{text!r}: name a topic, or several separated by commas")
-    return names
+def _topics(broker: Broker, names: Sequence[str]) -> list[Topic]:
+    return [broker.directory.look_up(name) for name in dict.fromkeys(names)] or list(broker.topics.list())
 
 
 def _bytes(text: str) -> int:

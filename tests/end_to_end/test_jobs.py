@@ -131,7 +131,7 @@ def test_a_topic_is_archived_and_replayed_by_roles_that_may_no_more(
         for number in range(200):
             producer.send("to-archive", b"value %d" % number, key=b"%d" % (number % 7), headers=[("name", b"1")])
 
-    archived = run_job(stack, outputs, tmp_path, "archive", "--topics", "to-archive")
+    archived = run_job(stack, outputs, tmp_path, "archive", "--topic", "to-archive")
     replayed = run_job(stack, outputs, tmp_path, "replay", "--table", "to_archive", "--to", "replayed")
 
     assert [(each["table"], each["records"]) for each in archived["topics"]] == [("to_archive", 200)]

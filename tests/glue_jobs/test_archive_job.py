@@ -64,7 +64,7 @@ def test_a_topic_is_archived_into_a_folder_that_spark_reads_by_itself(
     run_job: RunJob, broker: Broker, spark: "SparkSession", tmp_path: Path
 ) -> None:
     expected = fill(broker, "orders")
-    run_job("--topics", "orders", "--output", str(tmp_path), *SMALL)
+    run_job("--topic", "orders", "--output", str(tmp_path), *SMALL)
 
     frame = spark.read.parquet(str(tmp_path / "orders" / "data"))
 
@@ -78,7 +78,7 @@ def test_a_topic_is_archived_into_a_table_of_a_catalog(
     expected = fill(broker, "orders")
     catalog = f"sqlite:///{tmp_path}/catalog.db"
 
-    run_job("--topics", "orders", "--catalog", catalog, *SMALL)
+    run_job("--topic", "orders", "--catalog", catalog, *SMALL)
 
     table = open_catalog(catalog, stored)[0].load_table("penstock.orders")
     assert rows(table.scan().to_arrow()) == expected
@@ -114,10 +114,10 @@ def test_what_cannot_be_is_refused_before_anything_runs(
     run_job: RunJob, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(PenstockError, match="topic 'nowhere' does not exist"):
-        run_job("--topics", "nowhere")
+        run_job("--topic", "nowhere")
     monkeypatch.setattr("penstock_spark.job.find_storage", lambda given: storage)
     with pytest.raises(PenstockError, match="give --output s3://bucket/prefix or a folder, or --results BUCKET"):
         archive.main([])
-    for options in (["--topics", ","], ["--group-bytes", "0"], ["--commit-bytes", "1k"]):
+    for options in (["--group-bytes", "0"], ["--commit-bytes", "1k"]):
         with pytest.raises(SystemExit):
             archive.main(options)

@@ -66,7 +66,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(run_script: RunScript, b
     with pytest.raises(PenstockError, match=r"there is no archived table at s3://.*/lake/orders") as raised:
         run_script(replay.main, *OPTIONS)
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC
-    run_script(archive.main, "--topics", "orders")
+    run_script(archive.main, "--topic", "orders")
 
     with pytest.raises(PenstockError, match="topic 'copy' has 2 partitions, and the table has partition 2"):
         run_script(replay.main, *OPTIONS)
