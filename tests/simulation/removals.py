@@ -90,6 +90,8 @@ class Removals:
         self, entries: Sequence["Appended"], start: int, end: int, config: TopicConfig, skew_ms: float
     ) -> bool:
         """Whether all refs that end in `(start, end]` are expired by these settings."""
+        if not config.is_expiring:
+            return False
         behind = 0
         for entry in reversed(entries):
             if start < entry.end_offset <= end:
