@@ -167,6 +167,7 @@ def test_numbers_are_those_of_the_records_that_were_produced(broker: Broker, run
     assert "whale" in report
 
 
+@pytest.mark.minutes
 def test_append_lag_is_from_the_timestamp_to_the_segment(broker: Broker, run_job: RunJob, tmp_path: Path) -> None:
     new_topic(broker, "orders")
     now_ms = broker.clock.now_ms()
@@ -208,6 +209,7 @@ def test_next_run_goes_on_and_counts_nothing_twice(broker: Broker, run_job: RunJ
     assert stored(tmp_path / "out").keys() - after.keys() == {("orders", 2, hour_ago(broker, 3))}
 
 
+@pytest.mark.minutes
 def test_hour_that_is_counted_again_keeps_what_retention_has_removed_since(
     broker: Broker, run_job: RunJob, tmp_path: Path
 ) -> None:
@@ -268,6 +270,7 @@ def test_store_without_records_gets_a_report_that_says_so(broker: Broker, run_jo
     assert "Without records: nothing" in report
 
 
+@pytest.mark.minutes
 def test_results_may_lie_in_a_bucket(broker: Broker, run_job: RunJob, emulator_port: int, storage: Storage) -> None:
     new_topic(broker, "orders")
     send(broker, [Sent("orders", 0, hour_ago(broker, 2), b"k", b"v")])
