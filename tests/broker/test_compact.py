@@ -17,9 +17,8 @@ from penstock_broker.sweep import sweep
 from penstock_broker.truncate import truncate
 from penstock_core.compaction import CompactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, Partition
+from penstock_core.ids import Offset
 from penstock_core.index import Page
-from penstock_core.keys import PartitionKey
 from penstock_core.limits import COMPACTION_LEASE_MS, TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
 from penstock_core.ref import Tier
@@ -35,6 +34,7 @@ from tests.broker.setting import (
     batch,
     counted_broker,
     entry,
+    key_of,
     new_topic,
     patient_broker,
     read_all,
@@ -48,10 +48,6 @@ from tests.broker.test_idempotence import numbered, tell
 FOR_EVER, HOUR_MS = 10**9, 3_600_000
 APPENDS = 5 * TAIL_ROLL_REFS + 3
 SMALL = CompactionSettings(refs_min=4, ref_bytes=2_000, segment_bytes=100_000)
-
-
-def key_of(broker: Broker, topic: str) -> PartitionKey:
-    return PartitionKey(broker.directory.look_up(topic).topic_id, Partition(0))
 
 
 def pages_of(broker: Broker, topic: str) -> list[Page]:

@@ -88,6 +88,17 @@ class DynamoDbClient:
             self._back_off(attempt)
         raise _throttled("batch_get_item")
 
+    def read_pages(self, operation: str, **arguments: Any) -> Iterator[Sequence[Any]]:
+        """The items of a query or scan, answer by answer to its end; one call for each megabyte, as far as they are
+        taken. Consistent. Raises as `call`."""
+        start: dict[str, object] = {}
+        while True:
+            answer = self.call(operation, is_repeatable=True, ConsistentRead=True, **arguments, **start)
+            yield answer["Items"]
+            if "LastEvaluatedKey" not in answer:
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
     def _attempt(
         self, operation: str, *, is_repeatable: bool, arguments: Mapping[str, Any]
     ) -> tuple[Any, ClientError | BotoCoreError | None, bool]:

@@ -140,26 +140,17 @@ class DynamoDbCompactionStore:
         return answer
 
     def _query(self, key: PartitionKey, first: str, last: str, is_ascending: bool) -> Iterator[Sequence[Item]]:
-        start: dict[str, object] = {}
-        while True:
-            answer = self._client.call(
-                "query",
-                is_repeatable=True,
-                TableName=self._table,
-                KeyConditionExpression="pk = :partition AND sk BETWEEN :first AND :last",
-                ExpressionAttributeValues={
-                    ":partition": {"S": str(key)},
-                    ":first": {"S": first},
-                    ":last": {"S": last},
-                },
-                ScanIndexForward=is_ascending,
-                ConsistentRead=True,
-                **start,
-            )
-            yield answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        yield from self._client.read_pages(
+            "query",
+            TableName=self._table,
+            KeyConditionExpression="pk = :partition AND sk BETWEEN :first AND :last",
+            ExpressionAttributeValues={
+                ":partition": {"S": str(key)},
+                ":first": {"S": first},
+                ":last": {"S": last},
+            },
+            ScanIndexForward=is_ascending,
+        )
 
 
 def _unchanged(key: PartitionKey, page: Page) -> dict[str, Any]:

@@ -100,18 +100,10 @@ class DynamoDbGroupStore:
             raise concurrent_update(f"the lease on partition {seen.partition} of group {group}") from error
 
     def _query(self, group: GroupName) -> Iterator[Item]:
-        start: dict[str, object] = {}
-        while True:
-            answer = self._client.call(
-                "query",
-                is_repeatable=True,
-                TableName=self._table,
-                KeyConditionExpression="pk = :group AND begins_with(sk, :lease)",
-                ExpressionAttributeValues={":group": {"S": group}, ":lease": {"S": LEASE_PREFIX}},
-                ConsistentRead=True,
-                **start,
-            )
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        for items in self._client.read_pages(
+            "query",
+            TableName=self._table,
+            KeyConditionExpression="pk = :group AND begins_with(sk, :lease)",
+            ExpressionAttributeValues={":group": {"S": group}, ":lease": {"S": LEASE_PREFIX}},
+        ):
+            yield from items

@@ -161,15 +161,8 @@ class DynamoDbMembershipStore:
         return True
 
     def _query(self, **arguments: Any) -> Iterator[Item]:
-        start: dict[str, object] = {}
-        while True:
-            answer = self._client.call(
-                "query", is_repeatable=True, TableName=self._table, ConsistentRead=True, **arguments, **start
-            )
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        for items in self._client.read_pages("query", TableName=self._table, **arguments):
+            yield from items
 
     def _batch_get(self, keys: Sequence[Item]) -> Iterator[Item]:
         for start in range(0, len(keys), _BATCH_GET_MAX):

@@ -91,21 +91,14 @@ class DynamoDbTopicStore:
 
     def list(self) -> Sequence[Topic]:
         topics: list[Topic] = []
-        start: dict[str, object] = {}
-        while True:
-            answer = self._client.call(
-                "scan",
-                is_repeatable=True,
-                TableName=self._table,
-                ConsistentRead=True,
-                FilterExpression="sk = :topic",
-                ExpressionAttributeValues={":topic": {"S": TOPIC}},
-                **start,
-            )
-            topics += map(parse_topic, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                return sorted(topics, key=lambda topic: topic.name)
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        for items in self._client.read_pages(
+            "scan",
+            TableName=self._table,
+            FilterExpression="sk = :topic",
+            ExpressionAttributeValues={":topic": {"S": TOPIC}},
+        ):
+            topics += map(parse_topic, items)
+        return sorted(topics, key=lambda topic: topic.name)
 
     def replace(self, old: Topic, new: Topic) -> None:
         stored = topic_item(old)
@@ -166,21 +159,14 @@ class DynamoDbTopicStore:
 
     def deleted(self) -> Sequence[DeletedTopic]:
         found: list[DeletedTopic] = []
-        start: dict[str, object] = {}
-        while True:
-            answer = self._client.call(
-                "query",
-                is_repeatable=True,
-                TableName=self._table,
-                KeyConditionExpression="pk = :deleted",
-                ExpressionAttributeValues={":deleted": {"S": DELETED}},
-                ConsistentRead=True,
-                **start,
-            )
-            found += map(parse_deleted_topic, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                return found
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        for items in self._client.read_pages(
+            "query",
+            TableName=self._table,
+            KeyConditionExpression="pk = :deleted",
+            ExpressionAttributeValues={":deleted": {"S": DELETED}},
+        ):
+            found += map(parse_deleted_topic, items)
+        return found
 
     def forget_deleted(self, topic_id: TopicId) -> None:
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=deleted_topic_key(topic_id))

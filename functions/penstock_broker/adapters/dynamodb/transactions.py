@@ -157,21 +157,13 @@ class DynamoDbTransactionStore:
         return item
 
     def _query_stages(self, producer: TransactionalProducer, transaction: int) -> Iterator[Item]:
-        start: dict[str, object] = {}
-        while True:
-            answer = self._client.call(
-                "query",
-                is_repeatable=True,
-                TableName=self._log_table,
-                KeyConditionExpression="pk = :producer AND begins_with(sk, :transaction)",
-                ExpressionAttributeValues={
-                    ":producer": {"S": transactional_key(producer.transactional_id)},
-                    ":transaction": {"S": stage_prefix(producer.epoch, transaction)},
-                },
-                ConsistentRead=True,
-                **start,
-            )
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        for items in self._client.read_pages(
+            "query",
+            TableName=self._log_table,
+            KeyConditionExpression="pk = :producer AND begins_with(sk, :transaction)",
+            ExpressionAttributeValues={
+                ":producer": {"S": transactional_key(producer.transactional_id)},
+                ":transaction": {"S": stage_prefix(producer.epoch, transaction)},
+            },
+        ):
+            yield from items
