@@ -2,14 +2,12 @@
 
 All three read the same records from the local disk, in turns, every column of them, into nothing (Spark's `noop`);
 the best of the rounds counts. CPU is that of Spark and its workers, which says more where others use the machine too.
-`--stream` measures micro-batches on the local stack instead.
 """
 
 import json
 import os
 import pickle
 import random
-import statistics
 import sys
 import tempfile
 import time
@@ -25,12 +23,10 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 from rich.table import Table
 
-import penstock_spark
 from bench.folder_store import FolderSegmentStore
 from penstock_broker.adapters.memory import memory_broker
 from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_topic
-from penstock_broker.delete_topic import delete_topic
 from penstock_broker.produce import ProduceEntry, produce
 from penstock_core.errors import PenstockError
 from penstock_core.quorum import Acks
@@ -43,13 +39,11 @@ from penstock_spark.reading import read_slices
 from penstock_spark.slices import Slice
 from penstock_spark.snapshot import choose_offsets
 from penstock_spark.source import SlicePartition, slices_of
-from penstock_spark.storage import find_storage, open_broker
 
 MB = 1_000_000
 NOW_MS = 1_790_000_000_000
 PARTITIONS = 4
 BATCH_BYTES = 256 * 1024
-MICRO_BATCHES = 30
 TOPIC = "bench-spark-read"
 
 
@@ -91,18 +85,13 @@ def folder_broker(folder: Path) -> Broker:
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.option("--mb", default=500, show_default=True, help="How many MB of values each reads.")
 @click.option("--rounds", default=5, show_default=True, help="How often each is timed, in turns.")
-@click.option("--stream", is_flag=True, help="Measure the overhead of micro-batches, on the local stack.")
-def main(as_json: bool, mb: int, rounds: int, stream: bool) -> None:
+def main(as_json: bool, mb: int, rounds: int) -> None:
     spark = _session()
     try:
-        report = (
-            {"micro-batches": measure_micro_batches(spark)}
-            if stream
-            else {
-                f"{value_bytes} B": measure_reads(spark, value_bytes, mb * MB // value_bytes, rounds)
-                for value_bytes in (1_024, 100)
-            }
-        )
+        report = {
+            f"{value_bytes} B": measure_reads(spark, value_bytes, mb * MB // value_bytes, rounds)
+            for value_bytes in (1_024, 100)
+        }
     finally:
         spark.stop()
     if as_json:
@@ -171,43 +160,6 @@ def fill(folder: Path, value_bytes: int, count: int) -> int:
     plan = plan_slices(broker, choose_offsets(broker, options), partition_bytes=options.partition_bytes)
     (folder / "plan.pickle").write_bytes(pickle.dumps(plan))
     return appended
-
-
-def measure_micro_batches(spark: SparkSession) -> list[dict[str, Any]]:
-    """Milliseconds of a micro-batch of one record, on the local stack's emulator, and of Spark's own source beside
-    it: medians, without the first three."""
-    penstock_spark.register(spark)
-    broker = open_broker(find_storage())
-    topic = create_topic(broker, TOPIC, 1, {}).name
-    try:
-        for number in range(MICRO_BATCHES):
-            produce(broker, [ProduceEntry(topic=topic, partition=0, data=_one(number))], Acks.QUORUM)
-        own = spark.readStream.format("penstock").options(
-            subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="1"
-        )
-        rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="1", numPartitions="1")
-        return [
-            {"way": "data source penstock", **_micro_batch(own.load(), {"availableNow": True})},
-            {"way": "Spark's rate-micro-batch", **_micro_batch(rate.load(), {"processingTime": "0 seconds"})},
-        ]
-    finally:
-        delete_topic(broker, topic)
-
-
-def _micro_batch(frame: DataFrame, trigger: dict[str, Any]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as checkpoint:
-        stream = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-        query = stream.trigger(**trigger).start()
-        while query.isActive and len(query.recentProgress) < MICRO_BATCHES:
-            query.awaitTermination(1)
-        query.stop()
-        progress = [dict(each.durationMs) for each in query.recentProgress if each.numInputRows][3:]
-    steps = ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCommit", "commitOffsets")
-    return {step: round(statistics.median(each.get(step, 0) for each in progress)) for step in steps}
-
-
-def _one(number: int) -> bytes:
-    return encode([NewRecord(int(time.time() * 1_000), None, b"%d" % number)])
 
 
 def _drain(frame: DataFrame) -> None:
