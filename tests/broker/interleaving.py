@@ -1,13 +1,17 @@
 """Lets something happen before, or after, the nth storage call of a broker: others at work, or its death."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock_broker.broker import Broker
+from penstock_core.errors import PenstockError
 from tests.broker.setting import Killed, another_instance
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class _Watched:
@@ -31,16 +35,36 @@ class _Watched:
 
 
 class InOrder:
-    """Parallel, one after the other, so that the nth storage call is the same each time."""
+    """Parallel, one after the other in the caller's thread, so that the nth storage call is the same each time. A race
+    that is patient begins nothing more once it has enough."""
 
-    def __init__(self, parallel: Any) -> None:
-        self._parallel = parallel
+    def map(self, function: Callable[[A], T], items: Sequence[A]) -> list[T | PenstockError]:
+        return [_outcome(function, item) for item in items]
 
-    def map(self, function: Any, items: Any) -> Any:
-        return [result for item in items for result in self._parallel.map(function, [item])]
+    def race(
+        self,
+        function: Callable[[A], T],
+        items: Sequence[A],
+        is_enough: Callable[[Sequence[T | PenstockError | None]], bool],
+        grace_ms: int,
+        *,
+        timeout_ms: float | None = None,
+        places: Sequence[str] = (),
+        patience_ms: Sequence[float] = (),
+    ) -> list[T | PenstockError | None]:
+        results: list[T | PenstockError | None] = [None] * len(items)
+        for index, item in enumerate(items):
+            results[index] = _outcome(function, item)
+            if patience_ms and is_enough(results):
+                break
+        return results
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._parallel, name)
+
+def _outcome(function: Callable[[A], T], item: A) -> T | PenstockError:
+    try:
+        return function(item)
+    except PenstockError as error:
+        return error
 
 
 def watched(broker: Broker, before: Callable[[int], None], after: Callable[[int], None] = lambda _: None) -> Broker:
@@ -56,11 +80,12 @@ def watched(broker: Broker, before: Callable[[int], None], after: Callable[[int]
         log=wrap(broker.log),
         groups=wrap(broker.groups),
         memberships=wrap(broker.memberships),
+        zone_states=wrap(broker.zone_states),
         cursors=wrap(broker.cursors),
         zones=[wrap(zone) for zone in broker.zones],
         archive=wrap(broker.archive),
         compaction=wrap(broker.compaction),
-        parallel=InOrder(broker.parallel),
+        parallel=InOrder(),
     )
     return replace(instance, directory=another_instance(replace(broker, topics=topics)).directory)
 

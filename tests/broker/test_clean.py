@@ -5,26 +5,18 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from penstock.fetch_buffer import FetchBuffer, FetchSettings
-from penstock.model import TopicPartition
-from penstock.retry import RetryPolicy
 from penstock_broker.broker import Broker
 from penstock_broker.compact import Compacted, compact
 from penstock_broker.produce import produce
 from penstock_broker.retain import retain
-from penstock_broker.sweep import sweep
-from penstock_broker.truncate import truncate
 from penstock_core.compaction import CompactionSettings
 from penstock_core.errors import PenstockError
-from penstock_core.limits import COMPACTION_LEASE_MS, TAIL_ROLL_REFS
+from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
 from penstock_core.record_batch import Compression
 from penstock_core.records import NewRecord, decode, encode
-from tests.broker.interleaving import dying, that_dies
-from tests.broker.setting import SteppedClock, another_instance, ask, entry, new_topic, patient_broker
+from tests.broker.setting import SteppedClock, another_instance, ask, entry, new_topic
 from tests.broker.test_compact import pages_of
 
 FOR_EVER, HOUR_MS, DAY_MS = 10**9, 3_600_000, 24 * 3_600_000
@@ -222,121 +214,3 @@ def test_batch_that_its_producer_built_wrongly_is_left_whole(broker: Broker, top
     assert (done.runs, done.failures) == (1, 0)
     assert broker.events.take()[0]["batches_left_whole"] == 1
     assert of(read(broker, topic, 3), "c") == [(3, "c", "2")]
-
-
-@pytest.mark.parametrize("is_applied", [False, True])
-def test_pass_that_died_anywhere_removes_nothing_that_is_newest_and_the_next_finishes(
-    clock: SteppedClock, is_applied: bool
-) -> None:
-    place = 1
-    while True:
-        broker = patient_broker(clock)
-        topic = new_topic(broker, cleanup_policy="compact")
-        for number in range(3 * TAIL_ROLL_REFS):
-            append(broker, topic, (f"k{number % 5}", str(number)), ("gone", str(number)))
-        clock.time_ms += 2 * HOUR_MS
-        latest = {key: value for _, key, value in read(broker, topic)}
-        with dying() as was_killed:
-            run(that_dies(broker, place, is_applied=is_applied), topic, segment_bytes=2_500)
-        assert {key: value for _, key, value in read(broker, topic)} == latest
-        clock.time_ms += COMPACTION_LEASE_MS + 1
-        run(broker, topic)
-        records = read(broker, topic)
-        assert ({key: value for _, key, value in records}, len(records)) == (latest, 6)
-        clock.time_ms += 25 * HOUR_MS
-        sweep(broker, budget_ms=FOR_EVER)
-        assert read(broker, topic) == records
-        if not was_killed:
-            break
-        place += 9
-    assert place > 90
-
-
-def consume(broker: Broker, topic: str, offset: int) -> Model:
-    """As the SDK's consumer does, from its own buffer."""
-    retry = RetryPolicy(backoff_ms=1, backoff_max_ms=1)
-    buffer = FetchBuffer(
-        FetchSettings(
-            fetch_max_bytes=300,
-            fetch_wait_ms=0,
-            buffer_bytes=10_000_000,
-            max_in_flight=1,
-            offset_reset="none",
-            retry=retry,
-        )
-    )
-    partition = TopicPartition(topic, 0)
-    buffer.assign([partition])
-    buffer.seek(partition, offset)
-    found: Model = []
-    while True:
-        request = buffer.next_request(0)
-        assert request is not None
-        [wanted] = request.body["partitions"]
-        fetched = ask(broker, topic, wanted["offset"], max_bytes=300)
-        answer = {
-            "log_start_offset": fetched.log_start_offset,
-            "high_watermark": fetched.high_watermark,
-            "next_offset": fetched.next_offset,
-            "length": len(fetched.data),
-        }
-        buffer.accept(request, [answer], memoryview(fetched.data), 0, 0.5)
-        found += [(record.offset, record.key, record.value) for record in buffer.take(1_000)]
-        if fetched.next_offset == fetched.high_watermark:
-            assert buffer.positions() == {partition: fetched.high_watermark}
-            return found
-
-
-KEYS = st.sampled_from([None, "a", "b", "c", "a key of more than sixteen bytes"])
-RECORDS = st.lists(st.tuples(KEYS, st.sampled_from([None, "x", "y" * 40])), min_size=1, max_size=3)
-STEPS = st.one_of(
-    st.tuples(st.just("append"), st.lists(RECORDS, min_size=20, max_size=40)),
-    st.tuples(st.just("compact"), st.integers(1, 40)),
-    st.tuples(st.just("truncate"), st.floats(0, 0.4)),
-    st.tuples(st.just("retain"), st.none()),
-    st.tuples(st.just("wait"), st.sampled_from([HOUR_MS, DAY_MS, 3 * DAY_MS])),
-)
-
-
-@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
-@given(steps=st.lists(STEPS, min_size=3, max_size=12), data=st.data())
-@settings(max_examples=40)
-def test_consumer_reads_from_any_offset_what_a_model_says(
-    policy: str, steps: list[tuple[str, Any]], data: st.DataObject
-) -> None:
-    """The model is every record appended, at its offset. Without compaction, all from the log start on are there; with
-    it the newest of each key that is no tombstone, all without a key, and nothing that was not appended."""
-    clock = SteppedClock()
-    broker = patient_broker(clock)
-    topic = new_topic(broker, cleanup_policy=policy, retention_ms=10 * DAY_MS, delete_retention_ms=DAY_MS)
-    model: Model = []
-    for step, what in steps:
-        if step == "append":
-            for records in what:
-                append(broker, topic, *records, timestamp_ms=clock.now_ms())
-                model += [
-                    (len(model) + index, key and key.encode(), value and value.encode())
-                    for index, (key, value) in enumerate(records)
-                ]
-        elif step == "compact":
-            done = run(broker, topic, keys_max=what, refs_min=2, segment_bytes=3_000)
-            assert not done.failures, done.errors
-        elif step == "truncate":
-            truncate(broker, topic, {0: int(what * len(model))})
-        elif step == "retain":
-            retain(broker, budget_ms=FOR_EVER)
-            sweep(broker, budget_ms=FOR_EVER)
-        else:
-            clock.time_ms += what
-    start = ask(broker, topic, len(model)).log_start_offset
-    offset = data.draw(st.integers(start, len(model)), label="offset")
-    found = consume(broker, topic, offset)
-    wanted = [each for each in model if each[0] >= offset]
-    if policy == "delete":
-        assert found == wanted
-        return
-    assert set(found) <= set(wanted)
-    assert [each[0] for each in found] == sorted({each[0] for each in found})
-    newest = {key: place for place, key, _ in model}
-    needed = {each for each in wanted if each[1] is None or (newest[each[1]] == each[0] and each[2] is not None)}
-    assert needed <= set(found)

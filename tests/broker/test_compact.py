@@ -23,7 +23,7 @@ from penstock_core.limits import COMPACTION_LEASE_MS, TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
 from penstock_core.ref import Tier
 from penstock_core.segment import check_segment
-from tests.broker.interleaving import dying, that_dies, that_meets
+from tests.broker.interleaving import that_meets
 from tests.broker.setting import (
     LOST_ANSWER,
     UNAVAILABLE,
@@ -216,30 +216,6 @@ def test_reader_that_holds_an_old_ref_still_gets_its_bytes(broker: Broker, topic
     clock.time_ms += 2 * HOUR_MS
     assert sweep(broker, budget_ms=FOR_EVER).deleted == 3 * 80
     assert read_all(broker, topic) == records
-
-
-@pytest.mark.parametrize("is_applied", [False, True])
-def test_run_that_died_anywhere_does_no_harm_and_the_next_finishes(clock: SteppedClock, is_applied: bool) -> None:
-    place = 0
-    while True:
-        broker = patient_broker(clock)
-        topic = written(broker, clock)
-        records = read_all(broker, topic)
-        with dying() as was_killed:
-            run(that_dies(broker, place, is_applied=is_applied), topic, segment_bytes=2_500)
-        assert read_all(broker, topic) == records
-        clock.time_ms += COMPACTION_LEASE_MS + 1
-        run(broker, topic, segment_bytes=2_500)
-        assert {ref.tier for page in pages_of(broker, topic) for ref in page.refs} == {Tier.ARCHIVE}
-        clock.time_ms += 25 * HOUR_MS
-        sweep(broker, budget_ms=FOR_EVER)
-        named = {ref.segment_id for page in pages_of(broker, topic) for ref in page.refs}
-        assert set(archive_of(broker).segments) == named
-        assert read_all(broker, topic) == records
-        if not was_killed:
-            break
-        place += 3
-    assert place > 80
 
 
 def test_second_run_is_told_that_the_partition_is_held_until_the_lease_expires(

@@ -226,7 +226,7 @@ def test_member_that_joins_during_a_reset_starts_from_the_new_offsets(broker: Br
                 a.settle()
             return getattr(broker.groups, name)
 
-    instance = another_instance(broker, groups=Joining(), parallel=InOrder(broker.parallel))
+    instance = another_instance(broker, groups=Joining(), parallel=InOrder())
     reset_offsets(instance, "billing", "orders", EARLIEST)
     refused(ErrorCode.UNKNOWN_MEMBER, a.beat)
     a.forget()

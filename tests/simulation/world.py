@@ -20,6 +20,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.quorum import Acks
 from penstock_core.repair import Repair
+from tests.broker.interleaving import InOrder
 from tests.simulation.claims import Claims
 from tests.simulation.deliveries import StreamedHead
 from tests.simulation.faults import FaultPlan
@@ -44,7 +45,7 @@ class World:
         self.scheduler = Scheduler(seed)
         self.faults = FaultPlan.chosen(self.scheduler.random)
         self.stores = memory_broker(
-            clock=_StoppedClock(self.scheduler), chance=SimulatedChance(self.scheduler), parallel=_InOrder()
+            clock=_StoppedClock(self.scheduler), chance=SimulatedChance(self.scheduler), parallel=InOrder()
         )
         self.truth = Truth(self)
         self.claims = Claims()
@@ -246,29 +247,6 @@ class _StoppedClock:
 
     def sleep_ms(self, duration_ms: float) -> None:
         raise AssertionError("nothing waits on the bare stores")
-
-
-class _InOrder:
-    """Parallel, one after the other."""
-
-    def map(self, function: Callable[[Any], Any], items: Any) -> list[Any]:
-        return [_outcome(function, item) for item in items]
-
-    def race(
-        self, function: Callable[[Any], Any], items: Any, is_enough: Callable[[Any], bool], grace_ms: int, **how: Any
-    ) -> list[Any]:
-        results: list[Any] = [None] * len(items)
-        for index, item in enumerate(items):
-            if not how.get("patience_ms") or not is_enough(results):
-                results[index] = _outcome(function, item)
-        return results
-
-
-def _outcome(function: Callable[[Any], Any], item: Any) -> Any:
-    try:
-        return function(item)
-    except PenstockError as error:
-        return error
 
 
 def _nobody_cares() -> None:

@@ -1,0 +1,74 @@
+"""What Spark's planner and readers find in a log that is merged, cleaned, truncated and let expire is what a model
+says, and so it is where that happens between planning and reading. Without Spark itself."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_core.compaction import CompactionSettings
+from penstock_spark.decoding import decode, kafka_schema
+from penstock_spark.reading import read_slices
+from tests.broker.compacted_log import DAY_MS, STEPS, CompactedLog, Found, Step
+from tests.glue_jobs.test_reading import Plan, options, plan
+
+SMALL = CompactionSettings(age_ms_min=0, refs_min=2, ref_bytes=2_000, segment_bytes=3_000, dirty_share_min=0.0)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+@given(steps=st.lists(STEPS, min_size=3, max_size=10), data=st.data())
+@settings(max_examples=15)
+def test_spark_reads_from_any_offset_what_a_model_says(policy: str, steps: list[Step], data: st.DataObject) -> None:
+    log = CompactedLog(policy=policy, settings=SMALL)
+    for step in steps:
+        log.take(step)
+    for start in every_few_offsets(log, data):
+        log.check(read(log, plan_from(log, start, data)), start, len(log.appended))
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+@given(before=st.lists(STEPS, min_size=2, max_size=6), after=st.lists(STEPS, min_size=1, max_size=4), data=st.data())
+@settings(max_examples=15)
+def test_what_was_planned_before_is_read_after_whatever_was_compacted_meanwhile(
+    policy: str, before: list[Step], after: list[Step], data: st.DataObject
+) -> None:
+    """A read that lasts for days may miss what cleaning, truncation and retention take meanwhile, and nothing else."""
+    log = CompactedLog(policy=policy, settings=SMALL)
+    for step in before:
+        log.take(step)
+    start, end = log.head.log_start_offset, len(log.appended)
+    planned = plan_from(log, start, data)
+    for step in [*after, ("compact", 100), ("wait", 2 * DAY_MS), ("retain", None)]:
+        log.take(step)
+    found = read(log, planned)
+    assert [each[0] for each in found] == sorted({each[0] for each in found})
+    assert set(found) <= set(log.appended[start:end])
+    kept = {each for each in log.needed() if log.head.log_start_offset <= each[0] < end}
+    assert kept <= set(found)
+
+
+def every_few_offsets(log: CompactedLog, data: st.DataObject) -> range:
+    """A few dozen at most, from near the log start on."""
+    start = log.head.log_start_offset
+    stride = max(1, (len(log.appended) - start) // 20)
+    return range(start + data.draw(st.integers(0, stride - 1), label="first"), len(log.appended), stride)
+
+
+def plan_from(log: CompactedLog, start: int, data: st.DataObject) -> Plan:
+    """Of all offsets from `start` on, in tasks of some size."""
+    task_bytes = data.draw(st.sampled_from([1, 700, 100_000]), label="bytes of a task")
+    return plan(log.broker, options(startingOffsets=json.dumps({log.topic: {"0": start}}), partitionBytes=task_bytes))
+
+
+def read(log: CompactedLog, planned: Plan) -> list[Found]:
+    """All records, task by task."""
+    found: list[Found] = []
+    for slices in planned:
+        stored = read_slices(log.broker, slices, range_bytes=500, fails_on_data_loss=False)
+        for records in decode(stored, kafka_schema(with_headers=True)):
+            for row in records.to_pylist():
+                headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
+                time_ms = round(row["timestamp"].timestamp() * 1_000)
+                found.append((row["offset"], row["key"], row["value"], time_ms, headers))
+    return found
