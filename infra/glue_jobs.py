@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from aws_cdk import Acknowledgment, Validations
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
@@ -20,7 +19,9 @@ class GlueJob(Construct):
     """One job: `<stage>-<name>`, of Spark, with 4 workers of 4 vCPU and 16 GB unless a run says otherwise.
 
     `storage` are the options of the script that say where the storage is. Glue adds arguments of its own to a script's,
-    so these come as one list (penstock_spark/job.py).
+    so these come as one list (penstock_spark/job.py). What the script prints goes to the log group
+    `<log_prefix>/output`, what Spark says to `<log_prefix>/error`, as Glue names them since 5.0 (its guide, "Logging for
+    AWS Glue jobs").
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class GlueJob(Construct):
         script: s3_assets.Asset,
         packages: s3_assets.Asset,
         requirements: s3_assets.Asset,
-        log_group: logs.LogGroup,
+        log_prefix: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self.job_name = f"{settings.name}-{name}"
@@ -59,9 +60,7 @@ class GlueJob(Construct):
                 "--python-modules-installer-option": "-r",
                 "--additional-python-modules": requirements.s3_object_url,
                 "--penstock-storage": json.dumps([part for option in storage.items() for part in option]),
-                "--enable-continuous-cloudwatch-log": "true",
-                "--continuous-log-logGroup": log_group.log_group_name,
-                "--enable-metrics": "false",
+                "--custom-logGroup-prefix": log_prefix,
             },
             tags={"penstock": settings.name},
         )

@@ -73,7 +73,7 @@ JOB_GRANTS: Mapping[str, JobGrants] = {
 
 
 class JobRole(Construct):
-    """The role of one job. It may also write the jobs' log group, and read exactly the files that it is sent with."""
+    """The role of one job. It may also write the jobs' log groups, and read exactly the files that it is sent with."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class JobRole(Construct):
         repairs: sqs.Queue,
         results: Results,
         catalog: Catalog | None,
-        log_group: logs.LogGroup,
+        log_groups: Sequence[logs.LogGroup],
         files: Sequence[s3_assets.Asset],
     ) -> None:
         super().__init__(scope, construct_id)
@@ -102,7 +102,7 @@ class JobRole(Construct):
         statements = [
             *_table_statements(grants, tables),
             *_segment_statements(grants, zones, archive),
-            *_log_statements(log_group),
+            *_log_statements(log_groups),
             iam.PolicyStatement(
                 actions=["s3:GetObject"], resources=[each.bucket.arn_for_objects(each.s3_object_key) for each in files]
             ),
@@ -162,12 +162,13 @@ def _segment_statements(grants: JobGrants, zones: Zones, archive: Archive) -> li
     return statements
 
 
-def _log_statements(log_group: logs.LogGroup) -> list[iam.PolicyStatement]:
-    """What EMR Serverless asks of a role that logs to CloudWatch (its guide, "Storing logs")."""
+def _log_statements(log_groups: Sequence[logs.LogGroup]) -> list[iam.PolicyStatement]:
+    """What EMR Serverless asks of a role that logs to CloudWatch (its guide, "Storing logs"), and of what Glue's own
+    managed policy has all but the making of log groups: they are there."""
     return [
         iam.PolicyStatement(actions=["logs:DescribeLogGroups"], resources=["*"]),
         iam.PolicyStatement(
             actions=["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-            resources=[log_group.log_group_arn],
+            resources=[each.log_group_arn for each in log_groups],
         ),
     ]

@@ -21,6 +21,9 @@ from infra.tables import Tables
 from infra.zones import Zones
 
 
+GLUE_LOGS = ("output", "error")  # Glue's names for its log groups, behind a prefix
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkJob:
     """What a run of one job is started by."""
@@ -48,13 +51,12 @@ class SparkJobs(Construct):
         super().__init__(scope, construct_id)
         self.results = Results(self, "Results", settings=settings)
         self.catalog = Catalog(self, settings=settings) if settings.has_catalog else None
-        self.log_group = logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=f"/penstock/{settings.name}/jobs",
-            retention=logs.RetentionDays[settings.log_retention],
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        log_prefix = f"/penstock/{settings.name}/jobs"
+        self.log_group = _log_group(self, "Logs", log_prefix, settings)
+        log_groups = [
+            self.log_group,
+            *(_log_group(self, f"Glue{each.title()}", f"{log_prefix}/{each}", settings) for each in GLUE_LOGS),
+        ]
         storage = {
             "--topics-table": tables.topics.table_name,
             "--log-table": tables.log.table_name,
@@ -98,7 +100,7 @@ class SparkJobs(Construct):
                 repairs=queues.repairs,
                 results=self.results,
                 catalog=self.catalog,
-                log_group=self.log_group,
+                log_groups=log_groups,
                 files=[script, *files],
             ).role
             job = GlueJob(
@@ -111,9 +113,19 @@ class SparkJobs(Construct):
                 script=script,
                 packages=own,
                 requirements=requirements,
-                log_group=self.log_group,
+                log_prefix=log_prefix,
             )
             self.jobs[name] = SparkJob(role_arn=role.role_arn, script_url=script.s3_object_url, glue_name=job.job_name)
+
+
+def _log_group(scope: Construct, construct_id: str, name: str, settings: StageSettings) -> logs.LogGroup:
+    return logs.LogGroup(
+        scope,
+        construct_id,
+        log_group_name=name,
+        retention=logs.RetentionDays[settings.log_retention],
+        removal_policy=RemovalPolicy.DESTROY,
+    )
 
 
 def _environment(storage: Mapping[str, str]) -> dict[str, str]:

@@ -181,6 +181,7 @@ def test_glue_has_every_job_with_the_options_that_its_script_takes(resources: Re
     for job in jobs.values():
         assert job["GlueVersion"] == "5.1"
         assert job["MaxRetries"] == 0
+        assert job["DefaultArguments"]["--custom-logGroup-prefix"] == f"/penstock/{STAGES[stage].name}/jobs"
         assert name_of(job["Command"]["ScriptLocation"]).endswith(".py")
         storage = json.loads(name_of(job["DefaultArguments"]["--penstock-storage"]))
         assert dict(zip(storage[::2], storage[1::2], strict=True)) == {
@@ -193,6 +194,20 @@ def test_glue_has_every_job_with_the_options_that_its_script_takes(resources: Re
             "--results": "<JobsResultsBucket>",
             **({"--catalog": f"glue:{database_of(stage)}"} if STAGES[stage].has_catalog else {}),
         }
+
+
+def test_every_job_may_write_the_log_groups_that_emr_and_glue_write_to(resources: Resources, stage: str) -> None:
+    groups = {
+        f"<{name}>": group["LogGroupName"]
+        for name, group in of_type(resources, "AWS::Logs::LogGroup").items()
+        if group["LogGroupName"].startswith(f"/penstock/{STAGES[stage].name}/jobs")
+    }
+    assert sorted(groups.values()) == [
+        f"/penstock/{STAGES[stage].name}/jobs{each}" for each in ("", "/error", "/output")
+    ]
+    for job in JOBS:
+        [logging] = [each for each in statements_of(resources, job) if "logs:PutLogEvents" in each["Action"]]
+        assert set(map(name_of, logging["Resource"])) == set(groups)
 
 
 def test_schedules_are_off_unless_the_settings_name_the_job(resources: Resources, stage: str) -> None:

@@ -169,6 +169,14 @@ def test_run_on_glue_has_its_arguments_as_one_list(cloud: Cloud) -> None:
     assert (found["where"], found["state"], found["detail"]) == ("glue", "failed", "too long")
 
 
+def test_logs_of_glue_are_what_spark_said_and_what_the_script_printed(cloud: Cloud) -> None:
+    cloud.deployed(OUTPUTS)
+    for group, line in (("error", "INFO started"), ("output", '{"event": "result"}')):
+        request = {"logGroupName": f"/penstock/penstock/jobs/{group}", "logStreamNamePrefix": "jr_1"}
+        cloud.answers("logs", "filter_log_events", {"events": [{"message": line}]}, request)
+    assert run_command("logs", "jr_1").stdout == 'INFO started\n{"event": "result"}\n'
+
+
 def test_run_that_glue_does_not_know_is_told(cloud: Cloud) -> None:
     cloud.deployed(OUTPUTS)
     cloud.stubs["glue"].add_client_error("get_job_run", "EntityNotFoundException")

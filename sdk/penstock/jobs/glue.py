@@ -21,6 +21,7 @@ _STATES: Mapping[str, RunState] = {
     "STOPPED": RunState.CANCELLED,
 }  # what comes before is pending
 _RUNS_MAX = 50
+_LOGS = ("error", "output")  # what Spark says, and what the script prints
 
 
 class GluePlace:
@@ -65,7 +66,8 @@ class GluePlace:
         raise unknown_run(run_id, "Glue")
 
     def logs(self, run_id: str) -> Iterator[str]:
-        return log_lines(self._logs, self._deployed.log_group, run_id)
+        for each in _LOGS:
+            yield from log_lines(self._logs, f"{self._deployed.log_group}/{each}", run_id)
 
 
 def _run(found: Any, job: str) -> JobRun:
