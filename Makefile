@@ -5,8 +5,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock' $(UPGRADE)
+SPARKS := 3.5 4.0 4.1
 
-.PHONY: help setup run stop test test-all lint openapi bench chaos lock clean
+.PHONY: help setup run stop test test-all test-sparks lint openapi bench chaos lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -23,11 +24,17 @@ stop: setup ## Stop the local stack; its state is kept
 test: setup lint ## Lint, then run the tests, without those that take minutes each
 	$(BIN)/python -m pytest -m "not chaos and not minutes" --numprocesses 2 --no-loadscope-reorder
 
-test-all: test openapi ## All of test, the long tests, chaos, 10,000 simulated runs, and that docs/openapi.json is what the handlers generate
+test-all: test openapi test-sparks ## All of test, the long tests, chaos, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate
 	git diff --exit-code -- docs/openapi.json
 	$(BIN)/python -m pytest -m minutes
 	$(BIN)/python -m pytest -m chaos
 	PYTHONPATH=.:functions:sdk $(BIN)/python -m tests.simulation --seeds 0..10000 --jobs 2
+
+test-sparks: setup $(SPARKS:%=.venv/spark-%/.stamp) ## Run the tests of jobs and data source on the Sparks that EMR and Glue have, 400 MB each
+	for spark in $(SPARKS); do \
+		PYTHONPATH=$(CURDIR)/.venv/spark-$$spark $(BIN)/python -m pytest tests/glue_jobs/test_*_job.py \
+			tests/glue_jobs/test_spark_*.py tests/glue_jobs/test_sink.py tests/end_to_end/test_spark.py || exit 1; \
+	done
 
 lint: setup ## ruff, mypy and the import rules
 	$(BIN)/ruff check
@@ -51,6 +58,7 @@ lock: setup ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newes
 	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o requirements/lambda.txt
 	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o requirements/jobs.txt
 	$(LOCK) requirements/ministack.in -o requirements/ministack.txt
+	for spark in $(SPARKS); do $(LOCK) requirements/spark-$$spark.in -o requirements/spark-$$spark.txt || exit 1; done
 
 clean: ## Remove what was made: .venv, node_modules, caches, and the local stack with its state
 	if [ -x $(BIN)/penstock ]; then $(BIN)/penstock local down; fi
@@ -67,6 +75,12 @@ clean: ## Remove what was made: .venv, node_modules, caches, and the local stack
 
 .venv/.penstock: pyproject.toml .venv/.packages
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# Another Spark lies before the one of .venv on PYTHONPATH; all else is the same.
+.venv/spark-%/.stamp: requirements/spark-%.txt | .venv/.packages
+	rm -rf $(@D)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --target $(@D) -r $<
 	touch $@
 
 node_modules/.stamp: package.json package-lock.json

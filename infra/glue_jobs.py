@@ -20,8 +20,8 @@ class GlueJob(Construct):
 
     `storage` are the options of the script that say where the storage is. Glue adds arguments of its own to a script's,
     so these come as one list (penstock_spark/job.py). What the script prints goes to the log group
-    `<log_prefix>/output`, what Spark says to `<log_prefix>/error`, as Glue names them since 5.0 (its guide, "Logging for
-    AWS Glue jobs").
+    `<log_prefix>/output`, what Spark says to `<log_prefix>/error`: Glue names them so since 5.0 (its guide, "Logging
+    for AWS Glue jobs").
     """
 
     def __init__(

@@ -20,7 +20,6 @@ from infra.spark_application import SparkApplication
 from infra.tables import Tables
 from infra.zones import Zones
 
-
 GLUE_LOGS = ("output", "error")  # Glue's names for its log groups, behind a prefix
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import Row, StructType
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.writing import (
@@ -23,6 +24,13 @@ from penstock_spark.writing import (
 )
 
 _QUERY_ID = "sql.streaming.queryId"  # the local property that Spark's streams set
+_ROWS = 4_096  # in an Arrow batch
+_ARROW_TYPES = {
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "int": pa.int32(),
+    "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}  # of the columns that may be written
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +59,20 @@ class PenstockWriter(DataSourceArrowWriter):
         return _send(self._options, iterator)
 
 
-class PenstockStreamWriter(DataSourceStreamArrowWriter):
-    """Micro-batches exactly once, through the driver; or by the tasks, at least once."""
+class PenstockStreamWriter(DataSourceStreamWriter):
+    """Micro-batches exactly once, through the driver; or by the tasks, at least once. Spark 4.0 gives a stream's rows
+    one by one, later ones as Arrow (arrow_sink.py)."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        self._options = parse_write_options(given, columns_of(schema), is_stream=True)
+        columns = columns_of(schema)
+        self._options = parse_write_options(given, columns, is_stream=True)
+        self._arrow_schema = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in columns.items()])
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        return self.write_arrow(_to_arrow(iterator, self._arrow_schema))
+
+    def write_arrow(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """A task's rows: handed to the driver, or sent."""
         if self._options.delivery != EXACTLY_ONCE:
             return _send(self._options, iterator)
         context = TaskContext.get()
@@ -86,6 +101,11 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
 def columns_of(schema: StructType) -> dict[str, str]:
     """The columns and their types, as Spark names them."""
     return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def _to_arrow(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    while some := [row.asDict(recursive=True) for row in islice(rows, _ROWS)]:
+        yield pa.RecordBatch.from_pylist(some, schema=schema)
 
 
 def _send(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Sent:

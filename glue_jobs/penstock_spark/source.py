@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -33,7 +35,11 @@ class PenstockDataSource(DataSource):
         return PenstockReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> "PenstockStreamReader":  # noqa: N802  # Spark's name
-        from penstock_spark.streaming import PenstockStreamReader  # imports what Spark 4.0 does not have
+        if find_spec("pyspark.sql.streaming.datasource"):  # since Spark 4.2
+            from penstock_spark.limited_streaming import LimitedStreamReader
+
+            return LimitedStreamReader(self.options, schema)
+        from penstock_spark.streaming import PenstockStreamReader
 
         return PenstockStreamReader(self.options, schema)
 
@@ -44,9 +50,13 @@ class PenstockDataSource(DataSource):
         return PenstockWriter(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "PenstockStreamWriter":  # noqa: N802  # Spark's name
+        _refuse_overwrite(overwrite)
+        if hasattr(datasource, "DataSourceStreamArrowWriter"):  # since Spark 4.1
+            from penstock_spark.arrow_sink import ArrowStreamWriter
+
+            return ArrowStreamWriter(self.options, schema)
         from penstock_spark.sink import PenstockStreamWriter
 
-        _refuse_overwrite(overwrite)
         return PenstockStreamWriter(self.options, schema)
 
 

@@ -80,6 +80,11 @@ def extents_of(seen: Sequence[Seen]) -> list[Extent]:
     ]
 
 
+def ends_of(extents: Sequence[Extent]) -> list[Position]:
+    """Where all of it has been read."""
+    return [Position(topic=each.topic, key=each.key, offset=each.end_offset) for each in extents]
+
+
 def within(extents: Sequence[Extent], target: Sequence[Extent]) -> list[Extent]:
     """Of the extents what the target had already; of its partitions only."""
     ends = {each.key: each.end_offset for each in target}
@@ -124,7 +129,13 @@ def ranges_between(broker: Broker, start: Positions, end: Positions, *, fails_on
     """What lies between, with the heads as they are now; a partition that `start` does not have is read from its log
     start. Raises OFFSET_OUT_OF_RANGE for partitions that are gone, unless that is no failure."""
     begins = {each.key: each.offset for each in start}
-    heads = broker.log.heads([each.key for each in end])
+    # A first micro-batch that runs again may begin with partitions that were not there when it was planned.
+    ended = {each.key for each in end}
+    left_out = [each for each in start if each.key not in ended]
+    heads = broker.log.heads([each.key for each in (*end, *left_out)])
+    for gone in [each for each in left_out if each.key not in heads]:
+        if fails_on_data_loss:
+            raise data_loss(gone.topic, gone.key, gone.offset, gone.offset, None)
     ranges: list[OffsetRange] = []
     for each in end:
         begin = begins.get(each.key, 0)

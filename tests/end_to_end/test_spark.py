@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,18 @@ from tests.end_to_end.local_stack import COMMAND_S_MAX, Stack
 from tests.end_to_end.raw_requests import read_all
 from tests.end_to_end.storage import Storage
 
-pytestmark = [pytest.mark.stack, pytest.mark.minutes]
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.minutes,
+    pytest.mark.skipif(not find_spec("pyspark.sql.datasource"), reason="Spark 3.5 has no Python data sources"),
+]
+PACKAGES = [str(CHECKOUT / each) for each in ("functions", "sdk", "glue_jobs")]
 PARTITIONS = 2
 RECORDS = 500
 
 SCRIPT = """
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -34,10 +41,12 @@ orders = spark.read.format("penstock").option("subscribe", source).load()
 copies = orders.selectExpr("key", "value", "partition")
 copies.write.format("penstock").option("topic", batch_sink).mode("append").save()
 
+limits = {"maxOffsetsPerTrigger": 200} if find_spec("pyspark.sql.streaming.datasource") else {}  # Spark 4.2
+
 def run():
     stream = (
         spark.readStream.format("penstock")
-        .options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=200)
+        .options(subscribe=source, startingOffsets="earliest", **limits)
         .load()
         .selectExpr("key", "value")
     )
@@ -84,7 +93,7 @@ def test_a_topic_is_copied_by_a_batch_and_by_a_stream_that_repeats_its_last_micr
             "AWS_REGION": stack.region,
             "AWS_ACCESS_KEY_ID": key,
             "AWS_SECRET_ACCESS_KEY": secret,
-            "PYTHONPATH": os.pathsep.join(str(CHECKOUT / each) for each in ("functions", "sdk", "glue_jobs")),
+            "PYTHONPATH": os.pathsep.join([*PACKAGES, os.environ.get("PYTHONPATH", "")]),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         },

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ import pytest
 import penstock_spark
 from penstock_broker.alter_topic import alter_topic
 from penstock_broker.broker import Broker
+from penstock_core.errors import PenstockError
+from penstock_spark.batch import schema_of
 from tests.broker.setting import new_topic, send
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
 
 ENDS_S_MAX = 120
+pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
+HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None  # Spark 4.2
 
 Sink = dict[int, list[tuple[int, int, str]]]
 
@@ -30,6 +35,8 @@ class CrashError(Exception):
 def stream(spark: "SparkSession", storage_options: dict[str, str], tmp_path: Path) -> Any:
     """Starts the query from where its checkpoint stands, into a function, and waits until it has read what there is."""
     penstock_spark.register(spark)
+    # Before 4.2 such a query is else one micro-batch, and after a crash the one that crashed.
+    spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", "true")
 
     def run(write: Callable[["DataFrame", int], None], **options: str) -> None:
         frame = (
@@ -77,11 +84,32 @@ def test_a_query_that_is_killed_and_restarted_reads_each_offset_once(
                 sent = send(broker, "orders", f"{partition} at {restart}", partition=partition)
                 expected.append((partition, sent.base_offset, f"{partition} at {restart}"))
         with contextlib.nullcontext() if restart == restarts else pytest.raises(Exception, match="CrashError"):
-            stream(write, maxOffsetsPerTrigger="7")
+            stream(write, **{"maxOffsetsPerTrigger": "7"} if HAS_LIMITS else {})
 
     assert crashes == restarts
     assert sorted(row for rows in sink.values() for row in rows) == sorted(expected)
-    assert max(map(len, sink.values())) <= 7
+    assert max(map(len, sink.values())) <= 7 or not HAS_LIMITS
     [*_, last] = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     offsets = json.loads(last.read_text().splitlines()[-1])
     assert offsets["orders"] == {"0": 4 * (restarts + 1), "1": 4 * (restarts + 1), "2": 4 * (restarts // 2 + 1)}
+
+
+def test_a_spark_before_4_2_is_told_what_it_cannot_limit_and_reads_what_is_there(
+    broker: Broker, storage_options: dict[str, str]
+) -> None:
+    from penstock_spark.streaming import PenstockStreamReader
+
+    new_topic(broker, "orders", partitions=2)
+    given = {"subscribe": "orders", "startingOffsets": "earliest", **storage_options}
+    with pytest.raises(PenstockError, match=r"maxOffsetsPerTrigger: .* from 4\.2 on"):
+        PenstockStreamReader({**given, "maxOffsetsPerTrigger": "7"}, schema_of(given))
+    reader = PenstockStreamReader(given, schema_of(given))
+    start = reader.initialOffset()
+    for number in range(3):
+        send(broker, "orders", f"{number}-a", f"{number}-b", partition=1)
+
+    end = reader.latestOffset()
+
+    assert (start["orders"], end["orders"]) == ({"0": 0, "1": 0}, {"0": 0, "1": 6})
+    read = [batch for each in reader.partitions(start, end) for batch in reader.read(each)]
+    assert [value for batch in read for value in batch.column("offset").to_pylist()] == list(range(6))

@@ -1,6 +1,7 @@
 """How far a stream goes, without Spark: offsets to JSON and back, shares of a limit, partitions that come and go."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,5 +105,21 @@ def test_a_topic_created_again_is_not_taken_for_the_old_one() -> None:
         next_positions(start, extents, offsets_max=None, fails_on_data_loss=True)
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     [end] = next_positions(start, extents, offsets_max=None, fails_on_data_loss=False)
-    [wanted] = ranges_between(broker, start, [end], fails_on_data_loss=True)
+    with pytest.raises(PenstockError, match="it is deleted"):
+        ranges_between(broker, start, [end], fails_on_data_loss=True)
+    [wanted] = ranges_between(broker, start, [end], fails_on_data_loss=False)
     assert (wanted.start_offset, wanted.end_offset) == (0, 2)
+
+
+def test_a_partition_that_came_after_a_micro_batch_was_planned_is_no_loss_when_that_runs_again() -> None:
+    broker = patient_broker()
+    new_topic(broker, partitions=2)
+    send(broker, "orders", "a")
+    start = [
+        Position(topic="orders", key=each.key, offset=0)
+        for each in take_snapshot(broker, Subscription(topics=("orders",)))
+    ]
+
+    [wanted] = ranges_between(broker, start, [replace(start[0], offset=1)], fails_on_data_loss=True)
+
+    assert (wanted.key, wanted.start_offset, wanted.end_offset) == (start[0].key, 0, 1)
