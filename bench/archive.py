@@ -33,10 +33,10 @@ from penstock_spark.archive_files import ArchivedGroup, archive_group
 from penstock_spark.archive_plan import Plan
 from penstock_spark.archive_table import ParquetTable, TableKind, claim_table, find_plan
 from penstock_spark.archiving import Sizes, archive_topic
-from penstock_spark.lake_store import open_lake
 from penstock_spark.replay_lane import Lane, LaneDone, Target, replay_lane
 from penstock_spark.replay_source import ParquetRows, Selection, windows_of
 from penstock_spark.replaying import run_replay
+from penstock_spark.result_store import open_results
 from penstock_spark.storage import find_storage, open_broker
 
 MB = 1_000_000
@@ -133,13 +133,13 @@ def fill(broker: Broker, topic: Topic, value_bytes: int, count: int) -> int:
 
 def archive(spark: SparkSession, storage: Storage, topic: Topic, folder: str) -> None:
     """As the job does it."""
-    lake = open_lake(folder, storage)
+    lake = open_results(folder, storage)
     table = ParquetTable(lake, claim_table(lake, topic, TableKind.PARQUET))
 
     def spread(name: str, plan: Plan) -> Sequence[ArchivedGroup]:
         groups = spark.sparkContext.parallelize(plan.groups, len(plan.groups))
         return groups.map(
-            lambda each: archive_group(open_broker(storage), open_lake(folder, storage), name, plan, each)
+            lambda each: archive_group(open_broker(storage), open_results(folder, storage), name, plan, each)
         ).collect()
 
     archive_topic(open_broker(storage), lake, topic, table, spread, SIZES, _tell_nobody)
@@ -147,7 +147,7 @@ def archive(spark: SparkSession, storage: Storage, topic: Topic, folder: str) ->
 
 def replay(spark: SparkSession, storage: Storage, topic: Topic, copy: Topic, folder: str) -> None:
     """As the job does it."""
-    lake = open_lake(folder, storage)
+    lake = open_results(folder, storage)
     table = ParquetTable(lake, claim_table(lake, topic, TableKind.PARQUET))
     plans = [find_plan(lake, table.name, each) for each in range(1, table.committed().number + 1)]
     rows, selection = ParquetRows(uri=folder, storage=storage, table=table.name), Selection()

@@ -18,11 +18,11 @@ from penstock_core.limits import MIB
 from penstock_core.topic import Topic
 from penstock_spark.archive_files import ArchivedGroup, archive_group
 from penstock_spark.archive_plan import Plan
-from penstock_spark.archive_table import ParquetTable, TableKind, claim_table
+from penstock_spark.archive_table import LAKE, ParquetTable, TableKind, claim_table
 from penstock_spark.archiving import Sizes, Spread, TopicArchived, archive_topic
 from penstock_spark.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.job import job_parser, parse_job, spark_session, tell
-from penstock_spark.lake_store import LakeStore, lake_of, open_lake
+from penstock_spark.result_store import ResultStore, open_results, results_uri
 from penstock_spark.storage import open_broker
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def main(argv: Sequence[str]) -> None:
     options, storage = parse_job(parser, argv)
     broker = open_broker(storage)
     topics = _topics(broker, options.topic)
-    uri = lake_of(options.output, storage)
-    lake = open_lake(uri, storage)
+    uri = results_uri(options.output, storage, LAKE)
+    lake = open_results(uri, storage)
     sizes = Sizes(group_bytes=options.group_bytes, commit_bytes=options.commit_bytes)
     done: list[TopicArchived] = []
     failed: list[str] = []
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _archive(
-    broker: Broker, lake: LakeStore, storage: Storage, topic: Topic, spread: Spread, sizes: Sizes
+    broker: Broker, lake: ResultStore, storage: Storage, topic: Topic, spread: Spread, sizes: Sizes
 ) -> TopicArchived:
     if storage.catalog is None:
         name = claim_table(lake, topic, TableKind.PARQUET)
@@ -84,7 +84,7 @@ def _spread(context: "SparkContext", storage: Storage, uri: str) -> Spread:
             return []
         groups = context.parallelize(plan.groups, len(plan.groups))
         return groups.map(
-            lambda group: archive_group(open_broker(storage), open_lake(uri, storage), table, plan, group)
+            lambda group: archive_group(open_broker(storage), open_results(uri, storage), table, plan, group)
         ).collect()
 
     return spread

@@ -20,10 +20,9 @@ from penstock_core.limits import MIB
 from penstock_core.record_batch import Compression
 from penstock_core.topic import Topic
 from penstock_spark.archive_plan import Plan
-from penstock_spark.archive_table import ArchiveTable, ParquetTable, TableKind, find_plan, kind_of_table
+from penstock_spark.archive_table import LAKE, ArchiveTable, ParquetTable, TableKind, find_plan, kind_of_table
 from penstock_spark.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.job import job_parser, parse_job, spark_session, tell
-from penstock_spark.lake_store import LakeStore, lake_of, open_lake
 from penstock_spark.replay_lane import Lane, LaneDone, Target, replay_lane
 from penstock_spark.replay_source import IcebergRows, ParquetRows, RowSource, Selection, Window, parse_time, windows_of
 from penstock_spark.replaying import (
@@ -37,6 +36,7 @@ from penstock_spark.replaying import (
     is_done,
     run_replay,
 )
+from penstock_spark.result_store import ResultStore, open_results, results_uri
 from penstock_spark.storage import open_broker
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def main(argv: Sequence[str]) -> None:
     _add_options(parser)
     options, storage = parse_job(parser, argv)
     broker = open_broker(storage)
-    uri = lake_of(options.output, storage)
-    lake = open_lake(uri, storage)
+    uri = results_uri(options.output, storage, LAKE)
+    lake = open_results(uri, storage)
     topic = broker.directory.look_up(options.to)
     table = _open_table(lake, storage, options.table)
     request = Request(
@@ -114,7 +114,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--round-bytes", type=_bytes, default=ROUND_BYTES, help="of segments between two lines, about")
 
 
-def _open_table(lake: LakeStore, storage: Storage, name: str) -> ArchiveTable:
+def _open_table(lake: ResultStore, storage: Storage, name: str) -> ArchiveTable:
     if kind_of_table(lake, name) is TableKind.PARQUET:
         return ParquetTable(lake, name)
     if storage.catalog is None:
@@ -125,7 +125,7 @@ def _open_table(lake: LakeStore, storage: Storage, name: str) -> ArchiveTable:
     return IcebergTable(catalog, namespace, lake, name)
 
 
-def _plans(broker: Broker, lake: LakeStore, table: str, note: Note) -> list[Plan]:
+def _plans(broker: Broker, lake: ResultStore, table: str, note: Note) -> list[Plan]:
     plans: list[Plan] = []
     for number, found in enumerate(
         broker.parallel.map(lambda each: find_plan(lake, table, each), range(1, note.commit + 1)), start=1

@@ -19,10 +19,10 @@ from penstock_spark.archive_plan import Group, OffsetSpan, Plan
 from penstock_spark.archive_schema import ARCHIVE_SCHEMA
 from penstock_spark.day_files import DayFile, DayFiles
 from penstock_spark.decoding import decode
-from penstock_spark.lake_store import LakeStore
 from penstock_spark.options import RANGE_BYTES
 from penstock_spark.planning import OffsetRange, plan_slices
 from penstock_spark.reading import read_slices
+from penstock_spark.result_store import ResultStore
 from penstock_spark.slices import Slice
 
 _ALL_BYTES = 2**63
@@ -60,7 +60,7 @@ def file_path(table: str, plan_number: int, group_number: int, day: str) -> str:
     return f"{table}/data/day={day}/{plan_number:012}-{group_number:05}.parquet"
 
 
-def archive_group(broker: Broker, lake: LakeStore, table: str, plan: Plan, group: Group) -> ArchivedGroup:
+def archive_group(broker: Broker, lake: ResultStore, table: str, plan: Plan, group: Group) -> ArchivedGroup:
     """Puts what is not there yet: a note, and a file for each day. Reads the group's segments unless all is there.
 
     Uses local disk for the files, and memory for about 64 MiB of records beside what reading takes.
@@ -83,7 +83,7 @@ def archive_group(broker: Broker, lake: LakeStore, table: str, plan: Plan, group
     )
 
 
-def _archived(lake: LakeStore, table: str, plan: Plan, group: Group, note: bytes) -> ArchivedGroup | None:
+def _archived(lake: ResultStore, table: str, plan: Plan, group: Group, note: bytes) -> ArchivedGroup | None:
     """The group as an earlier attempt has left it, if that was all of it."""
     days = _days(note)
     files = _files(lake, table, plan, group, days)
@@ -91,7 +91,7 @@ def _archived(lake: LakeStore, table: str, plan: Plan, group: Group, note: bytes
     return ArchivedGroup(files=files, expired=expired) if len(files) == len(days) else None
 
 
-def _files(lake: LakeStore, table: str, plan: Plan, group: Group, days: dict[str, int]) -> tuple[ArchivedFile, ...]:
+def _files(lake: ResultStore, table: str, plan: Plan, group: Group, days: dict[str, int]) -> tuple[ArchivedFile, ...]:
     """Of the note's files those that are there; the others' records expired before anybody put them."""
     paths = {file_path(table, plan.number, group.number, day): records for day, records in days.items()}
     found = [(path, records, lake.size(path)) for path, records in paths.items()]

@@ -22,7 +22,9 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.topic import Topic
 from penstock_spark.archive_files import ArchivedFile, plan_path
 from penstock_spark.archive_plan import Committed, Plan, decode_plan, encode_plan, offsets_of_json
-from penstock_spark.lake_store import LakeStore
+from penstock_spark.result_store import ResultStore
+
+LAKE = "lake"  # of the bucket for results, unless a job is told where
 
 
 class TableKind(Enum):
@@ -49,7 +51,7 @@ class ArchiveTable(Protocol):
 class ParquetTable:
     """A table without catalog: files in folders, and a commit is an object that says that they are all there."""
 
-    def __init__(self, lake: LakeStore, name: str) -> None:
+    def __init__(self, lake: ResultStore, name: str) -> None:
         self._lake = lake
         self._name = name
 
@@ -79,7 +81,7 @@ def commit_path(table: str, number: int) -> str:
     return f"{table}/_penstock/commits/{number:012}.json"
 
 
-def claim_table(lake: LakeStore, topic: Topic, kind: TableKind) -> str:
+def claim_table(lake: ResultStore, topic: Topic, kind: TableKind) -> str:
     """The name of the topic's table, which is its own from here on: the topic's, in lower case and `_` for `.` and `-`;
     with a part of the topic's id behind it where another topic has that, such as one that was deleted since.
 
@@ -101,7 +103,7 @@ def claim_table(lake: LakeStore, topic: Topic, kind: TableKind) -> str:
     raise PenstockError(ErrorCode.INVALID_CONFIG, f"all names for a table of topic {topic.name!r} are taken")
 
 
-def kind_of_table(lake: LakeStore, name: str) -> TableKind:
+def kind_of_table(lake: ResultStore, name: str) -> TableKind:
     """Raises NOT_FOUND's UNKNOWN_TOPIC if no topic was archived into such a table. One get."""
     found = lake.get(_table_path(name))
     if found is None:
@@ -111,13 +113,13 @@ def kind_of_table(lake: LakeStore, name: str) -> TableKind:
     return TableKind(json.loads(found)["kind"])
 
 
-def find_plan(lake: LakeStore, table: str, number: int) -> Plan | None:
+def find_plan(lake: ResultStore, table: str, number: int) -> Plan | None:
     """A plan that was put. One get."""
     found = lake.get(plan_path(table, number))
     return None if found is None else decode_plan(found)
 
 
-def put_plan(lake: LakeStore, table: str, plan: Plan) -> Plan:
+def put_plan(lake: ResultStore, table: str, plan: Plan) -> Plan:
     """The plan of that number: this one, or the one that another run has put before. One put, and a get then."""
     if lake.put_new(plan_path(table, plan.number), encode_plan(plan)):
         return plan

@@ -12,7 +12,7 @@ from penstock_core.topic import Topic
 from penstock_spark.archive_files import ArchivedGroup
 from penstock_spark.archive_plan import OffsetSpan, Plan, high_watermarks, make_plan
 from penstock_spark.archive_table import ArchiveTable, find_plan, put_plan
-from penstock_spark.lake_store import LakeStore
+from penstock_spark.result_store import ResultStore
 
 Spread = Callable[[str, Plan], Sequence[ArchivedGroup]]  # a table's plan to what became of its groups
 Tell = Callable[..., None]
@@ -45,7 +45,7 @@ class TopicArchived:
 
 
 def archive_topic(
-    broker: Broker, lake: LakeStore, topic: Topic, table: ArchiveTable, spread: Spread, sizes: Sizes, tell: Tell
+    broker: Broker, lake: ResultStore, topic: Topic, table: ArchiveTable, spread: Spread, sizes: Sizes, tell: Tell
 ) -> TopicArchived:
     """Finishes what earlier runs have begun, then archives up to where the topic ends now.
 

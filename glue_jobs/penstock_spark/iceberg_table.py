@@ -19,7 +19,7 @@ from penstock_broker.adapters.aws import Storage
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.archive_files import ArchivedFile
 from penstock_spark.archive_plan import Committed, Plan, offsets_of_json
-from penstock_spark.lake_store import LakeStore
+from penstock_spark.result_store import ResultStore
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -63,7 +63,7 @@ def open_catalog(spec: str, storage: Storage) -> "tuple[Catalog, str]":
 class IcebergTable:
     """ArchiveTable in a catalog. It is made by the first commit."""
 
-    def __init__(self, catalog: "Catalog", namespace: str, lake: LakeStore, name: str) -> None:
+    def __init__(self, catalog: "Catalog", namespace: str, lake: ResultStore, name: str) -> None:
         self._catalog = catalog
         self._identifier = (namespace, name)
         self._lake = lake

@@ -22,7 +22,7 @@ from penstock_spark.archive_plan import Plan
 from penstock_spark.archive_schema import ARCHIVE_SCHEMA
 from penstock_spark.archive_table import commit_path
 from penstock_spark.iceberg_table import io_properties
-from penstock_spark.lake_store import open_lake
+from penstock_spark.result_store import open_results
 
 _COLUMNS = ["key", "value", "partition", "offset", "timestamp", "headers"]
 _DAY_MS = 24 * 3_600_000
@@ -93,7 +93,7 @@ class ParquetRows:
     table: str
 
     def read(self, window: Window, selection: Selection) -> pa.Table:
-        lake = open_lake(self.uri, self.storage)
+        lake = open_results(self.uri, self.storage)
         filesystem, root = lake.filesystem()
         names = {f"{plan:012}-{group:05}.parquet" for plan, group in window.groups}
         paths = [
@@ -165,7 +165,7 @@ def _add(windows: list[Window], window: Window, window_bytes: int) -> None:
 
 @cache
 def _committed_files(uri: str, storage: Storage, table: str, plan: int) -> Sequence[str]:
-    found = open_lake(uri, storage).get(commit_path(table, plan))
+    found = open_results(uri, storage).get(commit_path(table, plan))
     if found is None:
         raise PenstockError(ErrorCode.CORRUPT_SEGMENT, f"commit {plan} of table {table!r} is gone")
     content: Mapping[str, Any] = json.loads(found)

@@ -12,9 +12,9 @@ from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PRODUCER_KEPT_MS
-from penstock_spark.lake_store import LakeStore
 from penstock_spark.replay_lane import Lane, LaneDone
 from penstock_spark.replay_source import Selection, Window
+from penstock_spark.result_store import ResultStore
 
 # From its beginning on: the day less is for the run that is under way when it ends.
 RESUMABLE_MS = PRODUCER_KEPT_MS - 24 * 3_600_000
@@ -63,7 +63,7 @@ def digest_of(request: Request) -> str:
 
 
 def begin_replay(
-    lake: LakeStore, replay_id: str, request: Request, commit: int, snapshot_id: int | None, now_ms: int
+    lake: ResultStore, replay_id: str, request: Request, commit: int, snapshot_id: int | None, now_ms: int
 ) -> Note:
     """The replay's note: put now, or what its first run has put. A put, and a get if it began before.
 
@@ -91,7 +91,7 @@ def begin_replay(
     return found
 
 
-def is_done(lake: LakeStore, table: str, replay_id: str) -> bool:
+def is_done(lake: ResultStore, table: str, replay_id: str) -> bool:
     """Whether a run has come to the replay's end. One request."""
     return lake.size(_done_path(table, replay_id)) is not None
 
@@ -121,7 +121,7 @@ def run_replay(windows: Mapping[int, Sequence[Window]], spread: SpreadLanes, rou
     return total
 
 
-def finish_replay(lake: LakeStore, table: str, replay_id: str, total: Replayed) -> None:
+def finish_replay(lake: ResultStore, table: str, replay_id: str, total: Replayed) -> None:
     """Notes that the replay is done. One put."""
     lake.put_new(_done_path(table, replay_id), json.dumps(asdict(total)).encode())
 

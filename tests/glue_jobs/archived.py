@@ -19,7 +19,7 @@ from penstock_spark.archive_plan import Group, Plan
 from penstock_spark.archive_table import ArchiveTable, ParquetTable, TableKind, claim_table
 from penstock_spark.archiving import Sizes, TopicArchived, archive_topic
 from penstock_spark.iceberg_table import IcebergTable, open_catalog
-from penstock_spark.lake_store import FolderLake, LakeStore
+from penstock_spark.result_store import FolderResultStore, ResultStore
 from tests.broker.setting import Killed, entry, new_topic, patient_broker
 from tests.glue_jobs.storages import SOME_STORAGE
 
@@ -42,7 +42,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.topic = new_topic(self.broker, "Web.orders", partitions=2)
-        self.lake: Any = FolderLake(self.folder / "lake")
+        self.lake: Any = FolderResultStore(self.folder / "lake")
         self.open_catalog: Callable[[], tuple[Any, str]] = lambda: open_catalog(
             f"sqlite:///{self.folder}/catalog.db", SOME_STORAGE
         )
@@ -91,7 +91,7 @@ class World:
     def archive(
         self, sizes: Sizes = SMALL, lake: Any = None, catalog: Any = None, before_group: Callable[[Group], object] = id
     ) -> TopicArchived:
-        store: LakeStore = self.lake if lake is None else lake
+        store: ResultStore = self.lake if lake is None else lake
 
         def spread(table: str, plan: Plan) -> Sequence[ArchivedGroup]:
             found = []

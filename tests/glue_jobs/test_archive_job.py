@@ -14,7 +14,7 @@ from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_spark.iceberg_table import open_catalog
-from penstock_spark.lake_store import open_lake
+from penstock_spark.result_store import open_results
 from tests.broker.setting import key_of, new_topic, send
 from tests.glue_jobs.conftest import RunScript, lines_of
 
@@ -51,7 +51,7 @@ def test_all_topics_are_archived_into_the_bucket_for_results(run_job: RunJob, br
 
     result = run_job(*SMALL)
 
-    filesystem, root = open_lake(f"s3://{stored.results}/lake", stored).filesystem()
+    filesystem, root = open_results(f"s3://{stored.results}/lake", stored).filesystem()
     for topic, expected in (("orders", orders), ("payments", payments)):
         found = ds.dataset(f"{root}{topic}/data", filesystem=filesystem, partitioning="hive").to_table()
         assert rows(found) == expected
@@ -92,7 +92,7 @@ def test_the_job_fails_after_all_else_is_done_if_a_topic_s_records_expired_or_it
     run_script(archive.main)
     for topic, count in (("broken", 2), ("zebras", 2)):
         fill(broker, topic, count=count)
-    open_lake(f"s3://{stored.results}/lake", stored).put_new(
+    open_results(f"s3://{stored.results}/lake", stored).put_new(
         "broken/_penstock/table.json",
         json.dumps({"topic_id": broker.directory.look_up("broken").topic_id, "kind": "iceberg"}).encode(),
     )

@@ -28,7 +28,6 @@ from penstock_spark.archive_plan import (
 from penstock_spark.archive_table import TableKind
 from penstock_spark.archiving import Sizes, TopicArchived
 from penstock_spark.iceberg_table import open_catalog
-from penstock_spark.lake_store import open_lake
 from tests.broker.setting import Intercepted, Killed, head_of, key_of
 from tests.glue_jobs.archived import Mortal, World, place_of, row_of, same
 from tests.glue_jobs.storages import SOME_STORAGE
@@ -326,12 +325,6 @@ def test_the_table_equals_a_model_for_any_appends_kills_and_removals(steps: list
     assert same(found, [row for row in world.expected() if place_of(row) in places])
     assert len(places) == len(found)
     assert set(map(place_of, world.model)) - places <= may_be_gone
-
-
-@pytest.mark.parametrize("uri", ["gs://bucket/lake", "s3:///lake", "", "https://host/path"])
-def test_a_place_that_is_none_is_refused(uri: str) -> None:
-    with pytest.raises(PenstockError, match="is no place for tables: give s3://bucket/prefix or the path"):
-        open_lake(uri, SOME_STORAGE)
 
 
 @pytest.mark.parametrize("spec", ["glue:", "hive"])

@@ -1,0 +1,244 @@
+"""Where jobs keep what they make: a prefix of a bucket, or a folder. The only module that knows which.
+
+Objects are whole or not there. `put_new` is for those that never change: the first who puts a path wins, and the
+archive's guarantee is built on that (archive_plan.py). `put` replaces what was there, at once.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from penstock_broker.adapters.aws import Storage
+from penstock_core.errors import ErrorCode, PenstockError
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+_UNFINISHED = ".unfinished-"  # readers of folders pass over names that begin with a dot
+
+
+class ResultStore(Protocol):
+    """Objects by path, relative to where the store begins. All methods raise STORAGE_UNAVAILABLE, which names the
+    object and the reason."""
+
+    def uri(self, path: str) -> str:
+        """What others call the object."""
+
+    def put(self, path: str, content: bytes) -> None:
+        """Stores the bytes, in place of what was there."""
+
+    def put_new(self, path: str, content: bytes | Path) -> bool:
+        """Stores the bytes, or those of the file; False, and nothing changed, if the path is taken."""
+
+    def get(self, path: str) -> bytes | None:
+        """The object's bytes; None if there is none."""
+
+    def size(self, path: str) -> int | None:
+        """How many bytes the object has; None if there is none."""
+
+    def names(self, folder: str) -> Iterator[str]:
+        """The names of the objects right in a folder (which ends with a slash), in no order."""
+
+    def filesystem(self) -> "tuple[pyarrow.fs.FileSystem, str]":
+        """For Arrow: a file system, and the path in it where the store begins, with a slash."""
+
+
+def results_uri(output: str | None, storage: Storage, folder: str) -> str:
+    """Where results lie: `output` if it is given, else a folder in the bucket for results. Raises INVALID_CONFIG if
+    nothing says it."""
+    if output is not None:
+        return output
+    if storage.results is None:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            "it is not known where results shall lie: give --output s3://bucket/prefix or a folder, or "
+            "--results BUCKET",
+        )
+    return f"s3://{storage.results}/{folder}"
+
+
+@cache
+def open_results(uri: str, storage: Storage) -> ResultStore:
+    """The store at `s3://bucket/prefix`, or in a folder (a path, or `file://` and one). Raises INVALID_CONFIG. Sends
+    no call."""
+    parts = urlsplit(uri, allow_fragments=False)
+    if parts.scheme == "s3" and parts.netloc and not parts.query:
+        return S3ResultStore(storage, parts.netloc, parts.path.strip("/"))
+    if parts.scheme in ("", "file") and parts.netloc in ("", "localhost") and parts.path and not parts.query:
+        return FolderResultStore(Path(parts.path))
+    raise PenstockError(
+        ErrorCode.INVALID_CONFIG, f"{uri!r} is no place for results: give s3://bucket/prefix or the path of a folder"
+    )
+
+
+class FolderResultStore:
+    """ResultStore in a folder of this machine, or one that all machines mount."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+
+    def uri(self, path: str) -> str:
+        return f"file://{self._folder / path}"  # `=` as it is: Iceberg's readers take the rest for the path
+
+    def put(self, path: str, content: bytes) -> None:
+        with self._written(path, content) as unfinished:
+            os.replace(unfinished, self._folder / path)
+
+    def put_new(self, path: str, content: bytes | Path) -> bool:
+        with self._written(path, content) as unfinished:
+            try:
+                os.link(unfinished, self._folder / path)  # refused where the name is taken, which a rename would not be
+            except FileExistsError:
+                return False
+        return True
+
+    def get(self, path: str) -> bytes | None:
+        with self._told("get", path):
+            try:
+                return (self._folder / path).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def size(self, path: str) -> int | None:
+        with self._told("size", path):
+            try:
+                return (self._folder / path).stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def names(self, folder: str) -> Iterator[str]:
+        at = self._folder / folder
+        with self._told("list", folder):
+            if at.is_dir():
+                yield from (each.name for each in at.iterdir() if each.is_file() and not each.name.startswith("."))
+
+    def filesystem(self) -> "tuple[pyarrow.fs.FileSystem, str]":
+        from pyarrow import fs
+
+        return fs.LocalFileSystem(), f"{self._folder}/"
+
+    @contextmanager
+    def _written(self, path: str, content: bytes | Path) -> Iterator[Path]:
+        """The content in a file beside its place, which is gone at the end."""
+        target = self._folder / path
+        unfinished = target.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+        with self._told("put", path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                if isinstance(content, Path):
+                    shutil.copyfile(content, unfinished)
+                else:
+                    unfinished.write_bytes(content)
+                yield unfinished
+            finally:
+                unfinished.unlink(missing_ok=True)
+
+    @contextmanager
+    def _told(self, operation: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"{operation} of {self.uri(path)}: {error}") from error
+
+
+class S3ResultStore:
+    """ResultStore in a bucket. A `put_new` whose answer was lost may find its own object when the driver repeats it."""
+
+    def __init__(self, storage: Storage, bucket: str, prefix: str) -> None:
+        import boto3
+        from botocore.config import Config
+
+        self._storage = storage
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._client: Any = boto3.client(
+            "s3",
+            region_name=storage.region,
+            endpoint_url=storage.endpoint_url,
+            aws_access_key_id=storage.access_key,
+            aws_secret_access_key=storage.secret_key,
+            config=Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=32),
+        )
+
+    def uri(self, path: str) -> str:
+        return f"s3://{self._bucket}/{self._prefix}{path}"
+
+    def put(self, path: str, content: bytes) -> None:
+        kind: dict[str, Any] = {"ContentType": "text/html; charset=utf-8"} if path.endswith(".html") else {}
+        self._call("put_object", path, Key=self._prefix + path, Body=content, **kind)
+
+    def put_new(self, path: str, content: bytes | Path) -> bool:
+        if isinstance(content, Path):
+            with content.open("rb") as body:
+                return self._put_new(path, body)
+        return self._put_new(path, content)
+
+    def get(self, path: str) -> bytes | None:
+        found = self._find("get_object", path)
+        return None if found is None else bytes(found["Body"].read())
+
+    def size(self, path: str) -> int | None:
+        found = self._find("head_object", path)
+        return None if found is None else int(found["ContentLength"])
+
+    def names(self, folder: str) -> Iterator[str]:
+        prefix = self._prefix + folder
+        more: dict[str, Any] = {}
+        while True:
+            answer = self._call("list_objects_v2", folder, Prefix=prefix, Delimiter="/", **more)
+            yield from (each["Key"].removeprefix(prefix) for each in answer.get("Contents", ()))
+            if not answer.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": answer["NextContinuationToken"]}
+
+    def filesystem(self) -> "tuple[pyarrow.fs.FileSystem, str]":
+        from pyarrow import fs
+
+        given = {
+            "region": self._storage.region,
+            "endpoint_override": self._storage.endpoint_url,
+            "access_key": self._storage.access_key,
+            "secret_key": self._storage.secret_key,
+        }
+        options = {name: value for name, value in given.items() if value is not None}
+        return fs.S3FileSystem(**options), f"{self._bucket}/{self._prefix}"
+
+    def _put_new(self, path: str, body: Any) -> bool:
+        # While another put of the path is under way, S3 answers ConditionalRequestConflict: that one may fail yet.
+        taken = ("PreconditionFailed", "412")
+        answer = self._call("put_object", path, nothing_if=taken, Key=self._prefix + path, Body=body, IfNoneMatch="*")
+        return answer is not None
+
+    def _find(self, operation: str, path: str) -> Any:
+        key = self._prefix + path
+        missing = ("NoSuchKey", "404")
+        try:
+            return self._call(operation, path, nothing_if=missing, Key=key)
+        except PenstockError:
+            # S3 refuses what is not there, too, to a role that may list some prefixes only. An object comes first among
+            # all whose keys begin with its own.
+            first = self._call("list_objects_v2", path, Prefix=key, MaxKeys=1).get("Contents", ())
+            if any(each["Key"] == key for each in first):
+                raise
+            return None
+
+    def _call(self, operation: str, path: str, *, nothing_if: tuple[str, ...] = (), **arguments: Any) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in nothing_if:
+                return None
+            raise self._unavailable(operation, path, error) from error
+        except BotoCoreError as error:
+            raise self._unavailable(operation, path, error) from error
+
+    def _unavailable(self, operation: str, path: str, error: Exception) -> PenstockError:
+        return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"{operation} of {self.uri(path)}: {error}")
