@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock_spark.analysis.folder import Folder
 from penstock_spark.analysis.hourly import HOURS_SCHEMA, hour_name, merge_hour
 from penstock_spark.analysis.lag import LAG_SCHEMA, write_lag
 from penstock_spark.analysis.measure import buckets
+from penstock_spark.result_store import ResultStore
 
 
 def row(
@@ -57,7 +57,7 @@ def row(
     }
 
 
-def write_rows(folder: Folder, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_rows(results: ResultStore, rows: Iterable[Mapping[str, Any]]) -> None:
     """Each hour's rows as its file."""
     by_hour: dict[int, list[Mapping[str, Any]]] = {}
     for each in rows:
@@ -65,12 +65,13 @@ def write_rows(folder: Folder, rows: Iterable[Mapping[str, Any]]) -> None:
     for hour_ms, found in by_hour.items():
         sink = io.BytesIO()
         pq.write_table(merge_hour(pa.Table.from_pylist(list(found), schema=HOURS_SCHEMA), None), sink)
-        folder.put(hour_name(hour_ms), sink.getvalue())
+        results.put(hour_name(hour_ms), sink.getvalue())
 
 
 def lag_row(group: str, topic: str, partition: int, run_ms: int, **facts: Any) -> dict[str, Any]:
     return {
-        "run_at": run_ms, "group": group, "members": 1, "topic": topic, "partition": partition, "owner": "m-1",
+        "run_at": run_ms, "group": group, "members": 1, "topic": topic, "partition": partition,
+        "owner": "m-1", "owner_name": "app-1",
         "committed_offset": 100, "log_start_offset": 0, "high_watermark": 100, "lag_records": 0, "lag_ms": 0,
     } | facts  # fmt: skip
 
@@ -79,7 +80,7 @@ def lag_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([dict(each) for each in rows], schema=LAG_SCHEMA)
 
 
-def write_lag_rows(folder: Folder, run: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+def write_lag_rows(results: ResultStore, run: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     table = lag_table(rows)
-    write_lag(folder, run, table)
+    write_lag(results, run, table)
     return table

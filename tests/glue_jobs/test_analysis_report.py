@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,14 +11,15 @@ import pyarrow as pa
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.analysis.folder import LocalFolder
 from penstock_spark.analysis.histogram import percentile
 from penstock_spark.analysis.hourly import HOURS_SCHEMA, hour_name, merge_hour, read_hour
 from penstock_spark.analysis.measure import HOUR_MS, bucket_start, buckets
 from penstock_spark.analysis.page import key_text
 from penstock_spark.analysis.report import TOPICS_SHOWN, render
-from penstock_spark.analysis.summary import Key, Summary, summarize
+from penstock_spark.analysis.summarize import summarize
+from penstock_spark.analysis.summary import Key, Summary
 from penstock_spark.analysis.units import format_bytes, format_count, format_ms, format_percent
+from penstock_spark.result_store import FolderResultStore
 from tests.glue_jobs.hour_files import lag_row, lag_table, row, write_lag_rows, write_rows
 
 FIRST_MS = 500_000 * HOUR_MS
@@ -25,16 +27,23 @@ HOSTILE = b'"><script>alert(1)</script>'
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> LocalFolder:
-    return LocalFolder(place=str(tmp_path))
+def results(tmp_path: Path) -> FolderResultStore:
+    return FolderResultStore(tmp_path)
 
 
-def summary_of(folder: LocalFolder, hours: int, topics: dict[str, int], lags: pa.Table | None = None) -> Summary:
+def summary_of(
+    results: FolderResultStore,
+    hours: int,
+    topics: dict[str, int],
+    lags: pa.Table | None = None,
+    only: Sequence[str] = (),
+) -> Summary:
     return summarize(
-        folder,
+        results,
         from_ms=FIRST_MS,
         to_ms=FIRST_MS + hours * HOUR_MS,
         topics=topics,
+        only=only,
         lags=lag_table([]) if lags is None else lags,
         runs_max=10,
     )
@@ -73,9 +82,9 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def test_topics_add_up_over_hours_and_partitions(folder: LocalFolder) -> None:
+def test_topics_add_up_over_hours_and_partitions(results: FolderResultStore) -> None:
     write_rows(
-        folder,
+        results,
         [
             row("a", 0, FIRST_MS, records=10, size=100, partitions=2, keys=[(b"x", 6), (b"y", 4)]),
             row("a", 1, FIRST_MS, records=30, size=100, partitions=2, keys=[(b"z", 30)]),
@@ -84,7 +93,7 @@ def test_topics_add_up_over_hours_and_partitions(folder: LocalFolder) -> None:
             row("b", 0, FIRST_MS + 9 * HOUR_MS, records=7),  # behind the hours of the report
         ],
     )
-    found = summary_of(folder, 4, {"a": 2, "b": 1, "c": 5})
+    found = summary_of(results, 4, {"a": 2, "b": 1, "c": 5})
     b, a = found.topics
     assert (b.name, b.records, b.bytes) == ("b", 1_000, 9_000)
     assert (a.records, a.bytes, a.null_keys, a.keyed_records) == (45, 4_500, 2, 43)
@@ -102,24 +111,24 @@ def test_topics_add_up_over_hours_and_partitions(folder: LocalFolder) -> None:
     assert sum(sum(each.values()) for each in found.append_lags_by_hour.values()) == 1_045
 
 
-def test_partition_is_hot_by_its_share_of_all_hours_or_of_the_last_day(folder: LocalFolder) -> None:
+def test_partition_is_hot_by_its_share_of_all_hours_or_of_the_last_day(results: FolderResultStore) -> None:
     rows = []
     for hour in range(96):
         for partition in range(8):
             is_hot = (partition == 2 and hour < 72) or (partition == 5 and hour >= 72)
             rows.append(row("a", partition, FIRST_MS + hour * HOUR_MS, records=400 if is_hot else 100, partitions=8))
     rows += [row("few", 0, FIRST_MS, records=9, partitions=4), row("even", 0, FIRST_MS, records=2_000)]
-    write_rows(folder, rows)
-    hot = {topic.name: topic.hot_partitions for topic in summary_of(folder, 96, {}).topics}
+    write_rows(results, rows)
+    hot = {topic.name: topic.hot_partitions for topic in summary_of(results, 96, {}).topics}
     assert hot == {"a": [5, 2], "few": [], "even": []}
 
 
-def test_heat_maps_are_of_topics_with_hot_partitions_then_of_the_largest(folder: LocalFolder) -> None:
+def test_heat_maps_are_of_topics_with_hot_partitions_then_of_the_largest(results: FolderResultStore) -> None:
     rows = [row(f"small-{each}", 0, FIRST_MS, records=3, partitions=100) for each in range(9)]
     rows += [row(f"large-{each}", 0, FIRST_MS, records=900, size=5_000, partitions=2) for each in range(9)]
     rows += [row("hot", 0, FIRST_MS, records=5_000, size=9, partitions=50)]
-    write_rows(folder, rows)
-    page = Page(report_of(summary_of(folder, 1, {})))
+    write_rows(results, rows)
+    page = Page(report_of(summary_of(results, 1, {})))
     told = [each["aria-label"] or "" for each in page.all("div") if each.get("role") == "img"]
     maps = [each.split()[3].rstrip(",") for each in told if each.startswith("Heat map")]
     assert maps == ["hot", "large-0", "large-1", "large-2"]
@@ -136,14 +145,14 @@ def test_merged_hour_keeps_of_each_partition_the_row_with_more_records() -> None
     assert merge_hour(merged, merged).equals(merged)
 
 
-def test_file_of_another_release_is_refused(folder: LocalFolder) -> None:
+def test_file_of_another_release_is_refused(tmp_path: Path, results: FolderResultStore) -> None:
     import pyarrow.parquet as pq
 
-    path = Path(folder.place, hour_name(FIRST_MS))
+    path = tmp_path / hour_name(FIRST_MS)
     path.parent.mkdir(parents=True)
     pq.write_table(pa.table({"topic": ["a"]}), path)
     with pytest.raises(PenstockError, match="use another folder") as refused:
-        read_hour(folder, hour_name(FIRST_MS))
+        read_hour(results, FIRST_MS)
     assert refused.value.code is ErrorCode.UNSUPPORTED_FORMAT
 
 
@@ -162,9 +171,9 @@ def test_buckets_begin_where_they_say() -> None:
     assert [bucket_start(each) for each in (-1, 0, 4, 40)] == [0, 1, 2, 1024]
 
 
-def test_report_shows_what_stands_out(folder: LocalFolder) -> None:
+def test_report_shows_what_stands_out(results: FolderResultStore) -> None:
     write_rows(
-        folder,
+        results,
         [
             row("orders", each, FIRST_MS, records=10_000 if each == 3 else 500, partitions=6,
                 keys=[(b"whale", 9_000)] if each == 3 else [(b"m", 3)])
@@ -172,43 +181,45 @@ def test_report_shows_what_stands_out(folder: LocalFolder) -> None:
         ] + [row("slow", 0, FIRST_MS, records=2_000, size=10, lag_ms=600_000)],
     )  # fmt: skip
     lags = write_lag_rows(
-        folder,
+        results,
         "1",
         [
             lag_row("left-alone", "orders", 0, FIRST_MS, members=0, owner=None, lag_records=77, lag_ms=86_400_000),
-            lag_row("late", "orders", 1, FIRST_MS, lag_records=5, lag_ms=7_200_000, owner="worker-9"),
+            lag_row("late", "orders", 1, FIRST_MS, lag_records=5, lag_ms=7_200_000, owner_name="worker-9"),
             lag_row("fine", "orders", 1, FIRST_MS, lag_records=5, lag_ms=20),
             lag_row("new", "orders", 1, FIRST_MS, committed_offset=None, lag_records=None, lag_ms=None),
         ],
     )
-    text = Page(report_of(summary_of(folder, 1, {"orders": 6, "idle": 1}, lags))).text
+    text = Page(report_of(summary_of(results, 1, {"orders": 6, "idle": 1}, lags))).text
     assert "Group left-alone has no members and is 77 records behind, the oldest 1 d old" in text
     assert "Group late is 2 h behind in partition 1 of orders" in text
     assert "worker-9" in text
+    assert "Group new has never committed for 1 of its 1 partitions" in text
     assert "Partition 3 of orders has 4.8 times its share of the bytes: 90% of its records have the key whale." in text
     assert "records of slow is appended" in text
     assert "Group fine" not in text
     assert "Without records: idle" in text
 
 
-def test_report_says_so_when_nothing_stands_out(folder: LocalFolder) -> None:
-    write_rows(folder, [row("orders", 0, FIRST_MS, records=10)])
-    page = Page(report_of(summary_of(folder, 1, {"orders": 1})))
+def test_report_says_so_when_nothing_stands_out(results: FolderResultStore) -> None:
+    write_rows(results, [row("orders", 0, FIRST_MS, records=10)])
+    page = Page(report_of(summary_of(results, 1, {"orders": 1})))
     assert ("p", {"class": "findings none"}) in page.elements
     assert "No group has committed an offset." in page.text
     assert "Hot is a partition" not in page.text  # there is but one
 
 
-def test_report_shows_what_users_named_as_text_only(folder: LocalFolder) -> None:
+def test_report_shows_what_users_named_as_text_only(results: FolderResultStore) -> None:
     hostile = HOSTILE.decode()
     keys = [(HOSTILE, 1_500), (b"\xff\x00\x1b[31m", 300), (("é" * 40).encode(), 200), (b"", 20)]
-    write_rows(folder, [row(hostile, each, FIRST_MS, records=2_100, partitions=2, keys=keys) for each in (0, 1)])
+    write_rows(results, [row(hostile, each, FIRST_MS, records=2_100, partitions=2, keys=keys) for each in (0, 1)])
     lags = [
-        lag_row(hostile, hostile, 0, FIRST_MS + each, owner=hostile, lag_records=9, lag_ms=10**8) for each in (0, 1)
+        lag_row(hostile, hostile, 0, FIRST_MS + each, owner_name=hostile, lag_records=9, lag_ms=10**8)
+        for each in (0, 1)
     ]
     for index, each in enumerate(lags):
-        write_lag_rows(folder, str(index), [each])
-    document = report_of(summary_of(folder, 1, {hostile: 2, hostile + "2": 1}, lag_table(lags[1:])))
+        write_lag_rows(results, str(index), [each])
+    document = report_of(summary_of(results, 1, {hostile: 2, hostile + "2": 1}, lag_table(lags[1:])))
     page = Page(document)
     assert "<script" not in document
     assert not page.all("script")
@@ -219,10 +230,10 @@ def test_report_shows_what_users_named_as_text_only(folder: LocalFolder) -> None
     assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
 
 
-def test_report_needs_nothing_from_elsewhere(folder: LocalFolder) -> None:
-    write_rows(folder, [row("orders", each, FIRST_MS, records=50, partitions=3) for each in range(3)])
-    lags = [write_lag_rows(folder, str(each), [lag_row("g", "orders", 0, FIRST_MS + each)]) for each in (0, 1)]
-    document = report_of(summary_of(folder, 1, {"orders": 3}, lags[-1]))
+def test_report_needs_nothing_from_elsewhere(results: FolderResultStore) -> None:
+    write_rows(results, [row("orders", each, FIRST_MS, records=50, partitions=3) for each in range(3)])
+    lags = [write_lag_rows(results, str(each), [lag_row("g", "orders", 0, FIRST_MS + each)]) for each in (0, 1)]
+    document = report_of(summary_of(results, 1, {"orders": 3}, lags[-1]))
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", document.replace("s3://results", ""))
     page = Page(document)
     for tag, attributes in page.elements:
@@ -234,9 +245,9 @@ def test_report_needs_nothing_from_elsewhere(folder: LocalFolder) -> None:
             "http-equiv": "Content-Security-Policy"} in page.all("meta")  # fmt: skip
 
 
-def test_every_plot_is_told_in_words_and_every_table_named(folder: LocalFolder) -> None:
-    write_rows(folder, [row("orders", each, FIRST_MS, records=50, partitions=3) for each in range(3)])
-    page = Page(report_of(summary_of(folder, 1, {"orders": 3})))
+def test_every_plot_is_told_in_words_and_every_table_named(results: FolderResultStore) -> None:
+    write_rows(results, [row("orders", each, FIRST_MS, records=50, partitions=3) for each in range(3)])
+    page = Page(report_of(summary_of(results, 1, {"orders": 3})))
     plots = [each for each in page.all("svg") if each.get("class") == "plot"]
     told = [each["aria-label"] for each in page.all("div") if each.get("role") == "img"]
     assert len(plots) == len(told) == 4
@@ -245,14 +256,14 @@ def test_every_plot_is_told_in_words_and_every_table_named(folder: LocalFolder) 
     assert page.all("html") == [{"lang": "en"}]
 
 
-def test_report_of_many_topics_shows_the_largest_and_the_rest_as_one(folder: LocalFolder) -> None:
+def test_report_of_many_topics_shows_the_largest_and_the_rest_as_one(results: FolderResultStore) -> None:
     rows = [
         row(f"topic-{topic:03d}", partition, FIRST_MS, records=1_000 - topic, partitions=200)
         for topic in range(100)
         for partition in range(0, 200, 40)
     ]
-    write_rows(folder, rows)
-    found = summary_of(folder, 1, {f"empty-{each}": 1 for each in range(300)})
+    write_rows(results, rows)
+    found = summary_of(results, 1, {f"empty-{each}": 1 for each in range(300)})
     page = Page(report_of(found))
     assert f"{100 - TOPICS_SHOWN} others" in page.text
     assert "94 others" in page.text  # of the plot
@@ -261,11 +272,13 @@ def test_report_of_many_topics_shows_the_largest_and_the_rest_as_one(folder: Loc
     assert len(page.all("tr")) < 130
 
 
-def test_trend_shows_each_run_s_sum(folder: LocalFolder) -> None:
+def test_trend_shows_each_run_s_sum(results: FolderResultStore) -> None:
     for index, records in enumerate((5, 50, 500)):
         rows = [lag_row("g", "orders", each, FIRST_MS + index, lag_records=records, lag_ms=each) for each in (0, 1)]
-        write_lag_rows(folder, f"{index}", rows + ([lag_row("h", "orders", 0, FIRST_MS, lag_records=1)] * (index == 2)))
-    trend = summary_of(folder, 1, {}).trend
+        write_lag_rows(
+            results, f"{index}", rows + ([lag_row("h", "orders", 0, FIRST_MS, lag_records=1)] * (index == 2))
+        )
+    trend = summary_of(results, 1, {}).trend
     assert trend.runs_ms == [FIRST_MS, FIRST_MS + 1, FIRST_MS + 2]
     assert trend.records == {"g": [10, 100, 1_000], "h": [None, None, 1]}
     assert trend.lag_ms == {"g": [1, 1, 1], "h": [None, None, 0]}

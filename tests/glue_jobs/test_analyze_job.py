@@ -16,9 +16,12 @@ from localstack.clients import client
 from penstock_broker.adapters.aws import Storage
 from penstock_broker.broker import Broker
 from penstock_broker.commit_offsets import CommitEntry, commit_offsets
+from penstock_broker.compact import compact
+from penstock_broker.create_topic import create_topic
 from penstock_broker.delete_topic import delete_topic
 from penstock_broker.produce import produce
 from penstock_broker.truncate import truncate
+from penstock_core.compaction import CompactionSettings
 from penstock_core.errors import PenstockError
 from penstock_core.ids import segment_time_ms
 from penstock_core.quorum import Acks
@@ -286,24 +289,106 @@ def test_results_may_lie_in_a_bucket(broker: Broker, run_job: RunJob, emulator_p
     assert len([key for key in keys if key.startswith("reports/lag/")]) == 2
 
 
+def test_topics_that_are_named_are_counted_alone_and_go_on_from_where_they_were(
+    broker: Broker, run_job: RunJob, tmp_path: Path
+) -> None:
+    """And make nothing complete of the others, nor do they replace the report of all."""
+    records = skewed(broker)
+    send(broker, records)
+    of_orders = [each for each in records if each.topic == "orders"]
+    entries = [CommitEntry(topic=topic, partition=0, offset=0) for topic in ("orders", "telemetry")]
+    assert commit_offsets(broker, "billing", entries) == [None] * 2
+
+    result = run_job("--topic", "orders", "--topic", "orders", "--topic", "nothing")
+    assert result["records"] == len(of_orders)
+    assert {topic for topic, _, _ in stored(tmp_path / "out")} == {"orders"}
+    assert result["report"].endswith("/report-topics.html")
+    report = (tmp_path / "out" / "report-topics.html").read_text()
+    assert "Without records: nothing" in report
+    assert "telemetry" not in report
+    assert not (tmp_path / "out" / "report.html").exists()
+    assert run_job("--topic", "orders")["records"] == 0
+    assert run_job("--topic", "orders", "--topic", "telemetry")["records"] == len(records)
+
+    result = run_job()
+    assert result["records"] == len(records)
+    assert result["report"].endswith("/report.html")
+    assert "telemetry" in (tmp_path / "out" / "report.html").read_text()
+    assert run_job("--topic", "telemetry")["records"] == 0
+    assert [len(pq.read_table(path)) for path in (tmp_path / "out" / "lag").iterdir()] == [2] * 5
+
+
+def test_compacted_topic_is_counted_as_what_is_left_of_it(broker: Broker, run_job: RunJob, tmp_path: Path) -> None:
+    start_ms = hour_ago(broker, 2)
+    topic = create_topic(broker, "state", 1, {"cleanup_policy": "compact"})
+    for number in range(40):
+        send(broker, [Sent(topic.name, 0, start_ms + number, b"k%d" % (number % 4), b"v")])
+    settings = CompactionSettings(age_ms_min=0, refs_min=2, dirty_share_min=0.0, keys_max=1_000)
+    compacted = compact(broker, topic.name, 0, settings, budget_ms=math.inf, is_dry_run=False)
+    assert compacted.runs
+
+    run_job()
+
+    [row] = stored(tmp_path / "out").values()
+    left = [each.ref.record_count for each in refs_of(broker, key_of(broker, "state"))]
+    assert row["records"] == sum(left)
+    assert row["records"] < 40
+    assert row["keys"] == 4
+    assert row["append_lag_records"] < row["records"], "of what is merged it is not known when it was appended"
+
+
+@pytest.mark.minutes
+def test_as_many_keys_as_records_are_counted(broker: Broker, run_job: RunJob, tmp_path: Path) -> None:
+    new_topic(broker, "orders", partitions=1)
+    start_ms = hour_ago(broker, 2)
+    for batch in range(50):
+        keys = range(batch * 4_000, (batch + 1) * 4_000)
+        send(broker, [Sent("orders", 0, start_ms, b"prefix" * 20 + b"%d" % each, None) for each in keys])
+    send(broker, [Sent("orders", 0, start_ms, b"twice", None)] * 2)
+
+    run_job()
+
+    [row] = stored(tmp_path / "out").values()
+    assert (row["records"], row["keys"], row["tombstones"]) == (200_002, 200_001, 200_002)
+    assert len(row["top_keys"]) == 10
+    assert row["top_keys"][0] == {"key": b"twice", "key_bytes": 5, "records": 2, "bytes": 10}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--from", "yesterday"], "'yesterday' is no hour"),
         (["--from", "2026-11-21", "--to", "2026-11-20"], "nothing lies between them"),
-        (["--output", "gs://bucket"], "results go to a folder of this machine, or to s3://bucket/prefix"),
-        (["--output", "s3://"], "names no bucket"),
+        (["--from", "2099-01-01"], "nothing lies between them"),
+        (["--output", "gs://bucket"], "is no place for results"),
+        (["--output", ""], "is no place for results"),
+        (["--topic", "nowhere"], "nowhere"),
+        (["--topic", "no/name"], "no/name"),
+        (["--output", "s3://nobody-s/reports"], "of s3://nobody-s/reports/.*NoSuchBucket"),
+        (["--output", "/proc/nowhere"], "put of file:///proc/nowhere/lag/"),
     ],
 )
-def test_bad_options_are_refused_before_anything_is_read(options: list[str], message: str, run_job: RunJob) -> None:
+def test_bad_options_are_refused_before_anything_is_read(
+    options: list[str], message: str, run_job: RunJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(analyze, "measured")
     with pytest.raises(PenstockError, match=message):
         run_job(*options)
 
 
-def test_output_must_be_given(run_job: RunJob) -> None:
+@pytest.mark.parametrize("options", [["--report-days", "0"], ["--late-hours", "-1"], ["--colour"]])
+def test_options_that_are_none_end_with_2(options: list[str], run_job: RunJob) -> None:
     with pytest.raises(SystemExit) as ended:
-        run_job(output="")
+        run_job(*options)
     assert ended.value.code == 2
+
+
+def test_output_must_be_given_where_there_is_no_bucket_for_results(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_spark.job.find_storage", lambda given: storage)
+    with pytest.raises(PenstockError, match="give --output"):
+        analyze.main([])
 
 
 def _hour_text(broker: Broker, hours: int) -> str:

@@ -11,12 +11,13 @@ from penstock_spark.analysis.units import format_count, format_ms, format_percen
 FINDINGS_MAX = 12
 APPEND_LAG_MS_MAX = 60_000
 CONSUMER_LAG_MS_MAX = 3_600_000
-_ONE_KEY = 0.5
+_ONE_KEY = 0.3
 
 
 def findings(summary: Summary) -> list[str]:
     """Sentences of HTML; none if all is as it should be."""
-    found = [*_idle_groups(summary), *_late_groups(summary), *_hot(summary), *_skewed(summary), *_slow(summary)]
+    looks = (_idle_groups, _late_groups, _hot, _skewed, _slow, _silent_groups)
+    found = [each for look in looks for each in look(summary)]
     return found[:FINDINGS_MAX]
 
 
@@ -46,7 +47,18 @@ def _late_groups(summary: Summary) -> Iterator[str]:
             yield (
                 f"Group <b>{text(group)}</b> is {text(format_ms(worst['lag_ms']))} behind in partition "
                 f"{worst['partition']} of {text(worst['topic'])}: is it alone there, then look at its member "
-                f"{text(worst['owner'] or 'none')}; else add consumers."
+                f"{text(worst['owner_name'] or 'none')}; else add consumers."
+            )
+
+
+def _silent_groups(summary: Summary) -> Iterator[str]:
+    for group, rows in group_rows(summary).items():
+        silent = sum(row["lag_records"] is None for row in rows)
+        has_some = sum(row["high_watermark"] > row["log_start_offset"] for row in rows if row["lag_records"] is None)
+        if has_some:
+            yield (
+                f"Group <b>{text(group)}</b> has never committed for {silent} of its {len(rows)} partitions: how far "
+                "it is behind there is not known."
             )
 
 

@@ -25,11 +25,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock_broker.adapters.aws import Storage
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.analysis.folder import Folder
+from penstock_spark.result_store import ResultStore, open_results
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 HOURS = "hours/"
 TOP_KEYS = 10
@@ -60,12 +61,12 @@ _COUNTED = [
     ("append_lag_histogram", _HISTOGRAM),
     ("keys", pa.int64()),
     ("top_keys", pa.list_(_TOP_KEY)),
+    ("top_key_share", pa.float64()),
 ]
 HOURS_SCHEMA = pa.schema(
     [
         *(("hour", pa.timestamp("ms", tz="UTC")) if name == "hour_ms" else (name, kind) for name, kind in _COUNTED),
         ("topic_partitions", pa.int32()),
-        ("top_key_share", pa.float64()),
         ("heat", pa.float64()),
     ]
 )
@@ -113,19 +114,20 @@ def count_hours(records: "DataFrame") -> "DataFrame":
         _top_keys(keys),
     ):
         found = found.join(more, list(_PER_HOUR), "left")
-    columns: list[Column] = [
-        F.coalesce(F.col(name), F.lit(0)).alias(name) if name == "keys" else F.col(name) for name, _ in _COUNTED
-    ]
-    return found.select(*columns)
+    keyed_records = F.col("records") - F.col("null_keys")
+    found = found.withColumn("keys", F.coalesce("keys", F.lit(0)))
+    found = found.withColumn("top_key_share", F.get("top_keys", 0)["records"] / keyed_records)
+    return found.select(*(name for name, _ in _COUNTED))
 
 
-def write_hours(counted: "DataFrame", folder: Folder, partitions: Mapping[str, int]) -> dict[str, int]:
+def write_hours(counted: "DataFrame", uri: str, storage: Storage, partitions: Mapping[str, int]) -> dict[str, int]:
     """Merges each hour into its file, a task for one or several hours; how many hours, rows and records that were.
 
-    `partitions` is how many each topic has. A task holds one hour at a time, about 1 KB for each partition.
+    `uri` is where the results are, `partitions` how many each topic has. A task holds one hour at a time, about 1 KB
+    for each partition.
     """
     by_hour = counted.repartition("hour_ms").sortWithinPartitions(*reversed(_PER_HOUR))
-    done = by_hour.mapInArrow(_writer(folder, dict(partitions)), "file_rows LONG, file_records LONG").collect()
+    done = by_hour.mapInArrow(_writer(uri, storage, dict(partitions)), "file_rows LONG, file_records LONG").collect()
     return {
         "hours": len(done),
         "rows": sum(each.file_rows for each in done),
@@ -142,18 +144,19 @@ def hour_text(hour_ms: int) -> str:
     return datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("%Y-%m-%dT%H")
 
 
-def read_hour(folder: Folder, name: str) -> pa.Table | None:
+def read_hour(results: ResultStore, hour_ms: int) -> pa.Table | None:
     """An hour's file; None if there is none. Raises UNSUPPORTED_FORMAT if its columns are not `HOURS_SCHEMA`'s."""
-    data = folder.get(name)
+    name = hour_name(hour_ms)
+    data = results.get(name)
     if data is None:
         return None
     table = pq.read_table(io.BytesIO(data))
-    if table.schema.names != HOURS_SCHEMA.names:
+    if set(table.column_names) != set(HOURS_SCHEMA.names):
         raise PenstockError(
             ErrorCode.UNSUPPORTED_FORMAT,
-            f"{folder.place}/{name} has other columns than this release writes: use another folder for the results",
+            f"{results.uri(name)} has other columns than this release writes: use another folder for the results",
         )
-    return table.cast(HOURS_SCHEMA)
+    return table.select(HOURS_SCHEMA.names).cast(HOURS_SCHEMA)
 
 
 def merge_hour(new: pa.Table, old: pa.Table | None) -> pa.Table:
@@ -190,15 +193,15 @@ def _top_keys(keys: "DataFrame") -> "DataFrame":
 
 
 def _writer(
-    folder: Folder, partitions: Mapping[str, int]
+    uri: str, storage: Storage, partitions: Mapping[str, int]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        results = open_results(uri, storage)
         for hour_ms, rows in _by_hour(batches):
-            name = hour_name(hour_ms)
-            table = merge_hour(_completed(rows, partitions), read_hour(folder, name))
+            table = merge_hour(_completed(rows, partitions), read_hour(results, hour_ms))
             sink = io.BytesIO()
             pq.write_table(table, sink, compression="zstd")
-            folder.put(name, sink.getvalue())
+            results.put(hour_name(hour_ms), sink.getvalue())
             done = [[len(rows)], [pc.sum(rows.column("records")).as_py()]]
             yield pa.RecordBatch.from_arrays(
                 [pa.array(each, pa.int64()) for each in done], names=["file_rows", "file_records"]
@@ -225,12 +228,6 @@ def _by_hour(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]
 
 def _completed(rows: pa.Table, partitions: Mapping[str, int]) -> pa.Table:
     """With the columns that follow from the others; heat comes with the merge."""
-    shares = [
-        None if not top else top[0]["records"] / (records - null_keys)
-        for top, records, null_keys in zip(
-            *(rows.column(each).to_pylist() for each in ("top_keys", "records", "null_keys")), strict=True
-        )
-    ]
     counts = [
         partitions.get(topic, partition + 1)
         for topic, partition in zip(*(rows.column(each).to_pylist() for each in ("topic", "partition")), strict=True)
@@ -238,7 +235,6 @@ def _completed(rows: pa.Table, partitions: Mapping[str, int]) -> pa.Table:
     columns = {name: rows.column(name) for name, _ in _COUNTED}
     columns["hour"] = columns.pop("hour_ms").cast(pa.timestamp("ms", tz="UTC"))
     columns["topic_partitions"] = pa.array(counts, pa.int32())
-    columns["top_key_share"] = pa.array(shares, pa.float64())
     columns["heat"] = pa.nulls(len(rows), pa.float64())
     return pa.table([columns[name] for name in HOURS_SCHEMA.names], schema=HOURS_SCHEMA)
 

@@ -10,11 +10,12 @@ from penstock_broker.broker import Broker
 from penstock_broker.describe_group import GroupPartition, describe_group, list_groups
 from penstock_broker.walk_index import refs_of
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.group import Member
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX
-from penstock_spark.analysis.folder import Folder
 from penstock_spark.decoding import decode, kafka_schema
 from penstock_spark.reading import read_slices
+from penstock_spark.result_store import ResultStore
 from penstock_spark.slices import slice_of
 
 LAG = "lag/"
@@ -26,6 +27,7 @@ LAG_SCHEMA = pa.schema(
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("owner", pa.string()),
+        ("owner_name", pa.string()),
         ("committed_offset", pa.int64()),
         ("log_start_offset", pa.int64()),
         ("high_watermark", pa.int64()),
@@ -66,6 +68,7 @@ def measure_lag(broker: Broker, now_ms: int) -> pa.Table:
                 "topic": found.topic,
                 "partition": found.partition.partition,
                 "owner": found.owner.member_id if found.owner else None,
+                "owner_name": _name(found.owner) if found.owner else None,
                 "committed_offset": found.lease.offset,
                 "log_start_offset": found.log_start_offset,
                 "high_watermark": found.high_watermark,
@@ -78,11 +81,16 @@ def measure_lag(broker: Broker, now_ms: int) -> pa.Table:
     )
 
 
-def write_lag(folder: Folder, run: str, lags: pa.Table) -> None:
+def _name(member: Member) -> str:
+    """What `penstock groups describe` calls it."""
+    return member.client_id or member.instance_id or member.member_id
+
+
+def write_lag(results: ResultStore, run: str, lags: pa.Table) -> None:
     """Adds a run's file beside those of the runs before."""
     sink = io.BytesIO()
     pq.write_table(lags, sink, compression="zstd")
-    folder.put(f"{LAG}run={run}.parquet", sink.getvalue())
+    results.put(f"{LAG}run={run}.parquet", sink.getvalue())
 
 
 def _groups(broker: Broker) -> Iterator[GroupName]:

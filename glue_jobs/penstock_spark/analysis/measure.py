@@ -63,15 +63,17 @@ class Window:
     to_ms: int
 
 
-def measured(spark: "SparkSession", storage: Storage, window: Window) -> "DataFrame":
-    """A row for each record of the window, of all topics. What is read is fixed here; reading is up to the tasks.
+def measured(spark: "SparkSession", storage: Storage, window: Window, topics: Sequence[str]) -> "DataFrame":
+    """A row for each record of the window, of these topics, or of all if none is named. What is read is fixed here;
+    reading is up to the tasks.
 
     Each partition is read from its first record of the window to its end: one record of a clock that is ahead, far
     behind the window, must not end the reading.
     """
     bounds = {"startingTimestamp": str(window.from_ms), "startingOffsetsByTimestampStrategy": "latest"}
+    subscription = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
     options = parse_read_options(
-        {"subscribePattern": ".*", "failOnDataLoss": "false", **(bounds if window.from_ms else {})}, is_stream=False
+        {**subscription, "failOnDataLoss": "false", **(bounds if window.from_ms else {})}, is_stream=False
     )
     groups = [(pickle.dumps(slices),) for slices in plan_batch(storage, options)]
     tasks = spark.createDataFrame(spark.sparkContext.parallelize(groups, max(1, len(groups))), "slices BINARY")

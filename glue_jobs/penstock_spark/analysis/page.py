@@ -13,12 +13,12 @@ from penstock_spark.analysis.units import format_bytes
 _STYLE = """
 :root { color-scheme: light dark;
   --paper: #fbfbf9; --card: #ffffff; --ink: #22262b; --soft: #667079; --grid: #dfe2e4; --bad: #b3261e; --good: #2b7a4b;
-  --s0: #2368b5; --s1: #d1602c; --s2: #2e8b68; --s3: #8a5cb8; --s4: #c79a1b; --s5: #3aa0b5; --s6: #9aa1a8; }
+  --s0: #2368b5; --s1: #d1602c; --s2: #2e8b68; --s3: #8a5cb8; --s4: #a67c00; --s5: #23879c; --s6: #7d858c; }
 @media (prefers-color-scheme: dark) { :root {
   --paper: #15181b; --card: #1d2125; --ink: #e6e8ea; --soft: #9aa3ab; --grid: #343a40; --bad: #ff8a80; --good: #7fd1a0;
   --s0: #6aa6ee; --s1: #f08c5a; --s2: #58c39a; --s3: #bb93e4; --s4: #e3bf55; --s5: #6ccbdd; --s6: #767e86; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1180px; padding: 28px 20px 60px; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; max-width: 1240px; padding: 28px 20px 60px; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 h1 { font-size: 26px; margin: 0; } h2 { font-size: 19px; margin: 40px 0 4px; }
 p { margin: 4px 0 10px; max-width: 78ch; } .soft, figcaption, caption { color: var(--soft); font-size: 13.5px; }
@@ -32,17 +32,20 @@ p { margin: 4px 0 10px; max-width: 78ch; } .soft, figcaption, caption { color: v
 .findings li { margin: 3px 0; }
 figure { margin: 14px 0; background: var(--card); border: 1px solid var(--grid); border-radius: 8px;
   padding: 12px 14px; }
-svg.plot { display: block; width: 100%; height: auto; font-family: inherit; } svg.plot text { fill: var(--ink); }
+figure > div { overflow-x: auto; } svg.plot { display: block; width: 100%; min-width: 620px; height: auto;
+  font-family: inherit; } svg.plot text { fill: var(--ink); }
 .wide { overflow-x: auto; margin: 10px 0; } table { border-collapse: collapse; width: 100%; font-size: 13px; }
 caption { text-align: left; padding: 4px 0; } th, td { text-align: left; padding: 4px 6px; border-bottom: 1px solid
-  var(--grid); white-space: nowrap; } th { color: var(--soft); font-weight: 600; } .n { text-align: right;
+  var(--grid); white-space: nowrap; } th { color: var(--soft); font-weight: 600; white-space: normal;
+  vertical-align: bottom; } .n { text-align: right;
   font-variant-numeric: tabular-nums; } td.bad { color: var(--bad); font-weight: 600; }
-td.name { max-width: 320px; overflow: hidden; text-overflow: ellipsis; } code { font-size: 12.5px; }
+td.name { max-width: 220px; overflow: hidden; text-overflow: ellipsis; } code { font-size: 12.5px; }
 .bar { display: inline-block; vertical-align: middle; width: 140px; height: 9px; background: var(--grid);
   border-radius: 3px; } .bar i { display: block; height: 100%; background: var(--s0); border-radius: 3px; }
 .bad .bar i { background: var(--bad); }
-svg.line { width: 84px; height: 20px; vertical-align: middle; } svg.line polyline { fill: none; stroke: var(--s0);
+svg.line { width: 72px; height: 20px; vertical-align: middle; } svg.line polyline { fill: none; stroke: var(--s0);
   stroke-width: 1.5; } dt { font-weight: 600; } dd { margin: 0 0 8px; max-width: 82ch; }
+@media (max-width: 640px) { body { padding: 20px 12px 40px; } td.name { max-width: 130px; } .bar { width: 60px; } }
 @media print { body { max-width: none; } figure, .tile { break-inside: avoid; } }
 """
 _PAGE = Template(

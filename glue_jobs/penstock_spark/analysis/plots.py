@@ -7,6 +7,7 @@ it; a name is not taken for TeX.
 
 import io
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -15,15 +16,17 @@ import matplotlib
 import numpy as np
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from penstock_spark.analysis.histogram import Histogram, percentile
 from penstock_spark.analysis.measure import HOUR_MS, bucket_start
 from penstock_spark.analysis.summary import LagTrend, TopicSummary
-from penstock_spark.analysis.units import format_bytes, format_count, format_ms
+from penstock_spark.analysis.units import format_bytes, format_count, format_ms, shorten
 
 SERIES = 7  # --s0 to --s6 of the style sheet; the last is for what is left over
 HEAT_MAX = 4.0
+_TICKS_MS = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000, 864_000_000, 8_640_000_000)
+_DATES = ("UTC", "%Y UTC", "%Y-%b UTC", "%Y-%b-%d UTC", "%Y-%b-%d UTC", "%Y-%b-%d UTC")
 _WIDTH = 9.6
 _INK, _GRID = "#010101", "#020202"
 _COLORS = [f"#03030{index}" for index in range(SERIES)]
@@ -58,7 +61,7 @@ _RC: dict[Any, Any] = {
 def throughput(hours_ms: Sequence[int], topics: Sequence[TopicSummary]) -> str:
     """Bytes and records by hour, the largest topics one upon the other, and all others as one."""
     shown, others = topics[: SERIES - 1], topics[SERIES - 1 :]
-    labels = [each.name for each in shown] + ([f"{len(others)} others"] if others else [])
+    labels = [shorten(each.name) for each in shown] + ([f"{len(others)} others"] if others else [])
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(_WIDTH, 4.6), layout="constrained")
         size_axes, count_axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
@@ -66,12 +69,16 @@ def throughput(hours_ms: Sequence[int], topics: Sequence[TopicSummary]) -> str:
             (size_axes, "Bytes per hour", format_bytes, [each.bytes_by_hour for each in topics]),
             (count_axes, "Records per hour", format_count, [each.records_by_hour for each in topics]),
         ):
+            total = np.sum(values, axis=0)
+            most = int(total.argmax())
             rows = values[: len(shown)] + ([np.sum(values[len(shown) :], axis=0)] if others else [])
             _stack(axes, hours_ms, rows, _colors_of(len(shown), bool(others)))
-            axes.set_title(title)
+            axes.set_title(
+                f"{title}: {unit(total.mean())} on average, most in the hour of {_hour(hours_ms[most])}, "
+                f"{unit(total[most])}"
+            )
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _, unit=unit: unit(value)))
-        handles = size_axes.containers
-        figure.legend([each[0] for each in handles], labels, loc="outside lower left", ncols=4)
+        figure.legend(size_axes.patches, labels, loc="outside lower left", ncols=4)
         return _svg(figure, "throughput")
 
 
@@ -86,14 +93,16 @@ def sizes(topics: Sequence[TopicSummary]) -> str:
             low, high = min(known, default=0), max(known, default=0)
             shares = np.array([topic.sizes[bucket] for bucket in range(low, high + 1)]) / max(1, topic.records) * 100
             edges = [bucket_start(bucket) for bucket in range(low, high + 2)]
-            axes.stairs(shares, edges, color=color, linewidth=1.6, label=topic.name, baseline=0)
+            axes.stairs(shares, edges, color=color, linewidth=1.6, label=shorten(topic.name), baseline=0)
             axes.stairs(shares, edges, color=color, alpha=0.12, fill=True, baseline=0)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value, base=1024)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
         axes.set_ylim(bottom=0)
-        axes.set_title("Share of records by the size of key and value")
+        everything = sum((each.sizes for each in topics), Counter[int]())
+        half, most = (format_bytes(percentile(everything, percent) or 0) for percent in (50, 99))
+        axes.set_title(f"Sizes of key and value: half of all records are below {half}, one in a hundred above {most}")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         return _svg(figure, "sizes")
 
@@ -111,7 +120,9 @@ def append_lag(by_hour: Mapping[int, Histogram]) -> str:
             )
         _log_durations(axes)
         _dates(axes)
-        axes.set_title("From a record's timestamp to its append, by hour of the timestamp")
+        everything = sum(by_hour.values(), Counter[int]())
+        said = ", ".join(f"p{percent} {format_ms(percentile(everything, percent))}" for percent in (50, 99))
+        axes.set_title(f"From a record's timestamp to its append, by hour of the timestamp; over all hours {said}")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         return _svg(figure, "append-lag")
 
@@ -136,7 +147,9 @@ def heat_map(hours_ms: Sequence[int], topic: TopicSummary) -> str:
         )
         _dates(axes)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_title(topic.name)
+        hottest = int(topic.heat.argmax())
+        said = f"partition {hottest} has {topic.heat[hottest]:.1f} times its share of the bytes"
+        axes.set_title(f"{shorten(topic.name)}: {said}" + ("" if topic.hot_partitions else "; none is hot"))
         axes.set_ylabel("partition")
         bar = figure.colorbar(image, ax=axes, extend="max", pad=0.01, aspect=max(3, (height - 0.8) / 0.14))
         bar.set_ticks([0, 1, 2, 3, HEAT_MAX], labels=["0", "even", "2x", "3x", "4x"])
@@ -153,13 +166,20 @@ def lag_trend(trend: LagTrend) -> str:
         for group, color in zip(behind, _COLORS, strict=False):
             values = [np.nan if each is None else each for each in trend.records[group]]
             axes.plot(
-                _times(trend.runs_ms), values, color=color, linewidth=1.6, marker="o", markersize=3.4, label=group
+                _times(trend.runs_ms),
+                values,
+                color=color,
+                linewidth=1.6,
+                marker="o",
+                markersize=3.4,
+                label=shorten(group),
             )
         axes.set_yscale("symlog", linthresh=10)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_count(value)))
         _dates(axes)
-        axes.set_title("Records behind, at each run")
+        last = format_count(trend.records[behind[0]][-1] or 0) if behind else "0"
+        axes.set_title(f"Records behind, at each run; furthest now: {shorten(behind[0]) if behind else 'none'}, {last}")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         return _svg(figure, "lag-trend")
 
@@ -170,10 +190,12 @@ def _colors_of(shown: int, has_others: bool) -> list[str]:
 
 def _stack(axes: Any, hours_ms: Sequence[int], rows: Sequence[Any], colors: Sequence[str]) -> None:
     bottom = np.zeros(len(hours_ms))
-    width = 0.92 * HOUR_MS / 86_400_000
+    edges = matplotlib.dates.date2num(_times([*hours_ms, hours_ms[-1] + HOUR_MS]))
     for values, color in zip(rows, colors, strict=True):
-        axes.bar(_times(hours_ms), values, width, bottom=bottom, color=color, align="edge", linewidth=0)
+        axes.stairs(bottom + values, edges, baseline=bottom, fill=True, color=color, linewidth=0)
         bottom = bottom + values
+    axes.set_ylim(bottom=0)
+    axes.xaxis_date(UTC)
     _dates(axes)
 
 
@@ -182,17 +204,21 @@ def _times(times_ms: Sequence[int]) -> Any:
     return np.array([datetime.fromtimestamp(each / 1000, UTC) for each in times_ms])
 
 
+def _hour(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:00 UTC")
+
+
 def _dates(axes: Any) -> None:
     locator = AutoDateLocator(minticks=3, maxticks=10)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, offset_formats=[*_DATES]))
 
 
 def _log_durations(axes: Any) -> None:
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=7))
+    axes.yaxis.set_major_locator(FixedLocator(_TICKS_MS))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_ms(value)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _svg(figure: Figure, salt: str) -> str:

@@ -4,8 +4,9 @@ At most so many topics, partitions and groups are shown as the constants say; wh
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from penstock_spark.analysis import plots
 from penstock_spark.analysis.findings import CONSUMER_LAG_MS_MAX, findings, group_rows
@@ -44,6 +45,8 @@ def render(summary: Summary, *, title: str, run_ms: int, place: str) -> str:
 
 def _top(summary: Summary, title: str, run_ms: int) -> Iterator[str]:
     yield f"<h1>{text(title)}</h1>"
+    if summary.only:
+        yield f"<p>Of {text(', '.join(summary.only))} only.</p>"
     if not summary.hours_ms:
         yield f'<p class="soft">As of {_time(run_ms)}. No records in these hours.</p>'
     else:
@@ -60,12 +63,16 @@ def _top(summary: Summary, title: str, run_ms: int) -> Iterator[str]:
     yield tile(f"{format_bytes(max(by_hour, default=0) / 3600)}/s", "in the busiest hour")
     yield tile(str(len(summary.topics)), f"topics with records, {len(summary.empty_topics)} without")
     yield tile(format_ms(append), "timestamp to append, p99")
-    yield tile(str(hot), "hot partitions", is_bad=hot > 0)
+    yield tile(str(hot), "hot partition" if hot == 1 else "hot partitions", is_bad=hot > 0)
     yield tile(format_ms(oldest), "furthest behind", is_bad=(oldest or 0) >= CONSUMER_LAG_MS_MAX)
     yield "</div><h2>What stands out</h2>"
     found = findings(summary)
     items = "".join(f"<li>{each}</li>" for each in found)
-    yield f'<ul class="findings">{items}</ul>' if found else '<p class="findings none">Nothing.</p>'
+    yield (
+        f'<ul class="findings">{items}</ul>'
+        if found
+        else '<p class="findings none">Nothing: no partition is hot, and no group is far behind.</p>'
+    )
 
 
 def _throughput(summary: Summary) -> Iterator[str]:
@@ -191,7 +198,11 @@ def _keys(summary: Summary) -> Iterator[str]:
         "has most; a partition has to carry them all. A key is counted in the hours in which it is among its "
         "partition's ten most frequent, so shares may be larger.</p>"
     )
-    skewed = sorted(keyed, key=lambda each: (each.keyed_records < HOT_RECORDS_MIN, -each.top_key_share, each.name))
+    # Where there is but one partition, no other could have carried them.
+    skewed = sorted(
+        keyed,
+        key=lambda each: (each.keyed_records < HOT_RECORDS_MIN, each.partitions == 1, -each.top_key_share, each.name),
+    )
     rows = []
     for topic in skewed[:SKEWED_SHOWN]:
         for index, (key, records) in enumerate(topic.top_keys(KEYS_SHOWN)):
@@ -219,22 +230,13 @@ def _consumers(summary: Summary) -> Iterator[str]:
             f"Lines of how many records groups were behind at the last {len(summary.trend.runs_ms)} runs. Furthest "
             f"behind now: {worst}.",
         )
-    rows = []
-    for group, found in groups.items():
-        behind, oldest = sum(row["lag_records"] or 0 for row in found), max(row["lag_ms"] or 0 for row in found)
-        topics = sorted({row["topic"] for row in found})
-        named = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
-        rows.append(
-            (behind, oldest, group, (text(group), text(named), str(found[0]["members"]), str(len(found)),
-             format_count(sum(row["lag_records"] is None for row in found)), format_count(behind),
-             bad(format_ms(oldest)) if oldest >= CONSUMER_LAG_MS_MAX else format_ms(oldest)))
-        )  # fmt: skip
-    rows.sort(key=lambda row: (-row[1], -row[0], row[2]))
+    rows = [_group_row(group, found) for group, found in groups.items()]
+    rows.sort(key=lambda row: row[0])
     more = f" ({len(rows) - GROUPS_SHOWN} more not shown)" if len(rows) > GROUPS_SHOWN else ""
     yield table(
         f"Groups at the time of this run, furthest behind first{more}",
         ("Group", "Topics", "Members", "Partitions", "Never committed", "Records behind", "Oldest waits"),
-        [row[3] for row in rows[:GROUPS_SHOWN]],
+        [row[1] for row in rows[:GROUPS_SHOWN]],
         numbers_from=2,
     )
     lagging = sorted(
@@ -242,16 +244,34 @@ def _consumers(summary: Summary) -> Iterator[str]:
         key=lambda row: (-(row["lag_ms"] or 0), row["group"], row["topic"], row["partition"]),
     )
     yield table(
-        f"Partitions with most lag{f' (of {len(lagging)})' if len(lagging) > LAGGING_SHOWN else ''}",
+        f"Partitions that wait longest{f' (of {len(lagging)})' if len(lagging) > LAGGING_SHOWN else ''}",
         ("Group", "Topic", "Owner", "Partition", "Committed", "End", "Records behind", "Oldest waits"),
         [
-            (text(row["group"]), text(row["topic"]), text(row["owner"] or "none"), str(row["partition"]),
-             str(row["committed_offset"]), str(row["high_watermark"]), format_count(row["lag_records"]),
+            (text(row["group"]), text(row["topic"]), text(row["owner_name"] or "none"), str(row["partition"]),
+             f"{row['committed_offset']:,}", f"{row['high_watermark']:,}", format_count(row["lag_records"]),
              format_ms(row["lag_ms"]))
             for row in lagging[:LAGGING_SHOWN]
         ],
         numbers_from=3,
     )  # fmt: skip
+
+
+def _group_row(group: str, rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, int, str], Sequence[str]]:
+    """Where it stands in the table, and its cells."""
+    behind, oldest = sum(row["lag_records"] or 0 for row in rows), max(row["lag_ms"] or 0 for row in rows)
+    silent = sum(row["lag_records"] is None for row in rows)
+    members, is_known = str(rows[0]["members"]), silent < len(rows)
+    topics = sorted({row["topic"] for row in rows})
+    cells = (
+        text(group),
+        text(", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")),
+        bad(members) if behind and members == "0" else members,
+        str(len(rows)),
+        format_count(silent),
+        format_count(behind) if is_known else "–",
+        bad(format_ms(oldest)) if oldest >= CONSUMER_LAG_MS_MAX else format_ms(oldest if is_known else None),
+    )
+    return (-oldest, -behind, group), cells
 
 
 def _how(place: str) -> str:

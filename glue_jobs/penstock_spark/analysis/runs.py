@@ -1,12 +1,14 @@
 """Which hours a run counts, and the note that it leaves for the next."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.analysis.folder import Folder
+from penstock_spark.analysis.hourly import hour_text
 from penstock_spark.analysis.measure import HOUR_MS, Window
+from penstock_spark.result_store import ResultStore
 
 RUNS = "runs/"
 LAST, EARLIEST, NOW = "last", "earliest", "now"
@@ -16,18 +18,28 @@ _FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """What a run that ended well leaves: all hours before `complete_to_ms` are counted, with records as late as the
-    run allowed."""
+    run allowed. `topics` are those that it was for, empty if for all."""
 
     run: str
     from_ms: int
     to_ms: int
     complete_to_ms: int
+    topics: tuple[str, ...] = ()
 
 
-def last_complete(folder: Folder) -> int:
-    """Up to where all runs together have counted; 0 if there was none."""
-    notes = [json.loads(folder.get(name) or b"{}") for name in folder.names(RUNS)]
-    return max((int(note.get("complete_to_ms", 0)) for note in notes), default=0)
+def last_complete(results: ResultStore, topics: Sequence[str]) -> int:
+    """Up to where all runs together have counted each of these topics, or all topics if none is named; 0 if they have
+    not. What a run counted of some topics makes nothing complete of the others."""
+    complete: dict[str, int] = dict.fromkeys(topics, 0)
+    complete_of_all = 0
+    for name in results.names(RUNS):
+        note = json.loads(results.get(RUNS + name) or b"{}")
+        complete_to_ms = int(note.get("complete_to_ms", 0))
+        if not note.get("topics"):
+            complete_of_all = max(complete_of_all, complete_to_ms)
+        for topic in complete.keys() & set(note.get("topics", ())):
+            complete[topic] = max(complete[topic], complete_to_ms)
+    return max(complete_of_all, min(complete.values(), default=0))
 
 
 def choose_window(from_text: str, to_text: str, *, complete_to_ms: int, now_ms: int) -> Window:
@@ -36,8 +48,9 @@ def choose_window(from_text: str, to_text: str, *, complete_to_ms: int, now_ms: 
     from_ms = starts[from_text] if from_text in starts else parse_hour(from_text)
     to_ms = now_ms if to_text == NOW else min(parse_hour(to_text), now_ms)
     if from_ms >= to_ms:
+        last = f" ({hour_text(complete_to_ms)})" if from_text == LAST else ""
         raise PenstockError(
-            ErrorCode.INVALID_REQUEST, f"--from {from_text} --to {to_text}: nothing lies between them, up to now"
+            ErrorCode.INVALID_REQUEST, f"--from {from_text}{last} --to {to_text}: nothing lies between them, up to now"
         )
     return Window(from_ms=from_ms, to_ms=to_ms)
 
@@ -54,7 +67,16 @@ def parse_hour(text: str) -> int:
     )
 
 
-def note_run(folder: Folder, run: str, window: Window, *, complete_to_ms: int, now_ms: int, late_ms: int) -> Note:
+def note_run(
+    results: ResultStore,
+    run: str,
+    window: Window,
+    *,
+    topics: Sequence[str],
+    complete_to_ms: int,
+    now_ms: int,
+    late_ms: int,
+) -> Note:
     """Leaves the note of a run whose files are all written.
 
     The hours that may still get records are not complete, so the next run counts them again. A run that left out hours
@@ -67,6 +89,7 @@ def note_run(folder: Folder, run: str, window: Window, *, complete_to_ms: int, n
         from_ms=window.from_ms,
         to_ms=window.to_ms,
         complete_to_ms=max(complete_to_ms, reached) if is_joined else complete_to_ms,
+        topics=tuple(topics),
     )
-    folder.put(f"{RUNS}run={run}.json", json.dumps(asdict(note)).encode())
+    results.put(f"{RUNS}run={run}.json", json.dumps(asdict(note)).encode())
     return note

@@ -3,7 +3,13 @@
 _COUNTS = ("", "k", "M", "G", "T")
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_NAME_MAX = 32
 _TIMES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def shorten(name: str) -> str:
+    """A name for where there is little room: its beginning and its end if it is long."""
+    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 9]}…{name[-8:]}"
 
 
 def format_count(value: float) -> str:
