@@ -24,7 +24,7 @@ from tests.broker.interleaving import InOrder
 from tests.broker.setting import SteppedClock, ask, head_of, key_of, patient_broker
 
 FOR_EVER, HOUR_MS, DAY_MS = 10**9, 3_600_000, 24 * 3_600_000
-RETENTION_MS, DELETE_RETENTION_MS = 10 * DAY_MS, DAY_MS
+RETENTION_MS, DELETE_RETENTION_MS = 2 * DAY_MS, DAY_MS
 _PRODUCER_ID = 7
 
 Told = tuple[bytes | None, bytes | None, Headers]  # key, value, headers
