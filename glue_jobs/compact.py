@@ -19,7 +19,17 @@ from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_spark.job import job_parser, parse_job, spark_session, tell
 from penstock_spark.storage import open_broker
 
-_COUNTED = ("runs", "refs_before", "refs_after", "bytes_before", "bytes_after", "refused", "failures")
+COUNTED = (  # what the result line adds up; metrics are made of it (infra/compaction_metrics.py)
+    "runs",
+    "refs_before",
+    "refs_after",
+    "bytes_before",
+    "bytes_after",
+    "refused",
+    "failures",
+    "batches_left_whole",
+    "are_keys_left",
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -67,7 +77,7 @@ def main(argv: Sequence[str]) -> None:
         partitions=len(done),
         held=sum(each.is_held for each in done),
         unfinished=sum(not each.is_finished for each in done),
-        **{name: sum(getattr(each, name) for each in done) for name in _COUNTED},
+        **{name: sum(getattr(each, name) for each in done) for name in COUNTED},
     )
     if failures:
         raise PenstockError(ErrorCode.INTERNAL, f"{failures} runs of pages failed: the lines above say why")

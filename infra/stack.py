@@ -8,6 +8,7 @@ from infra.alarms import Alarms
 from infra.api import Api
 from infra.archive import Archive
 from infra.client_policies import ClientPolicies
+from infra.compaction_metrics import CompactionMetrics
 from infra.functions import Functions
 from infra.job_alarms import JobAlarms
 from infra.job_packages import JobPackages
@@ -74,6 +75,7 @@ class PenstockStack(Stack):
             Alarms(self, "Alarms", settings=settings, functions=functions)
             ZoneAlarms(self, "ZoneAlarms", settings=settings)
             JobAlarms(self, "JobAlarms", settings=settings)
+            CompactionMetrics(self, "CompactionMetrics", settings=settings, log_group=spark.log_group)
             JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
 
         self._output("ApiUrl", api.url)

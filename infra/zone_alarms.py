@@ -1,4 +1,4 @@
-"""Alarms on what the keeper and the scrub say of the zones: records that are lost, a zone that does not come back.
+"""Alarms on what is said of the zones by who works on them: records that are lost, a zone that does not come back.
 
 They watch metrics of the functions' own (namespace `Penstock`), whose names the functions' code and this module share.
 What the operator does then is in docs/running.md.
@@ -17,17 +17,17 @@ _BEHIND_PERIODS = 12  # an hour
 
 
 class ZoneAlarms(Construct):
-    """`segment-lost-keeper`, `segment-lost-scrub` and `zone-behind`, each behind the stage's name."""
+    """`segment-lost-keeper`, `-replicate` and `-scrub`, and `zone-behind`, each behind the stage's name."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
         topic_arn = settings.alarm_topic_arn
         self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
-        for function in ("keeper", "scrub"):
+        for function in ("keeper", "replicate", "scrub"):
             self._watch(
                 f"segment-lost-{function}",
-                "a committed segment has no good copy in any zone",
+                "a committed segment has no good copy left",
                 self._metric(function, "segment_lost", "Sum"),
                 periods=1,
             )

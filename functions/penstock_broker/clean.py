@@ -6,6 +6,7 @@ pass that dies is done again, and a tombstone never goes before what it deletes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
 from penstock_broker.rewrite_run import Rewritten, read_batches, rewrite_run
@@ -20,6 +21,17 @@ from penstock_core.topic import TopicConfig
 _PAGES_PER_QUERY = 64
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassEnd:
+    """How a pass came to its end. `batches_left_whole` cannot be read or written record by record: while there are any,
+    nothing is noted as cleaned, so every pass begins at the same place, and tombstones stay. `are_keys_left`: there are
+    more keys than were kept in memory, and the rest is the next pass's."""
+
+    state: CompactionState
+    batches_left_whole: int
+    are_keys_left: bool
+
+
 def clean(
     broker: Broker,
     key: PartitionKey,
@@ -28,8 +40,8 @@ def clean(
     config: TopicConfig,
     settings: CompactionSettings,
     is_time_up: Callable[[], bool],
-) -> Iterator[Rewritten | CompactionState]:
-    """What became of each run, and at last, if the pass came to its end, the state with what is cleaned now.
+) -> Iterator[Rewritten | PassEnd]:
+    """What became of each run, and at last, if the pass came to its end, how, with the state then.
 
     Reads the index twice and the pages up to the end of the pass once or twice, those never cleaned once more; what is
     rewritten costs what `rewrite_run` costs. Raises as that does: the pass ends then, and begins anew the next time.
@@ -41,9 +53,9 @@ def clean(
         total, dirty = total + size, dirty + (size if page.end_offset > first_dirty else 0)
     if not dirty or dirty < settings.dirty_share_min * total:
         return
-    latest, end = _latest(broker, key, head, first_dirty, settings, is_time_up)
+    latest, end, are_keys_left = _latest(broker, key, head, first_dirty, settings, is_time_up)
     horizon = tombstone_horizon(state.cleaned, broker.clock.now_ms(), config.delete_retention_ms)
-    is_complete = True
+    left_whole = 0
     for run in _runs(broker, key, head, end, settings):
         if is_time_up():
             return
@@ -52,7 +64,7 @@ def clean(
         batches = read_batches(broker, located, head.log_start_offset)
         for _ in probe.clean((offset, batch) for _, offset, batch in batches):
             pass
-        is_complete = is_complete and not probe.left_whole
+        left_whole += probe.left_whole
         if not probe.removed and not is_worth_merging(run, settings):
             continue
         cleaner = Cleaner(latest, horizon)
@@ -60,11 +72,11 @@ def clean(
         yield done
         if not done.is_swapped:
             return
-    if not is_complete:
-        broker.events.tell("batches_left_whole", partition=str(key))
-        return
-    cleaned = with_cleaned(state.cleaned, end, broker.clock.now_ms(), config.delete_retention_ms)
-    yield CompactionState(epoch=state.epoch, deadline_ms=state.deadline_ms, cleaned=cleaned)
+    cleaned = state.cleaned
+    if not left_whole:
+        cleaned = with_cleaned(cleaned, end, broker.clock.now_ms(), config.delete_retention_ms)
+    state = CompactionState(epoch=state.epoch, deadline_ms=state.deadline_ms, cleaned=cleaned)
+    yield PassEnd(state=state, batches_left_whole=left_whole, are_keys_left=are_keys_left)
 
 
 def _latest(
@@ -74,19 +86,19 @@ def _latest(
     first_dirty: Offset,
     settings: CompactionSettings,
     is_time_up: Callable[[], bool],
-) -> tuple[LatestOffsets, Offset]:
-    """The newest offsets of the keys in the pages never cleaned, and where these end: behind the page that filled up
-    memory, if not all fit."""
+) -> tuple[LatestOffsets, Offset, bool]:
+    """The newest offsets of the keys in the pages never cleaned, where these end, and whether that is behind the page
+    that filled up memory, as not all fit."""
     latest, end = LatestOffsets(), first_dirty
     for page in _old_pages(broker, key, head, settings):
         if page.end_offset <= first_dirty:
             continue
         if len(latest) >= settings.keys_max or is_time_up():
-            break
+            return latest, end, len(latest) >= settings.keys_max
         for _, offset, batch in read_batches(broker, page.located(), head.log_start_offset):
             latest.add(batch, offset)
         end = page.end_offset
-    return latest, end
+    return latest, end, False
 
 
 def _runs(

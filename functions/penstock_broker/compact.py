@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock_broker.broker import Broker
-from penstock_broker.clean import clean
+from penstock_broker.clean import PassEnd, clean
 from penstock_broker.rewrite_run import Rewritten, rewrite_run
 from penstock_broker.walk_pages import walk_pages
 from penstock_core.compaction import CompactionSettings, CompactionState, plan_runs
@@ -28,7 +28,8 @@ _PAGES_PER_QUERY = 64
 class Compacted:
     """What one run over a partition did. `is_held`: somebody else is at it, nothing was done. `failures` are runs of
     pages that could not be rewritten now, `errors` why; `refused` those that somebody else had changed. A dry run
-    counts `runs` and what is before, and changes nothing. `is_finished` unless the time was up before the end."""
+    counts `runs` and what is before, and changes nothing. `is_finished` unless the time was up before the end.
+    `batches_left_whole` and `are_keys_left` are those of cleaning (PassEnd)."""
 
     topic: str
     partition: int
@@ -39,6 +40,8 @@ class Compacted:
     bytes_after: int = 0
     refused: int = 0
     failures: int = 0
+    batches_left_whole: int = 0
+    are_keys_left: bool = False
     errors: list[str] = field(default_factory=list)
     is_held: bool = False
     is_finished: bool = True
@@ -122,8 +125,9 @@ def _clean(
 
     try:
         for each in clean(broker, key, head, state, config, settings, is_time_up):
-            if isinstance(each, CompactionState):
-                return each
+            if isinstance(each, PassEnd):
+                done.batches_left_whole, done.are_keys_left = each.batches_left_whole, each.are_keys_left
+                return each.state
             done.add(each)
     except PenstockError as error:
         if not _is_removed(broker, key, head.log_start_offset):

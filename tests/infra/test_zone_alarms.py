@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from handlers.keeper import run
+from handlers.replicate import serve
 from infra.settings import STAGES
 from infra.zone_alarms import ZoneAlarms
 from penstock_broker.move_zone import move_zone_by_operator
 from penstock_core.quorum import Acks
+from penstock_core.repair import NamedRef, encode_repair, repairs_due
 from penstock_core.zone_state import ZoneStatus
-from tests.broker.setting import new_topic, patient_broker, send, zone_of
+from tests.broker.setting import key_of, new_topic, patient_broker, refs_of, send, zone_of
 from tests.infra.conftest import Resources
 from tests.infra.reading import of_type
 
@@ -27,7 +29,8 @@ def test_lost_segments_ring_at_once_and_a_zone_that_is_behind_after_an_hour(reso
     rings_after_s = {
         alarm_name: alarm["Period"] * alarm["EvaluationPeriods"] for alarm_name, alarm in zone_alarms(resources).items()
     }
-    expected = {f"{name}-segment-lost-keeper": 300, f"{name}-segment-lost-scrub": 300, f"{name}-zone-behind": 3600}
+    lost = {f"{name}-segment-lost-{function}": 300 for function in ("keeper", "replicate", "scrub")}
+    expected = {**lost, f"{name}-zone-behind": 3600}
     assert rings_after_s == (expected if STAGES[stage].has_alarms else {})
 
 
@@ -40,7 +43,8 @@ def test_alarms_watch_what_their_own_stage_s_functions_emit(resources: Resources
         [dimension] = alarm["Dimensions"]
         assert dimension["Name"] == "service"
         assert (alarm["Namespace"], dimension["Value"]) in emitted
-        assert dimension["Value"].endswith("-scrub" if alarm_name.endswith("-scrub") else "-keeper")
+        function = "keeper" if alarm_name.endswith("zone-behind") else alarm_name.rpartition("-")[2]
+        assert dimension["Value"].endswith(f"-{function}")
         assert (alarm["MetricName"], alarm["Statistic"]) == (
             ("zones_behind", "Minimum") if alarm_name.endswith("zone-behind") else ("segment_lost", "Sum")
         )
@@ -56,4 +60,21 @@ def test_keeper_emits_the_metrics_that_are_watched() -> None:
     for zone in range(3):
         zone_of(broker, zone).segments.clear()
     assert run(broker)["zones_behind"] == 1
+    assert broker.events.take()[0]["segment_lost"] == 1
+
+
+def test_replicate_tells_of_a_segment_that_is_lost() -> None:
+    broker = patient_broker()
+    topic = new_topic(broker)
+    zone_of(broker, 2).is_down = True
+    send(broker, topic, "x")
+    zone_of(broker, 2).is_down = False
+    for zone in range(3):
+        zone_of(broker, zone).segments.clear()
+    [located] = refs_of(broker, key_of(broker, topic))
+    named = NamedRef(key=key_of(broker, topic), located=located)
+    [repair] = repairs_due([named], broker.zone_names, 0b111)
+    body = encode_repair(repair)
+    answer = serve({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]}, broker)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "1"}]}
     assert broker.events.take()[0]["segment_lost"] == 1
