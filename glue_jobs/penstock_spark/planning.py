@@ -13,6 +13,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
+from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_spark.slices import Slice, pack, slice_of
 
 _PAGES_PER_QUERY = 64
@@ -41,7 +42,7 @@ def plan_slices(
     the number of groups near `min_partitions`; together all of `ranges`, in their order.
 
     Raises OFFSET_OUT_OF_RANGE as `keep_what_is_there`, for what is removed meanwhile. One query of the index for each
-    64 pages (about 1,000 refs) of each partition, side by side.
+    64 pages (about 1,000 refs) of each partition, side by side; none for what lies in a head's tail.
     """
     found = broker.parallel.map(lambda each: _slices(broker, each, fails_on_data_loss), ranges)
     slices: list[Slice] = []
@@ -61,7 +62,9 @@ def slices_between(
     """The refs that hold the offsets, as the index has them now, a slice for each page and one for the tail.
 
     Each begins where the one before ends, also where its first ref lies below: pages were merged meanwhile then."""
-    for page in walk_pages(broker.log, key, head, Offset(start_offset), _PAGES_PER_QUERY):
+    span = min(end_offset, head.tail_base) - start_offset
+    pages_max = min(_PAGES_PER_QUERY, span // TAIL_ROLL_REFS + 2)  # a page has as many refs or more, each an offset
+    for page in walk_pages(broker.log, key, head, Offset(start_offset), pages_max):
         if page.base_offset >= end_offset:
             return
         if found := slice_of(topic, key, start_offset, end_offset, page.located()):

@@ -1,7 +1,7 @@
 """Which partitions a read covers, their heads as one look shows them, and the offsets that its options mean there."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
@@ -30,16 +30,56 @@ def take_snapshot(broker: Broker, subscription: Subscription) -> list[Seen]:
     One read for each topic (a scan of them for a pattern) and one for 100 heads. Raises UNKNOWN_TOPIC and
     UNKNOWN_PARTITION for what is named and does not exist; a pattern may match nothing.
     """
-    found = [
-        (topic, PartitionKey(topic.topic_id, number))
-        for topic, numbers in _partitions(broker, subscription)
-        for number in numbers
-    ]
-    heads = broker.log.heads([key for _, key in found])
-    for topic, key in found:
-        if key not in heads:
-            raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {topic.name!r} is being deleted: try again")
-    return [Seen(topic=topic.name, key=key, head=heads[key]) for topic, key in found]
+    found, missing = find_partitions(broker, subscription)
+    if missing:
+        raise missing[0]
+    seen = see(broker, found)
+    if len(seen) < len(found):
+        [(topic, _), *_] = set(found) - {(each.topic, each.key) for each in seen}
+        raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {topic!r} is being deleted: try again")
+    return seen
+
+
+def find_partitions(
+    broker: Broker, subscription: Subscription
+) -> tuple[list[tuple[str, PartitionKey]], list[PenstockError]]:
+    """The partitions that there are, by topic and number, and an error for each topic or partition that is named and
+    does not exist."""
+    if subscription.pattern is not None:
+        matches = re.compile(subscription.pattern).fullmatch
+        topics = [topic for topic in broker.topics.list() if matches(topic.name)]
+        return [
+            (each.name, PartitionKey(each.topic_id, number)) for each in topics for number in each.all_partitions()
+        ], []
+    found: list[tuple[str, PartitionKey]] = []
+    missing: list[PenstockError] = []
+    for name in sorted({*subscription.topics, *subscription.assigned}):
+        try:
+            topic = broker.directory.look_up(name)
+        except PenstockError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC:
+                raise
+            missing.append(error)
+            continue
+        for number in sorted(subscription.assigned.get(name, topic.all_partitions())):
+            if number < topic.partitions:
+                found.append((name, PartitionKey(topic.topic_id, Partition(number))))
+            else:
+                missing.append(_unknown(topic, number))
+    return found, missing
+
+
+def see(broker: Broker, partitions: Sequence[tuple[str, PartitionKey]]) -> list[Seen]:
+    """Those of the partitions that have a head: the others' topics are deleted."""
+    heads = broker.log.heads([key for _, key in partitions])
+    return [Seen(topic=topic, key=key, head=heads[key]) for topic, key in partitions if key in heads]
+
+
+def covers(subscription: Subscription, topic: str, partition: Partition) -> bool:
+    """Whether the partition is one of the subscription's, if there is such a topic."""
+    if subscription.pattern is not None:
+        return re.fullmatch(subscription.pattern, topic) is not None
+    return topic in subscription.topics or partition in subscription.assigned.get(topic, ())
 
 
 def choose_offsets(broker: Broker, options: ReadOptions) -> list[OffsetRange]:
@@ -113,18 +153,8 @@ def _given(given: ByPartition, seen: Sequence[Seen], name: str) -> list[int]:
     return [given[each.topic][each.key.partition] for each in seen]
 
 
-def _partitions(broker: Broker, subscription: Subscription) -> list[tuple[Topic, Sequence[Partition]]]:
-    if subscription.pattern is not None:
-        pattern = re.compile(subscription.pattern)
-        return [(topic, topic.all_partitions()) for topic in broker.topics.list() if pattern.fullmatch(topic.name)]
-    if subscription.assigned:
-        return [_assigned(broker, name, numbers) for name, numbers in sorted(subscription.assigned.items())]
-    topics: Mapping[str, Topic] = {name: broker.directory.look_up(name) for name in sorted(subscription.topics)}
-    return [(topic, topic.all_partitions()) for topic in topics.values()]
-
-
-def _assigned(broker: Broker, name: str, numbers: Sequence[int]) -> tuple[Topic, Sequence[Partition]]:
-    topic = broker.directory.look_up(name)
-    for number in numbers:
-        broker.directory.find_partition(name, number)
-    return topic, [Partition(number) for number in sorted(numbers)]
+def _unknown(topic: Topic, number: int) -> PenstockError:
+    return PenstockError(
+        ErrorCode.UNKNOWN_PARTITION,
+        f"partition {number} of topic {topic.name!r} does not exist: it has 0 to {topic.partitions - 1}",
+    )

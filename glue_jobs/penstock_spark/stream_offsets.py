@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock_broker.broker import Broker
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, TopicId
+from penstock_core.index import Head
 from penstock_core.keys import PartitionKey
 from penstock_spark.planning import OffsetRange, data_loss
 from penstock_spark.snapshot import Seen
@@ -125,22 +125,31 @@ def divide(waiting: Sequence[int], limit: int) -> list[int]:
     return shares
 
 
-def ranges_between(broker: Broker, start: Positions, end: Positions, *, fails_on_data_loss: bool) -> list[OffsetRange]:
-    """What lies between, with the heads as they are now; a partition that `start` does not have is read from its log
-    start. Raises OFFSET_OUT_OF_RANGE for partitions that are gone, unless that is no failure."""
+def positions_ahead(start: Positions, end: Positions) -> list[Position]:
+    """Of `end`, the positions of partitions that have something to read since `start`."""
     begins = {each.key: each.offset for each in start}
-    # A first micro-batch that runs again may begin with partitions that were not there when it was planned.
+    return [each for each in end if begins.get(each.key, 0) < each.offset]
+
+
+def positions_left_out(start: Positions, end: Positions) -> list[Position]:
+    """Of `start`, the positions of partitions that `end` does not have: their topics are deleted, or they were not
+    there when a first micro-batch was planned, which runs again."""
     ended = {each.key for each in end}
-    left_out = [each for each in start if each.key not in ended]
-    heads = broker.log.heads([each.key for each in (*end, *left_out)])
-    for gone in [each for each in left_out if each.key not in heads]:
-        if fails_on_data_loss:
+    return [each for each in start if each.key not in ended]
+
+
+def ranges_between(
+    heads: Mapping[PartitionKey, Head], start: Positions, end: Positions, *, fails_on_data_loss: bool
+) -> list[OffsetRange]:
+    """What lies between, by the heads of what is ahead and left out; a partition that `start` does not have is read
+    from its log start. Raises OFFSET_OUT_OF_RANGE for partitions that are gone, unless that is no failure."""
+    begins = {each.key: each.offset for each in start}
+    for gone in positions_left_out(start, end):
+        if gone.key not in heads and fails_on_data_loss:
             raise data_loss(gone.topic, gone.key, gone.offset, gone.offset, None)
     ranges: list[OffsetRange] = []
-    for each in end:
+    for each in positions_ahead(start, end):
         begin = begins.get(each.key, 0)
-        if begin >= each.offset:
-            continue
         head = heads.get(each.key)
         if head is None:
             if fails_on_data_loss:

@@ -1,6 +1,7 @@
 """The data source `penstock` of Spark 4, reading streams: a micro-batch lies between two offsets."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -10,16 +11,15 @@ from pyspark.sql.types import StructType
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.batch import read_records
 from penstock_spark.options import parse_read_options
-from penstock_spark.planning import keep_what_is_there, plan_slices
-from penstock_spark.snapshot import Seen, starting_offsets, take_snapshot
+from penstock_spark.planning import plan_slices
 from penstock_spark.source import SlicePartition, check_schema, slices_of
 from penstock_spark.storage import find_storage, open_broker
-from penstock_spark.stream_offsets import Position, ends_of, extents_of, from_json, ranges_between, to_json
+from penstock_spark.stream_offsets import from_json, to_json
+from penstock_spark.watching import Watch
 
 
 class PenstockStreamReader(DataSourceStreamReader):
-    """Offsets are chosen and planned on the driver, in one process for as long as the query runs. A micro-batch costs
-    it two reads of the heads and the queries of the index that its offsets take.
+    """Offsets are chosen and planned on the driver, in one process for as long as the query runs (watching.py).
 
     Spark 4.0 and 4.1 do not say where a micro-batch begins when they ask where it ends: it has all that is there.
     """
@@ -38,28 +38,25 @@ class PenstockStreamReader(DataSourceStreamReader):
             )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name, as those below
-        seen = self._look()
-        offsets = starting_offsets(open_broker(self._storage), self._options, seen)
-        found = zip(seen, offsets, strict=True)
-        return to_json([Position(topic=each.topic, key=each.key, offset=offset) for each, offset in found])
+        return to_json(self._watch.first_positions())
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802  # as Spark before 4.2 calls it
-        return to_json(ends_of(extents_of(self._look())))
+        return to_json(self._watch.ends())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        broker, options = open_broker(self._storage), self._options
-        ranges = ranges_between(broker, from_json(start), from_json(end), fails_on_data_loss=options.fails_on_data_loss)
         planned = plan_slices(
-            broker,
-            keep_what_is_there(ranges, fails_on_data_loss=options.fails_on_data_loss),
-            partition_bytes=options.partition_bytes,
-            min_partitions=options.min_partitions,
-            fails_on_data_loss=options.fails_on_data_loss,
+            open_broker(self._storage),
+            self._watch.ranges(from_json(start), from_json(end)),
+            partition_bytes=self._options.partition_bytes,
+            min_partitions=self._options.min_partitions,
+            fails_on_data_loss=self._options.fails_on_data_loss,
         )
         return [SlicePartition(slices) for slices in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_records(self._storage, self._options, slices_of(partition))
 
-    def _look(self) -> list[Seen]:
-        return take_snapshot(open_broker(self._storage), self._options.subscription)
+    @cached_property
+    def _watch(self) -> Watch:
+        """The driver's: tasks have none."""
+        return Watch(open_broker(self._storage), self._options)

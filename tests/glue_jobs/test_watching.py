@@ -1,0 +1,305 @@
+"""What a stream sees while topics come, grow and go, and what its looks cost; without Spark, on a stepped clock."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+
+from penstock_broker.alter_topic import alter_topic
+from penstock_broker.broker import Broker
+from penstock_broker.delete_topic import delete_topic
+from penstock_broker.directory import TTL_MS
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_spark.options import parse_read_options
+from penstock_spark.planning import plan_slices
+from penstock_spark.stream_offsets import Positions, to_json
+from penstock_spark.watching import IDLE_MS_MAX, IDLE_MS_MIN, Watch
+from tests.broker.setting import SteppedClock, counted_broker, new_topic, patient_broker, send
+
+
+@dataclass
+class Setting:
+    """A service, and queries that watch it through an instance whose calls are counted."""
+
+    clock: SteppedClock = field(default_factory=SteppedClock)
+    counts: Counter[str] = field(default_factory=Counter)
+    broker: Broker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.broker = patient_broker(self.clock)
+
+    def watch(self, **options: str) -> Watch:
+        given = {"startingOffsets": "earliest", **options}
+        return Watch(counted_broker(self.broker, self.counts), parse_read_options(given, is_stream=True))
+
+    def later(self, duration_ms: float = TTL_MS) -> None:
+        self.clock.sleep_ms(duration_ms)
+
+
+@pytest.fixture
+def setting() -> Setting:
+    return Setting()
+
+
+def offsets(positions: Positions) -> dict[str, dict[str, int]]:
+    return {topic: found for topic, found in to_json(positions).items() if topic != "#ids"}
+
+
+def advance(watch: Watch, start: Positions, offsets_max: int | None = None) -> Positions:
+    """The end of the next micro-batch, which is planned."""
+    end = watch.next_positions(start, offsets_max)
+    watch.ranges(start, end)
+    return end
+
+
+def test_a_micro_batch_costs_one_read_of_the_heads(setting: Setting) -> None:
+    new_topic(setting.broker, "orders", partitions=3)
+    watch = setting.watch(subscribe="orders")
+    at = advance(watch, watch.first_positions())
+    for number in range(3):
+        send(setting.broker, "orders", "x", partition=number)
+    setting.later(IDLE_MS_MIN)
+    setting.counts.clear()
+
+    end = watch.next_positions(at, None)
+    ranges = watch.ranges(at, end)
+
+    assert offsets(end) == {"orders": {"0": 1, "1": 1, "2": 1}}
+    assert [(each.key.partition, each.start_offset, each.end_offset) for each in ranges] == [
+        (0, 0, 1),
+        (1, 0, 1),
+        (2, 0, 1),
+    ]
+    assert setting.counts == {"log.heads": 1}
+
+
+def test_planning_what_lies_at_the_tail_costs_nothing_more(setting: Setting) -> None:
+    new_topic(setting.broker)
+    for number in range(2 * TAIL_ROLL_REFS + 1):
+        send(setting.broker, "orders", str(number))
+    watch = setting.watch(subscribe="orders", startingOffsets='{"orders": {"0": 32}}')
+    start = watch.first_positions()
+    end = watch.next_positions(start, None)
+    setting.counts.clear()
+
+    [[found]] = plan_slices(
+        counted_broker(setting.broker, setting.counts), watch.ranges(start, end), partition_bytes=1_000
+    )
+
+    assert (found.start_offset, found.end_offset) == (32, 33)
+    assert not setting.counts
+
+
+def test_a_micro_batch_that_runs_again_after_a_restart_reads_the_heads_once(setting: Setting) -> None:
+    new_topic(setting.broker)
+    before = setting.watch(subscribe="orders")
+    start = before.first_positions()
+    send(setting.broker, "orders", "a", "b")
+    end = before.next_positions(start, None)
+    send(setting.broker, "orders", "c")
+    setting.counts.clear()
+
+    [wanted] = setting.watch(subscribe="orders").ranges(start, end)
+
+    assert (wanted.start_offset, wanted.end_offset) == (0, 2)
+    assert setting.counts == {"log.heads": 1}
+
+
+def test_heads_that_do_not_reach_far_enough_are_read_again(setting: Setting) -> None:
+    new_topic(setting.broker)
+    watch, other = setting.watch(subscribe="orders"), setting.watch(subscribe="orders")
+    start = watch.first_positions()
+    assert offsets(watch.next_positions(start, None)) == {"orders": {"0": 0}}
+    send(setting.broker, "orders", "a")
+
+    [wanted] = watch.ranges(start, other.next_positions(start, None))
+
+    assert (wanted.start_offset, wanted.end_offset) == (0, 1)
+
+
+def test_a_query_with_nothing_new_looks_less_and_less_often_but_once_a_second(setting: Setting) -> None:
+    new_topic(setting.broker)
+    watch = setting.watch(subscribe="orders")
+    start = watch.first_positions()
+    setting.counts.clear()
+    waits = []
+    asked_ms = setting.clock.monotonic_ms()
+    while len(waits) < 10:
+        before = setting.counts["log.heads"]
+        assert watch.next_positions(start, None) == start
+        if setting.counts["log.heads"] > before:
+            waits.append(setting.clock.monotonic_ms() - asked_ms)
+            asked_ms = setting.clock.monotonic_ms()
+        setting.later(10)
+
+    assert waits[:4] == [0, IDLE_MS_MIN, 2 * IDLE_MS_MIN, 4 * IDLE_MS_MIN]
+    assert max(waits) == IDLE_MS_MAX
+
+    send(setting.broker, "orders", "a")
+    setting.later(IDLE_MS_MAX)
+    end = watch.next_positions(start, None)
+    assert offsets(end) == {"orders": {"0": 1}}
+    send(setting.broker, "orders", "b")
+    assert offsets(watch.next_positions(end, None)) == {"orders": {"0": 2}}, "there was something, so it looks at once"
+
+
+def test_partitions_and_topics_of_a_pattern_that_are_added_are_read_from_their_start(setting: Setting) -> None:
+    new_topic(setting.broker, "orders.eu")
+    watch = setting.watch(subscribePattern="orders\\..*")
+    start = watch.first_positions()
+    alter_topic(setting.broker, "orders.eu", 2, {})
+    new_topic(setting.broker, "orders.us")
+    new_topic(setting.broker, "bills")
+    send(setting.broker, "orders.eu", "a", partition=1)
+    send(setting.broker, "orders.us", "b", "c")
+    setting.later()
+
+    end = watch.next_positions(start, None)
+
+    assert offsets(end) == {"orders.eu": {"0": 0, "1": 1}, "orders.us": {"0": 2}}
+    ranges = watch.ranges(start, end)
+    assert [(each.topic, each.key.partition, each.start_offset) for each in ranges] == [
+        ("orders.eu", 1, 0),
+        ("orders.us", 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("subscription", [{"subscribe": "orders,bills"}, {"subscribePattern": "orders|bills"}])
+def test_a_topic_that_is_deleted_ends_the_query_or_is_gone_on_without(
+    setting: Setting, subscription: dict[str, str]
+) -> None:
+    for name in ("bills", "orders"):
+        new_topic(setting.broker, name)
+    strict = setting.watch(**subscription)
+    lenient = setting.watch(**subscription, failOnDataLoss="false")
+    start = strict.first_positions()
+    assert advance(strict, start) == advance(lenient, start) == start
+    delete_topic(setting.broker, "bills")
+    send(setting.broker, "orders", "a")
+    setting.later(IDLE_MS_MAX)
+
+    with pytest.raises(PenstockError, match=r"partition 0 of topic 'bills' .* it is deleted") as raised:
+        strict.next_positions(start, None)
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    end = advance(lenient, start)
+    assert offsets(end) == {"orders": {"0": 1}}
+
+    new_topic(setting.broker, "bills", partitions=2)
+    send(setting.broker, "bills", "new", partition=1)
+    setting.later()
+    again = lenient.next_positions(end, None)
+    assert offsets(again) == {"bills": {"0": 0, "1": 1}, "orders": {"0": 1}}
+    assert [(each.topic, each.start_offset) for each in lenient.ranges(end, again)] == [("bills", 0)]
+
+
+def test_a_topic_deleted_and_created_again_between_two_looks_is_noticed(setting: Setting) -> None:
+    new_topic(setting.broker)
+    watch = setting.watch(subscribe="orders", failOnDataLoss="false")
+    send(setting.broker, "orders", "old")
+    start = watch.next_positions(watch.first_positions(), None)
+    delete_topic(setting.broker, "orders")
+    new_topic(setting.broker)
+    send(setting.broker, "orders", "new", "newer")
+
+    end = watch.next_positions(start, None)
+
+    assert offsets(end) == {"orders": {"0": 2}}
+    [wanted] = watch.ranges(start, end)
+    assert (wanted.start_offset, wanted.end_offset) == (0, 2), "not from where the old one was left"
+
+
+def test_a_named_topic_or_partition_that_does_not_exist_ends_the_query_or_is_waited_for(setting: Setting) -> None:
+    new_topic(setting.broker)
+    send(setting.broker, "orders", "a")
+    start = setting.watch(subscribe="orders").first_positions()
+
+    for given in ({"subscribe": "orders,bills"}, {"assign": '{"orders": [0, 1]}'}):
+        with pytest.raises(PenstockError, match="does not exist"):
+            setting.watch(**given).first_positions()
+        with pytest.raises(PenstockError, match="does not exist"):
+            setting.watch(**given).next_positions(start, None)
+        lenient = setting.watch(**given, failOnDataLoss="false")
+        assert offsets(lenient.next_positions(start, None)) == {"orders": {"0": 1}}
+
+
+def test_a_checkpoint_of_another_subscription_is_refused_or_gone_on_without(setting: Setting) -> None:
+    for name in ("bills", "orders"):
+        new_topic(setting.broker, name, partitions=2)
+        send(setting.broker, name, "a", partition=1)
+    before = setting.watch(subscribe="orders")
+    start = before.next_positions(before.first_positions(), None)
+
+    for others in ({"subscribe": "bills"}, {"subscribePattern": "b.*"}, {"assign": '{"orders": [0]}'}):
+        with pytest.raises(PenstockError, match="topic 'orders' is in the query's checkpoint") as raised:
+            setting.watch(**others).next_positions(start, None)
+        assert raised.value.code is ErrorCode.INVALID_REQUEST
+    lenient = setting.watch(subscribe="bills", failOnDataLoss="false")
+    assert offsets(advance(lenient, start)) == {"bills": {"0": 0, "1": 1}}
+    more = setting.watch(subscribe="orders,bills")
+    end = more.next_positions(start, None)
+    assert offsets(end) == {"bills": {"0": 0, "1": 1}, "orders": {"0": 0, "1": 1}}
+    assert [each.topic for each in more.ranges(start, end)] == ["bills"], "read from its start"
+
+
+def test_a_bounded_query_reads_what_was_there_in_micro_batches_smaller_than_its_partitions(setting: Setting) -> None:
+    new_topic(setting.broker, "orders", partitions=5)
+    for number in range(5):
+        send(setting.broker, "orders", *"abc", partition=number)
+    watch = setting.watch(subscribe="orders")
+    watch.bound()
+    start = watch.first_positions()
+    send(setting.broker, "orders", "late")
+    alter_topic(setting.broker, "orders", 6, {})
+    send(setting.broker, "orders", "late", partition=5)
+    setting.later()
+
+    counts = []
+    while (end := watch.next_positions(start, 2)) != start:
+        counts.append(sum(each.end_offset - each.start_offset for each in watch.ranges(start, end)))
+        start = end
+
+    assert counts == [2] * 7 + [1]
+    assert offsets(start) == {"orders": {str(number): 3 for number in range(5)}}
+
+
+def test_starting_offsets_must_name_what_is_read_and_no_more(setting: Setting) -> None:
+    new_topic(setting.broker, "orders", partitions=2)
+    new_topic(setting.broker, "bills")
+
+    for given, message in (
+        ('{"orders": {"0": 1}}', r"missing: \[\('bills', 0\), \('orders', 1\)\]"),
+        ('{"orders": {"0": 1, "1": 1, "2": 1}, "bills": {"0": 1}}', r"not read: \[\('orders', 2\)\]"),
+    ):
+        with pytest.raises(PenstockError, match=message):
+            setting.watch(subscribe="orders,bills", startingOffsets=given).first_positions()
+
+
+def test_a_position_ahead_of_the_partition_ends_the_query_or_is_set_back(setting: Setting) -> None:
+    new_topic(setting.broker)
+    send(setting.broker, "orders", "a")
+    ahead = '{"orders": {"0": 5}}'
+    strict = setting.watch(subscribe="orders", startingOffsets=ahead)
+    lenient = setting.watch(subscribe="orders", startingOffsets=ahead, failOnDataLoss="false")
+    start = strict.first_positions()
+
+    with pytest.raises(PenstockError, match=r"offsets \[1, 5\) .* it holds \[0, 1\)"):
+        strict.next_positions(start, None)
+    end = advance(lenient, start)
+    assert offsets(end) == {"orders": {"0": 1}}
+    send(setting.broker, "orders", "b")
+    assert offsets(advance(lenient, end)) == {"orders": {"0": 2}}
+
+
+def test_ends_without_a_start_are_looked_for_as_seldom_while_nothing_comes(setting: Setting) -> None:
+    new_topic(setting.broker)
+    watch = setting.watch(subscribe="orders")
+    watch.first_positions()
+    setting.counts.clear()
+
+    for _ in range(10):
+        assert offsets(watch.ends()) == {"orders": {"0": 0}}
+    assert setting.counts["log.heads"] == 2
+    send(setting.broker, "orders", "a")
+    setting.later(IDLE_MS_MIN)
+    assert offsets(watch.ends()) == {"orders": {"0": 1}}
