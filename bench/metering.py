@@ -15,7 +15,7 @@ import click
 
 from localstack.clients import ROOT_KEY, client, endpoint_url
 from penstock.configuration import find_configuration
-from penstock_broker.adapters.aws import aws_broker, storage_of_environment
+from penstock_broker.adapters.aws import Storage, aws_broker, storage_of_environment
 from penstock_broker.adapters.storage_calls import StorageCalls
 from penstock_broker.broker import Broker
 
@@ -72,20 +72,24 @@ class Cost:
 
 def metered_broker() -> tuple[Broker, Meter]:
     """A broker on the stack that PENSTOCK_URL names, and what it spends."""
+    meter = Meter()
+    return aws_broker(storage_of_stack(), meter), meter
+
+
+def storage_of_stack() -> Storage:
+    """Where the stack that PENSTOCK_URL names keeps its data, with the emulator's root keys."""
     found = find_configuration()
     port = urlsplit(found.url).port
     if port is None:
         raise click.ClickException(f"PENSTOCK_URL={found.url!r} is no local stack: `penstock local up` starts one")
     deployed = client("lambda", port).get_function_configuration(FunctionName="penstock-produce")
-    storage = replace(
+    return replace(
         storage_of_environment(deployed["Environment"]["Variables"]),
         region=found.region,
         endpoint_url=endpoint_url(port),
         access_key=ROOT_KEY,
         secret_key=ROOT_KEY,
     )
-    meter = Meter()
-    return aws_broker(storage, meter), meter
 
 
 def _ask(params: dict[str, Any], **_: Any) -> None:

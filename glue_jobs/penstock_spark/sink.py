@@ -1,6 +1,6 @@
 """The data source `penstock` of Spark 4, writing: batches by the tasks, micro-batches by the driver (writing.py)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,6 +12,8 @@ from pyspark.sql.types import Row, StructType
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.writing import (
     EXACTLY_ONCE,
+    MicroBatchWriter,
+    Row,
     WriteOptions,
     check_size,
     open_admin,
@@ -20,7 +22,6 @@ from penstock_spark.writing import (
     rows_of,
     send_all,
     transactional_id,
-    write_micro_batch,
 )
 
 _QUERY_ID = "sql.streaming.queryId"  # the local property that Spark's streams set
@@ -91,11 +92,36 @@ class PenstockStreamWriter(DataSourceStreamWriter):
         check_size(sum(each.bytes_count for each in handed))
         query_id = handed[0].query_id
         batches = (batch for each in handed for batch in pa.ipc.open_stream(each.stream))
-        with (
-            open_producer(self._options, transactional_id(query_id)) as producer,
-            open_admin(self._options) as admin,
-        ):
-            write_micro_batch(producer, admin, query_id, batchId, rows_of(batches, self._options.topic))
+        _KEPT.write(self._options, query_id, batchId, rows_of(batches, self._options.topic))
+
+
+class KeptWriter:
+    """The writer of the query whose micro-batch this process has written last: Spark commits in one process as long as
+    there is something to do."""
+
+    def __init__(self) -> None:
+        self._key: tuple[WriteOptions, str] | None = None
+        self._writer: MicroBatchWriter | None = None
+
+    def write(self, options: WriteOptions, query_id: str, batch_id: int, rows: Iterable[Row]) -> None:
+        if self._writer is None or self._key != (options, query_id):
+            self.close()
+            producer = open_producer(options, transactional_id(query_id))
+            self._writer = MicroBatchWriter(producer, open_admin(options), query_id)
+            self._key = options, query_id
+        try:
+            self._writer.write(batch_id, rows)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+_KEPT = KeptWriter()
 
 
 def columns_of(schema: StructType) -> dict[str, str]:

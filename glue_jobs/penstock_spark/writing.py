@@ -10,6 +10,8 @@ A micro-batch of a stream is written exactly once (docs/adr/0014):
 ```
 The records and the note that they were written become visible by one conditional write, so a micro-batch that Spark
 runs again, after a crash at any point, with whatever tasks, is found to be done or is done as if for the first time.
+The driver keeps its epoch for the next micro-batch, and need not read the note again: whoever else had written one
+would have begun a later epoch, and fenced it.
 The rows pass through the driver, and a transaction has its bounds: 64 requests of 4 MiB, 99 partitions.
 """
 
@@ -153,21 +155,37 @@ def send_all(producer: Producer, rows: Iterable[Row]) -> int:
     return count
 
 
-def write_micro_batch(producer: Producer, admin: Admin, query_id: str, batch_id: int, rows: Iterable[Row]) -> bool:
-    """Writes a micro-batch of the query unless it was written before; whether it was now. The producer's transactional
-    id must be `transactional_id(query_id)`."""
-    group = transactional_id(query_id)
-    with producer.transaction() as transaction:
-        # Behind the transaction's begin: nobody else writes a micro-batch of this query from here on.
-        if any(each.offset > batch_id for each in admin.group_offsets(group)):
-            return False
-        first: Row | None = None
-        for row in rows:
-            first = first or row
-            transaction.send(row.topic, row.value, key=row.key, headers=row.headers, partition=row.partition)
+class MicroBatchWriter:
+    """Writes a query's micro-batches, each once. Who keeps it from one to the next saves a new epoch, the read of the
+    note and connections: a micro-batch is one request then, and one more for each 4 MiB. The producer's transactional
+    id must be `transactional_id(query_id)`. What is raised ends it: close it, and go on with another."""
+
+    def __init__(self, producer: Producer, admin: Admin, query_id: str) -> None:
+        self._producer = producer
+        self._admin = admin
+        self._group = transactional_id(query_id)
+        self._written: int | None = None  # by this one, in its epoch: a later note would be of who has fenced it
+
+    def write(self, batch_id: int, rows: Iterable[Row]) -> bool:
+        """Writes a micro-batch unless it was written before; whether it was now."""
+        with self._producer.transaction() as transaction:
+            # Behind the transaction's begin: nobody else writes a micro-batch of this query from here on.
+            is_next = self._written is not None and self._written < batch_id
+            if not is_next and any(each.offset > batch_id for each in self._admin.group_offsets(self._group)):
+                return False
+            first: Row | None = None
+            for row in rows:
+                first = first or row
+                transaction.send(row.topic, row.value, key=row.key, headers=row.headers, partition=row.partition)
+            if first is not None:
+                transaction.send_offsets({TopicPartition(first.topic, 0): batch_id + 1}, self._group)
         if first is not None:
-            transaction.send_offsets({TopicPartition(first.topic, 0): batch_id + 1}, group)
+            self._written = batch_id
         return first is not None
+
+    def close(self) -> None:
+        self._producer.close()
+        self._admin.close()
 
 
 def transactional_id(query_id: str) -> str:

@@ -1,23 +1,27 @@
 """Rows to records, by the SDK on the service in memory: a micro-batch is there once, however often it runs."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from penstock import FencedError
+from penstock import FencedError, Producer
 from penstock.testing import MemoryPenstock
+from penstock.transport import Response
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_spark.sink import KeptWriter
 from penstock_spark.writing import (
     MICRO_BATCH_BYTES_MAX,
+    MicroBatchWriter,
     Row,
+    WriteOptions,
     check_size,
     parse_write_options,
     rows_of,
     send_all,
     transactional_id,
-    write_micro_batch,
 )
 
 QUERY = "5f0c"
@@ -37,8 +41,13 @@ def rows(*values: str) -> list[Row]:
 
 def write(service: MemoryPenstock, batch_id: int, *values: str, query_id: str = QUERY) -> bool:
     """As a driver that has just started."""
-    with service.producer(transactional_id=transactional_id(query_id)) as producer:
-        return write_micro_batch(producer, service.admin(), query_id, batch_id, rows(*values))
+    with closing(writer(service, query_id)) as new:
+        return new.write(batch_id, rows(*values))
+
+
+def writer(service: MemoryPenstock, query_id: str = QUERY) -> MicroBatchWriter:
+    producer = service.producer(transactional_id=transactional_id(query_id))
+    return MicroBatchWriter(producer, service.admin(), query_id)
 
 
 def values_of(service: MemoryPenstock) -> list[bytes]:
@@ -59,10 +68,9 @@ def test_a_micro_batch_that_fails_midway_leaves_nothing_and_is_written_next_time
         yield from rows("a", "b")
         raise ConnectionError("the executor is gone")
 
-    with service.producer(transactional_id=transactional_id(QUERY)) as producer:
-        with pytest.raises(ConnectionError):
-            write_micro_batch(producer, service.admin(), QUERY, 0, torn())
-        assert values_of(service) == []
+    with closing(writer(service)) as failing, pytest.raises(ConnectionError):
+        failing.write(0, torn())
+    assert values_of(service) == []
 
     assert write(service, 0, "a", "b")
     assert values_of(service) == [b"a", b"b"]
@@ -73,12 +81,68 @@ def test_a_driver_that_was_thought_dead_writes_nothing(service: MemoryPenstock) 
         yield from rows("a")
         assert write(service, 0, "a")
 
-    with (
-        service.producer(transactional_id=transactional_id(QUERY)) as old,
-        pytest.raises(FencedError),
-    ):
-        write_micro_batch(old, service.admin(), QUERY, 0, overtaken())
+    with closing(writer(service)) as old, pytest.raises(FencedError):
+        old.write(0, overtaken())
     assert values_of(service) == [b"a"]
+
+
+def test_a_writer_that_is_kept_sends_one_request_for_a_micro_batch(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths: list[str] = []
+    call = service.transport.call
+
+    def counted(method: str, path: str, *arguments: Any) -> Response:
+        paths.append(path)
+        return call(method, path, *arguments)
+
+    monkeypatch.setattr(service.transport, "call", counted)
+    with closing(writer(service)) as kept:
+        assert kept.write(3, rows("a"))
+        paths.clear()
+        assert kept.write(4, rows("b"))
+        assert paths == ["/v1/transactions"]
+        assert not kept.write(5, [])
+        assert not kept.write(4, rows("b")), "the note is read again where it could be written already"
+    assert values_of(service) == [b"a", b"b"]
+
+
+def test_a_writer_that_is_kept_writes_nothing_when_another_driver_has_come_between(service: MemoryPenstock) -> None:
+    with closing(writer(service)) as kept:
+        assert kept.write(0, rows("a"))
+        assert write(service, 1, "b")
+        with pytest.raises(FencedError):
+            kept.write(1, rows("b"))
+        with pytest.raises(FencedError):
+            kept.write(2, rows("c"))
+    assert values_of(service) == [b"a", b"b"]
+
+
+def test_a_process_keeps_its_writer_until_it_fails_or_another_query_comes(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def open_producer(_: WriteOptions, transactional_id: str) -> Producer:
+        opened.append(transactional_id)
+        return service.producer(transactional_id=transactional_id)
+
+    monkeypatch.setattr("penstock_spark.sink.open_producer", open_producer)
+    monkeypatch.setattr("penstock_spark.sink.open_admin", lambda _: service.admin())
+    options = parse_write_options({"topic": "orders"}, COLUMNS, is_stream=True)
+    kept = KeptWriter()
+
+    kept.write(options, QUERY, 0, rows("a"))
+    kept.write(options, QUERY, 1, rows("b"))
+    assert opened == ["spark-5f0c"]
+    assert write(service, 2, "c")
+    with pytest.raises(FencedError):
+        kept.write(options, QUERY, 2, rows("c"))
+    kept.write(options, QUERY, 2, rows("c"))
+    kept.write(options, "other", 0, rows("d"))
+    assert opened == ["spark-5f0c", "spark-5f0c", "spark-other"]
+    kept.close()
+    assert values_of(service) == [b"a", b"b", b"c", b"d"]
 
 
 def test_queries_do_not_take_each_others_micro_batches_for_theirs(service: MemoryPenstock) -> None:

@@ -1,0 +1,423 @@
+"""A streaming query whose process is killed at random moments while its topic grows: the sink equals the source.
+
+The query runs in a process of its own, with its JVM and its Python workers (bench/stream_query.py). Each kill is a
+SIGKILL: of all of them at once, or of the driver and its JVM only, whose Python workers are left behind then, perhaps
+in the middle of a transaction. The next life starts at once, from the same checkpoint. At the end what the sink has is
+compared with the topic, offset by offset: each once, with its value, in the order of its partition. Twice over: into
+files (Spark's own sink, exactly once by its log of files), and into another topic, in one transaction per micro-batch.
+Runs on the local stack that `make run` or `penstock local up` has started. Exit code 0: the sinks equal the topics.
+"""
+
+import json
+import os
+import random
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from bench.metering import storage_of_stack
+from bench.processes import Process, tree
+from bench.stack import to_table
+from bench.stream_query import FILES, TOPIC, session
+from penstock import Admin, Consumer, Producer, TopicPartition
+from penstock_broker.adapters.aws import Storage
+from penstock_spark.writing import transactional_id
+
+PARTITIONS = 4
+BURSTS_PER_S = 20
+PATIENCE_S = 300  # without a micro-batch
+_POLL_S = 0.02
+_MICRO_BATCHES = 4  # of a life, about, until it is killed at the latest
+
+Row = tuple[int, int, str]  # partition, offset, value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do to a query: `kills` at moments that `seed` chooses, as it does whether workers are spared."""
+
+    kills: int
+    records_per_s: int
+    offsets_max: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What the query's checkpoint says: the last micro-batch that was begun and that was ended (-1: none), and how many
+    records that one came to."""
+
+    begun: int
+    ended: int
+    records: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Kill:
+    """One kill. `again_s`: until the next life has ended a micro-batch, if it came to that."""
+
+    at_s: float
+    noted: Noted
+    is_written: bool  # the micro-batch that was begun and not ended is in the sink already
+    orphans: list[Process]
+    orphans_s: float = 0.0
+    again_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What was found for one sink. `again_s`: from a kill to the next micro-batch; `orphans_s_max`: how long a worker
+    has outlived its JVM."""
+
+    sink: str
+    records: int
+    missing: int
+    twice: int
+    foreign: int
+    out_of_order: int
+    micro_batches: int
+    kills: int
+    kills_in_a_micro_batch: int
+    of_these_written: int
+    orphans: int
+    orphans_left: int
+    orphans_s_max: float
+    again_s_p50: float
+    again_s_max: float
+    seconds: float
+
+    @property
+    def is_right(self) -> bool:
+        return not (self.missing or self.twice or self.foreign or self.out_of_order or self.orphans_left)
+
+
+@dataclass(slots=True, kw_only=True)
+class Query:
+    """The query over its lives; everything of it lies in one folder."""
+
+    kind: str
+    source: str
+    sink: str
+    folder: Path
+    environment: Mapping[str, str]
+    offsets_max: int
+    lives: int = 0
+    process: "subprocess.Popen[bytes] | None" = field(default=None)
+
+    def start(self) -> None:
+        self.lives += 1
+        options = {
+            "source": self.source,
+            "kind": self.kind,
+            "sink": self.sink,
+            "checkpoint": str(self.folder / "checkpoint"),
+            "started": str(self._started),
+            "offsets-max": str(self.offsets_max),
+        }
+        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "bench.stream_query", *arguments],
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def has_started(self) -> bool:
+        """Raises ClickException if the process has ended by itself."""
+        if self.process is None or self.process.poll() is not None:
+            log = (self.folder / "log").read_text(errors="replace")
+            raise click.ClickException(f"the query of {self.source} has ended by itself: {log[-4_000:]}")
+        return self._started.exists()
+
+    def kill(self, *, spares_workers: bool) -> list[Process]:
+        """SIGKILL; the workers that were spared."""
+        if self.process is None:
+            return []
+        for each in _jvm(tree(self.process.pid)):
+            each.stop()  # so that it starts nothing more
+        processes = tree(self.process.pid)
+        driver = _jvm(processes)
+        workers = [each for each in processes if each not in driver]
+        for each in driver if spares_workers else processes:
+            each.kill()
+        self.process.wait()
+        return workers if spares_workers else []
+
+    def noted(self) -> Noted:
+        begun, ended = (self._last(name) for name in ("offsets", "commits"))
+        return Noted(begun=begun, ended=ended, records=self._records(ended))
+
+    def is_written(self, batch_id: int, admin: Admin) -> bool:
+        """Whether the sink has that micro-batch, by the sink's own note of it."""
+        if self.kind == FILES:
+            log = Path(self.sink) / "_spark_metadata"
+            return any((log / f"{batch_id}{suffix}").exists() for suffix in ("", ".compact"))
+        query_id = json.loads((self.folder / "checkpoint" / "metadata").read_text())["id"]
+        return any(each.offset > batch_id for each in admin.group_offsets(transactional_id(query_id)))
+
+    @property
+    def _started(self) -> Path:
+        return self.folder / f"started-{self.lives}"
+
+    def _last(self, name: str) -> int:
+        found = (self.folder / "checkpoint" / name).glob("[0-9]*")
+        return max((int(path.name) for path in found), default=-1)
+
+    def _records(self, batch_id: int) -> int:
+        if batch_id < 0:
+            return 0
+        text = (self.folder / "checkpoint" / "offsets" / str(batch_id)).read_text()
+        return sum(json.loads(text.splitlines()[-1])[self.source].values())
+
+
+def run(kind: str, plan: Plan, folder: Path, console: Console) -> Figures:
+    """One query over its lives, with topics of its own."""
+    own = secrets.token_hex(4)
+    source, copy = f"stream-{own}", f"stream-{own}-copy"
+    is_over = threading.Event()
+    began_s = time.monotonic()
+    query = Query(
+        kind=kind,
+        source=source,
+        sink=copy if kind == TOPIC else str(folder / "copy"),
+        folder=folder,
+        environment={**os.environ, **environment_of(storage_of_stack())},
+        offsets_max=plan.offsets_max,
+    )
+    with Admin() as admin, ThreadPoolExecutor(1) as pool:
+        for topic in (source, copy):
+            admin.create_topic(topic, partitions=PARTITIONS)
+        appending = pool.submit(_append, source, plan.records_per_s, is_over)
+        try:
+            kills = _kill_again_and_again(query, plan, admin, console)
+            is_over.set()
+            records = appending.result()
+            last = _until(query, kills, lambda noted: noted.records >= records)
+        finally:
+            is_over.set()
+            orphans = query.kill(spares_workers=False)
+        _watch(kills)
+        left = [each for each in (*orphans, *(each for kill in kills for each in kill.orphans)) if each.is_alive]
+        rows = _files(folder / "copy") if kind == FILES else _copies(copy)
+        found = judge(_values(source), rows)
+        for topic in (source, copy):
+            admin.delete_topic(topic)
+    again_s = [kill.again_s for kill in kills if kill.again_s is not None]
+    unended = [kill for kill in kills if kill.noted.begun > kill.noted.ended]
+    return Figures(
+        sink=kind,
+        **found,
+        micro_batches=last.ended + 1,
+        kills=len(kills),
+        kills_in_a_micro_batch=len(unended),
+        of_these_written=sum(kill.is_written for kill in unended),
+        orphans=sum(len(kill.orphans) for kill in kills),
+        orphans_left=len(left),
+        orphans_s_max=round(max((kill.orphans_s for kill in kills), default=0.0), 1),
+        again_s_p50=round(statistics.median(again_s), 1) if again_s else 0.0,
+        again_s_max=round(max(again_s, default=0.0), 1),
+        seconds=round(time.monotonic() - began_s, 1),
+    )
+
+
+def judge(source: Mapping[int, Sequence[str]], runs: Sequence[Sequence[Row]]) -> dict[str, int]:
+    """What the sink lacks or has twice of the source, or has that the source does not, and how often a partition's
+    offsets go back within a run of the sink's rows."""
+    wanted = {(partition, offset, value) for partition, values in source.items() for offset, value in enumerate(values)}
+    found = Counter(row for rows in runs for row in rows)
+    out_of_order = 0
+    for rows in runs:
+        last: dict[int, int] = {}
+        for partition, offset, _ in rows:
+            out_of_order += offset <= last.get(partition, -1)
+            last[partition] = offset
+    return {
+        "records": len(wanted),
+        "missing": len(wanted - found.keys()),
+        "twice": sum(count > 1 for count in found.values()),
+        "foreign": len(found.keys() - wanted),
+        "out_of_order": out_of_order,
+    }
+
+
+def environment_of(storage: Storage) -> dict[str, str]:
+    """What a process finds the stack's storage by, and may do everything with."""
+    return {
+        "PENSTOCK_TOPICS_TABLE": storage.topics_table,
+        "PENSTOCK_LOG_TABLE": storage.log_table,
+        "PENSTOCK_GROUPS_TABLE": storage.groups_table,
+        "PENSTOCK_REPAIR_QUEUE_URL": storage.repair_queue_url,
+        "PENSTOCK_ZONES": ",".join("=".join(zone) for zone in storage.zones),
+        "PENSTOCK_ARCHIVE": storage.archive,
+        "AWS_REGION": str(storage.region),
+        "AWS_ENDPOINT_URL": str(storage.endpoint_url),
+        "AWS_ACCESS_KEY_ID": str(storage.access_key),
+        "AWS_SECRET_ACCESS_KEY": str(storage.secret_key),
+    }
+
+
+def _jvm(processes: Sequence[Process]) -> list[Process]:
+    """Of a query's processes the driver and its JVM; the others are Python workers."""
+    return [each for number, each in enumerate(processes) if not number or each.command == "java"]
+
+
+def _append(topic: str, records_per_s: int, is_over: threading.Event) -> int:
+    """Sends until it is over; how many records there are. Each says which of its partition it is."""
+    began_s = time.monotonic()
+    number = 0
+    with Producer() as producer:
+        while not is_over.wait(max(0.0, began_s + number / records_per_s - time.monotonic())):
+            futures = []
+            for _ in range(records_per_s // BURSTS_PER_S + 1):
+                value = b"%d %s" % (number // PARTITIONS, secrets.token_hex(40).encode())
+                futures.append(producer.send(topic, value, partition=number % PARTITIONS))
+                number += 1
+            for future in futures:
+                future.result()
+    return number
+
+
+def _kill_again_and_again(query: Query, plan: Plan, admin: Admin, console: Console) -> list[Kill]:
+    """Each kill comes some time after the query has started: at most what the first life took for a few
+    micro-batches."""
+    chance = random.Random(plan.seed)
+    kills: list[Kill] = []
+    query.start()
+    started_s = _until_started(query, kills)
+    _until(query, kills, lambda noted: noted.ended >= _MICRO_BATCHES)
+    longest_s = time.monotonic() - started_s
+    while len(kills) < plan.kills:
+        kill_at_s = started_s + chance.uniform(0, longest_s)
+        while time.monotonic() < kill_at_s:
+            _look(query, kills)
+        spares_workers = chance.random() < 0.5
+        orphans = query.kill(spares_workers=spares_workers)
+        killed_s, noted = time.monotonic(), query.noted()
+        query.start()
+        is_written = noted.begun > noted.ended and query.is_written(noted.begun, admin)
+        kills.append(Kill(at_s=killed_s, noted=noted, is_written=is_written, orphans=orphans))
+        console.print(f"{query.kind}: killed in micro-batch {noted.begun}, {noted.ended} ended, {len(orphans)} orphans")
+        started_s = _until_started(query, kills)
+    return kills
+
+
+def _until_started(query: Query, kills: list[Kill]) -> float:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not query.has_started:
+        if time.monotonic() > deadline_s:
+            raise click.ClickException(f"the query has not started in {PATIENCE_S} s")
+        _look(query, kills)
+    return time.monotonic()
+
+
+def _until(query: Query, kills: list[Kill], is_reached: Callable[[Noted], bool]) -> Noted:
+    before, deadline_s = None, 0.0
+    while not is_reached(noted := query.noted()):
+        if noted != before:
+            before, deadline_s = noted, time.monotonic() + PATIENCE_S
+        if time.monotonic() > deadline_s:
+            raise click.ClickException(f"the query stands still, at {noted}")
+        _look(query, kills)
+    return noted
+
+
+def _look(query: Query, kills: list[Kill]) -> None:
+    """At the query, which must not end by itself, and at what the kills have left behind."""
+    _ = query.has_started
+    ended = query.noted().ended
+    _watch(kills)
+    if kills and kills[-1].again_s is None and ended > kills[-1].noted.ended:
+        kills[-1].again_s = time.monotonic() - kills[-1].at_s
+    time.sleep(_POLL_S)
+
+
+def _watch(kills: list[Kill]) -> None:
+    for kill in kills:
+        if kill.orphans and any(each.is_alive for each in kill.orphans):
+            kill.orphans_s = time.monotonic() - kill.at_s
+
+
+def _values(topic: str) -> dict[int, list[str]]:
+    """What each partition has, by offset."""
+    values: dict[int, list[str]] = {number: [] for number in range(PARTITIONS)}
+    for partition, offset, value in _read(topic):
+        if offset != len(values[partition]):
+            raise click.ClickException(
+                f"{topic}: partition {partition} has offset {offset} at {len(values[partition])}"
+            )
+        values[partition].append(value)
+    return values
+
+
+def _copies(topic: str) -> list[list[Row]]:
+    """The rows of the topic that was written: a run for each partition."""
+    runs: dict[int, list[Row]] = {number: [] for number in range(PARTITIONS)}
+    for partition, _, text in _read(topic):
+        offset, _, value = text.partition(" ")
+        runs[partition].append((partition, int(offset), value))
+    return list(runs.values())
+
+
+def _read(topic: str) -> Iterator[Row]:
+    with Consumer(consumer_timeout_ms=5_000) as consumer:
+        consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
+        for record in consumer:
+            yield record.partition, record.offset, (record.value or b"").decode()
+
+
+def _files(folder: Path) -> list[list[Row]]:
+    """The rows of the files that the sink's log names: a run for each file."""
+    spark = session()
+    try:
+        rows: list[Any] = (
+            spark.read.parquet(str(folder))
+            .selectExpr("_metadata.file_path file", "_metadata.row_index number", "partition", "offset", "value")
+            .orderBy("file", "number")
+            .collect()
+        )
+    finally:
+        spark.stop()
+    runs: dict[str, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row["file"], []).append((row["partition"], row["offset"], row["value"]))
+    return list(runs.values())
+
+
+@click.command(help=__doc__)
+@click.option("--kills", default=10, show_default=True, type=click.IntRange(0), help="How often it is killed.")
+@click.option("--records-per-s", default=100, show_default=True, type=click.IntRange(1), help="How fast they come.")
+@click.option("--offsets-max", default=1_000, show_default=True, type=click.IntRange(1), help="Of a micro-batch.")
+@click.option("--sink", "sinks", multiple=True, default=(FILES, TOPIC), type=click.Choice([FILES, TOPIC]))
+@click.option("--seed", default=0, show_default=True, help="Chooses the moments.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def main(sinks: tuple[str, ...], as_json: bool, **options: int) -> None:
+    console = Console(stderr=as_json)
+    found: list[Figures] = []
+    for sink in sinks:
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(run(sink, Plan(**options), Path(folder), console))
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found]))
+    else:
+        console.print(to_table("killed queries", [asdict(each) for each in found]))
+    raise SystemExit(0 if all(each.is_right for each in found) else 1)
+
+
+if __name__ == "__main__":
+    main()

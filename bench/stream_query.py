@@ -1,0 +1,56 @@
+"""The query that bench.stream_kills kills: it copies a topic, with the offset of each record, until it is killed."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from pyspark.sql import SparkSession
+
+import penstock_spark
+
+FILES, TOPIC = "files", "topic"
+
+
+@click.command(help=__doc__)
+@click.option("--source", required=True, help="The topic that is read.")
+@click.option("--kind", required=True, type=click.Choice([FILES, TOPIC]), help="What it is written to.")
+@click.option("--sink", required=True, help="A topic, or a folder.")
+@click.option("--checkpoint", required=True, help="The query's folder, the same for all its lives.")
+@click.option("--started", required=True, type=click.Path(path_type=Path), help="Made when the query has started.")
+@click.option("--offsets-max", required=True, type=int, help="Of a micro-batch.")
+def main(source: str, kind: str, sink: str, checkpoint: str, started: Path, offsets_max: int) -> None:
+    spark = session()
+    penstock_spark.register(spark)
+    stream = (
+        spark.readStream.format("penstock")
+        .options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(offsets_max))
+        .load()
+    )
+    if kind == FILES:
+        rows = stream.selectExpr("partition", "offset", "cast(value as string) value")
+        writer = rows.writeStream.format("parquet").option("path", sink)
+    else:
+        rows = stream.selectExpr("partition", "concat(offset, ' ', cast(value as string)) value")
+        writer = rows.writeStream.format("penstock").option("topic", sink)
+    query = writer.option("checkpointLocation", checkpoint).start()
+    started.touch()
+    query.awaitTermination()
+
+
+def session() -> SparkSession:
+    """A small local one."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark: SparkSession = (
+        SparkSession.builder.master("local[2]")
+        .appName("penstock-bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    return spark
+
+
+if __name__ == "__main__":
+    main()
