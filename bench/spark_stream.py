@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from bench.metered_source import FOLDER, MeteredDataSource
@@ -103,7 +103,8 @@ def _steps(frame: DataFrame, sink: str, append: Callable[[], None] | None = None
 
 def _until(query: StreamingQuery, micro_batches: int) -> None:
     while sum(each.numInputRows > 0 for each in query.recentProgress) < micro_batches:
-        if query.awaitTermination(0.02):
+        time.sleep(0.02)
+        if not query.isActive:
             raise click.ClickException("the query has ended by itself")
 
 

@@ -49,12 +49,13 @@ def plan_batch(storage: Storage, options: ReadOptions) -> list[tuple[Slice, ...]
 
 
 def read_records(storage: Storage, options: ReadOptions, slices: tuple[Slice, ...]) -> Iterator[pa.RecordBatch]:
-    """The slices' records as Arrow, in their order."""
+    """The slices' records as Arrow, those of each partition in their order."""
     stored = read_slices(
         open_broker(storage),
         slices,
         range_bytes=options.range_bytes,
         fails_on_data_loss=options.fails_on_data_loss,
+        shares_ranges=True,
     )
     return decode(stored, kafka_schema(with_headers=options.includes_headers))
 

@@ -6,43 +6,39 @@ merged into another or removed by retention: the index is asked again then, for 
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 from penstock_broker.broker import Broker
 from penstock_broker.read_range import MAY_BE_REMOVED, read_range
 from penstock_core.errors import PenstockError
 from penstock_core.limits import MIB
-from penstock_core.read_plan import SegmentRange
 from penstock_spark.decoding import Stored
 from penstock_spark.planning import data_loss, slices_between
-from penstock_spark.slices import Slice, ranges_of
+from penstock_spark.slices import Slice, Wanted, ranges_of, shared_ranges
 
 _AHEAD_RANGES = 8
 _AHEAD_BYTES = 32 * MIB
 _LOOKS_MAX = 4  # how often the index is asked again for one range: each time somebody has moved it meanwhile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """One ranged get, and the slice it is for."""
-
-    slice: Slice
-    range: SegmentRange
-
-
 def read_slices(
-    broker: Broker, slices: Iterable[Slice], *, range_bytes: int, fails_on_data_loss: bool
+    broker: Broker,
+    slices: Sequence[Slice],
+    *,
+    range_bytes: int,
+    fails_on_data_loss: bool,
+    shares_ranges: bool = False,
 ) -> Iterator[Stored]:
-    """The slices' bytes in their order, checked; up to 8 ranges and 32 MiB are read ahead.
+    """The slices' bytes in their order, checked; up to 8 ranges and 32 MiB are read ahead. With `shares_ranges`, only
+    those of each partition are in their order, and what one request appended to several is read by one get.
 
     Raises OFFSET_OUT_OF_RANGE if retention has removed some of the offsets since they were planned (left out unless
     the read `fails_on_data_loss`), and what `read_range` raises where they should be there.
     """
     broker.zone_directory.find_for_reading()  # here, once, for all the reads that go by what is remembered
-    wanted = (_Wanted(slice=each, range=found) for each in slices for found in ranges_of(each.located(), range_bytes))
-    ahead: deque[tuple[_Wanted, Future[list[Stored]]]] = deque()
+    wanted = (shared_ranges if shares_ranges else ranges_of)(slices, range_bytes)
+    ahead: deque[tuple[Wanted, Future[list[Stored]]]] = deque()
     ahead_bytes = 0
     pool = ThreadPoolExecutor(_AHEAD_RANGES, thread_name_prefix="penstock-read")
     try:
@@ -59,18 +55,25 @@ def read_slices(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _read(broker: Broker, wanted: _Wanted, range_bytes: int, fails_on_data_loss: bool) -> list[Stored]:
+def _read(broker: Broker, wanted: Wanted, range_bytes: int, fails_on_data_loss: bool) -> list[Stored]:
     return _read_again(broker, wanted, range_bytes, fails_on_data_loss, _LOOKS_MAX)
 
 
 def _read_again(
-    broker: Broker, wanted: _Wanted, range_bytes: int, fails_on_data_loss: bool, looks_left: int
+    broker: Broker, wanted: Wanted, range_bytes: int, fails_on_data_loss: bool, looks_left: int
 ) -> list[Stored]:
     try:
         return _cut(wanted, read_range(broker, wanted.range))
     except PenstockError as error:
         if error.code not in MAY_BE_REMOVED or not looks_left:
             raise
+        parts = wanted.by_slice()
+        if len(parts) > 1:  # each may have moved elsewhere
+            return [
+                stored
+                for part in parts
+                for stored in _read_again(broker, part, range_bytes, fails_on_data_loss, looks_left)
+            ]
         found = _look_again(broker, wanted, range_bytes, error, fails_on_data_loss)
     return [
         stored
@@ -80,12 +83,13 @@ def _read_again(
 
 
 def _look_again(
-    broker: Broker, wanted: _Wanted, range_bytes: int, error: PenstockError, fails_on_data_loss: bool
-) -> list[_Wanted]:
-    """Where the range's offsets are now. Raises the error if they are where they were."""
-    topic, key = wanted.slice.topic, wanted.slice.key
-    start = max(wanted.slice.start_offset, wanted.range.refs[0].base_offset)
-    end = min(wanted.slice.end_offset, wanted.range.refs[-1].end_offset)
+    broker: Broker, wanted: Wanted, range_bytes: int, error: PenstockError, fails_on_data_loss: bool
+) -> list[Wanted]:
+    """Where the range's offsets are now, which one slice wants. Raises the error if they are where they were."""
+    wanted_by = wanted.slices[0]
+    topic, key = wanted_by.topic, wanted_by.key
+    start = max(wanted_by.start_offset, wanted.range.refs[0].base_offset)
+    end = min(wanted_by.end_offset, wanted.range.refs[-1].end_offset)
     head = broker.log.heads([key]).get(key)
     if head is None or head.log_start_offset > start:
         if fails_on_data_loss:
@@ -93,36 +97,31 @@ def _look_again(
         if head is None or head.log_start_offset >= end:
             return []
         start = head.log_start_offset
-    found = [
-        _Wanted(slice=each, range=part)
-        for each in slices_between(broker, topic, key, head, start, end)
-        for part in ranges_of(each.located(), range_bytes)
-    ]
+    found = list(ranges_of(slices_between(broker, topic, key, head, start, end), range_bytes))
     if wanted.range in [each.range for each in found]:
         raise error
     return found
 
 
-def _cut(wanted: _Wanted, data: bytes) -> list[Stored]:
-    """One piece for each run of refs that lie side by side in the range."""
+def _cut(wanted: Wanted, data: bytes) -> list[Stored]:
+    """One piece for each run of refs of a slice that lie side by side in the range."""
     pieces: list[Stored] = []
-    refs = wanted.range.refs
+    refs, slices = wanted.range.refs, wanted.slices
     first = 0
     for index, located in enumerate(refs):
-        end = located.ref.position + located.ref.length
-        is_last = index + 1 == len(refs)
-        if is_last or refs[index + 1].ref.position != end:
+        end, following = located.ref.position + located.ref.length, index + 1
+        if following == len(refs) or refs[following].ref.position != end or slices[following] is not slices[index]:
             start = refs[first].ref.position - wanted.range.position
             length = end - refs[first].ref.position
             pieces.append(
                 Stored(
-                    topic=wanted.slice.topic,
-                    partition=wanted.slice.key.partition,
+                    topic=slices[index].topic,
+                    partition=slices[index].key.partition,
                     data=data if length == len(data) else data[start : start + length],
                     base_offset=refs[first].base_offset,
-                    start_offset=wanted.slice.start_offset,
-                    end_offset=wanted.slice.end_offset,
+                    start_offset=slices[index].start_offset,
+                    end_offset=slices[index].end_offset,
                 )
             )
-            first = index + 1
+            first = following
     return pieces

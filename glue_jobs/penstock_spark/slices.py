@@ -5,6 +5,9 @@ A million refs are 57 MB on the driver and in the tasks' descriptions, where obj
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import TypeAlias
 
 from penstock_core.ids import Offset
 from penstock_core.keys import PartitionKey
@@ -77,34 +80,98 @@ def _join(run: Sequence[tuple[Slice, LocatedRef]]) -> Slice:
     )
 
 
-def ranges_of(located: Iterable[LocatedRef], range_bytes: int) -> Iterator[SegmentRange]:
-    """The ranged gets that read the refs in their order: neighbours in one segment share one of `range_bytes` at most,
-    where little lies between them."""
-    group: list[LocatedRef] = []
-    for each in located:
-        if group and not _is_next(group, each, range_bytes):
-            yield _range(group)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One ranged get, and of each of its refs the slice that it is for."""
+
+    range: SegmentRange
+    slices: tuple[Slice, ...]
+
+    def by_slice(self) -> "list[Wanted]":
+        """The same refs, with a get for each run of them that one slice has."""
+        parts = list(zip(self.slices, self.range.refs, strict=True))
+        return [_wanted(list(run)) for _, run in groupby(parts, key=itemgetter(0))]
+
+
+def ranges_of(slices: Iterable[Slice], range_bytes: int) -> Iterator[Wanted]:
+    """The ranged gets that read the slices' refs in their order: neighbours in one segment share one of `range_bytes`
+    at most, where little lies between them."""
+    return _joined(((each, located) for each in slices for located in each.located()), range_bytes)
+
+
+def shared_ranges(slices: Sequence[Slice], range_bytes: int) -> Iterator[Wanted]:
+    """The same, where neighbours may also be of several partitions of a topic: those that were appended by one request.
+
+    Each partition's refs come in their order, and all of one topic before the next one's.
+    """
+    for _, of_topic in groupby(slices, key=lambda each: each.topic):
+        partitions: dict[PartitionKey, list[Slice]] = {}
+        for each in of_topic:
+            partitions.setdefault(each.key, []).append(each)
+        yield from _joined(_by_segment(list(partitions.values())), range_bytes)
+
+
+_Part: TypeAlias = tuple[Slice, LocatedRef]
+
+
+def _by_segment(partitions: Sequence[Sequence[Slice]]) -> Iterator[_Part]:
+    """The refs of the first partition in their order, and with each of its segments what others have there, if that is
+    what comes next for them; then those that are left of the second, and so on."""
+    refs = [((each, located) for each in slices for located in each.located()) for slices in partitions]
+    following: list[_Part | None] = [next(each, None) for each in refs]
+    waiting: dict[object, list[int]] = {}  # by segment: the partitions whose next ref lies there
+
+    def await_next(number: int) -> None:
+        if (part := following[number]) is not None:
+            waiting.setdefault(_segment(part), []).append(number)
+
+    for number in range(len(partitions)):
+        await_next(number)
+    for first in range(len(partitions)):
+        while (part := following[first]) is not None:
+            segment = _segment(part)
+            runs: list[list[_Part]] = []
+            for number in waiting.pop(segment):
+                run: list[_Part] = []
+                while (next_part := following[number]) is not None and _segment(next_part) == segment:
+                    run.append(next_part)
+                    following[number] = next(refs[number], None)
+                runs.append(run)
+                await_next(number)
+            for run in sorted(runs, key=lambda run: run[0][1].ref.position):
+                yield from run
+
+
+def _segment(part: _Part) -> object:
+    return part[1].ref.segment_id, part[1].ref.tier
+
+
+def _joined(parts: Iterable[_Part], range_bytes: int) -> Iterator[Wanted]:
+    group: list[_Part] = []
+    for part in parts:
+        if group and not _is_next(group, part, range_bytes):
+            yield _wanted(group)
             group = []
-        group.append(each)
+        group.append(part)
     if group:
-        yield _range(group)
+        yield _wanted(group)
 
 
-def _is_next(group: Sequence[LocatedRef], each: LocatedRef, range_bytes: int) -> bool:
-    first, last = group[0].ref, group[-1].ref
-    gap = each.ref.position - (last.position + last.length)
-    end = each.ref.position + each.ref.length
-    is_same = (each.ref.segment_id, each.ref.tier) == (last.segment_id, last.tier)
-    return is_same and 0 <= gap <= GAP_BYTES_MAX and end - first.position <= range_bytes
+def _is_next(group: Sequence[_Part], part: _Part, range_bytes: int) -> bool:
+    first, last, ref = group[0][1].ref, group[-1][1].ref, part[1].ref
+    gap = ref.position - (last.position + last.length)
+    is_same = (ref.segment_id, ref.tier) == (last.segment_id, last.tier)
+    return is_same and 0 <= gap <= GAP_BYTES_MAX and ref.position + ref.length - first.position <= range_bytes
 
 
-def _range(group: Sequence[LocatedRef]) -> SegmentRange:
-    first, last = group[0].ref, group[-1].ref
-    return SegmentRange(
+def _wanted(group: Sequence[_Part]) -> Wanted:
+    first, last = group[0][1].ref, group[-1][1].ref
+    read = SegmentRange(
         segment_id=first.segment_id,
         tier=first.tier,
         zones=first.zones,
         position=first.position,
         length=last.position + last.length - first.position,
-        refs=tuple(group),
+        refs=tuple(located for _, located in group),
     )
+    return Wanted(range=read, slices=tuple(each for each, _ in group))

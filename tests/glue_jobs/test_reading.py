@@ -1,6 +1,7 @@
 """From options to records without Spark: what is planned is what is read, whatever happens to the log meanwhile."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.quorum import Acks
-from penstock_core.ref import Ref, Tier
+from penstock_core.ref import Ref, Tier, encode_refs
 from penstock_spark import planning
 from penstock_spark.decoding import decode, kafka_schema
 from penstock_spark.options import ReadOptions, parse_read_options
@@ -25,7 +26,17 @@ from penstock_spark.planning import keep_what_is_there, plan_slices
 from penstock_spark.reading import read_slices
 from penstock_spark.slices import Slice, ranges_of
 from penstock_spark.snapshot import choose_offsets
-from tests.broker.setting import Intercepted, batch, entry, key_of, new_topic, patient_broker, send, zone_of
+from tests.broker.setting import (
+    Intercepted,
+    batch,
+    counted_broker,
+    entry,
+    key_of,
+    new_topic,
+    patient_broker,
+    send,
+    zone_of,
+)
 
 Plan = list[tuple[Slice, ...]]
 
@@ -61,7 +72,13 @@ def read(broker: Broker, planned: Plan, wanted: ReadOptions | None = None) -> li
         (row["partition"], row["offset"], row["value"].decode())
         for slices in planned
         for records in decode(
-            read_slices(broker, slices, range_bytes=wanted.range_bytes, fails_on_data_loss=wanted.fails_on_data_loss),
+            read_slices(
+                broker,
+                slices,
+                range_bytes=wanted.range_bytes,
+                fails_on_data_loss=wanted.fails_on_data_loss,
+                shares_ranges=True,
+            ),
             schema,
         )
         for row in records.to_pylist()
@@ -80,6 +97,62 @@ def test_a_read_finds_every_record_of_every_partition_once(broker: Broker) -> No
     expected = fill(broker, 40, 0) + fill(broker, 3, 2)
 
     assert read(broker, plan(broker)) == expected
+
+
+def test_what_one_request_appended_to_many_partitions_is_read_by_one_get(broker: Broker) -> None:
+    new_topic(broker, partitions=20)
+    for number in range(3):
+        produce(broker, [entry("orders", each, batch(f"v{number}")) for each in range(20)], Acks.ALL)
+    counts: Counter[str] = Counter()
+
+    found = read(counted_broker(broker, counts), plan(broker))
+
+    assert counts["zone.get"] == 3
+    assert sorted(found) == [(each, number, f"v{number}") for each in range(20) for number in range(3)]
+
+
+@given(
+    requests=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True), max_size=12),
+    swaps=st.sets(st.integers(0, 3), max_size=2),
+    range_bytes=st.integers(1, 400),
+)
+@settings(max_examples=60)
+def test_partitions_that_share_gets_are_each_read_in_their_order(
+    requests: list[list[int]], swaps: set[int], range_bytes: int
+) -> None:
+    broker = patient_broker()
+    for name in ("bills", "orders"):
+        new_topic(broker, name, partitions=4)
+    expected: dict[tuple[str, int], list[str]] = {}
+    for number, partitions in enumerate(requests):
+        for name in ("orders", "bills") if number % 3 else ("orders",):
+            for each in partitions:
+                expected.setdefault((name, each), []).append(f"v{number}")
+        entries = [entry(name, each, batch(f"v{number}")) for each in partitions for name in ("bills", "orders")]
+        produce(broker, entries if number % 3 else entries[1::2], Acks.QUORUM)
+    wanted = options(subscribe="bills,orders")
+    slices = [each for task in plan(broker, wanted) for each in task]
+    slices = [in_reverse(each) if each.key.partition in swaps else each for each in slices]
+
+    stored = read_slices(broker, slices, range_bytes=range_bytes, fails_on_data_loss=True, shares_ranges=True)
+
+    found: dict[tuple[str, int], list[str]] = {}
+    topics = []
+    for records in decode(stored, kafka_schema(with_headers=False)):
+        for row in records.to_pylist():
+            found.setdefault((row["topic"], row["partition"]), []).append(row["value"].decode())
+            topics.append(row["topic"])
+    assert found == {
+        (topic, partition): values[::-1] if partition in swaps else values
+        for (topic, partition), values in expected.items()
+    }
+    assert topics == sorted(topics), "topics do not alternate: each change would be an Arrow batch of its own"
+
+
+def in_reverse(one: Slice) -> Slice:
+    """As if the partition's appends had been ordered the other way round by its head."""
+    refs = [located.ref for located in one.located()]
+    return replace(one, refs=encode_refs(reversed(refs)))
 
 
 def test_a_read_of_an_empty_topic_finds_nothing(broker: Broker) -> None:
@@ -266,9 +339,10 @@ def test_neighbours_in_a_segment_are_read_by_one_request(broker: Broker) -> None
         side_by_side.append(replace(each, ref=ref))
         end += ref.length
 
-    assert [(found.position, found.length) for found in ranges_of(side_by_side, end)] == [(0, end)]
-    assert len(list(ranges_of(side_by_side, end // 2))) == 2
-    assert len(list(ranges_of(located, end))) == 4
+    joined = replace(one, refs=encode_refs(each.ref for each in side_by_side))
+    assert [(found.range.position, found.range.length) for found in ranges_of([joined], end)] == [(0, end)]
+    assert len(list(ranges_of([joined], end // 2))) == 2
+    assert len(list(ranges_of([one], end))) == 4
 
 
 def segments_of(planned: Plan) -> list[Any]:
