@@ -12,10 +12,10 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from penstock_spark.sink import PenstockStreamWriter
+from penstock_spark.arrow_sink import ArrowStreamWriter
+from penstock_spark.limited_streaming import LimitedStreamReader
 from penstock_spark.source import PenstockDataSource
 from penstock_spark.storage import STORAGE_CALLS
-from penstock_spark.streaming import PenstockStreamReader
 
 FOLDER = "PENSTOCK_BENCH_CALLS"  # in the environment: where each process writes
 
@@ -34,8 +34,8 @@ class MeteredDataSource(PenstockDataSource):
         return MeteredWriter(self.options, schema)
 
 
-class MeteredReader(PenstockStreamReader):
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+class MeteredReader(LimitedStreamReader):
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802  # Spark's, since 4.2
         with _written("latestOffset") as line:
             found = super().latestOffset(start, limit)
             if found == start:
@@ -51,7 +51,7 @@ class MeteredReader(PenstockStreamReader):
             yield from super().read(partition)
 
 
-class MeteredWriter(PenstockStreamWriter):
+class MeteredWriter(ArrowStreamWriter):
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
         with _written("commit"):
             super().commit(messages, batchId)

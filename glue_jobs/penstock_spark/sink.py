@@ -1,6 +1,6 @@
 """The data source `penstock` of Spark 4, writing: batches by the tasks, micro-batches by the driver (writing.py)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,16 +12,14 @@ from pyspark.sql.types import Row, StructType
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.writing import (
     EXACTLY_ONCE,
-    MicroBatchWriter,
-    Row,
+    KeptWriter,
     WriteOptions,
     check_size,
-    open_admin,
     open_producer,
     parse_write_options,
     rows_of,
     send_all,
-    transactional_id,
+    size_of,
 )
 
 _QUERY_ID = "sql.streaming.queryId"  # the local property that Spark's streams set
@@ -95,32 +93,6 @@ class PenstockStreamWriter(DataSourceStreamWriter):
         _KEPT.write(self._options, query_id, batchId, rows_of(batches, self._options.topic))
 
 
-class KeptWriter:
-    """The writer of the query whose micro-batch this process has written last: Spark commits in one process as long as
-    there is something to do."""
-
-    def __init__(self) -> None:
-        self._key: tuple[WriteOptions, str] | None = None
-        self._writer: MicroBatchWriter | None = None
-
-    def write(self, options: WriteOptions, query_id: str, batch_id: int, rows: Iterable[Row]) -> None:
-        if self._writer is None or self._key != (options, query_id):
-            self.close()
-            producer = open_producer(options, transactional_id(query_id))
-            self._writer = MicroBatchWriter(producer, open_admin(options), query_id)
-            self._key = options, query_id
-        try:
-            self._writer.write(batch_id, rows)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-
 _KEPT = KeptWriter()
 
 
@@ -146,7 +118,7 @@ def _hand_over(query_id: str, batches: Iterator[pa.RecordBatch]) -> Handed:
     for batch in batches:
         if not batch.num_rows:
             continue
-        bytes_count += batch.get_total_buffer_size()
+        bytes_count += size_of(batch)
         check_size(bytes_count)
         if writer is None:
             writer = pa.ipc.new_stream(output, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))

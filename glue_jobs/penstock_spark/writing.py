@@ -12,7 +12,8 @@ The records and the note that they were written become visible by one conditiona
 runs again, after a crash at any point, with whatever tasks, is found to be done or is done as if for the first time.
 The driver keeps its epoch for the next micro-batch, and need not read the note again: whoever else had written one
 would have begun a later epoch, and fenced it.
-The rows pass through the driver, and a transaction has its bounds: 64 requests of 4 MiB, 99 partitions.
+The rows pass through the driver, and a transaction has its bounds: 64 requests ahead of the last, each of 4 MiB or the
+batch less that did not fit any more, and 99 partitions with the note's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,12 +24,18 @@ import pyarrow as pa
 
 from penstock import Admin, Producer, TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import MIB, REQUEST_BYTES_MAX, TRANSACTION_STAGES_MAX
+from penstock_core.limits import KIB, MIB, REQUEST_BYTES_MAX, TRANSACTION_STAGES_MAX
 from penstock_core.record_batch import Compression
 from penstock_core.records import Headers
 from penstock_spark.options import Given, invalid
 
-MICRO_BATCH_BYTES_MAX = TRANSACTION_STAGES_MAX * REQUEST_BYTES_MAX
+_BATCH_BYTES = 256 * KIB
+MICRO_BATCH_BYTES_MAX = TRANSACTION_STAGES_MAX * (REQUEST_BYTES_MAX - _BATCH_BYTES)
+_RECORD_BYTES = 32  # what a record takes beyond its key, value and headers, at most
+_WAYS_OUT = (
+    "For this micro-batch, which is in the checkpoint as it is, run the query once with delivery=at_least_once; for "
+    "those to come, read less at a time (maxOffsetsPerTrigger of the source), or write to fewer partitions"
+)
 _UNCHECKED_MAX = 100_000  # records sent whose outcome nobody has looked at
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 
@@ -104,6 +111,7 @@ def open_producer(options: WriteOptions, transactional_id: str | None = None) ->
         options.url,
         region=options.region,
         linger_ms=50,
+        batch_bytes=_BATCH_BYTES,
         compression_type=options.compression_type,
         transactional_id=transactional_id,
     )
@@ -167,7 +175,17 @@ class MicroBatchWriter:
         self._written: int | None = None  # by this one, in its epoch: a later note would be of who has fenced it
 
     def write(self, batch_id: int, rows: Iterable[Row]) -> bool:
-        """Writes a micro-batch unless it was written before; whether it was now."""
+        """Writes a micro-batch unless it was written before; whether it was now. Raises TRANSACTION_TOO_LARGE for more
+        partitions than a transaction has, with nothing written."""
+        try:
+            return self._write(batch_id, rows)
+        except PenstockError as error:
+            if error.code is not ErrorCode.TRANSACTION_TOO_LARGE:
+                raise
+            message = f"a micro-batch is written exactly once in one transaction, but {error.message}. {_WAYS_OUT}"
+            raise PenstockError(error.code, message, **error.facts) from error
+
+    def _write(self, batch_id: int, rows: Iterable[Row]) -> bool:
         with self._producer.transaction() as transaction:
             # Behind the transaction's begin: nobody else writes a micro-batch of this query from here on.
             is_next = self._written is not None and self._written < batch_id
@@ -188,9 +206,40 @@ class MicroBatchWriter:
         self._admin.close()
 
 
+class KeptWriter:
+    """The writer of the query whose micro-batch this process has written last: Spark commits in one process as long as
+    there is something to do."""
+
+    def __init__(self) -> None:
+        self._key: tuple[WriteOptions, str] | None = None
+        self._writer: MicroBatchWriter | None = None
+
+    def write(self, options: WriteOptions, query_id: str, batch_id: int, rows: Iterable[Row]) -> None:
+        if self._writer is None or self._key != (options, query_id):
+            self.close()
+            producer = open_producer(options, transactional_id(query_id))
+            self._writer = MicroBatchWriter(producer, open_admin(options), query_id)
+            self._key = options, query_id
+        try:
+            self._writer.write(batch_id, rows)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
 def transactional_id(query_id: str) -> str:
     """Who writes the micro-batches of a query, over all its restarts; also the group that has their note."""
     return f"spark-{query_id}"
+
+
+def size_of(batch: pa.RecordBatch) -> int:
+    """What the rows take in a transaction, before compression, at most."""
+    return int(batch.nbytes) + _RECORD_BYTES * int(batch.num_rows)
 
 
 def check_size(bytes_count: int) -> None:
@@ -198,7 +247,7 @@ def check_size(bytes_count: int) -> None:
     if bytes_count > MICRO_BATCH_BYTES_MAX:
         raise PenstockError(
             ErrorCode.TRANSACTION_TOO_LARGE,
-            f"a micro-batch of {bytes_count // MIB} MiB: {MICRO_BATCH_BYTES_MAX // MIB} MiB at most are written "
-            "exactly once. Read less at a time (maxOffsetsPerTrigger of the source), or set delivery=at_least_once",
+            f"a micro-batch of {-(-bytes_count // MIB)} MiB: {MICRO_BATCH_BYTES_MAX // MIB} MiB at most are written "
+            f"exactly once. {_WAYS_OUT}",
             limit=MICRO_BATCH_BYTES_MAX,
         )

@@ -11,9 +11,10 @@ from penstock import FencedError, Producer
 from penstock.testing import MemoryPenstock
 from penstock.transport import Response
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.sink import KeptWriter
+from penstock_core.limits import KIB, REQUEST_BYTES_MAX, TRANSACTION_STAGES_MAX
 from penstock_spark.writing import (
     MICRO_BATCH_BYTES_MAX,
+    KeptWriter,
     MicroBatchWriter,
     Row,
     WriteOptions,
@@ -21,6 +22,7 @@ from penstock_spark.writing import (
     parse_write_options,
     rows_of,
     send_all,
+    size_of,
     transactional_id,
 )
 
@@ -127,8 +129,8 @@ def test_a_process_keeps_its_writer_until_it_fails_or_another_query_comes(
         opened.append(transactional_id)
         return service.producer(transactional_id=transactional_id)
 
-    monkeypatch.setattr("penstock_spark.sink.open_producer", open_producer)
-    monkeypatch.setattr("penstock_spark.sink.open_admin", lambda _: service.admin())
+    monkeypatch.setattr("penstock_spark.writing.open_producer", open_producer)
+    monkeypatch.setattr("penstock_spark.writing.open_admin", lambda _: service.admin())
     options = parse_write_options({"topic": "orders"}, COLUMNS, is_stream=True)
     kept = KeptWriter()
 
@@ -218,5 +220,55 @@ def test_streams_are_written_exactly_once_unless_told_otherwise() -> None:
 
 def test_a_micro_batch_that_no_transaction_holds_is_refused_before_it_is_sent() -> None:
     check_size(MICRO_BATCH_BYTES_MAX)
-    with pytest.raises(PenstockError, match="maxOffsetsPerTrigger"):
+    with pytest.raises(
+        PenstockError, match=r"of 241 MiB: 240 MiB at most .* delivery=at_least_once; .* less at a time"
+    ):
         check_size(MICRO_BATCH_BYTES_MAX + 1)
+
+
+@pytest.mark.parametrize("value_bytes", [0, 10, 1_000])
+def test_what_is_not_refused_fits_into_a_transaction(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch, value_bytes: int
+) -> None:
+    """With requests and batches of a hundredth."""
+    request_bytes, batch_bytes = REQUEST_BYTES_MAX // 100, 256 * KIB // 100
+    stages: list[int] = []
+    call = service.transport.call
+
+    def counted(method: str, path: str, *arguments: Any) -> Response:
+        stages.append(path == "/v1/transactions")
+        return call(method, path, *arguments)
+
+    monkeypatch.setattr(service.transport, "call", counted)
+    values = pa.array([b"x" * value_bytes] * 100, pa.binary())
+    some = pa.record_batch({"value": values, "key": values, "partition": pa.array([*range(3), None] * 25, pa.int32())})
+    limit = TRANSACTION_STAGES_MAX * (request_bytes - batch_bytes)
+    producer = service.producer(
+        transactional_id=transactional_id(QUERY), max_request_bytes=request_bytes, batch_bytes=batch_bytes
+    )
+
+    with closing(MicroBatchWriter(producer, service.admin(), QUERY)) as new:
+        assert new.write(0, rows_of([some] * (limit // size_of(some)), "orders"))
+
+    assert len(list(service.records("orders"))) == limit // size_of(some) * 100
+    assert TRANSACTION_STAGES_MAX // 2 < sum(stages) <= TRANSACTION_STAGES_MAX + 1
+
+
+def test_a_micro_batch_over_98_partitions_is_written_and_over_99_refused_with_what_to_do(
+    service: MemoryPenstock,
+) -> None:
+    service.create_topic("wide", partitions=99)
+
+    def over(partitions: int) -> list[Row]:
+        return [Row(topic="wide", value="v", key=None, headers=(), partition=each) for each in range(partitions)]
+
+    with closing(writer(service)) as new, pytest.raises(PenstockError) as raised:
+        new.write(0, over(99))
+    assert raised.value.code is ErrorCode.TRANSACTION_TOO_LARGE
+    assert "99 partitions and 1 offsets: 99 together at most" in raised.value.message
+    assert "delivery=at_least_once" in raised.value.message
+    assert list(service.records("wide")) == []
+
+    with closing(writer(service)) as new:
+        assert new.write(0, over(98))
+    assert len(list(service.records("wide"))) == 98
