@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from glue_jobs import compact
+import compact
 from infra.compaction_metrics import METRICS, CompactionMetrics
 from infra.settings import STAGES
 from penstock_broker.compact import Compacted

@@ -43,8 +43,8 @@ def test_alarms_watch_what_their_own_stage_s_functions_emit(resources: Resources
         [dimension] = alarm["Dimensions"]
         assert dimension["Name"] == "service"
         assert (alarm["Namespace"], dimension["Value"]) in emitted
-        function = "keeper" if alarm_name.endswith("zone-behind") else alarm_name.rpartition("-")[2]
-        assert dimension["Value"].endswith(f"-{function}")
+        watched = "keeper" if alarm_name.endswith("zone-behind") else alarm_name.rpartition("-")[2]
+        assert dimension["Value"].endswith(f"-{watched}")
         assert (alarm["MetricName"], alarm["Statistic"]) == (
             ("zones_behind", "Minimum") if alarm_name.endswith("zone-behind") else ("segment_lost", "Sum")
         )
