@@ -144,7 +144,8 @@ def _chunks(
     span, newest_ms = 0, -1
     for offset, batch in transform(times.noted(read_batches(broker, located, log_start))):
         header = parse_header(batch)
-        ref = times.ref_at(offset)
+        # The last, where an empty batch stands for those of many refs: they expire no sooner for being empty.
+        ref = times.ref_at(offset + header.offset_span - 1)
         time_ms = batch_time_ms(header.max_timestamp_ms, ref.ref)
         cutter.add(header.length, header.offset_span, header.record_count, time_ms, written_ms(ref.ref))
         span, newest_ms = span + header.offset_span, max(newest_ms, time_ms)

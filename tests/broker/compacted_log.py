@@ -106,7 +106,7 @@ class CompactedLog:
         self.removed_below = max(self.removed_below, offset)
 
     def retain(self) -> None:
-        """Retention and sweep."""
+        """Retention and sweep. The log start may rise over what is expired, and no further, be there records or not."""
         retain(self.broker, budget_ms=FOR_EVER)
         if "delete" in self.policy:
             expired_ms = self.clock.now_ms() - RETENTION_MS

@@ -202,6 +202,27 @@ def test_retention_by_size_does_not_count_what_compaction_has_removed(broker: Br
     assert retain(broker, budget_ms=FOR_EVER).refs_expired == 0
 
 
+def test_log_start_rises_over_emptied_offsets_no_sooner_than_over_their_records(
+    broker: Broker, clock: SteppedClock
+) -> None:
+    """Neighbours that lost all become one empty batch, of which the newest counts. Who has read up to the last of them
+    is not told that the log begins behind."""
+    topic = new_topic(broker, cleanup_policy="compact,delete", retention_ms=3 * DAY_MS)
+    for _ in range(2):
+        for number in range(TAIL_ROLL_REFS):
+            append(broker, topic, ("a", str(number)), timestamp_ms=clock.now_ms())
+        clock.time_ms += 2 * DAY_MS
+    for _ in range(TAIL_ROLL_REFS):
+        append(broker, topic, ("a", "newest"), timestamp_ms=clock.now_ms())
+    run(broker, topic, age_ms_min=0)
+    assert len(read(broker, topic)) == 1
+    retain(broker, budget_ms=FOR_EVER)
+    assert ask(broker, topic, 3 * TAIL_ROLL_REFS).log_start_offset <= TAIL_ROLL_REFS
+    clock.time_ms += 3 * DAY_MS + HOUR_MS
+    retain(broker, budget_ms=FOR_EVER)
+    assert ask(broker, topic, 3 * TAIL_ROLL_REFS).log_start_offset == 3 * TAIL_ROLL_REFS
+
+
 def test_batch_that_its_producer_built_wrongly_is_left_whole(broker: Broker, topic: str, clock: SteppedClock) -> None:
     bad = bytearray(keyed(("a", "1"), ("b", "1")))
     bad[61:] = bytes(len(bad) - 61)
