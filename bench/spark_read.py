@@ -1,7 +1,8 @@
-"""What Spark reads a second at local[2]: the data source, Parquet of the same records, and a loop over the decoder.
+"""What Spark reads a second at local[2]: a topic in both ways, Parquet of the same records, a loop over the decoder.
 
-All three read the same records from the local disk, in turns, every column of them, into nothing (Spark's `noop`);
-the best of the rounds counts. CPU is that of Spark and its workers, which says more where others use the machine too.
+All read the same records from the local disk, in turns, every column of them, into nothing (Spark's `noop`); the best
+of the rounds counts. CPU is that of Spark and its workers, which says more where others use the machine too. The
+hand-over alone is one that yields the first batch of each task over and over: what is above it is Spark's.
 """
 
 import json
@@ -11,12 +12,14 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -31,8 +34,7 @@ from penstock_broker.produce import ProduceEntry, produce
 from penstock_core.errors import PenstockError
 from penstock_core.quorum import Acks
 from penstock_core.records import NewRecord, decode, encode
-from penstock_spark import decoding
-from penstock_spark.batch import schema_of
+from penstock_spark.batch import read_records, schema_of
 from penstock_spark.options import RANGE_BYTES, parse_read_options
 from penstock_spark.planning import plan_slices
 from penstock_spark.reading import read_slices
@@ -45,36 +47,44 @@ NOW_MS = 1_790_000_000_000
 PARTITIONS = 4
 BATCH_BYTES = 256 * 1024
 TOPIC = "bench-spark-read"
+_OPTIONS = parse_read_options({"subscribe": TOPIC}, is_stream=False)
 
 
 class FolderDataSource(DataSource):
-    """The data source, with segments in a folder instead of S3: what is planned on the driver is in its options."""
+    """The data source, with segments in a folder instead of S3, as `fill` leaves them there with the plan."""
 
     @classmethod
     def name(cls) -> str:
         return "penstock-folder"
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark names it
-        return FolderReader(self.options["folder"])
+        return FolderReader(self.options["folder"], hands_over_only="handsOverOnly" in self.options)
 
     def schema(self) -> StructType:
         return schema_of({})
 
 
 class FolderReader(DataSourceReader):
-    """Plans from what `fill` left in the folder, and reads as PenstockReader does."""
+    """Reads as PenstockReader does, or as many bytes of the first batch."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, hands_over_only: bool) -> None:
         self._folder = folder
+        self._hands_over_only = hands_over_only
 
     def partitions(self) -> list[InputPartition]:
         return [SlicePartition(slices) for slices in _plan(Path(self._folder))]
 
-    def read(self, partition: InputPartition) -> Any:
-        stored = read_slices(
-            folder_broker(Path(self._folder)), slices_of(partition), range_bytes=RANGE_BYTES, fails_on_data_loss=True
-        )
-        return decoding.decode(stored, decoding.kafka_schema(with_headers=False))
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        slices = slices_of(partition)
+        batches = _read(self._folder, slices)
+        if not self._hands_over_only:
+            return batches
+        first = next(batches)
+        return islice(repeat(first), sum(each.end_offset - each.start_offset for each in slices) // len(first))
+
+
+def _read(folder: str, slices: tuple[Slice, ...]) -> Iterator[pa.RecordBatch]:
+    return read_records(folder_broker(Path(folder)), _OPTIONS, slices)
 
 
 def folder_broker(folder: Path) -> Broker:
@@ -83,10 +93,11 @@ def folder_broker(folder: Path) -> Broker:
 
 @click.command(help=__doc__)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-@click.option("--mb", default=500, show_default=True, help="How many MB of values each reads.")
-@click.option("--rounds", default=5, show_default=True, help="How often each is timed, in turns.")
-def main(as_json: bool, mb: int, rounds: int) -> None:
-    spark = _session()
+@click.option("--mb", default=1_000, show_default=True, help="How many MB of values each reads.")
+@click.option("--rounds", default=3, show_default=True, help="How often each is timed, in turns.")
+@click.option("--tcp", is_flag=True, help="Spark's workers hand over by TCP, its default, not by Unix sockets.")
+def main(as_json: bool, mb: int, rounds: int, tcp: bool) -> None:
+    spark = _session(is_unix=not tcp)
     try:
         report = {
             f"{value_bytes} B": measure_reads(spark, value_bytes, mb * MB // value_bytes, rounds)
@@ -107,10 +118,13 @@ def measure_reads(spark: SparkSession, value_bytes: int, count: int, rounds: int
         folder = Path(name)
         records = fill(folder, value_bytes, count)
         source = spark.read.format("penstock-folder").option("folder", name).load()
+        hand_over = spark.read.format("penstock-folder").options(folder=name, handsOverOnly="").load()
         parquet = str(folder / "parquet")
         source.write.option("compression", "none").parquet(parquet)
         ways: dict[str, Callable[[], object]] = {
             "data source penstock": lambda: _drain(source),
+            "penstock_spark.read": lambda: _drain(_without_data_source(spark, folder)),
+            "hand-over alone": lambda: _drain(hand_over),
             "spark.read.parquet": lambda: _drain(spark.read.parquet(parquet)),
             "Python loop over the SDK's decode": lambda: _loop(folder),
         }
@@ -156,10 +170,21 @@ def fill(folder: Path, value_bytes: int, count: int) -> int:
         if isinstance(result, PenstockError):
             raise result
         appended += 4 * per_batch
-    options = parse_read_options({"subscribe": topic}, is_stream=False)
-    plan = plan_slices(broker, choose_offsets(broker, options), partition_bytes=options.partition_bytes)
+    plan = plan_slices(broker, choose_offsets(broker, _OPTIONS), partition_bytes=_OPTIONS.partition_bytes)
     (folder / "plan.pickle").write_bytes(pickle.dumps(plan))
     return appended
+
+
+def _without_data_source(spark: SparkSession, folder: Path) -> DataFrame:
+    """As `penstock_spark.read` makes it."""
+    name, plan = str(folder), _plan(folder)
+
+    def read_tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _read(name, plan[number])
+
+    return spark.range(0, len(plan), 1, len(plan)).mapInArrow(read_tasks, schema_of({}))
 
 
 def _drain(frame: DataFrame) -> None:
@@ -200,7 +225,7 @@ def _plan(folder: Path) -> list[tuple[Slice, ...]]:
     return plan
 
 
-def _session() -> SparkSession:
+def _session(*, is_unix: bool) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark: SparkSession = (
@@ -209,6 +234,7 @@ def _session() -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.log.level", "ERROR")
+        .config("spark.python.unix.domain.socket.enabled", str(is_unix).lower())
         .getOrCreate()
     )
     spark.dataSource.register(FolderDataSource)

@@ -1,6 +1,8 @@
 """A batch read: from its options to what each task reads, and from that to Arrow. Both ways into Spark go by it."""
 
+import gc
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -15,6 +17,7 @@ from pyspark.sql.types import (
 )
 
 from penstock_broker.adapters.aws import Storage
+from penstock_broker.broker import Broker
 from penstock_spark.decoding import decode, kafka_schema
 from penstock_spark.options import ReadOptions
 from penstock_spark.planning import keep_what_is_there, plan_slices
@@ -48,16 +51,25 @@ def plan_batch(storage: Storage, options: ReadOptions) -> list[tuple[Slice, ...]
     )
 
 
-def read_records(storage: Storage, options: ReadOptions, slices: tuple[Slice, ...]) -> Iterator[pa.RecordBatch]:
-    """The slices' records as Arrow, those of each partition in their order."""
+def read_records(broker: Broker, options: ReadOptions, slices: tuple[Slice, ...]) -> Iterator[pa.RecordBatch]:
+    """The slices' records as Arrow, those of each partition in their order. For Python workers only: it settles the
+    process for many tasks."""
+    _settle()
     stored = read_slices(
-        open_broker(storage),
+        broker,
         slices,
         range_bytes=options.range_bytes,
         fails_on_data_loss=options.fails_on_data_loss,
         shares_ranges=True,
     )
     return decode(stored, kafka_schema(with_headers=options.includes_headers))
+
+
+@cache
+def _settle() -> None:
+    """Spark collects a worker's garbage after each task, and would look through all that is imported each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def schema_of(given: Mapping[str, str]) -> StructType:

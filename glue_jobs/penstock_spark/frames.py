@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock_broker.adapters.aws import Storage
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.options import ReadOptions, parse_read_options
-from penstock_spark.storage import find_storage
+from penstock_spark.storage import find_storage, open_broker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ def _reader(storage: Storage, options: ReadOptions) -> "Callable[[Iterable[pa.Re
         for batch in batches:
             for pickled in batch.column(0).to_pylist():
                 # What `read` has pickled, on the driver of this very job.
-                yield from read_records(storage, options, pickle.loads(pickled))  # noqa: S301
+                yield from read_records(open_broker(storage), options, pickle.loads(pickled))  # noqa: S301
 
     return read_tasks
 

@@ -15,7 +15,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import MIB, OFFSET_MAX
 from penstock_spark import storage
 
-PARTITION_BYTES = 64 * MIB
+PARTITION_BYTES = 128 * MIB  # as Spark's own file sources
 RANGE_BYTES = 8 * MIB
 LATEST, EARLIEST = -1, -2  # in place of offsets, as Kafka has it
 

@@ -14,7 +14,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.batch import plan_batch, read_records, schema_of
 from penstock_spark.options import parse_read_options
 from penstock_spark.slices import Slice
-from penstock_spark.storage import find_storage
+from penstock_spark.storage import find_storage, open_broker
 
 if TYPE_CHECKING:
     from penstock_spark.sink import PenstockStreamWriter, PenstockWriter
@@ -72,7 +72,7 @@ class PenstockReader(DataSourceReader):
         return [SlicePartition(slices) for slices in plan_batch(self._storage, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_records(self._storage, self._options, slices_of(partition))
+        return read_records(open_broker(self._storage), self._options, slices_of(partition))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class PenstockStreamReader(DataSourceStreamReader):
         return [SlicePartition(slices) for slices in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_records(self._storage, self._options, slices_of(partition))
+        return read_records(open_broker(self._storage), self._options, slices_of(partition))
 
     @cached_property
     def _watch(self) -> Watch:

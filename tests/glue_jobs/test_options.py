@@ -15,7 +15,7 @@ def test_options_have_the_kafka_sources_defaults() -> None:
     assert stream.start == Bound(everywhere=LATEST)
     assert batch.fails_on_data_loss
     assert not batch.includes_headers
-    assert (batch.partition_bytes, batch.range_bytes) == (64 * MIB, 8 * MIB)
+    assert (batch.partition_bytes, batch.range_bytes) == (128 * MIB, 8 * MIB)
     assert (batch.min_partitions, batch.max_offsets_per_trigger) == (None, None)
 
 

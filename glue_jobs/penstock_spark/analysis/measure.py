@@ -24,6 +24,7 @@ from penstock_core.ref import Tier
 from penstock_spark.batch import plan_batch, read_records
 from penstock_spark.options import ReadOptions, parse_read_options
 from penstock_spark.slices import Slice
+from penstock_spark.storage import open_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,7 +151,7 @@ def _measurer(
                 # What `measured` has pickled, on the driver of this very job.
                 slices: Sequence[Slice] = pickle.loads(pickled)  # noqa: S301
                 appended = {topic: AppendTimes(s for s in slices if s.topic == topic) for topic in _topics(slices)}
-                for records in read_records(storage, options, tuple(slices)):
+                for records in read_records(open_broker(storage), options, tuple(slices)):
                     yield measure(records, appended[records.column("topic")[0].as_py()], window)
 
     return measure_tasks
