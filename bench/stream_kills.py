@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -40,7 +40,7 @@ PARTITIONS = 4
 BURSTS_PER_S = 20
 PATIENCE_S = 300  # without a micro-batch
 _POLL_S = 0.02
-_MICRO_BATCHES = 4  # of a life, about, until it is killed at the latest
+_MICRO_BATCHES = 4  # of the first life, which show how long they take
 
 Row = tuple[int, int, str]  # partition, offset, value
 
@@ -208,7 +208,7 @@ def run(kind: str, plan: Plan, folder: Path, console: Console) -> Figures:
             kills = _kill_again_and_again(query, plan, admin, console)
             is_over.set()
             records = appending.result()
-            last = _until(query, kills, lambda noted: noted.records >= records)
+            last = _until(query, kills, records=records)
         finally:
             is_over.set()
             orphans = query.kill(spares_workers=False)
@@ -294,20 +294,25 @@ def _append(topic: str, records_per_s: int, is_over: threading.Event) -> int:
 
 
 def _kill_again_and_again(query: Query, plan: Plan, admin: Admin, console: Console) -> list[Kill]:
-    """Each kill comes some time after the query has started: at most what the first life took for a few
-    micro-batches."""
+    """Half of the kills come before a life has ended its first micro-batch, as a rule the one that the life before has
+    left; the others within some micro-batches after it. The first life shows how long these take."""
     chance = random.Random(plan.seed)
     kills: list[Kill] = []
     query.start()
     started_s = _until_started(query, kills)
-    _until(query, kills, lambda noted: noted.ended >= _MICRO_BATCHES)
-    longest_s = time.monotonic() - started_s
+    ended_s = []
+    for number in range(_MICRO_BATCHES):
+        _until(query, kills, ended=number)
+        ended_s.append(time.monotonic() - started_s)
     while len(kills) < plan.kills:
-        kill_at_s = started_s + chance.uniform(0, longest_s)
+        if chance.random() < 0.5:
+            kill_at_s = started_s + chance.uniform(0, ended_s[0])
+        else:
+            _until(query, kills, ended=kills[-1].noted.ended + 1 if kills else 0)
+            kill_at_s = time.monotonic() + chance.uniform(0, ended_s[-1] - ended_s[0])
         while time.monotonic() < kill_at_s:
             _look(query, kills)
-        spares_workers = chance.random() < 0.5
-        orphans = query.kill(spares_workers=spares_workers)
+        orphans = query.kill(spares_workers=chance.random() < 0.5)
         killed_s, noted = time.monotonic(), query.noted()
         query.start()
         is_written = noted.begun > noted.ended and query.is_written(noted.begun, admin)
@@ -326,9 +331,10 @@ def _until_started(query: Query, kills: list[Kill]) -> float:
     return time.monotonic()
 
 
-def _until(query: Query, kills: list[Kill], is_reached: Callable[[Noted], bool]) -> Noted:
+def _until(query: Query, kills: list[Kill], *, ended: int = -1, records: int = 0) -> Noted:
+    """Waits until the query has ended that micro-batch and come to so many records; for as long as it moves."""
     before, deadline_s = None, 0.0
-    while not is_reached(noted := query.noted()):
+    while (noted := query.noted()).ended < ended or noted.records < records:
         if noted != before:
             before, deadline_s = noted, time.monotonic() + PATIENCE_S
         if time.monotonic() > deadline_s:
@@ -402,7 +408,7 @@ def _files(folder: Path) -> list[list[Row]]:
 @click.command(help=__doc__)
 @click.option("--kills", default=10, show_default=True, type=click.IntRange(0), help="How often it is killed.")
 @click.option("--records-per-s", default=100, show_default=True, type=click.IntRange(1), help="How fast they come.")
-@click.option("--offsets-max", default=1_000, show_default=True, type=click.IntRange(1), help="Of a micro-batch.")
+@click.option("--offsets-max", default=2_000, show_default=True, type=click.IntRange(1), help="Of a micro-batch.")
 @click.option("--sink", "sinks", multiple=True, default=(FILES, TOPIC), type=click.Choice([FILES, TOPIC]))
 @click.option("--seed", default=0, show_default=True, help="Chooses the moments.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
