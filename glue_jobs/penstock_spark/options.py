@@ -78,6 +78,13 @@ class ReadOptions:
     partition_bytes: int
     range_bytes: int
 
+    @property
+    def may_begin_at_latest(self) -> bool:
+        """Whether where a partition begins may be its end, which moves."""
+        named = [offset for offsets in (self.start.offsets or {}).values() for offset in offsets.values()]
+        has_times = self.start.timestamp_ms is not None or self.start.timestamps_ms is not None
+        return LATEST in (self.start.everywhere, *named) or (has_times and self.is_latest_without_match)
+
 
 def parse_read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
     """Raises INVALID_REQUEST for an unknown option, a value that cannot be, and what does not go together."""

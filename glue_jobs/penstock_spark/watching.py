@@ -44,6 +44,7 @@ class Watch:
         self._partitions_until_ms = -inf
         self._seen: list[Seen] | None = None
         self._target: list[Extent] | None = None
+        self._empty_first: frozenset[Position] | None = None
         self._idle_at: frozenset[Position] = frozenset()
         self._idle_ms = 0.0
         self._idle_until_ms = -inf
@@ -52,21 +53,27 @@ class Watch:
         """Where the options say that the query begins. Raises as `take_snapshot` and `starting_offsets`."""
         seen = take_snapshot(self._broker, self._options.subscription)
         offsets = starting_offsets(self._broker, self._options, seen)
-        found = zip(seen, offsets, strict=True)
-        return [Position(topic=each.topic, key=each.key, offset=offset) for each, offset in found]
+        found = [
+            Position(topic=each.topic, key=each.key, offset=offset) for each, offset in zip(seen, offsets, strict=True)
+        ]
+        # Spark does not keep where the first micro-batch begins: after a crash in it, it asks for the latest again.
+        self._empty_first = frozenset(found) if self._options.may_begin_at_latest else None
+        return found
 
     def bound(self) -> None:
         """From here on, nothing is there but what is there now."""
         self._target = extents_of(self._look())
 
     def next_positions(self, start: Positions, offsets_max: int | None) -> Positions:
-        """Where the next micro-batch ends, of `offsets_max` offsets at most: at `start`, if there is nothing new.
+        """Where the next micro-batch ends, of `offsets_max` offsets at most: at `start`, if there is nothing new, or if
+        it is the first of a query that begins at the latest.
 
         Raises OFFSET_OUT_OF_RANGE for partitions that are gone, UNKNOWN_TOPIC for topics that are named and do not
         exist, and INVALID_REQUEST for those that are not subscribed to any more, unless the query goes on without.
         """
         now_ms = self._broker.clock.monotonic_ms()
-        if now_ms < self._idle_until_ms and frozenset(start) == self._idle_at:
+        is_first, self._empty_first = frozenset(start) == self._empty_first, None
+        if is_first or (now_ms < self._idle_until_ms and frozenset(start) == self._idle_at):
             return start
         seen = self._look()
         extents = extents_of(seen)

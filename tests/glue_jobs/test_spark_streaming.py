@@ -41,7 +41,7 @@ def stream(spark: "SparkSession", storage_options: dict[str, str], tmp_path: Pat
     def run(write: Callable[["DataFrame", int], None], **options: str) -> None:
         frame = (
             spark.readStream.format("penstock")
-            .options(subscribe="orders", startingOffsets="earliest", **storage_options, **options)
+            .options(**{"subscribe": "orders", "startingOffsets": "earliest", **storage_options, **options})
             .load()
         )
         writer: DataStreamWriter = frame.selectExpr("partition", "offset", "cast(value as string)").writeStream
@@ -92,6 +92,21 @@ def test_a_query_that_is_killed_and_restarted_reads_each_offset_once(
     [*_, last] = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     offsets = json.loads(last.read_text().splitlines()[-1])
     assert offsets["orders"] == {"0": 4 * (restarts + 1), "1": 4 * (restarts + 1), "2": 4 * (restarts // 2 + 1)}
+
+
+def test_a_query_that_begins_at_the_latest_keeps_where_that_was(broker: Broker, stream: Any) -> None:
+    new_topic(broker, "orders")
+    send(broker, "orders", "before")
+    found: list[tuple[int, list[str]]] = []
+
+    def write(frame: "DataFrame", batch_id: int) -> None:
+        found.append((batch_id, [row["value"] for row in frame.collect()]))
+
+    stream(write, startingOffsets="latest")
+    send(broker, "orders", "after")
+    stream(write, startingOffsets="latest")
+
+    assert found == [(0, []), (1, ["after"])]
 
 
 def test_a_spark_before_4_2_is_told_what_it_cannot_limit_and_reads_what_is_there(

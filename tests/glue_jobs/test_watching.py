@@ -263,6 +263,32 @@ def test_a_bounded_query_reads_what_was_there_in_micro_batches_smaller_than_its_
     assert offsets(start) == {"orders": {str(number): 3 for number in range(5)}}
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"orders": {"0": -1, "1": 0}}'},
+        {"startingTimestamp": "9000000000000", "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_a_crash_in_the_first_micro_batch_loses_nothing_of_a_query_that_begins_at_the_latest(
+    setting: Setting, given: dict[str, str]
+) -> None:
+    new_topic(setting.broker, "orders", partitions=2)
+    send(setting.broker, "orders", "before")
+    crashed = setting.watch(subscribe="orders", **given)
+    start = crashed.first_positions()
+    send(setting.broker, "orders", "after")
+    noted = crashed.next_positions(start, None)  # this Spark keeps, and not the start
+    restarted = setting.watch(subscribe="orders", **given)
+
+    assert restarted.ranges(restarted.first_positions(), noted) == []
+    end = restarted.next_positions(noted, None)
+    [wanted] = restarted.ranges(noted, end)
+    assert (wanted.start_offset, wanted.end_offset) == (1, 2)
+    assert offsets(crashed.next_positions(noted, None)) == offsets(end), "only the first is empty"
+
+
 def test_starting_offsets_must_name_what_is_read_and_no_more(setting: Setting) -> None:
     new_topic(setting.broker, "orders", partitions=2)
     new_topic(setting.broker, "bills")
