@@ -35,6 +35,7 @@ from penstock_spark.replay_source import RowSource, Selection, Window
 REQUEST_BYTES = 2 * MIB  # sent at once, about: in one segment
 
 _ROWS = 8_192  # that are Python objects at once
+_BARE_BYTES = record_bytes_max(None, None)
 _ATTEMPTS_MAX = 8
 _RETRY_BASE_MS, _RETRY_CAP_MS = 100, 10_000
 _EPOCH = 0
@@ -121,8 +122,9 @@ class _Sender:
     def add(self, table: pa.Table) -> None:
         if not self._target.allows_expired:
             _refuse_expired(self._topic, table, self._broker.clock.now_ms())
+        own, by_key = self._lane.partition % self._target.partitions, self._target.by_key
         for key, value, timestamp_ms, headers in _records(table):
-            partition = self._partition_of(key)
+            partition = partition_for_key(key, self._target.partitions) if by_key and key is not None else own
             number = self._counts[partition]
             self._counts[partition] = number + 1
             if partition not in self.arrived:
@@ -139,7 +141,9 @@ class _Sender:
             if waiting is None:
                 waiting = self._waiting[partition] = _Waiting(self._builder, self._producer_id, number)
             waiting.append(timestamp_ms, key, value, headers)
-            self._waiting_bytes += record_bytes_max(key, value, headers)
+            self._waiting_bytes += _BARE_BYTES + len(key or b"") + len(value or b"")
+            if headers:
+                self._waiting_bytes += record_bytes_max(None, None, headers)
             if self._waiting_bytes >= REQUEST_BYTES:
                 self._flush()
 
@@ -151,11 +155,6 @@ class _Sender:
             appended=self._appended,
             repeated=self._repeated,
         )
-
-    def _partition_of(self, key: bytes | None) -> int:
-        if self._target.by_key and key is not None:
-            return partition_for_key(key, self._target.partitions)
-        return self._lane.partition % self._target.partitions
 
     def _builder(self) -> BatchBuilder:
         return BatchBuilder(self._target.compression, batch_bytes=self._topic.config.max_batch_bytes)
