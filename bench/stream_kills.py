@@ -39,7 +39,7 @@ from penstock_spark.writing import transactional_id
 PARTITIONS = 4
 BURSTS_PER_S = 20
 PATIENCE_S = 300  # without a micro-batch
-_POLL_S = 0.02
+_POLL_S = 0.1
 _MICRO_BATCHES = 4  # of the first life, which show how long they take
 
 Row = tuple[int, int, str]  # partition, offset, value

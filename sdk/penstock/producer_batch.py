@@ -77,6 +77,11 @@ class ProducerBatch:
             self._data = self.builder.build(**self._numbers)
         return self._data
 
+    def let_go(self) -> None:
+        """Give back its bytes: they are staged, and nothing is added or sent again."""
+        self._data = None
+        del self.builder
+
 
 class PartitionQueue:
     """The batches of one partition, oldest first: those in a request, then those that wait.

@@ -167,6 +167,9 @@ class TransactionCore:
             self._state.failed(error)
             raise
         self._stages += 1
+        for batches in self._waiting.values():
+            for each in batches:
+                each.let_go()
         self._waiting.clear()
         self._waiting_bytes = 0
 

@@ -21,6 +21,11 @@ def test_group_reads_every_record_although_its_consumers_are_killed(stack: Stack
     _holds(stack, "bench.group_kills", "--records", "9000", "--records-per-s", "300", "--kills", "3")
 
 
+@pytest.mark.parametrize("sink", ["files", "topic"])
+def test_stream_writes_each_offset_once_although_its_processes_are_killed(stack: Stack, sink: str) -> None:
+    _holds(stack, "bench.stream_kills", "--sink", sink, "--kills", "3")
+
+
 @pytest.mark.parametrize("kind", ["static", "dynamic"])
 def test_restarts_move_no_partition_that_need_not(stack: Stack, kind: str) -> None:
     _holds(stack, "bench.rolling_restart", "--kind", kind, "--members", "3", "--partitions", "6")

@@ -1,6 +1,7 @@
 """Transactions of the SDK: what users see of them, over a service in memory and a network that fails."""
 
 import asyncio
+import gc
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from penstock import FencedError, InvalidError, Producer, TopicPartition, Transa
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import PenstockError
 from penstock_core.limits import TRANSACTION_PARTS_MAX
+from penstock_core.records import BatchBuilder
 from tests.sdk.faulty_transport import FaultyTransport, answer, lost_answer, lost_request
 
 TRANSACT = "/v1/transactions"
@@ -158,6 +160,22 @@ def test_large_transaction_is_staged_and_visible_at_once(
         assert not service.records("ledger")
     assert _values(service, "ledger") == values
     assert [each.result(DEADLINE_S).offset for each in sent] == list(range(60))
+
+
+def test_what_is_staged_is_kept_no_longer(faulty: FaultyTransport) -> None:
+    with (
+        _producer(faulty, batch_bytes=1_000, max_request_bytes=4_000) as producer,
+        producer.transaction() as transaction,
+    ):
+        before = _builders()
+        sent = [transaction.send("ledger", b"x" * 500) for _ in range(100)]
+        assert _builders() - before < 10
+    assert [each.result().offset for each in sent] == list(range(100))
+
+
+def _builders() -> int:
+    gc.collect()
+    return sum(isinstance(each, BatchBuilder) for each in gc.get_objects())
 
 
 def test_aborted_stages_never_join_a_later_transaction(service: MemoryPenstock, producer: Producer) -> None:
