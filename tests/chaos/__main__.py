@@ -80,9 +80,11 @@ def _figures(report: ChaosReport) -> dict[str, float]:
     return {
         "acknowledged records": verdict.acknowledged,
         "truncated since": verdict.truncated,
-        "lost": verdict.lost,
+        "lost": verdict.lost + report.keyed.lost,
         "anomalies": sum(verdict.history.found.values()),
         "duplicates": verdict.history.found.get(Kind.DUPLICATE, 0),
+        "acknowledged records of the compacted topic": report.keyed.acknowledged,
+        "of these removed for newer ones": report.keyed.removed,
         "records that failed for certain": verdict.failed,
         "records whose fate producers do not know": verdict.unknown,
         "records read": counts.records_read,
@@ -101,7 +103,7 @@ def _print(report: ChaosReport, console: Console) -> None:
     for title, rows in (
         (f"chaos, seed {report.plan.seed}", _figures(report)),
         ("faults injected", dict(sorted(report.injected.items()))),
-        ("scheduled functions", dict(sorted(report.jobs.items()))),
+        ("scheduled functions and compaction", dict(sorted(report.jobs.items()))),
         ("answers to producers (0: none)", dict(sorted(report.requests.items()))),
     ):
         console.print(_table(title, rows))

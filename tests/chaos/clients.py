@@ -78,14 +78,14 @@ class ProducerSpec:
 def run_producers(target: Target, specs: list[ProducerSpec], stop: Event) -> None:
     """A process's entry: a thread for each producer, until `stop`."""
     with target.recorder(specs[0].name) as recorder:
-        _run_all([partial(_produce, target, spec, recorder, stop) for spec in specs])
+        run_all([partial(_produce, target, spec, recorder, stop) for spec in specs])
 
 
 def run_consumers(target: Target, stop: Event) -> None:
     """A process's entry: one that follows the tail, one of a group that comes back, one that is slow; and an operator
     who truncates."""
     with target.recorder("consumers") as recorder:
-        _run_all(
+        run_all(
             [
                 partial(_follow, target, recorder, stop, "tail", max_records=500, pause_s=0.0),
                 partial(_follow, target, recorder, stop, "slow", max_records=20, pause_s=0.25),
@@ -114,7 +114,8 @@ def run_reader(target: Target, name: str, within_s: float) -> None:
             (target.folder / f"{name}.unread.json").write_text(json.dumps(told))
 
 
-def _run_all(bodies: list[Callable[[], None]]) -> None:
+def run_all(bodies: list[Callable[[], None]]) -> None:
+    """Each in a thread. Raises what the first of them died of, once all have ended."""
     failures: list[BaseException] = []
 
     def guarded(body: Callable[[], None]) -> None:
@@ -269,7 +270,10 @@ def _commit(
     partitions: list[TopicPartition],
     allowed: dict[TopicPartition, set[int | None]],
 ) -> None:
-    positions = {each: consumer.position(each) for each in partitions}
+    try:
+        positions = {each: consumer.position(each) for each in partitions}
+    except UnavailableError:
+        return  # it has not learned yet where to start
     ops = [Commit(each, offset) for each, offset in positions.items()]
     operation = recorder.invoke(process, Function.COMMIT, ops, group="chaos")
     for each, offset in positions.items():

@@ -4,15 +4,18 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+from localstack.clients import ROOT_KEY
+from penstock_broker.adapters.aws import Storage, storage_of_environment
 from penstock_broker.adapters.dynamodb.client import DynamoDbClient
 from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_broker.adapters.system import SystemChance, SystemClock
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.items import parse_head, parse_page
 from penstock_core.keys import HEAD, segment_key
-from penstock_core.ref import LocatedRef
+from penstock_core.ref import LocatedRef, Tier
 from tests.end_to_end.local_stack import Stack
 
 _THROUGH_PROXY = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3")
@@ -51,6 +54,17 @@ def functions_through(stack: Stack, proxy_url: str) -> Iterator[None]:
     finally:
         for name, variables in before.items():
             lambdas.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+
+
+def storage_through(stack: Stack, proxy_url: str) -> Storage:
+    """Where jobs find what the functions of the stack work on, by way of `proxy_url`."""
+    return replace(
+        storage_of_environment(_environments(stack)["penstock-sweep"]),
+        region=stack.region,
+        endpoint_url=proxy_url,
+        access_key=ROOT_KEY,
+        secret_key=ROOT_KEY,
+    )
 
 
 class Zones:
@@ -105,7 +119,12 @@ class Zones:
 
 
 def _read_from(log_start_offset: int, refs: Iterable[LocatedRef]) -> Iterator[SegmentId]:
-    return (located.ref.segment_id for located in refs if located.end_offset > log_start_offset)
+    """What is in the archive, no zone has."""
+    return (
+        located.ref.segment_id
+        for located in refs
+        if located.end_offset > log_start_offset and located.ref.tier is Tier.ZONAL
+    )
 
 
 def _setting(stack: Stack, name: str) -> str:

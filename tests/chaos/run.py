@@ -13,10 +13,14 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from random import Random
 
+from localstack.places import CHECKOUT
 from penstock import Admin
 from tests.chaos.clients import TRUNCATED, ProducerSpec, Target, run_consumers, run_producers, run_reader
-from tests.chaos.deployment import JOBS, Zones, functions_through, zone_of_bucket
+from tests.chaos.compactor import ENDED, compacting
+from tests.chaos.deployment import JOBS, Zones, functions_through, storage_through, zone_of_bucket
 from tests.chaos.injector import Injector
+from tests.chaos.keyed_clients import KEYED, run_keyed, run_keyed_reader
+from tests.chaos.keyed_verdict import KeyedVerdict, judge_keyed
 from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
 from tests.chaos.verdict import Verdict, judge
 from tests.end_to_end.fault_proxy import fault_proxy
@@ -26,6 +30,7 @@ TOPICS = ("orders", TRUNCATED)
 PARTITIONS = 3
 _TICK_S = 0.1
 _WARM_CALLS = 40
+_WARM_ROLLS = 12  # so that there are pages to compact
 _START_S_MAX = 120.0
 _END_S_MAX = 180.0  # delivery time-outs and requests in flight included
 _READ_S_MAX = 600.0
@@ -46,6 +51,7 @@ class ChaosReport:
 
     plan: Plan
     verdict: Verdict
+    keyed: KeyedVerdict
     injected: dict[str, int]
     requests: dict[str, int]
     storage_calls: dict[str, int]
@@ -73,8 +79,11 @@ def run_chaos(
             target = _target(stack, proxy_url, folder)
             zones = Zones(stack)
             with _running(zones, ["keeper"], _KEEP_EACH_S):
-                with _running(zones, JOBS, _JOB_EACH_S):
+                compaction = compacting(storage_through(stack, proxy_url), folder, seed, checkout or CHECKOUT)
+                with _running(zones, JOBS, _JOB_EACH_S), compaction as compacted:
                     violations, started_at = _attack(target, injector, plan, tell)
+                if compacted[ENDED]:
+                    violations.append(f"compaction ended by itself {compacted[ENDED]:,} times: see compaction.log")
                 faults_s = time.monotonic() - started_at
                 tell("waiting until every zone is in sync and has every segment")
                 caught_up_s = _caught_up_s(zones)
@@ -84,11 +93,16 @@ def run_chaos(
             for zone, reader in zip(buckets.values(), readers, strict=True):
                 tell(f"reading everything without zone {zone}")
                 injector.lose(zone)
-                process = _SPAWN.Process(target=run_reader, args=(target, reader, _READ_S_MAX))
-                process.start()
-                violations += _ended([process], _READ_S_MAX + _END_S_MAX)
+                processes = [
+                    _SPAWN.Process(target=read, args=(target, reader, _READ_S_MAX))
+                    for read in (run_reader, run_keyed_reader)
+                ]
+                for process in processes:
+                    process.start()
+                violations += _ended(processes, _READ_S_MAX + _END_S_MAX)
     tell("judging the history")
     verdict = judge(folder, readers)
+    keyed = judge_keyed(folder, readers)
     figures = [json.loads(path.read_text()) for path in sorted(folder.glob("*.figures.json"))]
     requests: Counter[str] = Counter()
     for each in figures:
@@ -96,11 +110,12 @@ def run_chaos(
     slow = [append for each in figures if each["acks"] == "all" for append in each["appends"]]
     return ChaosReport(
         plan=plan,
-        verdict=replace(verdict, violations=(*verdict.violations, *violations)),
+        verdict=replace(verdict, violations=(*verdict.violations, *keyed.violations, *violations)),
+        keyed=keyed,
         injected=dict(injector.injected),
         requests=dict(requests),
         storage_calls={name: count for name, count in injector.calls.items() if not name.startswith("api ")},
-        jobs=dict(zones.done),
+        jobs=dict(zones.done + compacted),
         stopped_waiting_s=tuple(
             _stopped_waiting_s(outage, started_at, slow) for outage in plan.outages if outage.fault is ZoneFault.HANGING
         ),
@@ -122,6 +137,7 @@ def _target(stack: Stack, proxy_url: str, folder: Path) -> Target:
     with Admin(transport=stack.transport()) as admin:
         for topic in TOPICS:
             admin.create_topic(topic, partitions=PARTITIONS)
+        admin.create_topic(KEYED, partitions=PARTITIONS, config={"cleanup_policy": "compact"})
     return Target(
         url=stack.url.replace(stack.endpoint_url, proxy_url),
         region=stack.region,
@@ -139,6 +155,7 @@ def _attack(target: Target, injector: Injector, plan: Plan, tell: Callable[[str]
     specs = _producers(plan.seed)
     processes = [_SPAWN.Process(target=run_producers, args=(target, half, stop)) for half in (specs[::2], specs[1::2])]
     processes.append(_SPAWN.Process(target=run_consumers, args=(target, stop)))
+    processes.append(_SPAWN.Process(target=run_keyed, args=(target, plan.seed, stop)))
     for process in processes:
         process.start()
     try:
@@ -160,7 +177,9 @@ def _attack(target: Target, injector: Injector, plan: Plan, tell: Callable[[str]
 
 def _is_warm(injector: Injector) -> bool:
     """Whether functions run, rather than start: each call at once has one of its own, which takes a second."""
-    return all(injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch"))
+    return injector.calls["dynamodb TransactWriteItems"] >= _WARM_ROLLS and all(
+        injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch")
+    )
 
 
 @contextmanager

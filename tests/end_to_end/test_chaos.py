@@ -1,4 +1,4 @@
-"""Short chaos runs: one that must find nothing, and one against a build that was broken on purpose."""
+"""Short chaos runs: one that must find nothing, and two against builds that were broken on purpose."""
 
 import json
 import os
@@ -70,3 +70,12 @@ def test_run_fails_and_keeps_its_history_when_appends_heed_no_sequence(tmp_path:
     assert report["violations"] == [f"duplicate: {report['history']['anomalies']['duplicate']:,}"]
     [kept] = (tmp_path / "kept").iterdir()
     assert (kept / "history.jsonl").exists()
+
+
+def test_run_fails_when_compaction_takes_the_newest_record_for_superseded(tmp_path: Path) -> None:
+    right, wrong = "self._offsets.get(_name(key), -1) > offset", "self._offsets.get(_name(key), -1) >= offset"
+    checkout = broken_checkout(tmp_path / "broken", "penstock_core/cleaning.py", right, wrong)
+    code, report = run_chaos(tmp_path / "kept", "--seconds", "20", "--seed", "3", "--checkout", str(checkout))
+    assert code == 1
+    assert report["history"]["anomalies"] == {}
+    assert any("did not find the newest records" in violation for violation in report["violations"])
