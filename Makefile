@@ -10,7 +10,7 @@ SPARKS := 3.5 4.0 4.1
 .PHONY: help setup run stop test test-all test-sparks lint openapi bench chaos lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 setup: .venv/.packages .venv/.penstock node_modules/.stamp ## Make .venv and node_modules, with all that is locked
 
