@@ -13,28 +13,25 @@ import os
 import random
 import secrets
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from bench.killed_query import Noted, Query, environment_of
 from bench.metering import storage_of_stack
-from bench.processes import Process, tree
+from bench.processes import Process
 from bench.stack import to_table
 from bench.stream_query import FILES, TOPIC, session
 from penstock import Admin, Consumer, Producer, TopicPartition
-from penstock_broker.adapters.aws import Storage
-from penstock_spark.writing import transactional_id
 
 PARTITIONS = 4
 BURSTS_PER_S = 20
@@ -53,16 +50,6 @@ class Plan:
     records_per_s: int
     offsets_max: int
     seed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """What the query's checkpoint says: the last micro-batch that was begun and that was ended (-1: none), and how many
-    records that one came to."""
-
-    begun: int
-    ended: int
-    records: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,88 +91,6 @@ class Figures:
         return not (self.missing or self.twice or self.foreign or self.out_of_order or self.orphans_left)
 
 
-@dataclass(slots=True, kw_only=True)
-class Query:
-    """The query over its lives; everything of it lies in one folder."""
-
-    kind: str
-    source: str
-    sink: str
-    folder: Path
-    environment: Mapping[str, str]
-    offsets_max: int
-    lives: int = 0
-    process: "subprocess.Popen[bytes] | None" = field(default=None)
-
-    def start(self) -> None:
-        self.lives += 1
-        options = {
-            "source": self.source,
-            "kind": self.kind,
-            "sink": self.sink,
-            "checkpoint": str(self.folder / "checkpoint"),
-            "started": str(self._started),
-            "offsets-max": str(self.offsets_max),
-        }
-        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
-        with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "bench.stream_query", *arguments],
-                env=dict(self.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-
-    @property
-    def has_started(self) -> bool:
-        """Raises ClickException if the process has ended by itself."""
-        if self.process is None or self.process.poll() is not None:
-            log = (self.folder / "log").read_text(errors="replace")
-            raise click.ClickException(f"the query of {self.source} has ended by itself: {log[-4_000:]}")
-        return self._started.exists()
-
-    def kill(self, *, spares_workers: bool) -> list[Process]:
-        """SIGKILL; the workers that were spared."""
-        if self.process is None:
-            return []
-        for each in _jvm(tree(self.process.pid)):
-            each.stop()  # so that it starts nothing more
-        processes = tree(self.process.pid)
-        driver = _jvm(processes)
-        workers = [each for each in processes if each not in driver]
-        for each in driver if spares_workers else processes:
-            each.kill()
-        self.process.wait()
-        return workers if spares_workers else []
-
-    def noted(self) -> Noted:
-        begun, ended = (self._last(name) for name in ("offsets", "commits"))
-        return Noted(begun=begun, ended=ended, records=self._records(ended))
-
-    def is_written(self, batch_id: int, admin: Admin) -> bool:
-        """Whether the sink has that micro-batch, by the sink's own note of it."""
-        if self.kind == FILES:
-            log = Path(self.sink) / "_spark_metadata"
-            return any((log / f"{batch_id}{suffix}").exists() for suffix in ("", ".compact"))
-        query_id = json.loads((self.folder / "checkpoint" / "metadata").read_text())["id"]
-        return any(each.offset > batch_id for each in admin.group_offsets(transactional_id(query_id)))
-
-    @property
-    def _started(self) -> Path:
-        return self.folder / f"started-{self.lives}"
-
-    def _last(self, name: str) -> int:
-        found = (self.folder / "checkpoint" / name).glob("[0-9]*")
-        return max((int(path.name) for path in found), default=-1)
-
-    def _records(self, batch_id: int) -> int:
-        if batch_id < 0:
-            return 0
-        text = (self.folder / "checkpoint" / "offsets" / str(batch_id)).read_text()
-        return sum(json.loads(text.splitlines()[-1])[self.source].values())
-
-
 def run(kind: str, plan: Plan, folder: Path, console: Console) -> Figures:
     """One query over its lives, with topics of its own."""
     own = secrets.token_hex(4)
@@ -216,6 +121,8 @@ def run(kind: str, plan: Plan, folder: Path, console: Console) -> Figures:
         left = [each for each in (*orphans, *(each for kill in kills for each in kill.orphans)) if each.is_alive]
         rows = _files(folder / "copy") if kind == FILES else _copies(copy)
         found = judge(_values(source), rows)
+        if found["records"] != records:
+            raise click.ClickException(f"{found['records']:,} of {records:,} records that were sent are in the topic")
         for topic in (source, copy):
             admin.delete_topic(topic)
     again_s = [kill.again_s for kill in kills if kill.again_s is not None]
@@ -254,27 +161,6 @@ def judge(source: Mapping[int, Sequence[str]], runs: Sequence[Sequence[Row]]) ->
         "foreign": len(found.keys() - wanted),
         "out_of_order": out_of_order,
     }
-
-
-def environment_of(storage: Storage) -> dict[str, str]:
-    """What a process finds the stack's storage by, and may do everything with."""
-    return {
-        "PENSTOCK_TOPICS_TABLE": storage.topics_table,
-        "PENSTOCK_LOG_TABLE": storage.log_table,
-        "PENSTOCK_GROUPS_TABLE": storage.groups_table,
-        "PENSTOCK_REPAIR_QUEUE_URL": storage.repair_queue_url,
-        "PENSTOCK_ZONES": ",".join("=".join(zone) for zone in storage.zones),
-        "PENSTOCK_ARCHIVE": storage.archive,
-        "AWS_REGION": str(storage.region),
-        "AWS_ENDPOINT_URL": str(storage.endpoint_url),
-        "AWS_ACCESS_KEY_ID": str(storage.access_key),
-        "AWS_SECRET_ACCESS_KEY": str(storage.secret_key),
-    }
-
-
-def _jvm(processes: Sequence[Process]) -> list[Process]:
-    """Of a query's processes the driver and its JVM; the others are Python workers."""
-    return [each for number, each in enumerate(processes) if not number or each.command == "java"]
 
 
 def _append(topic: str, records_per_s: int, is_over: threading.Event) -> int:
@@ -381,10 +267,14 @@ def _copies(topic: str) -> list[list[Row]]:
 
 
 def _read(topic: str) -> Iterator[Row]:
-    with Consumer(consumer_timeout_ms=5_000) as consumer:
-        consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
-        for record in consumer:
-            yield record.partition, record.offset, (record.value or b"").decode()
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    with Consumer() as consumer:
+        left = sum(consumer.end_offsets(partitions).values())
+        consumer.assign(partitions)
+        while left:
+            for record in consumer.poll():
+                yield record.partition, record.offset, (record.value or b"").decode()
+                left -= 1
 
 
 def _files(folder: Path) -> list[list[Row]]:
