@@ -1,13 +1,16 @@
 """Spark jobs on the deployed stack, as the role that they have in the cloud: IAM is enforced there."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from localstack.places import CHECKOUT
@@ -102,22 +105,73 @@ def test_analyze_may_all_that_it_has_to_do(stack: Stack, outputs: dict[str, str]
     admin = Admin(transport=transport)
     admin.create_topic("to-analyze", 2)
     with Producer(transport=transport) as producer:
-        for number in range(20):
+        for number in range(400):
             producer.send("to-analyze", b"value", key=b"whale", partition=number % 2)
     with Consumer("to-analyze", transport=transport, group_id="behind", auto_offset_reset="earliest") as consumer:
         assert consumer.poll(max_records=1, timeout_ms=20_000)
         consumer.commit()
+    given: dict[str, Any] = {"transport": transport, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with (
+        Consumer("to-analyze", group_id="static", group_instance_id="reader-1", client_id="reader", **given) as static,
+        Consumer("to-analyze", group_id="silent", client_id="listener", **given) as silent,
+    ):
+        _join(static, silent, partitions=2)
+        static.commit()
 
-    result = run_job(stack, outputs, tmp_path, "analyze")
+        result = run_job(stack, outputs, tmp_path, "analyze")
+
+        described = {group: admin.describe_group(group) for group in ("behind", "static", "silent")}
+    names = {each.member_id: each.client_id for group in described.values() for each in group.members}
+    assert sorted(names.values()) == ["listener", "reader"]
+    lag = _lag_rows(stack, outputs)
+    assert lag.keys() >= described.keys()
+    for group, found in described.items():
+        assert lag[group] == [
+            (
+                len(found.members),
+                each.partition,
+                names.get(each.owner or ""),
+                each.offset,
+                each.high_watermark,
+                each.lag,
+            )
+            for each in found.partitions
+            if each.topic == "to-analyze"
+        ]
+    assert [sum(row[-1] or 0 for row in lag[group]) > 0 for group in described] == [True, True, False]
+    assert [row[-1] for row in lag["silent"]] == [None, None]
 
     bucket = outputs["ResultsBucket"]
     assert result["report"] == f"s3://{bucket}/reports/report.html"
-    assert result["records"] >= 20
+    assert result["records"] >= 400
     assert result["group_partitions"] >= 2
     report = stack.root_client("s3").get_object(Bucket=bucket, Key="reports/report.html")["Body"].read().decode()
     assert "to-analyze" in report
     assert "whale" in report
     assert "behind" in report
+
+
+def _join(*consumers: Consumer, partitions: int) -> None:
+    """Polls each a record at a time until it has its partitions, and has read some."""
+    read = dict.fromkeys(consumers, 0)
+    deadline_s = time.monotonic() + 60
+    while any(len(each.assignment()) < partitions or not read[each] for each in consumers):
+        assert time.monotonic() < deadline_s
+        for each in consumers:
+            read[each] += len(each.poll(max_records=1, timeout_ms=1_000))
+
+
+def _lag_rows(stack: Stack, outputs: dict[str, str]) -> dict[str, list[Any]]:
+    """What the only run of analyze has found of the lag in `to-analyze`, by group."""
+    s3, bucket = stack.root_client("s3"), outputs["ResultsBucket"]
+    [key] = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket, Prefix="reports/lag/")["Contents"]]
+    rows = pq.read_table(io.BytesIO(s3.get_object(Bucket=bucket, Key=key)["Body"].read())).to_pylist()
+    found: dict[str, list[Any]] = defaultdict(list)
+    columns = ("members", "partition", "owner_name", "committed_offset", "high_watermark", "lag_records")
+    for row in rows:
+        if row["topic"] == "to-analyze":
+            found[row["group"]].append(tuple(row[each] for each in columns))
+    return found
 
 
 def test_a_topic_is_archived_and_replayed_by_roles_that_may_no_more(
