@@ -196,7 +196,7 @@ def test_report_shows_what_stands_out(results: FolderResultStore) -> None:
     assert "worker-9" in text
     assert "Group new has never committed for 1 of its 1 partitions" in text
     assert "Partition 3 of orders has 4.8 times its share of the bytes: 90% of its records have the key whale." in text
-    assert "records of slow is appended" in text
+    assert "One in a hundred records is appended that late after its timestamp, or later: slow (" in text
     assert "Group fine" not in text
     assert "Without records: idle" in text
 

@@ -12,6 +12,7 @@ FINDINGS_MAX = 12
 APPEND_LAG_MS_MAX = 60_000
 CONSUMER_LAG_MS_MAX = 3_600_000
 _ONE_KEY = 0.3
+_NAMED = 3
 
 
 def findings(summary: Summary) -> list[str]:
@@ -95,10 +96,12 @@ def _skewed(summary: Summary) -> Iterator[str]:
 
 
 def _slow(summary: Summary) -> Iterator[str]:
-    for topic in summary.topics:
-        lag_ms = percentile(topic.append_lags, 99)
-        if lag_ms is not None and lag_ms >= APPEND_LAG_MS_MAX:
-            yield (
-                f"One in a hundred records of <b>{text(topic.name)}</b> is appended {text(format_ms(lag_ms))} or more "
-                "after its timestamp: producers that linger, retry or replay, or a clock that is behind."
-            )
+    waits = {topic.name: percentile(topic.append_lags, 99) or 0 for topic in summary.topics}
+    slow = sorted((name for name in waits if waits[name] >= APPEND_LAG_MS_MAX), key=lambda name: -waits[name])
+    if slow:
+        named = ", ".join(f"<b>{text(name)}</b> ({text(format_ms(waits[name]))})" for name in slow[:_NAMED])
+        more = f" and {len(slow) - _NAMED} more topics" if len(slow) > _NAMED else ""
+        yield (
+            f"One in a hundred records is appended that late after its timestamp, or later: {named}{more}. Producers "
+            "linger, retry or replay, or a clock is behind."
+        )

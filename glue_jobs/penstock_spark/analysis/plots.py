@@ -148,8 +148,9 @@ def heat_map(hours_ms: Sequence[int], topic: TopicSummary) -> str:
         _dates(axes)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         hottest = int(topic.heat.argmax())
-        said = f"partition {hottest} has {topic.heat[hottest]:.1f} times its share of the bytes"
-        axes.set_title(f"{shorten(topic.name)}: {said}" + ("" if topic.hot_partitions else "; none is hot"))
+        most = f"{topic.heat[hottest]:.1f} times its share of the bytes"
+        hot, even = f"partition {hottest} has {most}", f"no partition is hot; at most {most}, in {hottest}"
+        axes.set_title(f"{shorten(topic.name)}: {hot if topic.hot_partitions else even}")
         axes.set_ylabel("partition")
         bar = figure.colorbar(image, ax=axes, extend="max", pad=0.01, aspect=max(3, (height - 0.8) / 0.14))
         bar.set_ticks([0, 1, 2, 3, HEAT_MAX], labels=["0", "even", "2x", "3x", "4x"])
