@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from bench.archive import MB, PARTITIONS, Row, fill, to_table
-from bench.spark_read import _cpu_seconds
+from bench.spark_read import cpu_seconds_used
 from penstock_broker.adapters.aws import Storage
 from penstock_broker.create_topic import create_topic
 from penstock_broker.delete_topic import delete_topic
@@ -65,7 +65,8 @@ def measure_counting(mb: int, rounds: int) -> list[Row]:
     """Records and MB of values a second, by the size of values."""
     storage = find_storage()
     broker = open_broker(storage)
-    spark = SparkSession.builder.master("local[2]").appName("bench-analyze").getOrCreate()
+    quiet: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    spark = SparkSession.builder.master("local[2]").appName("bench-analyze").config(map=quiet).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     found: list[Row] = []
     try:
@@ -93,12 +94,12 @@ def measure_counting(mb: int, rounds: int) -> list[Row]:
 def count(spark: SparkSession, storage: Storage) -> tuple[float, float]:
     """As the job does it; seconds, and seconds of CPU."""
     with tempfile.TemporaryDirectory() as folder:
-        started, used = time.perf_counter(), _cpu_seconds()
+        started, used = time.perf_counter(), cpu_seconds_used()
         window = Window(from_ms=0, to_ms=2**53)
         records = measured(spark, storage, window, [TOPIC]).persist(StorageLevel.MEMORY_AND_DISK)
         write_hours(count_hours(records), folder, storage, {TOPIC: PARTITIONS})
         records.unpersist()
-        return time.perf_counter() - started, _cpu_seconds() - used
+        return time.perf_counter() - started, cpu_seconds_used() - used
 
 
 def measure_report(rows: int, rounds: int) -> Row:
@@ -109,18 +110,20 @@ def measure_report(rows: int, rounds: int) -> Row:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context) as alone:
             found = [alone.submit(make_report, folder).result() for _ in range(rounds)]
-    summed, whole, peak_mib = map(min, zip(*found, strict=True))
+    summed, summed_cpu, whole, whole_cpu, peak_mib = map(min, zip(*found, strict=True))
     return {
         "rows of hours": HOURS * TOPICS * partitions,
         "summary, s": round(summed, 2),
+        "summary, CPU s": round(summed_cpu, 2),
         "whole report, s": round(whole, 2),
+        "whole report, CPU s": round(whole_cpu, 2),
         "peak MiB": round(peak_mib),
     }
 
 
-def make_report(folder: str) -> tuple[float, float, float]:
-    """Seconds of the summary, of it and the page, and the most memory that this process ever had."""
-    started = time.perf_counter()
+def make_report(folder: str) -> tuple[float, float, float, float, float]:
+    """Seconds and CPU seconds of the summary, of it and the page, and the most memory that this process ever had."""
+    started, used = time.perf_counter(), time.process_time()
     summary = summarize(
         FolderResultStore(Path(folder)),
         from_ms=FIRST_MS,
@@ -130,9 +133,10 @@ def make_report(folder: str) -> tuple[float, float, float]:
         lags=LAG_SCHEMA.empty_table(),
         runs_max=1,
     )
-    summed = time.perf_counter() - started
+    summed, summed_cpu = time.perf_counter() - started, time.process_time() - used
     render(summary, title="Bench", run_ms=FIRST_MS + HOURS * HOUR_MS, place=folder)
-    return summed, time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    whole, whole_cpu = time.perf_counter() - started, time.process_time() - used
+    return summed, summed_cpu, whole, whole_cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def make_up(folder: Path, partitions: int) -> None:

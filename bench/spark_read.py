@@ -132,10 +132,10 @@ def measure_reads(spark: SparkSession, value_bytes: int, count: int, rounds: int
         cpu_seconds: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(rounds + 1):  # the first warms up
             for way, run in ways.items():
-                started, used = time.perf_counter(), _cpu_seconds()
+                started, used = time.perf_counter(), cpu_seconds_used()
                 run()
                 seconds[way].append(time.perf_counter() - started)
-                cpu_seconds[way].append(_cpu_seconds() - used)
+                cpu_seconds[way].append(cpu_seconds_used() - used)
     return [
         {
             "way": way,
@@ -191,7 +191,7 @@ def _drain(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds_used() -> float:
     """Of this process and all that it has started and that still runs: Spark's JVM and its Python workers."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
