@@ -24,6 +24,7 @@ REPORTS = "reports"  # of the bucket for results, unless a job is told where
 REPORT, REPORT_OF_TOPICS = "report.html", "report-topics.html"
 DAY_MS = 24 * HOUR_MS
 RUNS_IN_TREND = 60
+REPORT_DAYS_MAX = 366  # a get for each hour of them
 
 
 def main(argv: Sequence[str]) -> None:
@@ -99,8 +100,8 @@ def _whole(text: str) -> int:
 
 
 def _days(text: str) -> int:
-    if _whole(text) == 0:
-        raise argparse.ArgumentTypeError("0 is too small: give 1 or more")
+    if not 1 <= _whole(text) <= REPORT_DAYS_MAX:
+        raise argparse.ArgumentTypeError(f"{text} days: give 1 to {REPORT_DAYS_MAX}")
     return int(text)
 
 

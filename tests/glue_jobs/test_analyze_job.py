@@ -376,7 +376,9 @@ def test_bad_options_are_refused_before_anything_is_read(
         run_job(*options)
 
 
-@pytest.mark.parametrize("options", [["--report-days", "0"], ["--late-hours", "-1"], ["--colour"]])
+@pytest.mark.parametrize(
+    "options", [["--report-days", "0"], ["--report-days", "367"], ["--late-hours", "-1"], ["--colour"]]
+)
 def test_options_that_are_none_end_with_2(options: list[str], run_job: RunJob) -> None:
     with pytest.raises(SystemExit) as ended:
         run_job(*options)

@@ -147,7 +147,7 @@ def heat_map(hours_ms: Sequence[int], topic: TopicSummary) -> str:
         )
         _dates(axes)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        hottest = int(topic.heat.argmax())
+        hottest = topic.hot_partitions[0] if topic.hot_partitions else int(topic.heat.argmax())
         most = f"{topic.heat[hottest]:.1f} times its share of the bytes"
         hot, even = f"partition {hottest} has {most}", f"no partition is hot; at most {most}, in {hottest}"
         axes.set_title(f"{shorten(topic.name)}: {hot if topic.hot_partitions else even}")
