@@ -160,6 +160,19 @@ def test_group_is_followed_shown_and_moved(service: MemoryPenstock, orders: str)
     assert _run(service.transport, *run, "1").stdout.split() == ["1"]
 
 
+def test_group_is_behind_by_what_is_still_there_when_the_rest_was_truncated(
+    service: MemoryPenstock, orders: str
+) -> None:
+    with service.producer() as producer:
+        for number in range(5):
+            producer.send(orders, str(number), partition=0)
+    assert _run(service.transport, "groups", "commit", "g", orders, "0=1").exit_code == 0
+    service.admin().truncate(orders, {0: 4})
+    (shown,) = _json(service.transport, "groups", "offsets", "g")
+    (described,) = _json(service.transport, "groups", "describe", "g")["partitions"]
+    assert (shown["lag"], described["lag"]) == (1, 1)
+
+
 def test_group_is_joined_and_left(service: MemoryPenstock, orders: str) -> None:
     with service.producer() as producer:
         for number in range(6):

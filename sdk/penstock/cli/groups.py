@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -9,7 +10,7 @@ import click
 from penstock.admin import Admin
 from penstock.cli.service import Service, parse_offsets, parse_pairs, parse_time_ms, service_command, time_text
 from penstock.group_model import Group
-from penstock.model import TopicPartition
+from penstock.model import CommittedOffset, TopicPartition
 
 
 @click.group()
@@ -25,8 +26,7 @@ def group_offsets(service: Service, group: str, topic: str | None) -> None:
     """Show what GROUP has committed, and how far that is behind."""
     admin = Admin(transport=service.transport)
     found = admin.group_offsets(group, topic)
-    ends = {name: admin.list_offsets(name) for name in dict.fromkeys(each.topic for each in found)}
-    lags = [(ends[each.topic].get(each.partition) or each.offset) - each.offset for each in found]
+    lags = _lags(admin, found)
     service.show(
         [{**asdict(each), "lag": lag} for each, lag in zip(found, lags, strict=True)],
         title=group,
@@ -36,6 +36,14 @@ def group_offsets(service: Service, group: str, topic: str | None) -> None:
             for each, lag in zip(found, lags, strict=True)
         ],
     )
+
+
+def _lags(admin: Admin, found: Sequence[CommittedOffset]) -> list[int]:
+    """What each has still to read: what retention or truncation has removed does not count. Two requests a topic."""
+    topics = dict.fromkeys(each.topic for each in found)
+    starts, ends = ({name: admin.list_offsets(name, at) for name in topics} for at in ("earliest", "latest"))
+    bounds = ((starts[each.topic].get(each.partition), ends[each.topic].get(each.partition)) for each in found)
+    return [max(0, (end or 0) - max(each.offset, start or 0)) for each, (start, end) in zip(found, bounds, strict=True)]
 
 
 @groups.command("commit")
