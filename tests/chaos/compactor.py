@@ -1,6 +1,6 @@
 """Compaction under attack: a process that compacts all topics without pause, and what kills it again and again.
 
-`python -m tests.chaos.compactor STORAGE FOLDER` is that process.
+`python -m tests.chaos.compactor STORAGE FOLDER [last]` is that process.
 """
 
 import json
@@ -20,7 +20,8 @@ from localstack.places import CHECKOUT
 from penstock_broker import rewrite_run
 from penstock_broker.adapters.aws import Storage, aws_broker
 from penstock_broker.adapters.storage_calls import StorageCalls
-from penstock_broker.compact import compact, partitions_of
+from penstock_broker.broker import Broker
+from penstock_broker.compact import Compacted, compact, partitions_of
 from penstock_core.compaction import CompactionSettings
 from penstock_core.errors import PenstockError
 
@@ -42,26 +43,38 @@ _NOTES = "compaction.jsonl"
 ENDED = "compact: ended by itself"
 
 
-def run_compactor(storage: Storage, folder: Path) -> None:
-    """One partition after the other, for ever, with a line of notes for each."""
+def run_compactor(storage: Storage, folder: Path, *, is_last: bool) -> None:
+    """One partition after the other, with a line of notes for each: for ever, or, if it `is_last`, until nothing is
+    left to do."""
     vars(rewrite_run)["COMPACTION_RUN_MS_MAX"] = _RUN_MS_MAX
     broker = aws_broker(storage, StorageCalls())
     with (folder / _NOTES).open("ab", buffering=0) as notes:
         while True:
-            try:
-                wanted = partitions_of(broker, ())
-            except PenstockError:
-                continue
-            for topic, partition in wanted:
+            is_idle = is_last
+            for topic, partition in _partitions(broker):
                 try:
-                    facts = asdict(compact(broker, topic, partition, SETTINGS, budget_ms=_BUDGET_MS))
+                    done = compact(broker, topic, partition, SETTINGS, budget_ms=_BUDGET_MS)
                 except PenstockError as error:
-                    facts = {"failures": 1, "errors": [str(error)]}
-                notes.write(json.dumps(facts).encode() + b"\n")
+                    done = Compacted(topic=topic, partition=partition, failures=1, errors=[str(error)])
+                notes.write(json.dumps(asdict(done)).encode() + b"\n")
+                is_idle &= not (done.runs or done.refused or done.failures or done.is_held)
+            if is_idle:
+                return
+
+
+def compact_to_the_end(storage: Storage, folder: Path, checkout: Path, within_s: float) -> list[str]:
+    """What those who were killed have left is finished by one run that nobody disturbs: what was wrong with it."""
+    with _started(storage, folder, checkout, "last") as process:
+        try:
+            code = process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return [f"compaction did not come to its end within {within_s:.0f} s"]
+    return [f"the last compaction ended with exit code {code}"] if code else []
 
 
 @contextmanager
-def compacting(storage: Storage, folder: Path, seed: int, checkout: Path) -> Iterator[Counter[str]]:
+def compacting(storage: Storage, folder: Path, checkout: Path, seed: int) -> Iterator[Counter[str]]:
     """Compaction by the code of `checkout` goes on meanwhile, in one process after the other: each is killed after a
     few seconds, if no fault has done it before. The counter says in the end what the runs have told, and who died."""
     chance = Random(seed)
@@ -88,15 +101,23 @@ def compacting(storage: Storage, folder: Path, seed: int, checkout: Path) -> Ite
         done.update(_told(folder / _NOTES))
 
 
-def _started(storage: Storage, folder: Path, checkout: Path) -> subprocess.Popen[bytes]:
+def _started(storage: Storage, folder: Path, checkout: Path, *more: str) -> subprocess.Popen[bytes]:
     places = (checkout / "functions", CHECKOUT, CHECKOUT / "functions", CHECKOUT / "sdk")
     with (folder / "compaction.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.compactor", json.dumps(asdict(storage)), str(folder)],
+            [sys.executable, "-m", "tests.chaos.compactor", json.dumps(asdict(storage)), str(folder), *more],
             cwd=CHECKOUT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
             stderr=log,
         )
+
+
+def _partitions(broker: Broker) -> list[tuple[str, int]]:
+    while True:
+        try:
+            return [(name, int(partition)) for name, partition in partitions_of(broker, ())]
+        except PenstockError:
+            continue
 
 
 def _told(notes: Path) -> Counter[str]:
@@ -105,9 +126,9 @@ def _told(notes: Path) -> Counter[str]:
         facts = json.loads(line)
         told["compact: partitions looked at"] += 1
         for name in ("runs", "refs_before", "refs_after", "bytes_before", "bytes_after", "refused", "failures"):
-            told[f"compact: {name}"] += facts.get(name, 0)
+            told[f"compact: {name}"] += facts[name]
     return told
 
 
 if __name__ == "__main__":
-    run_compactor(Storage(**json.loads(sys.argv[1])), Path(sys.argv[2]))
+    run_compactor(Storage(**json.loads(sys.argv[1])), Path(sys.argv[2]), is_last=sys.argv[3:] == ["last"])

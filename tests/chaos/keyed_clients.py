@@ -14,6 +14,7 @@ from penstock import Admin, Consumer, Producer, TopicPartition
 from penstock.errors import UnavailableError
 from penstock.model import RecordMetadata
 from penstock_core.errors import PenstockError
+from penstock_core.limits import TAIL_ROLL_REFS
 from tests.chaos.clients import DELIVERY_TIMEOUT_MS, Target, run_all
 from tests.chaos.values import make_value, name_of
 
@@ -26,6 +27,7 @@ _TOMBSTONE_SHARE = 0.1
 _PRODUCER_LIFE_S = 20.0
 _PASS_S = 12.0
 _PAUSE_S = 0.1
+_FILL_APPENDS = 2 * TAIL_ROLL_REFS
 _PASSING_EACH_S = 3.0
 _PASSING_APPENDS = 50
 _PASSING_STAYS_S = 4.0
@@ -57,10 +59,23 @@ def run_keyed_reader(target: Target, name: str, within_s: float) -> None:
             raise AssertionError(f"{name} got no further than {left} of {ends}")
 
 
+def fill_keyed(target: Target) -> None:
+    """So many appends to each partition that there is something to compact however slowly the others come."""
+    chance = Random(0)
+    with (
+        (target.folder / SENT).open("xb", buffering=0) as notes,
+        Producer(transport=target.transport(), delivery_timeout_ms=DELIVERY_TIMEOUT_MS) as producer,
+    ):
+        for number in range(_FILL_APPENDS):
+            for each in _partitions(target):
+                _send(producer, chance, f"fill-{each.partition}-{number}", notes.write, each.partition)
+            producer.flush()
+
+
 def _produce(target: Target, chance: Random, stop: Event) -> None:
     number = 0
     # Unbuffered, a write per line: the sender's threads write at once.
-    with (target.folder / SENT).open("xb", buffering=0) as notes:
+    with (target.folder / SENT).open("ab", buffering=0) as notes:
         while not stop.is_set():
             ends_at = time.monotonic() + _PRODUCER_LIFE_S
             with Producer(
@@ -69,13 +84,15 @@ def _produce(target: Target, chance: Random, stop: Event) -> None:
                 while not stop.is_set() and time.monotonic() < ends_at:
                     for _ in range(chance.randint(1, _BURST_MAX)):
                         number += 1
-                        _send(producer, chance, number, notes.write)
+                        _send(producer, chance, f"keyed-{number}", notes.write)
                     stop.wait(_PAUSE_S)
 
 
-def _send(producer: Producer, chance: Random, number: int, note: Callable[[bytes], object]) -> None:
+def _send(
+    producer: Producer, chance: Random, sent: str, note: Callable[[bytes], object], partition: int | None = None
+) -> None:
     key = f"key-{chance.randrange(_KEYS)}"
-    name = None if chance.random() < _TOMBSTONE_SHARE else f"keyed-{number}"
+    name = None if chance.random() < _TOMBSTONE_SHARE else sent
     size = chance.randint(0, _VALUE_BYTES_MAX) if chance.random() < 0.2 else 0
 
     def delivered(error: PenstockError | None, metadata: RecordMetadata) -> None:
@@ -89,7 +106,9 @@ def _send(producer: Producer, chance: Random, number: int, note: Callable[[bytes
         note(json.dumps(told).encode() + b"\n")
 
     try:
-        producer.send(KEYED, None if name is None else make_value(name, size), key=key, on_delivery=delivered)
+        producer.send(
+            KEYED, None if name is None else make_value(name, size), key=key, partition=partition, on_delivery=delivered
+        )
     except UnavailableError:
         return  # the topic could not be looked up: nothing was sent
 

@@ -16,10 +16,10 @@ from random import Random
 from localstack.places import CHECKOUT
 from penstock import Admin
 from tests.chaos.clients import TRUNCATED, ProducerSpec, Target, run_consumers, run_producers, run_reader
-from tests.chaos.compactor import ENDED, compacting
+from tests.chaos.compactor import ENDED, compact_to_the_end, compacting
 from tests.chaos.deployment import JOBS, Zones, functions_through, storage_through, zone_of_bucket
 from tests.chaos.injector import Injector
-from tests.chaos.keyed_clients import KEYED, run_keyed, run_keyed_reader
+from tests.chaos.keyed_clients import KEYED, fill_keyed, run_keyed, run_keyed_reader
 from tests.chaos.keyed_verdict import KeyedVerdict, judge_keyed
 from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
 from tests.chaos.verdict import Verdict, judge
@@ -30,7 +30,6 @@ TOPICS = ("orders", TRUNCATED)
 PARTITIONS = 3
 _TICK_S = 0.1
 _WARM_CALLS = 40
-_WARM_ROLLS = 12  # so that there are pages to compact
 _START_S_MAX = 120.0
 _END_S_MAX = 180.0  # delivery time-outs and requests in flight included
 _READ_S_MAX = 600.0
@@ -78,13 +77,17 @@ def run_chaos(
         with fault_proxy(stack.endpoint_url, injector.decide) as proxy_url, functions_through(stack, proxy_url):
             target = _target(stack, proxy_url, folder)
             zones = Zones(stack)
+            tell("filling the compacted topic")
+            fill_keyed(target)
             with _running(zones, ["keeper"], _KEEP_EACH_S):
-                compaction = compacting(storage_through(stack, proxy_url), folder, seed, checkout or CHECKOUT)
-                with _running(zones, JOBS, _JOB_EACH_S), compaction as compacted:
+                compacts = storage_through(stack, proxy_url), folder, checkout or CHECKOUT
+                with _running(zones, JOBS, _JOB_EACH_S), compacting(*compacts, seed) as compacted:
                     violations, started_at = _attack(target, injector, plan, tell)
                 if compacted[ENDED]:
                     violations.append(f"compaction ended by itself {compacted[ENDED]:,} times: see compaction.log")
                 faults_s = time.monotonic() - started_at
+                tell("compacting what is left")
+                violations += compact_to_the_end(*compacts, _READ_S_MAX)
                 tell("waiting until every zone is in sync and has every segment")
                 caught_up_s = _caught_up_s(zones)
             if caught_up_s is None:
@@ -177,9 +180,7 @@ def _attack(target: Target, injector: Injector, plan: Plan, tell: Callable[[str]
 
 def _is_warm(injector: Injector) -> bool:
     """Whether functions run, rather than start: each call at once has one of its own, which takes a second."""
-    return injector.calls["dynamodb TransactWriteItems"] >= _WARM_ROLLS and all(
-        injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch")
-    )
+    return all(injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch"))
 
 
 @contextmanager
