@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from bench.metered_source import FOLDER, MeteredDataSource
-from bench.stack import to_table
+from bench.stack import to_table, to_table_of_columns
 from bench.stream_query import session
 from penstock_broker.create_topic import create_topic
 from penstock_broker.delete_topic import delete_topic
@@ -56,7 +56,7 @@ def main(as_json: bool, partitions: tuple[int, ...]) -> None:
     if as_json:
         click.echo(json.dumps({"steps": steps, "calls": calls}))
         return
-    Console().print(to_table("a micro-batch, ms", steps))
+    Console().print(to_table_of_columns("a micro-batch, ms", steps))
     Console().print(to_table("its calls", calls))
 
 

@@ -194,5 +194,14 @@ def to_table(name: str, rows: list[Row]) -> Table:
     return table
 
 
+def to_table_of_columns(name: str, rows: list[Row]) -> Table:
+    """The same with a column for each row, headed by its first value: for rows that are wider than a terminal."""
+    first, *others = dict.fromkeys(column for row in rows for column in row)
+    table = Table(first, *(str(row[first]) for row in rows), title=name)
+    for column in others:
+        table.add_row(column.replace("_", " "), *(str(row.get(column, "")) for row in rows))
+    return table
+
+
 if __name__ == "__main__":
     main()

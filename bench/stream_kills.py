@@ -29,7 +29,7 @@ from rich.console import Console
 from bench.killed_query import Noted, Query, environment_of
 from bench.metering import storage_of_stack
 from bench.processes import Process
-from bench.stack import to_table
+from bench.stack import to_table_of_columns
 from bench.stream_query import FILES, TOPIC, session
 from penstock import Admin, Consumer, Producer, TopicPartition
 
@@ -311,7 +311,7 @@ def main(sinks: tuple[str, ...], as_json: bool, **options: int) -> None:
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found]))
     else:
-        console.print(to_table("killed queries", [asdict(each) for each in found]))
+        console.print(to_table_of_columns("killed queries", [asdict(each) for each in found]))
     raise SystemExit(0 if all(each.is_right for each in found) else 1)
 
 
