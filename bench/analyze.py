@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from bench.archive import MB, PARTITIONS, Row, fill, to_table
+from bench.local_spark import local_session
 from bench.spark_read import cpu_seconds_used
 from penstock_broker.adapters.aws import Storage
 from penstock_broker.create_topic import create_topic
@@ -65,9 +66,7 @@ def measure_counting(mb: int, rounds: int) -> list[Row]:
     """Records and MB of values a second, by the size of values."""
     storage = find_storage()
     broker = open_broker(storage)
-    quiet: dict[str, Any] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    spark = SparkSession.builder.master("local[2]").appName("bench-analyze").config(map=quiet).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = local_session()
     found: list[Row] = []
     try:
         for value_bytes in (1_024, 100):

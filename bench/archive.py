@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import penstock_spark
+from bench.local_spark import local_session
 from penstock_broker.adapters.aws import Storage
 from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_topic
@@ -54,8 +55,7 @@ Row = dict[str, Any]
 def main(as_json: bool, mb: int, rounds: int) -> None:
     storage = find_storage()
     broker = open_broker(storage)
-    spark = SparkSession.builder.master("local[2]").appName("bench-archive").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = local_session()
     report: dict[str, list[Row]] = {}
     try:
         for value_bytes in (1_024, 100):

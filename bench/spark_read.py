@@ -9,7 +9,6 @@ import json
 import os
 import pickle
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.folder_store import FolderSegmentStore
+from bench.local_spark import local_session
 from penstock_broker.adapters.memory import memory_broker
 from penstock_broker.broker import Broker
 from penstock_broker.create_topic import create_topic
@@ -97,7 +97,9 @@ def folder_broker(folder: Path) -> Broker:
 @click.option("--rounds", default=3, show_default=True, help="How often each is timed, in turns.")
 @click.option("--tcp", is_flag=True, help="Spark's workers hand over by TCP, its default, not by Unix sockets.")
 def main(as_json: bool, mb: int, rounds: int, tcp: bool) -> None:
-    spark = _session(is_unix=not tcp)
+    is_unix = str(not tcp).lower()
+    spark = local_session({"spark.driver.memory": "2g", "spark.python.unix.domain.socket.enabled": is_unix})
+    spark.dataSource.register(FolderDataSource)
     try:
         report = {
             f"{value_bytes} B": measure_reads(spark, value_bytes, mb * MB // value_bytes, rounds)
@@ -223,22 +225,6 @@ def _loop(folder: Path) -> int:
 def _plan(folder: Path) -> list[tuple[Slice, ...]]:
     plan: list[tuple[Slice, ...]] = pickle.loads((folder / "plan.pickle").read_bytes())
     return plan
-
-
-def _session(*, is_unix: bool) -> SparkSession:
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark: SparkSession = (
-        SparkSession.builder.master("local[2]")
-        .appName("penstock-bench")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "2g")
-        .config("spark.log.level", "ERROR")
-        .config("spark.python.unix.domain.socket.enabled", str(is_unix).lower())
-        .getOrCreate()
-    )
-    spark.dataSource.register(FolderDataSource)
-    return spark
 
 
 def _table(title: str, rows: list[dict[str, Any]]) -> Table:

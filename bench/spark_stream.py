@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from bench.local_spark import local_session
 from bench.metered_source import FOLDER, MeteredDataSource
 from bench.stack import to_table, to_table_of_columns
-from bench.stream_query import session
 from penstock_broker.create_topic import create_topic
 from penstock_broker.delete_topic import delete_topic
 from penstock_broker.produce import ProduceEntry, produce
@@ -47,7 +47,7 @@ STEPS = ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCo
 def main(as_json: bool, partitions: tuple[int, ...]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER] = folder  # before the JVM starts, which hands it on
-        spark = session()
+        spark = local_session()
         spark.dataSource.register(MeteredDataSource)
         try:
             steps, calls = measure(spark, partitions, Path(folder))

@@ -27,10 +27,11 @@ import click
 from rich.console import Console
 
 from bench.killed_query import Noted, Query, environment_of
+from bench.local_spark import local_session
 from bench.metering import storage_of_stack
 from bench.processes import Process
 from bench.stack import to_table_of_columns
-from bench.stream_query import FILES, TOPIC, session
+from bench.stream_query import FILES, TOPIC
 from penstock import Admin, Consumer, Producer, TopicPartition
 
 PARTITIONS = 4
@@ -279,7 +280,7 @@ def _read(topic: str) -> Iterator[Row]:
 
 def _files(folder: Path) -> list[list[Row]]:
     """The rows of the files that the sink's log names: a run for each file."""
-    spark = session()
+    spark = local_session()
     try:
         rows: list[Any] = (
             spark.read.parquet(str(folder))

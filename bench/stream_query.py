@@ -1,13 +1,11 @@
 """The query that bench.stream_kills kills: it copies a topic, with the offset of each record, until it is killed."""
 
-import os
-import sys
 from pathlib import Path
 
 import click
-from pyspark.sql import SparkSession
 
 import penstock_spark
+from bench.local_spark import local_session
 
 FILES, TOPIC = "files", "topic"
 
@@ -20,7 +18,7 @@ FILES, TOPIC = "files", "topic"
 @click.option("--started", required=True, type=click.Path(path_type=Path), help="Made when the query has started.")
 @click.option("--offsets-max", required=True, type=int, help="Of a micro-batch.")
 def main(source: str, kind: str, sink: str, checkpoint: str, started: Path, offsets_max: int) -> None:
-    spark = session()
+    spark = local_session()
     penstock_spark.register(spark)
     stream = (
         spark.readStream.format("penstock")
@@ -36,20 +34,6 @@ def main(source: str, kind: str, sink: str, checkpoint: str, started: Path, offs
     query = writer.option("checkpointLocation", checkpoint).start()
     started.touch()
     query.awaitTermination()
-
-
-def session() -> SparkSession:
-    """A small local one."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark: SparkSession = (
-        SparkSession.builder.master("local[2]")
-        .appName("penstock-bench")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
-    return spark
 
 
 if __name__ == "__main__":
