@@ -1,17 +1,24 @@
 """What Spark's planner and readers find in a log that is merged, cleaned, truncated and let expire is what a model
-says, and so it is where that happens between planning and reading. Without Spark itself."""
+says, and so it is where that happens between planning and reading, and what its archive is replayed as. Without Spark
+itself."""
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock_broker.create_topic import create_topic
 from penstock_core.compaction import CompactionSettings
+from penstock_spark.archive_table import TableKind
 from penstock_spark.decoding import decode, kafka_schema
 from penstock_spark.reading import read_slices
 from tests.broker.compacted_log import DAY_MS, STEPS, CompactedLog, Found, Step
+from tests.glue_jobs.archived import World
 from tests.glue_jobs.test_reading import Plan, options, plan
+from tests.glue_jobs.test_replaying import replay, rows_in
 
 SMALL = CompactionSettings(age_ms_min=0, refs_min=2, ref_bytes=2_000, segment_bytes=3_000, dirty_share_min=0.0)
 
@@ -46,6 +53,29 @@ def test_what_was_planned_before_is_read_after_whatever_was_compacted_meanwhile(
     assert set(found) <= set(log.appended[start:end])
     kept = {each for each in log.needed() if log.head.log_start_offset <= each[0] < end}
     assert kept <= set(found)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+@given(before=st.lists(STEPS, min_size=2, max_size=5), after=st.lists(STEPS, max_size=2))
+@settings(max_examples=10)
+def test_an_archive_is_replayed_as_what_was_there_whatever_was_compacted_since(
+    policy: str, before: list[Step], after: list[Step]
+) -> None:
+    log = CompactedLog(policy=policy, settings=SMALL)
+    for step in before:
+        log.take(step)
+    start, end = log.head.log_start_offset, len(log.appended)
+    with TemporaryDirectory() as folder:
+        world = World(folder=Path(folder), kind=TableKind.PARQUET, broker=log.broker)
+        world.topic = log.topic
+        found = read(log, plan(log.broker, options(startingOffsets=json.dumps({log.topic: {"0": start}}))))
+        log.check(found, start, end)
+        world.archive()
+        for step in after:
+            log.take(step)
+        create_topic(log.broker, "copy", 1, {"retention_ms": -1})
+        replay(world)
+    assert rows_in(log.broker, "copy", 0) == [each[1:] for each in found]
 
 
 def every_few_offsets(log: CompactedLog, data: st.DataObject) -> range:

@@ -123,8 +123,9 @@ def replay(
 
 
 def plans(world: World, commit: int) -> Iterator[Plan]:
+    table = world.table().name
     for number in range(1, commit + 1):
-        plan = find_plan(world.lake, "web_orders", number)
+        plan = find_plan(world.lake, table, number)
         assert plan is not None
         yield plan
 
