@@ -4,11 +4,10 @@ from collections.abc import Mapping
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from infra.alarm_action import tell_operators
 from infra.settings import StageSettings
 
 _PERIOD = Duration.minutes(1)
@@ -29,8 +28,6 @@ class Alarms(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        topic_arn = settings.alarm_topic_arn
-        self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         for name, function in functions.items():
             self._watch(name, function)
 
@@ -58,5 +55,4 @@ class Alarms(Construct):
                 datapoints_to_alarm=bad_periods,
                 treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             )
-            if self._topic is not None:
-                alarm.add_alarm_action(actions.SnsAction(self._topic))
+            tell_operators(alarm, self._settings)

@@ -6,11 +6,10 @@ those of the job's result line (glue_jobs/compact.py); what the operator does wh
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_logs as logs
-from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from infra.alarm_action import tell_operators
 from infra.settings import METRICS_NAMESPACE, StageSettings
 
 _LEFT_WHOLE = "compaction_batches_left_whole"
@@ -57,6 +56,4 @@ class CompactionMetrics(Construct):
             evaluation_periods=1,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        if settings.alarm_topic_arn:
-            topic = sns.Topic.from_topic_arn(self, "Topic", settings.alarm_topic_arn)
-            alarm.add_alarm_action(actions.SnsAction(topic))
+        tell_operators(alarm, settings)

@@ -7,10 +7,9 @@ is in docs/running.md.
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
-from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from infra.alarm_action import tell_operators
 from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
 
 _PERIOD = Duration.minutes(15)
@@ -27,8 +26,6 @@ class JobAlarms(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
-        topic_arn = settings.alarm_topic_arn
-        topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         for function, metric, description, periods in _WATCHED:
             name = metric.replace("_", "-")
             alarm = cloudwatch.Alarm(
@@ -48,5 +45,4 @@ class JobAlarms(Construct):
                 evaluation_periods=periods,
                 treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             )
-            if topic is not None:
-                alarm.add_alarm_action(actions.SnsAction(topic))
+            tell_operators(alarm, settings)

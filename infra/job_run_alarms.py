@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 from aws_cdk import Acknowledgment, Duration, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
-from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.alarm_action import tell_operators
 from infra.settings import StageSettings
 from infra.spark_application import SparkApplication
 from infra.spark_jobs import SparkJob
@@ -79,6 +78,4 @@ class JobRunAlarms(Construct):
             evaluation_periods=1,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        if settings.alarm_topic_arn:
-            topic = sns.Topic.from_topic_arn(self, "Topic", settings.alarm_topic_arn)
-            alarm.add_alarm_action(actions.SnsAction(topic))
+        tell_operators(alarm, settings)

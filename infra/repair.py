@@ -8,12 +8,11 @@ import json
 
 from aws_cdk import Acknowledgment, Duration, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.alarm_action import tell_operators
 from infra.settings import StageSettings
 from infra.tables import Tables
 
@@ -120,6 +119,4 @@ class Repair(Construct):
             evaluation_periods=1,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        if self._settings.alarm_topic_arn:
-            topic = sns.Topic.from_topic_arn(self, f"{name}-topic", self._settings.alarm_topic_arn)
-            alarm.add_alarm_action(actions.SnsAction(topic))
+        tell_operators(alarm, self._settings)

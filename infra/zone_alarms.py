@@ -6,10 +6,9 @@ What the operator does then is in docs/running.md.
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
-from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from infra.alarm_action import tell_operators
 from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
 
 _PERIOD = Duration.minutes(5)
@@ -22,8 +21,6 @@ class ZoneAlarms(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        topic_arn = settings.alarm_topic_arn
-        self._topic = sns.Topic.from_topic_arn(self, "Topic", topic_arn) if topic_arn else None
         for function in ("keeper", "replicate", "scrub"):
             self._watch(
                 f"segment-lost-{function}",
@@ -59,5 +56,4 @@ class ZoneAlarms(Construct):
             evaluation_periods=periods,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        if self._topic is not None:
-            alarm.add_alarm_action(actions.SnsAction(self._topic))
+        tell_operators(alarm, self._settings)
