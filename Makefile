@@ -1,4 +1,4 @@
-# Set-up is kept in stamp files under .venv and node_modules: the second time costs nothing.
+# Set-up is kept in stamp files under .venv, node_modules and .mypy_cache: the second time costs nothing.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -6,23 +6,40 @@ BIN := .venv/bin
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command 'make lock' $(UPGRADE)
 SPARKS := 3.5 4.0 4.1
+INSTALLED := .venv/.packages .venv/.penstock node_modules/.stamp
+CHECKS := lint-style lint-types lint-imports lint-prose lint-shape
+CHECKED_TESTS := tests/core tests/service tests/handlers tests/sdk tests/contract tests/tools
+PYTEST := $(BIN)/python -m pytest --no-loadscope-reorder
 
-.PHONY: help setup run stop test test-all test-sparks lint openapi bench chaos lock clean
+# Python keeps what it has compiled, even if your shell says otherwise: collecting the tests takes a third of the time.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup run stop check check-tests fmt test test-all test-sparks lint $(CHECKS) lint-prose openapi bench chaos lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
-setup: .venv/.packages .venv/.penstock node_modules/.stamp ## Make .venv and node_modules, with all that is locked
+setup: $(INSTALLED) .mypy_cache/.stamp ## Make .venv and node_modules, with all that is locked, and the cache of mypy
 
-run: setup ## Start the local stack, move a real file through it, check it, leave the stack up (PORT=4566)
+run: $(INSTALLED) ## Start the local stack, move a real file through it, check it, leave the stack up (PORT=4566)
 	$(BIN)/penstock local up $(if $(PORT),--port $(PORT))
 	$(BIN)/python -m bench.demo
 
-stop: setup ## Stop the local stack; its state is kept
+stop: $(INSTALLED) ## Stop the local stack; its state is kept
 	$(BIN)/penstock local down
 
-test: setup lint ## Lint, then run the tests, without those that take minutes each
-	$(BIN)/python -m pytest -m "not chaos and not minutes" --numprocesses 2 --no-loadscope-reorder
+check: setup ## Lint, and beside it run the tests of core, service, handlers, SDK and contracts that take less than a second
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint check-tests
+
+check-tests:
+	$(PYTEST) --numprocesses 3 -m "not slow" --hypothesis-profile quick $(CHECKED_TESTS)
+
+fmt: setup ## Format the sources, and mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test: setup lint ## Lint, then run all tests but those that take minutes each
+	$(PYTEST) --numprocesses 3 -m "not chaos and not minutes"
 
 test-all: test openapi test-sparks ## All of test, the long tests, chaos, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate
 	git diff --exit-code -- docs/openapi.json
@@ -32,28 +49,41 @@ test-all: test openapi test-sparks ## All of test, the long tests, chaos, 10,000
 
 test-sparks: setup $(SPARKS:%=.venv/spark-%/.stamp) ## Run the tests of jobs and data source on the Sparks that EMR and Glue have, 400 MB each
 	for spark in $(SPARKS); do \
-		PYTHONPATH=$(CURDIR)/.venv/spark-$$spark $(BIN)/python -m pytest tests/glue_jobs/test_*_job.py \
-			tests/glue_jobs/test_spark_*.py tests/glue_jobs/test_sink.py tests/end_to_end/test_spark.py || exit 1; \
+		PYTHONPATH=$(CURDIR)/.venv/spark-$$spark $(BIN)/python -m pytest tests/end_to_end/jobs/test_spark_source.py \
+			$$(find tests/glue_jobs -name 'test_*_job.py' -o -name 'test_spark_*.py' -o -name test_sink.py) || exit 1; \
 	done
 
-lint: setup ## ruff, mypy and the import rules
+lint: setup ## ruff, mypy, the import rules, and the length of functions
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going $(CHECKS)
+
+lint-style:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+lint-types:
 	$(BIN)/mypy
+
+lint-imports:
 	$(BIN)/lint-imports
 
-openapi: setup ## Generate docs/openapi.json from the handlers
-	$(BIN)/python -m handlers.openapi > docs/openapi.json.new
+lint-prose:
+	$(BIN)/python -m tools.prose
+
+lint-shape:
+	$(BIN)/python -m tools.shape
+
+openapi: $(INSTALLED) ## Generate docs/openapi.json from the handlers
+	$(BIN)/python -m penstock_handlers.openapi > docs/openapi.json.new
 	mv docs/openapi.json.new docs/openapi.json
 
-bench: setup ## Measure throughput, latency, storage calls and CPU on the local stack
+bench: $(INSTALLED) ## Measure throughput, latency, storage calls and CPU on the local stack
 	$(BIN)/penstock local up $(if $(PORT),--port $(PORT))
 	$(BIN)/python -m bench.stack
 
-chaos: setup ## Attack a local stack of its own and judge what clients saw (SECONDS_OF_FAULTS=120 SEED=...)
+chaos: $(INSTALLED) ## Attack a local stack of its own and judge what clients saw (SECONDS_OF_FAULTS=120 SEED=...)
 	PYTHONPATH=.:functions:sdk $(BIN)/python -m tests.chaos $(if $(SECONDS_OF_FAULTS),--seconds $(SECONDS_OF_FAULTS)) $(if $(SEED),--seed $(SEED))
 
-lock: setup ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
+lock: $(INSTALLED) ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
 	$(LOCK) requirements/dev.in -o requirements/dev.txt
 	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o requirements/lambda.txt
 	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o requirements/jobs.txt
@@ -75,6 +105,11 @@ clean: ## Remove what was made: .venv, node_modules, caches, and the local stack
 
 .venv/.penstock: pyproject.toml .venv/.packages
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# The types of aws-cdk-lib are 180 MB of sources. mypy reads them once, here; `make lint` tells what mypy finds in ours.
+.mypy_cache/.stamp: requirements/dev.txt | .venv/.packages
+	$(BIN)/mypy --num-workers 2 > /dev/null || true
 	touch $@
 
 # Another Spark lies before the one of .venv on PYTHONPATH; all else is the same.

@@ -1,4 +1,4 @@
-"""The CDK app: `cdk deploy` installs a stage of Penstock (`-c stage=local|dev|prod`, prod if not given)."""
+"""The CDK app: `cdk deploy` installs a stage of Penstock (`-c stage=local|dev|prod`, by default prod)."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
 
 from infra.assets import functions_asset
-from infra.job_packages import job_packages
+from infra.jobs.job_packages import job_packages
 from infra.settings import settings_of
 from infra.stack import PenstockStack
 
@@ -35,8 +35,8 @@ def main() -> None:
     if not asset.is_compiled:
         cdk.Annotations.of(stack).add_warning_v2(
             "penstock:asset-without-bytecode",
-            f"there is no python{settings.python_version} on the PATH to compile the functions with: "
-            "each cold start will take about 0.6 s longer",
+            f"python{settings.python_version} is not on the PATH, so the functions are not compiled: "
+            "each cold start takes about 0.6 s longer",
         )
     app.synth()
 

@@ -1,1 +1,11 @@
-"""What Penstock does and costs, measured on the deployed local stack; docs/performance.md has the figures."""
+"""Benches: they measure Penstock on the deployed local stack. docs/performance.md has the figures.
+
+Each module of this folder is a command: `python -m bench.stack --help`. `--write` keeps a result in `results/`, and
+`python -m bench.pages` puts all results into the pages of docs/performance/.
+
+| folder | holds |
+|---|---|
+| `loads` | the work that benches measure |
+| `meters` | what counts calls, units, CPU and processes |
+| `report` | results, their JSON and the pages |
+"""

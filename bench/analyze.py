@@ -1,12 +1,11 @@
-"""What `analyze` counts a second at local[2], and what its report takes by how many rows of hours there are.
+"""Measures how fast `analyze` counts at local[2], and what its report takes for a small and a large number of rows.
 
-The topic is on the local stack that is near (`make run`), so its emulator takes part of the cores; CPU is that of Spark
-and its workers alone. Counting is timed from planning to the files of hours, once the session is warm; the best of
-several rounds counts. Reports are made in a process of their own, of a folder of files that this program has made up:
-seven days, each partition with two histograms and ten keys for each hour.
+The topic is on the local stack that `make run` starts, so the emulator takes part of the cores. The CPU is that of
+Spark and its workers alone. Counting runs from planning to the files of hours in a warm session, and the best of
+several rounds counts. A report runs in a process of its own, on files that this bench makes up: seven days, and for
+each partition and hour two histograms and ten keys.
 """
 
-import json
 import multiprocessing
 import resource
 import tempfile
@@ -23,21 +22,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
-from rich.console import Console
 
-from bench.archive import MB, PARTITIONS, Row, fill, to_table
-from bench.local_spark import local_session
-from bench.spark_read import cpu_seconds_used
-from penstock_broker.adapters.aws import Storage
-from penstock_broker.create_topic import create_topic
-from penstock_broker.delete_topic import delete_topic
+from bench.archive import MB, PARTITIONS
+from bench.loads.filling import fill_topic
+from bench.loads.local_spark import local_session
+from bench.meters.processes import cpu_seconds_used
+from bench.report.recording import Report, reported
+from bench.report.result import Row
+from penstock_service.adapters.aws import Storage
+from penstock_service.topics.create_topic import create_topic
+from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.analysis.hourly import HOURS_SCHEMA, TOP_KEYS, count_hours, hour_name, write_hours
 from penstock_spark.analysis.lag import LAG_SCHEMA
-from penstock_spark.analysis.measure import HOUR_MS, Window, measured
+from penstock_spark.analysis.measure import HOUR_MS, TimeWindow, measured_records
 from penstock_spark.analysis.report import render
 from penstock_spark.analysis.summarize import summarize
 from penstock_spark.result_store import FolderResultStore
-from penstock_spark.storage import find_storage, open_broker
+from penstock_spark.storage import find_storage, open_instance
 
 TOPIC = "bench-analyze"
 HOURS = 7 * 24
@@ -47,42 +48,39 @@ BUCKETS = 12  # of each histogram
 
 
 @click.command(help=__doc__)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@reported("analyze")
 @click.option("--mb", default=200, show_default=True, help="How many MB of values are counted.")
 @click.option("--rounds", default=3, show_default=True, help="How often each is timed.")
-@click.option("--rows", multiple=True, default=(10_000, 400_000), show_default=True, help="Of hours; may come often.")
-@click.option("--report-only", is_flag=True, help="Without counting, which needs a stack.")
-def main(as_json: bool, mb: int, rounds: int, rows: Sequence[int], report_only: bool) -> None:
-    report: dict[str, list[Row]] = {} if report_only else {"counting": measure_counting(mb, rounds)}
-    report["report"] = [measure_report(each, rounds) for each in rows]
-    if as_json:
-        click.echo(json.dumps(report, indent=2))
-        return
-    for title, found in report.items():
-        Console().print(to_table(title, found))
+@click.option("--rows", multiple=True, default=(10_000, 400_000), show_default=True, help="Rows of hours, repeatable.")
+@click.option("--report-only", is_flag=True, help="Skip the counting, which needs a stack.")
+def main(report: Report, mb: int, rounds: int, rows: Sequence[int], report_only: bool) -> None:
+    if not report_only:
+        report.show("counting", measure_counting(mb, rounds))
+    report.show("report", [measure_report(each, rounds) for each in rows])
 
 
 def measure_counting(mb: int, rounds: int) -> list[Row]:
-    """Records and MB of values a second, by the size of values."""
+    """Records and MB of values per second, for large and small values."""
     storage = find_storage()
-    broker = open_broker(storage)
+    instance = open_instance(storage)
     spark = local_session()
     found: list[Row] = []
     try:
         for value_bytes in (1_024, 100):
-            topic = create_topic(broker, TOPIC, PARTITIONS, {})
+            topic = create_topic(instance, TOPIC, PARTITIONS, {})
             try:
-                records = fill(broker, topic, value_bytes, mb * MB // value_bytes)
+                records = fill_topic(instance, topic, value_bytes, mb * MB // value_bytes)
                 taken = [count(spark, storage) for _ in range(rounds + 1)][1:]  # the first warms up
             finally:
-                delete_topic(broker, TOPIC)
+                delete_topic(instance, TOPIC)
             seconds, cpu_seconds = map(min, zip(*taken, strict=True))
             found.append(
                 {
                     "values": f"{value_bytes} B",
-                    "records/s": round(records / seconds),
-                    "MB/s": round(records * value_bytes / MB / seconds, 1),
-                    "CPU s per million": round(cpu_seconds / records * MB, 2),
+                    "records": records,
+                    "records_per_s": round(records / seconds),
+                    "mb_per_s": round(records * value_bytes / MB / seconds, 1),
+                    "cpu_s_per_million_records": round(cpu_seconds / records * MB, 2),
                 }
             )
     finally:
@@ -91,18 +89,18 @@ def measure_counting(mb: int, rounds: int) -> list[Row]:
 
 
 def count(spark: SparkSession, storage: Storage) -> tuple[float, float]:
-    """As the job does it; seconds, and seconds of CPU."""
+    """Counts as the job does; the seconds and the CPU seconds."""
     with tempfile.TemporaryDirectory() as folder:
         started, used = time.perf_counter(), cpu_seconds_used()
-        window = Window(from_ms=0, to_ms=2**53)
-        records = measured(spark, storage, window, [TOPIC]).persist(StorageLevel.MEMORY_AND_DISK)
+        window = TimeWindow(from_ms=0, to_ms=2**53)
+        records = measured_records(spark, storage, window, [TOPIC]).persist(StorageLevel.MEMORY_AND_DISK)
         write_hours(count_hours(records), folder, storage, {TOPIC: PARTITIONS})
         records.unpersist()
         return time.perf_counter() - started, cpu_seconds_used() - used
 
 
 def measure_report(rows: int, rounds: int) -> Row:
-    """Seconds from the files to the page, and the process's memory."""
+    """The seconds from the files to the page, and the peak memory of the process."""
     with tempfile.TemporaryDirectory() as folder:
         partitions = max(1, round(rows / HOURS / TOPICS))
         make_up(Path(folder), partitions)
@@ -111,17 +109,17 @@ def measure_report(rows: int, rounds: int) -> Row:
             found = [alone.submit(make_report, folder).result() for _ in range(rounds)]
     summed, summed_cpu, whole, whole_cpu, peak_mib = map(min, zip(*found, strict=True))
     return {
-        "rows of hours": HOURS * TOPICS * partitions,
-        "summary, s": round(summed, 2),
-        "summary, CPU s": round(summed_cpu, 2),
-        "whole report, s": round(whole, 2),
-        "whole report, CPU s": round(whole_cpu, 2),
-        "peak MiB": round(peak_mib),
+        "rows_of_hours": HOURS * TOPICS * partitions,
+        "summary_s": round(summed, 2),
+        "summary_cpu_s": round(summed_cpu, 2),
+        "report_s": round(whole, 2),
+        "report_cpu_s": round(whole_cpu, 2),
+        "peak_mib": round(peak_mib),
     }
 
 
 def make_report(folder: str) -> tuple[float, float, float, float, float]:
-    """Seconds and CPU seconds of the summary, of it and the page, and the most memory that this process ever had."""
+    """Seconds and CPU seconds of the summary, then of summary and page, and the peak memory of this process in MiB."""
     started, used = time.perf_counter(), time.process_time()
     summary = summarize(
         FolderResultStore(Path(folder)),
@@ -139,7 +137,7 @@ def make_report(folder: str) -> tuple[float, float, float, float, float]:
 
 
 def make_up(folder: Path, partitions: int) -> None:
-    """Files of hours of 20 topics with so many partitions each."""
+    """Writes the files of hours of 20 topics with `partitions` partitions each."""
     chance = np.random.default_rng(1)
     results = FolderResultStore(folder)
     rows = TOPICS * partitions

@@ -1,7 +1,7 @@
-"""Compaction on the deployed local stack, in one run: MB/s and peak memory, and what a read costs before and after it.
+"""Measures compaction on the deployed local stack: its MB/s and peak memory, and the cost of a read before and after.
 
-Many small requests of one partition are produced, read, compacted by the job in a process of its own, and read again.
-docs/performance.md has a run's figures.
+The bench produces many small requests to one partition and reads them. Then the job compacts the partition in a process
+of its own, and the bench reads again.
 """
 
 import json
@@ -14,33 +14,39 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from bench.counting import CountingTransport
-from bench.stack import MB, Row, to_table
+from bench.meters.counting import CountingTransport
+from bench.report.recording import Report, reported
+from bench.report.result import Row
+from bench.stack import MB
 from penstock import Admin, Consumer, TopicPartition
-from penstock.transport import open_transport
-from penstock_core import frame
-from penstock_core.records import NewRecord, encode
+from penstock.http.transport import open_transport
+from penstock_core.records import frame
+from penstock_core.records.codec import NewRecord, encode
 
 RECORD_BYTES = 1_000
 JOB = Path(__file__).parent.parent / "glue_jobs" / "compact.py"
 
 
 @click.command(help=__doc__)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@reported("compaction")
 @click.option("--megabytes", default=20, show_default=True, help="How much to send for each size of requests.")
 @click.option("--request-bytes", "sizes", multiple=True, default=(10_000, 100_000), show_default=True, type=int)
-def main(as_json: bool, megabytes: int, sizes: tuple[int, ...]) -> None:
+def main(report: Report, megabytes: int, sizes: tuple[int, ...]) -> None:
     transport = CountingTransport(open_transport())
-    rows = [row for size in sizes for row in _measure(transport, size, megabytes * MB // size)]
-    if as_json:
-        click.echo(json.dumps(rows))
-    else:
-        Console().print(to_table("compaction", rows))
+    reads: list[Row] = []
+    jobs: list[Row] = []
+    for request_bytes in sizes:
+        before, job, after = _measure(transport, request_bytes, megabytes * MB // request_bytes)
+        setting: Row = {"request_bytes": request_bytes, "megabytes": megabytes}
+        reads += [{**setting, "read": "before", **before}, {**setting, "read": "after", **after}]
+        jobs.append({**setting, **job})
+    report.show("reads", reads)
+    report.show("job", jobs)
 
 
-def _measure(transport: CountingTransport, request_bytes: int, requests: int) -> list[Row]:
+def _measure(transport: CountingTransport, request_bytes: int, requests: int) -> tuple[Row, Row, Row]:
+    """The read before, the job, and the read after."""
     name = f"bench-{time.time_ns():x}"
     with Admin(transport=transport) as admin:
         admin.create_topic(name, partitions=1)
@@ -52,11 +58,7 @@ def _measure(transport: CountingTransport, request_bytes: int, requests: int) ->
             after = _read(transport, name, count)
         finally:
             admin.delete_topic(name)
-    requests_of = f"{requests:,} requests of {request_bytes:,} B"
-    return [
-        {"": f"{requests_of}: {step}", **row}
-        for step, row in (("read before", before), ("compact", compacted), ("read after", after))
-    ]
+    return before, compacted, after
 
 
 def _produce(transport: CountingTransport, topic: str, request_bytes: int, requests: int) -> None:
@@ -84,9 +86,9 @@ def _read(transport: CountingTransport, topic: str, count: int) -> Row:
     gets = sum(number for name, number in calls.items() if name.endswith("GetObject"))
     megabytes = count * RECORD_BYTES / MB
     return {
-        "MB/s": round(megabytes / seconds, 1),
-        "gets per MB": round(gets / megabytes, 2),
-        "storage calls per MB": round(sum(n for name, n in calls.items() if "." in name) / megabytes, 2),
+        "gets_per_mb": round(gets / megabytes, 2),
+        "storage_calls_per_mb": round(sum(n for name, n in calls.items() if "." in name) / megabytes, 2),
+        "mb_per_s": round(megabytes / seconds, 1),
     }
 
 
@@ -101,10 +103,11 @@ def _compact(topic: str) -> Row:
         raise RuntimeError(done.stderr)
     result = json.loads(done.stdout.splitlines()[-1])
     return {
-        "MB/s": round(result["bytes_before"] / MB / result["seconds"], 1),
-        "refs": f"{result['refs_before']:,} to {result['refs_after']:,}",
+        "mb_per_s": round(result["bytes_before"] / MB / result["seconds"], 1),
+        "refs_before": result["refs_before"],
+        "refs_after": result["refs_after"],
         "swaps": result["runs"],
-        "peak MiB": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
     }
 
 

@@ -1,40 +1,36 @@
-"""What idempotence, groups and transactions cost: storage calls and DynamoDB units, and what they add to plain produce.
+"""Measures the cost of idempotence, groups and transactions: storage calls and DynamoDB units, beside plain produce.
 
-Calls and units are counted by running the service's code in this process on the stack's tables and buckets
-(metering.py). Latency, throughput and handler CPU are of the deployed functions, in turns, so that whatever else the
-machine does falls on both sides. Runs on the local stack that `make run` or `penstock local up` has started.
+The bench runs the service's code in this process on the stack's tables and buckets, and counts calls and units
+(`meters/metering.py`). Latency, throughput and handler CPU are those of the deployed functions. Both sides take turns,
+so other work of the machine falls on both. It needs the local stack that `make run` or `penstock local up` starts.
 """
 
-import json
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from bench.counting import CountingTransport
-from bench.metering import metered_broker
+from bench.meters.counting import CountingTransport
+from bench.meters.metering import metered_instance
+from bench.report.recording import Report, reported
+from bench.report.result import Row
 from penstock import Admin, Producer
+from penstock.http.transport import Transport, open_transport
 from penstock.testing import MemoryTransport
-from penstock.transport import Transport, open_transport
-from penstock_broker.commit_offsets import CommitEntry, commit_offsets
-from penstock_core.group import Member, parse_subscription
-from penstock_core.group_target import EMPTY_TARGET, encode_target, make_target
+from penstock_core.groups.group import Member, parse_subscription
+from penstock_core.groups.group_target import EMPTY_TARGET, encode_target, make_target
 from penstock_core.ids import MemberName, TopicId, TopicName
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.topic import Topic
-from tests.broker.group_member import GroupMember, settle
+from penstock_core.log.topic import Topic
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
+from tests.support.group_member import GroupMember, settle
 
 APPENDS = 10 * TAIL_ROLL_REFS
 PARTITIONS = (1, 10, 50)
 MEMBERS, TOPICS, TOPIC_PARTITIONS = 1_000, 100, 100
-Row = dict[str, Any]
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 rounds_option = click.option("--rounds", default=20, show_default=True, help="How often the sides take turns.")
 
 
@@ -44,26 +40,37 @@ def main() -> None:
 
 
 @main.command()
+@reported("costs_idempotence")
 @rounds_option
-@as_json_option
-def idempotence(rounds: int, as_json: bool) -> None:
-    """Write units of an append by the number of producers; the deployed functions with it on and off."""
-    deployed = CountingTransport(open_transport())
-    broker, meter = metered_broker()
+def idempotence(report: Report, rounds: int) -> None:
+    """Measure the write units of an append for several producers, and the functions with idempotence on and off."""
+    report.show("append", _units_by_producers())
+    report.show("deployed_functions", _on_and_off(rounds))
+
+
+def _units_by_producers() -> list[Row]:
+    """Units and calls of one append, with its share of a roll. The producers write to one partition in turns."""
+    instance, meter = metered_instance()
     rows: list[Row] = []
-    here = MemoryTransport(broker)
+    here = MemoryTransport(instance)
     for producers in (0, 1, 5, 20):
         with _topic(here) as topic, ExitStack() as stack:
             clients = [
                 stack.enter_context(Producer(transport=here, linger_ms=0, enable_idempotence=producers > 0))
                 for _ in range(max(1, producers))
             ]
-            for client in clients:  # from here on each is known, and the head has its tail
+            for client in clients:  # from here on the head knows each producer
                 client.send(topic, b"v").result()
             with meter.metered() as cost:
                 for number in range(APPENDS):
                     clients[number % len(clients)].send(topic, b"v").result()
-        rows.append({"idempotent producers": producers, **cost.per(APPENDS)})
+        rows.append({"idempotent_producers": producers, **cost.per(APPENDS)})
+    return rows
+
+
+def _on_and_off(rounds: int) -> list[Row]:
+    """The medians of the deployed functions with idempotence on and off, in turns."""
+    deployed = CountingTransport(open_transport())
     sides = {"off": False, "on": True}
     seconds: dict[str, list[float]] = {"off": [], "on": []}
     rates: dict[str, list[float]] = {"off": [], "on": []}
@@ -85,67 +92,68 @@ def idempotence(rounds: int, as_json: bool) -> None:
                 cpu_ms[side].append(counts.cpu_ms / counts.requests)
                 [took] = _seconds(lambda: _send_many(many[side], topics[side]), 1)  # noqa: B023
                 rates[side].append(_MANY / took)
-    rows.append(
+    medians = (("latency of one record, s", seconds), ("handler CPU, ms", cpu_ms), ("throughput, records/s", rates))
+    return [
         {
-            "idempotent producers": "deployed, on / off",
-            "latency p50": _ratio(seconds),
-            "handler CPU p50": _ratio(cpu_ms),
-            "throughput p50": _ratio(rates),
+            "p50": name,
+            "on": float(f"{statistics.median(values['on']):.3g}"),
+            "off": float(f"{statistics.median(values['off']):.3g}"),
+            "on_to_off": _ratio(values, "on", "off"),
         }
-    )
-    _print("Idempotence, per append", rows, as_json)
+        for name, values in medians
+    ]
 
 
 @main.command()
-@as_json_option
-def groups(as_json: bool) -> None:
-    """Calls and units of heartbeats and commits; the target of 1,000 members and 10,000 partitions."""
-    broker, meter = metered_broker()
-    here = MemoryTransport(broker)
+@reported("costs_groups")
+def groups(report: Report) -> None:
+    """Count the calls and units of heartbeats and commits; time the target of 1,000 members and 10,000 partitions."""
+    instance, meter = metered_instance()
+    here = MemoryTransport(instance)
     rows: list[Row] = []
     with _topic(here, 100) as topic:
         group = f"g-{topic}"
-        member = GroupMember(broker, secrets.token_hex(16), topics=(topic,), group=group)
+        member = GroupMember(instance, secrets.token_hex(16), topics=(topic,), group=group)
         with meter.metered() as cost:
             member.settle()
-        rows.append({"": "join, and take 100 partitions", **cost.per(1)})
+        rows.append({"request": "a first member joins and takes 100 partitions", **cost.per(1)})
         with meter.metered() as cost:
             for _ in range(10):
                 member.beat()
-        rows.append({"": "idle heartbeat", **cost.per(10)})
+        rows.append({"request": "idle heartbeat", **cost.per(10)})
         for count in (1, 100):
             entries = [
                 CommitEntry(topic=topic, partition=lease.partition.partition, offset=1, lease_epoch=lease.epoch)
                 for lease in list(member.held.values())[:count]
             ]
             with meter.metered() as cost:
-                refused = commit_offsets(broker, group, entries, member.member_id)
+                refused = commit_offsets(instance, group, entries, member.member_id)
             if any(refused):
                 raise RuntimeError(f"commits were refused: {refused}")
-            rows.append({"": f"commit of {count}", **cost.per(1)})
-        other = GroupMember(broker, secrets.token_hex(16), topics=(topic,), group=group)
+            rows.append({"request": f"commit of {count} partition{'s' * (count > 1)}", **cost.per(1)})
+        other = GroupMember(instance, secrets.token_hex(16), topics=(topic,), group=group)
         with meter.metered() as cost:
             settle(member, other)
-        rows.append({"": "another joins: 50 partitions move", **cost.per(1)})
-    rows += _targets()
-    _print("Groups", rows, as_json)
+        rows.append({"request": "another joins: 50 partitions move", **cost.per(1)})
+    report.show("requests", rows)
+    report.show("targets", _targets())
 
 
 @main.command()
+@reported("costs_transactions")
 @rounds_option
-@as_json_option
-def transactions(rounds: int, as_json: bool) -> None:
-    """Calls and units of a transaction over 1, 10 and 50 partitions, beside a plain produce to them."""
+def transactions(report: Report, rounds: int) -> None:
+    """Count the calls and units of a transaction over 1, 10 and 50 partitions, beside a plain produce to them."""
     deployed = open_transport()
-    broker, meter = metered_broker()
-    here = MemoryTransport(broker)
+    instance, meter = metered_instance()
+    here = MemoryTransport(instance)
     rows: list[Row] = []
     for partitions in PARTITIONS:
         with ExitStack() as stack:
             topic = stack.enter_context(_topic(here, partitions))
             costs = []
             for send in _sides(here, topic, partitions, stack).values():
-                for _ in range(2):  # a first one of each is not as all others
+                for _ in range(2):  # the first request of each side costs more
                     send()
                 with meter.metered() as cost:
                     for _ in range(TAIL_ROLL_REFS):
@@ -157,14 +165,14 @@ def transactions(rounds: int, as_json: bool) -> None:
                 for side in _in_turns(sides, number):
                     seconds[side] += _seconds(sides[side], 1)
         rows += [
-            {"": f"plain produce to {partitions}", **costs[0]},
+            {"request": f"plain produce to {partitions}", **costs[0]},
             {
-                "": f"transaction over {partitions}",
+                "request": f"transaction over {partitions}",
                 **costs[1],
-                "latency p50, to plain": _ratio(seconds, "transaction", "plain"),
+                "latency_p50_to_plain": _ratio(seconds, "transaction", "plain"),
             },
         ]
-    _print("Transactions, one record per partition", rows, as_json)
+    report.show("requests", rows)
 
 
 _MANY = 3_000  # records of 1 KB
@@ -177,7 +185,7 @@ def _send_many(producer: Producer, topic: str) -> None:
 
 
 def _sides(transport: Transport, topic: str, partitions: int, stack: ExitStack) -> dict[str, Callable[[], None]]:
-    """The same records, plain and in a transaction: one to each partition, in one request."""
+    """The two sides: both send one record to each partition, in one request, plain or in a transaction."""
     plain = stack.enter_context(Producer(transport=transport, linger_ms=5_000))
     transactional = stack.enter_context(Producer(transport=transport, transactional_id=f"t-{secrets.token_hex(8)}"))
 
@@ -195,7 +203,7 @@ def _sides(transport: Transport, topic: str, partitions: int, stack: ExitStack) 
 
 
 def _targets() -> list[Row]:
-    """Pure: what the assignment of a large group takes, at first and when a member leaves."""
+    """The CPU and the size of a large group's assignment, at first and when a member leaves. Sends no call."""
     subscription = parse_subscription((), ("t*",))
     members = [
         Member(
@@ -228,8 +236,8 @@ def _targets() -> list[Row]:
             cpu_s.append(time.process_time() - started_s)
         rows.append(
             {
-                "": f"target of {len(members):,} members, {TOPICS * TOPIC_PARTITIONS:,} partitions, {what}",
-                "CPU s": round(statistics.median(cpu_s), 3),
+                "target": f"{len(now):,} members, {TOPICS * TOPIC_PARTITIONS:,} partitions, {what}",
+                "cpu_s": round(statistics.median(cpu_s), 3),
                 "bytes": sum(len(chunk) for chunk in encode_target(target)),
             }
         )
@@ -245,8 +253,8 @@ def _topic(transport: Transport, partitions: int = 1) -> Iterator[str]:
         admin.delete_topic(name)
 
 
-def _in_turns(sides: Any, number: int) -> Sequence[str]:
-    """Every other round the other way round, so that neither side always comes first."""
+def _in_turns(sides: Iterable[str], number: int) -> Sequence[str]:
+    """The sides in the order of this round: every second round reverses it, so that neither side always comes first."""
     return list(sides) if number % 2 else list(reversed(list(sides)))
 
 
@@ -259,21 +267,9 @@ def _seconds(what: Callable[[], object], times: int) -> list[float]:
     return found
 
 
-def _ratio(values: dict[str, list[float]], over: str = "on", under: str = "off") -> str:
-    """The medians' ratio, and both."""
-    upper, lower = statistics.median(values[over]), statistics.median(values[under])
-    return f"{upper / lower:.2f} ({upper:.3g} / {lower:.3g})"
-
-
-def _print(title: str, rows: list[Row], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(rows))
-        return
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    table = Table(*columns, title=title)
-    for row in rows:
-        table.add_row(*(str(row.get(column, "")) for column in columns))
-    Console(width=160).print(table)
+def _ratio(values: dict[str, list[float]], over: str, under: str) -> float:
+    """The ratio of the medians of two sides."""
+    return round(statistics.median(values[over]) / statistics.median(values[under]), 2)
 
 
 if __name__ == "__main__":

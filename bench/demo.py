@@ -1,9 +1,8 @@
-"""The main job: a real text goes line by line into a topic and comes back through two processes, whole and in order.
+"""Sends a real text line by line into a topic, reads it back with two processes, and checks that nothing changed.
 
-`make run` runs it on the deployed local stack. Exit code 0 says that every record came back in its place.
+`make run` runs it on the deployed local stack. Exit code 0: every record came back in its place.
 """
 
-import json
 import multiprocessing
 import tempfile
 import time
@@ -17,22 +16,24 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from bench.corpus import read_corpus, write_corpus
-from bench.counting import CountingTransport, Counts
+from bench.loads.corpus import read_corpus, write_corpus
+from bench.meters.counting import CountingTransport, Counts
+from bench.report.recording import Report, reported
+from bench.report.result import Row
 from penstock import Admin, Consumer, Producer, RecordMetadata, TopicPartition
-from penstock.transport import open_transport
-from penstock_core.partitioner import partition_for_key
+from penstock.http.transport import open_transport
+from penstock_core.records.partitioner import partition_for_key
 
 PARTITIONS = 6
 CONSUMER_PROCESSES = 2
+ZONES = 3
 MB = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leg:
-    """One direction: what went through, in how long, at which cost."""
+    """One direction: the records, their bytes, the time and the cost."""
 
     records: int
     megabytes: float
@@ -45,9 +46,9 @@ class Leg:
 
 
 @click.command(help=__doc__)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def main(as_json: bool) -> None:
-    console = Console(stderr=as_json)
+@reported("demo")
+def main(report: Report) -> None:
+    console = report.console
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus"
         lines, text_bytes = write_corpus(corpus)
@@ -60,8 +61,12 @@ def main(as_json: bool) -> None:
         produced = _produce(topic, corpus, lines, console)
         consumed, files = _consume(topic, lines, Path(folder), console)
         difference = _compare(corpus, files)
-    _report(topic, produced, consumed, difference, console, as_json=as_json)
-    raise SystemExit(0 if difference is None else 1)
+    report.show(f"topic {topic}, {PARTITIONS} partitions", [_row("produced", produced), _row("consumed", consumed)])
+    if difference is None:
+        console.print("[bold green]Every record came back, in its place.[/]")
+    else:
+        console.print(f"[bold red]A record differs:[/] {difference}")
+    report.judge(holds=difference is None)
 
 
 def _produce(topic: str, corpus: Path, lines: int, console: Console) -> Leg:
@@ -118,7 +123,7 @@ def _consume(topic: str, lines: int, folder: Path, console: Console) -> tuple[Le
 
 
 def _consume_share(topic: str, share: Sequence[int], folder: str, ready: Any, done: Any) -> tuple[int, int, Counts]:
-    """In a process of its own: reads its partitions to their ends, into a file each, a line per record."""
+    """Reads its partitions to their ends, in a process of its own, into a file each, with a line per record."""
     transport = CountingTransport(open_transport())
     partitions = [TopicPartition(topic, partition) for partition in share]
     records = size = 0
@@ -140,7 +145,7 @@ def _consume_share(topic: str, share: Sequence[int], folder: str, ready: Any, do
 
 
 def _compare(corpus: Path, files: Sequence[Path]) -> str | None:
-    """The first difference between what was sent and what came back, or None."""
+    """The first difference between the records that went in and the records that came back, or None."""
     expected = [path.with_suffix(".expected") for path in files]
     outs = [path.open("wb") for path in expected]
     offsets = [0] * PARTITIONS
@@ -162,44 +167,20 @@ def _lines(path: Path) -> Iterator[bytes]:
         yield from lines
 
 
-def _report(
-    topic: str, produced: Leg, consumed: Leg, difference: str | None, console: Console, *, as_json: bool
-) -> None:
-    segments = produced.counts.storage_calls["s3.PutObject"] // 3
-    rows = {
-        name: {
-            "records": leg.records,
-            "mb": round(leg.megabytes, 2),
-            "seconds": round(leg.seconds, 2),
-            "records_per_s": round(leg.records / leg.seconds),
-            "mb_per_s": round(leg.megabytes / leg.seconds, 2),
-            "requests": leg.counts.requests,
-            "segments_written": segments if name == "produced" else None,
-            "storage_calls": dict(leg.counts.storage_calls),
-            "storage_calls_per_mb": round(leg.storage_calls / leg.megabytes, 2),
-        }
-        for name, leg in (("produced", produced), ("consumed", consumed))
+def _row(name: str, leg: Leg) -> Row:
+    calls = ", ".join(f"{count:,} {call}" for call, count in sorted(leg.counts.storage_calls.items()))
+    return {
+        "leg": name,
+        "records": leg.records,
+        "mb": round(leg.megabytes, 2),
+        "seconds": round(leg.seconds, 2),
+        "records_per_s": round(leg.records / leg.seconds),
+        "mb_per_s": round(leg.megabytes / leg.seconds, 2),
+        "requests": leg.counts.requests,
+        "segments_written": leg.counts.storage_calls["s3.PutObject"] // ZONES,
+        "storage_calls": calls,
+        "storage_calls_per_mb": round(leg.storage_calls / leg.megabytes, 2),
     }
-    if as_json:
-        click.echo(json.dumps({"topic": topic, "held": difference is None, "difference": difference, **rows}))
-        return
-    table = Table("", "produced", "consumed", title=f"Topic {topic}, {PARTITIONS} partitions")
-    for label in rows["produced"]:
-        cells = [_cell(rows[name][label]) for name in ("produced", "consumed")]
-        table.add_row(label.replace("_per_", " per ").replace("_", " "), *cells)
-    console.print(table)
-    if difference is None:
-        console.print("[bold green]Every record came back, in its place.[/]")
-    else:
-        console.print(f"[bold red]Not what was sent:[/] {difference}")
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, dict):
-        return "\n".join(f"{name} {count:,}" for name, count in sorted(value.items()))
-    return f"{value:,}"
 
 
 def _progress(console: Console) -> Progress:
@@ -209,7 +190,7 @@ def _progress(console: Console) -> Progress:
 
 
 def _wait_a_moment(futures: Sequence[Future[Any]]) -> None:
-    """A tenth of a second, or until the first of those still running ends."""
+    """Waits a tenth of a second, or until the first running process ends."""
     running = [future for future in futures if not future.done()]
     if running:
         try:

@@ -1,11 +1,10 @@
-"""Kill -9 at random among a group's consumers while records flow: what is lost, what comes twice, how long it takes.
+"""Kills random consumers of a group with kill -9 while records flow, and counts what is lost and what comes twice.
 
-Consumers are processes of one group, with at-least-once delivery; each that is killed is started again at once. All
-write histories, which the history checker judges: exit code 0 says that it found no anomaly, and that every record that
-was acknowledged was read. Runs on the local stack that `make run` or `penstock local up` has started.
+The consumers are processes of one group, with at-least-once delivery, and each one starts again at once after its
+death. All of them write histories, which the history checker judges. Exit code 0: the checker found no anomaly, and the
+group read every acknowledged record. It needs the local stack that `make run` or `penstock local up` starts.
 """
 
-import json
 import multiprocessing
 import random
 import secrets
@@ -14,19 +13,20 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from bench.group_member import GroupMember, MemberSpec
+from bench.loads.group_member import GroupMember, MemberSpec
+from bench.report.recording import Report, reported
 from penstock import Admin, Producer
 from penstock.errors import NotFoundError
-from penstock.transport import open_transport
+from penstock.http.transport import open_transport
 from penstock_core.errors import PenstockError
 from tests.chaos.recording import RecordingTransport
 from tests.history.__main__ import HistoryFile
@@ -37,13 +37,13 @@ from tests.history.recorder import Recorder, merge
 
 PARTITIONS = 6
 BURSTS_PER_S = 10
-PATIENCE_S = 120  # without a commit, after everything was sent
+PATIENCE_S = 120  # for the next commit, once all records are sent
 _READ = (Function.POLL, Function.ASSIGN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """A process that was killed, and when by the monotonic clock."""
+    """A killed process, and the moment of its death on the monotonic clock."""
 
     name: str
     at_ns: int
@@ -51,7 +51,7 @@ class Kill:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """`again_s`: of each partition that a killed consumer held, from the kill until another has read a record."""
+    """The findings. `read_again_*` runs from a kill until another consumer reads from a partition of the victim."""
 
     records: int
     acknowledged: int
@@ -60,20 +60,20 @@ class Figures:
     delivered_again: int
     kills: int
     partitions_taken_over: int
-    again_s_p50: float
-    again_s_max: float
-    anomalies: dict[str, int]
+    read_again_p50_s: float
+    read_again_max_s: float
+    anomalies: str
     history_operations: int
     seconds: float
 
     @property
     def is_right(self) -> bool:
-        return self.acknowledged == self.records and not self.lost and not self.anomalies
+        return self.acknowledged == self.records and not self.lost and self.anomalies == "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to do to a group: `kills` at moments, and of consumers, that `seed` chooses."""
+    """The kills in one group. `seed` chooses their moments and their victims."""
 
     records: int
     records_per_s: int
@@ -85,7 +85,7 @@ class Plan:
 
 
 def consume(spec: MemberSpec, folder: Path) -> None:
-    """A process's entry: a consumer until it is told to end (SIGTERM), or killed."""
+    """The entry of a process: a consumer that runs until SIGTERM or a kill."""
     ends: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ends.append(number))
     with Recorder.open(folder / f"{spec.name}.history.jsonl") as recorder:
@@ -93,7 +93,7 @@ def consume(spec: MemberSpec, folder: Path) -> None:
 
 
 class Fleet:
-    """The consumers that are alive. One that is killed comes back under a new name."""
+    """The living consumers. A killed one comes back under a new name."""
 
     def __init__(self, plan: Plan, topic: str, folder: Path) -> None:
         self._plan, self._topic, self._folder = plan, topic, folder
@@ -103,7 +103,7 @@ class Fleet:
         self.kills: list[Kill] = []
 
     def kill(self, number: int) -> None:
-        """SIGKILL, and another at once."""
+        """Sends SIGKILL and starts another consumer at once."""
         name, process = self._alive[number]
         process.kill()
         self.kills.append(Kill(name=name, at_ns=time.monotonic_ns()))
@@ -111,12 +111,12 @@ class Fleet:
         self._alive[number] = self._start(number)
 
     def end(self) -> None:
-        """Lets all of them close. Raises ClickException for one that ends in another way."""
+        """Lets all consumers close. Raises ClickException for one that ends in another way."""
         for _, process in self._alive.values():
             process.terminate()
         for name, process in self._alive.values():
             process.join()
-            if process.exitcode not in (0, -signal.SIGTERM):  # the latter: it had not begun yet
+            if process.exitcode not in (0, -signal.SIGTERM):  # SIGTERM: it had not begun yet
                 raise click.ClickException(f"consumer {name} ended with exit code {process.exitcode}: see above")
 
     def clean_up(self) -> None:
@@ -139,7 +139,7 @@ class Fleet:
 
 
 def run(plan: Plan, folder: Path, console: Console) -> Figures:
-    """The whole of it, on a topic of its own; the histories stay in `folder`."""
+    """Sends, kills and judges, on a topic of its own. The histories stay in `folder`."""
     topic = f"kills-{secrets.token_hex(4)}"
     started_s = time.monotonic()
     with Admin() as admin, Recorder.open(folder / "producer.history.jsonl") as recorder:
@@ -147,8 +147,8 @@ def run(plan: Plan, folder: Path, console: Console) -> Figures:
         fleet = Fleet(plan, topic, folder)
         try:
             _wait_until_shared(topic, plan.consumers, admin)
-            acknowledged = _send(plan, fleet, topic, admin, recorder, console)
-            _wait_until_committed(topic, acknowledged, admin, recorder)
+            acknowledged = _send(plan, fleet, Watch(topic, admin, recorder), console)
+            _wait_until_committed(Watch(topic, admin, recorder), acknowledged)
             fleet.end()
         finally:
             fleet.clean_up()
@@ -157,7 +157,7 @@ def run(plan: Plan, folder: Path, console: Console) -> Figures:
 
 
 def _wait_until_shared(topic: str, consumers: int, admin: Admin) -> None:
-    """Until each consumer owns partitions, so that whoever is killed has something to lose."""
+    """Waits until each consumer owns partitions, so that every victim has something to lose."""
     deadline_s = time.monotonic() + PATIENCE_S
     while len(_owners(topic, admin)) < min(consumers, PARTITIONS):
         if time.monotonic() > deadline_s:
@@ -168,47 +168,55 @@ def _wait_until_shared(topic: str, consumers: int, admin: Admin) -> None:
 def _owners(group: str, admin: Admin) -> set[str]:
     try:
         return {each.owner for each in admin.describe_group(group).partitions if each.owner is not None}
-    except NotFoundError:  # nobody has joined yet
+    except NotFoundError:  # no member has joined yet
         return set()
 
 
-def _send(plan: Plan, fleet: Fleet, topic: str, admin: Admin, recorder: Recorder, console: Console) -> int:
-    """All records at their pace, and the kills among them; how many records were acknowledged."""
+def _send(plan: Plan, fleet: Fleet, watch: "Watch", console: Console) -> int:
+    """Sends all records at their pace, kills meanwhile, and returns the number of acknowledged records."""
     chance = random.Random(plan.seed)
     kill_at = [int(plan.records * (number + chance.random()) / plan.kills) for number in range(plan.kills)]
-    transport = RecordingTransport(open_transport(), recorder, "producer")
+    transport = RecordingTransport(open_transport(), watch.recorder, "producer")
     began_s = time.monotonic()
     with Producer(transport=transport) as producer:
         futures = []
         for number in range(plan.records):
-            futures.append(producer.send(topic, b"%d" % number, partition=number % PARTITIONS))
+            futures.append(producer.send(watch.topic, b"%d" % number, partition=number % PARTITIONS))
             if len(fleet.kills) < plan.kills and number >= kill_at[len(fleet.kills)]:
                 fleet.kill(chance.randrange(plan.consumers))
                 console.print(f"{number:,} sent, {fleet.kills[-1].name} killed")
             if number % max(1, plan.records_per_s // BURSTS_PER_S) == 0:
                 time.sleep(max(0.0, began_s + number / plan.records_per_s - time.monotonic()))
             if number % plan.records_per_s == 0:
-                _committed(topic, admin, recorder)
+                watch.committed()
         producer.flush()
     return sum(future.exception() is None for future in futures)
 
 
-def _committed(topic: str, admin: Admin, recorder: Recorder) -> int:
-    """The sum of what the group has committed."""
-    operation = recorder.invoke("watch", Function.COMMITTED, group=topic)
-    try:
-        found = {each.partition: each.offset for each in admin.group_offsets(topic)}
-    except PenstockError:
-        recorder.fail(operation)
-        raise
-    ops = [Committed((topic, number), found.get(number)) for number in range(PARTITIONS)]
-    recorder.ok(operation, ops)
-    return sum(found.values())
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Looks at the group's offsets from outside, and notes each look in the history."""
+
+    topic: str  # and the group's name
+    admin: Admin
+    recorder: Recorder
+
+    def committed(self) -> int:
+        """The sum of the offsets that the group has committed."""
+        operation = self.recorder.invoke("watch", Function.COMMITTED, group=self.topic)
+        try:
+            found = {each.partition: each.offset for each in self.admin.group_offsets(self.topic)}
+        except PenstockError:
+            self.recorder.fail(operation)
+            raise
+        ops = [Committed((self.topic, number), found.get(number)) for number in range(PARTITIONS)]
+        self.recorder.ok(operation, ops)
+        return sum(found.values())
 
 
-def _wait_until_committed(topic: str, records: int, admin: Admin, recorder: Recorder) -> None:
+def _wait_until_committed(watch: Watch, records: int) -> None:
     before, deadline_s = -1, 0.0
-    while (committed := _committed(topic, admin, recorder)) < records:
+    while (committed := watch.committed()) < records:
         if committed > before:
             before, deadline_s = committed, time.monotonic() + PATIENCE_S
         if time.monotonic() > deadline_s:
@@ -235,12 +243,17 @@ def _judged(plan: Plan, kills: list[Kill], acknowledged: int, folder: Path, seco
         delivered_again=read.total() - len(read),
         kills=len(kills),
         partitions_taken_over=len(again_s),
-        again_s_p50=round(statistics.median(again_s), 2) if again_s else 0.0,
-        again_s_max=round(max(again_s, default=0.0), 2),
-        anomalies={str(kind): count for kind, count in report.found.items()},
+        read_again_p50_s=round(statistics.median(again_s), 2) if again_s else 0.0,
+        read_again_max_s=round(max(again_s, default=0.0), 2),
+        anomalies=anomalies(report.found),
         history_operations=report.counts.operations,
         seconds=round(seconds, 1),
     )
+
+
+def anomalies(found: Mapping[Any, int]) -> str:
+    """The kinds of anomalies and their counts, or "none"."""
+    return ", ".join(f"{count} {kind}" for kind, count in found.items()) or "none"
 
 
 def events(history: Path) -> Iterator[Event]:
@@ -250,7 +263,7 @@ def events(history: Path) -> Iterator[Event]:
 
 
 def _times_until_read_again(history: Path, kill: Kill) -> list[float]:
-    """Of each partition that the killed process held, as far as somebody read more of it."""
+    """The seconds for each partition of the killed process that another consumer read again."""
     held: set[tuple[str, int]] = set()
     found: list[float] = []
     for event in events(history):
@@ -266,30 +279,22 @@ def _times_until_read_again(history: Path, kill: Kill) -> list[float]:
 
 
 @click.command(help=__doc__)
+@reported("group_kills")
 @click.option("--records", default=100_000, show_default=True, type=click.IntRange(1), help="How many are sent.")
 @click.option("--records-per-s", default=1_000, show_default=True, type=click.IntRange(1), help="How fast.")
 @click.option("--consumers", default=3, show_default=True, type=click.IntRange(1), help="How many processes read.")
-@click.option("--kills", default=10, show_default=True, type=click.IntRange(0), help="How often one is killed.")
-@click.option("--session-ms", default=8_000, show_default=True, help="After which a killed one is known to be gone.")
+@click.option("--kills", default=10, show_default=True, type=click.IntRange(0), help="How often a consumer is killed.")
+@click.option("--session-ms", default=8_000, show_default=True, help="After which a killed consumer is gone.")
 @click.option("--heartbeat-ms", default=1_000, show_default=True, help="Between two heartbeats of a member.")
 @click.option("--seed", default=0, show_default=True, help="Chooses moments and victims.")
 @click.option("--history", type=click.Path(file_okay=False, path_type=Path), help="Keep the histories in this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def main(history: Path | None, as_json: bool, **options: int) -> None:
-    plan = Plan(**options)
-    console = Console(stderr=as_json)
+def main(report: Report, history: Path | None, **options: int) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = history or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        figures = run(plan, folder, console)
-    if as_json:
-        click.echo(json.dumps(asdict(figures)))
-    else:
-        table = Table("", "", title=f"{plan.kills} kills among {plan.consumers} consumers")
-        for name, value in asdict(figures).items():
-            table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, (int, float)) else str(value))
-        console.print(table)
-    raise SystemExit(0 if figures.is_right else 1)
+        figures = run(Plan(**options), folder, report.console)
+    report.show("kills", [asdict(figures)])
+    report.judge(holds=figures.is_right)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A payment ledger that balances whoever dies: payments in, a debit and a credit out, exactly once.
+"""Keeps a payment ledger that balances although workers die: payments in, a debit and a credit out, exactly once.
 
-Workers share the payments as a group, and book each in a transaction with its offset. Now and then one is killed
-(SIGKILL) and started again. At the end every payment must be booked once, on both sides, and the sum must be 0.
-Runs on the local stack that `make run` or `penstock local up` has started. Exit code 0: the ledger balances.
+Workers share the payments as a group, and book each in a transaction with its offset. Now and then a SIGKILL ends one,
+and it starts again. At the end every payment must be booked once, on both sides, and the sum must be 0. It needs the
+local stack that `make run` or `penstock local up` starts. Exit code 0: the ledger balances.
 """
 
 import json
@@ -16,20 +16,20 @@ from dataclasses import asdict, dataclass
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from bench.report.recording import Report, reported
 from penstock import Admin, Consumer, Producer, TopicPartition, Transaction, Transformer
 from penstock.model import ConsumerRecord
 
 PARTITIONS = 6
 ACCOUNTS = 50
-SESSION_MS = 8_000  # how long a killed worker's partitions wait
+SESSION_MS = 8_000  # the partitions of a killed worker wait so long
 HEARTBEAT_MS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What was found in the ledger at the end. `records_per_s` of payments, kills and restarts included."""
+    """The ledger at the end. The rate includes kills and restarts."""
 
     payments: int
     booked: int
@@ -38,7 +38,7 @@ class Outcome:
     balance: int
     kills: int
     seconds: float
-    records_per_s: float
+    payments_per_s: float
 
     @property
     def is_right(self) -> bool:
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def book(record: ConsumerRecord, transaction: Transaction) -> None:
-    """A payment's two entries, each in the partition of its account."""
+    """Sends the two entries of a payment, each to the partition of its account."""
     payment = json.loads(record.value or b"")
     for account, amount in ((payment["from"], -payment["amount"]), (payment["to"], payment["amount"])):
         entry = json.dumps({"payment": payment["id"], "account": account, "amount": amount})
@@ -54,12 +54,12 @@ def book(record: ConsumerRecord, transaction: Transaction) -> None:
 
 
 def ledger_of(payments: str) -> str:
-    """The topic that this one's payments are booked in."""
+    """The topic for the entries of these payments."""
     return payments.replace("payments", "ledger")
 
 
 def work(payments: str, number: int) -> None:
-    """One worker, until it is killed. Its transactional id is the same after a restart."""
+    """Runs one worker until it is killed. Its transactional id is the same after a restart."""
     consumer = Consumer(
         payments,
         group_id=payments,
@@ -72,45 +72,60 @@ def work(payments: str, number: int) -> None:
         Transformer(consumer, producer, book).run()
 
 
-def run(payments_count: int, workers: int, kills: int, seed: int, console: Console) -> Outcome:
-    """The whole of it, on topics of its own."""
-    chance = random.Random(seed)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The number of payments, of workers and of kills. `seed` chooses payments, moments and victims."""
+
+    payments: int
+    workers: int
+    kills: int
+    seed: int
+
+
+def run(plan: Plan, console: Console) -> Outcome:
+    """Sends the payments, books them under kills, and judges the ledger, on topics of its own."""
+    chance = random.Random(plan.seed)
     payments = f"payments-{secrets.token_hex(4)}"
     with Admin() as admin, Producer() as producer:
         for topic in (payments, ledger_of(payments)):
             admin.create_topic(topic, partitions=PARTITIONS)
-        for number in range(payments_count):
+        for number in range(plan.payments):
             source, target = chance.sample(range(ACCOUNTS), 2)
             payment = {"id": number, "from": f"a{source}", "to": f"a{target}", "amount": chance.randint(1, 1_000)}
             producer.send(payments, json.dumps(payment), key=str(number))
         producer.flush()
-        started_s = time.monotonic()
-        context = multiprocessing.get_context("spawn")
-        alive = {number: _started(context, payments, number) for number in range(workers)}
-        kill_at = sorted(chance.sample(range(payments_count // 20, payments_count), kills))
-        killed = 0
-        try:
-            with _progress(console) as progress:
-                task = progress.add_task("book payments", total=payments_count)
-                while (booked := _committed(payments)) < payments_count:
-                    progress.update(task, completed=booked)
-                    for number, process in alive.items():
-                        if not process.is_alive():
-                            raise click.ClickException(f"worker {number} has ended by itself: see above")
-                    if killed < kills and booked >= kill_at[killed]:
-                        number = chance.choice(list(alive))
-                        alive[number].kill()
-                        alive[number].join()
-                        alive[number] = _started(context, payments, number)
-                        killed += 1
-                    time.sleep(0.1)
+    started_s = time.monotonic()
+    killed = _book_all(plan, payments, chance, console)
+    return _judged(payments, plan.payments, killed, time.monotonic() - started_s)
+
+
+def _book_all(plan: Plan, payments: str, chance: random.Random, console: Console) -> int:
+    """Lets workers book until the group has committed all payments. Returns the number of kills."""
+    context = multiprocessing.get_context("spawn")
+    alive = {number: _started(context, payments, number) for number in range(plan.workers)}
+    kill_at = sorted(chance.sample(range(plan.payments // 20, plan.payments), plan.kills))
+    killed = 0
+    try:
+        with _progress(console) as progress:
+            task = progress.add_task("book payments", total=plan.payments)
+            while (booked := _committed(payments)) < plan.payments:
                 progress.update(task, completed=booked)
-        finally:
-            for process in alive.values():
-                process.kill()
-                process.join()
-        seconds = time.monotonic() - started_s
-    return _judged(payments, payments_count, killed, seconds)
+                for number, process in alive.items():
+                    if not process.is_alive():
+                        raise click.ClickException(f"worker {number} has ended by itself: see above")
+                if killed < plan.kills and booked >= kill_at[killed]:
+                    number = chance.choice(list(alive))
+                    alive[number].kill()
+                    alive[number].join()
+                    alive[number] = _started(context, payments, number)
+                    killed += 1
+                time.sleep(0.1)
+            progress.update(task, completed=booked)
+    finally:
+        for process in alive.values():
+            process.kill()
+            process.join()
+    return killed
 
 
 def _started(
@@ -122,7 +137,7 @@ def _started(
 
 
 def _committed(payments: str) -> int:
-    """How many payments the group has committed."""
+    """The number of payments that the group has committed."""
     with Consumer(group_id=payments) as consumer:
         partitions = [TopicPartition(payments, number) for number in range(PARTITIONS)]
         consumer.assign(partitions)
@@ -147,7 +162,7 @@ def _judged(payments: str, payments_count: int, kills: int, seconds: float) -> O
         balance=balance,
         kills=kills,
         seconds=round(seconds, 1),
-        records_per_s=round(payments_count / seconds, 1),
+        payments_per_s=round(payments_count / seconds, 1),
     )
 
 
@@ -157,23 +172,15 @@ def _progress(console: Console) -> Progress:
 
 
 @click.command(help=__doc__)
+@reported("ledger")
 @click.option("--payments", default=20_000, show_default=True, help="How many payments.")
 @click.option("--workers", default=3, show_default=True, help="How many processes share them.")
-@click.option("--kills", default=10, show_default=True, help="How often one of them is killed.")
+@click.option("--kills", default=10, show_default=True, help="How often a worker is killed.")
 @click.option("--seed", default=0, show_default=True, help="Chooses payments and victims.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def main(payments: int, workers: int, kills: int, seed: int, as_json: bool) -> None:
-    console = Console(stderr=as_json)
-    outcome = run(payments, workers, kills, seed, console)
-    if as_json:
-        click.echo(json.dumps(asdict(outcome)))
-    else:
-        table = Table("", "", title="The ledger")
-        for name, value in asdict(outcome).items():
-            table.add_row(name.replace("_", " "), f"{value:,}")
-        console.print(table)
-    console.print("It balances." if outcome.is_right else "[red]It does not balance.[/red]")
-    raise SystemExit(0 if outcome.is_right else 1)
+def main(report: Report, **options: int) -> None:
+    outcome = run(Plan(**options), report.console)
+    report.show("ledger", [{"workers": options["workers"], **asdict(outcome)}])
+    report.judge(holds=outcome.is_right)
 
 
 if __name__ == "__main__":

@@ -1,46 +1,50 @@
-"""Restart every member of a group in turn while records flow: which partitions move, and how long each stands still.
+"""Restarts every member of a group in turn while records flow, and measures how long partitions pause when they move.
 
-Members are threads of one process, each with a consumer of its own, which has its own threads and connections: a
-restart closes it and makes another. What a process takes to start is in `--down-ms`. Twice over: with static members,
-of which nothing should move, and with dynamic ones, whose partitions must go to others, and a share to who joins.
-A partition stands still from the last record that was read before it changed hands to the first one after. The history
-checker judges what was read: exit code 0 says that it found no anomaly and that nothing moved which need not.
-Runs on the local stack that `make run` or `penstock local up` has started.
+Members are threads of one process. Each has a consumer of its own, with its own threads and connections, and a restart
+closes it and makes another. `--down-ms` stands for the start of a process. The bench runs twice. With static members no
+partition should move. With dynamic members the partitions of a leaving member go to others, and a joining member gets
+its share.
+
+A partition pauses from the last record before it changes hands to the first record after. The history checker judges
+all reads. Exit code 0: it found no anomaly, and no more partitions moved than must move. It needs the local stack that
+`make run` or `penstock local up` starts.
 """
 
-import json
 import secrets
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from bench.group_kills import events
-from bench.group_member import GroupMember, MemberSpec
+from bench.group_kills import anomalies, events
+from bench.loads.group_member import GroupMember, MemberSpec
+from bench.report.recording import Report, reported
+from bench.report.result import Row
 from penstock import Admin, Producer
-from penstock.transport import open_transport
+from penstock.http.transport import open_transport
 from tests.chaos.recording import RecordingTransport
 from tests.history.__main__ import HistoryFile
 from tests.history.checker import check
 from tests.history.format import Function, Outcome, Poll
 from tests.history.recorder import Recorder
 
-PATIENCE_S = 180  # a busy machine's
+PATIENCE_S = 180  # enough for a busy machine
 SESSION_MS = 45_000
-_START_EACH_S = 1.0  # all at once would be as many cold starts at once
+_START_EACH_S = 1.0  # not all at once: that would be as many cold starts at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Every partition gets a record each `period_ms`; a member is down for `down_ms`, and handles what a poll brings
-    for `handling_ms`."""
+    """Each partition gets a record every `period_ms`.
+
+    A member is down for `down_ms`, and spends `handling_ms` on the records of a poll.
+    """
 
     members: int
     partitions: int
@@ -52,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A partition's last record before it changed hands, and the first one after."""
+    """The pause of a partition: from its last record before it changed hands to the first record after."""
 
     before: str  # the member's life, "<number>.<life>"
     after: str
@@ -66,31 +70,41 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Standstills in seconds: of partitions whose member went (`left`), that were given to one that came (`given`),
-    and that the same static member has again (`kept`); `flow_s_p50` is the time between two reads otherwise. `came_s`:
-    from the start of a member until it has all of its share. `produce_s`: how long a produce took meanwhile, which
-    tells what is the machine's."""
+    """The findings for members of one kind.
+
+    Pauses in seconds, median and longest: of partitions whose member left (`left`), of partitions that moved to a
+    member that came (`given`), and of partitions that the same static member has again (`kept`). `flow_p50_s` is the
+    time between two reads of a partition that does not move. `came` runs from the start of a member until it has its
+    share. `produce` is the time of a produce meanwhile, which shows how busy the machine was.
+    """
 
     kind: str
     members: int
     partitions: int
     moved: int
     must_move: int
-    left_s: tuple[float, float]  # p50, max
-    given_s: tuple[float, float]
-    kept_s: tuple[float, float]
-    flow_s_p50: float
-    came_s: tuple[float, float]
-    produce_s: tuple[float, float]
-    anomalies: dict[str, int]
+    seconds: Mapping[str, float | None]
+    anomalies: str
 
     @property
     def is_right(self) -> bool:
-        return self.moved <= self.must_move and not self.anomalies
+        return self.moved <= self.must_move and self.anomalies == "none"
+
+    def to_row(self) -> Row:
+        """As a row of a table."""
+        return {
+            "kind": self.kind,
+            "members": self.members,
+            "partitions": self.partitions,
+            "moved": self.moved,
+            "must_move": self.must_move,
+            **self.seconds,
+            "anomalies": self.anomalies,
+        }
 
 
 class Seat:
-    """One of the group's members, over its lives."""
+    """One member of the group, over its lives."""
 
     def __init__(self, number: int, spec: Callable[[str, int], MemberSpec], recorder: Recorder) -> None:
         self.number = number
@@ -108,7 +122,7 @@ class Seat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Until its consumer is closed."""
+        """Ends the member and waits until its consumer is closed."""
         self._is_over.set()
         self._thread.join()
 
@@ -117,7 +131,7 @@ class Seat:
 
 
 def run(plan: Plan, folder: Path, console: Console, *, is_static: bool) -> Figures:
-    """The whole of it for members of one kind, on a topic of its own; the history stays in `folder`."""
+    """Restarts members of one kind, on a topic of its own, and judges. The history stays in `folder`."""
     kind = "static" if is_static else "dynamic"
     topic = f"rolling-{kind}-{secrets.token_hex(4)}"
 
@@ -134,8 +148,6 @@ def run(plan: Plan, folder: Path, console: Console, *, is_static: bool) -> Figur
         )
 
     history = folder / f"{kind}.history.jsonl"
-    came_s: list[float] = []
-    must_move = 0
     is_sending = threading.Event()
     sent: list[int] = []
     is_sending.set()
@@ -149,19 +161,10 @@ def run(plan: Plan, folder: Path, console: Console, *, is_static: bool) -> Figur
                 seats.append(Seat(number, spec, recorder))
                 time.sleep(_START_EACH_S)
             _wait(seats, plan)
-            time.sleep(2 * plan.period_ms / 1_000)  # all partitions are read by whom they were given to at first
+            time.sleep(2 * plan.period_ms / 1_000)  # until the first owners have read all partitions
             began_ns = time.monotonic_ns()
-            for seat in seats:
-                held = seat.member.held
-                seat.stop()
-                time.sleep(plan.down_ms / 1_000)
-                seat.start()
-                began_s = time.monotonic()
-                must_move += 0 if is_static else held + plan.partitions // plan.members
-                _wait(seats, plan)
-                came_s.append(time.monotonic() - began_s)
-                console.print(f"{kind} member {seat.number} is back: {came_s[-1]:.1f} s")
-            time.sleep(2 * plan.period_ms / 1_000)  # records for who came last
+            moves = _restart(seats, plan, console, is_static=is_static)
+            time.sleep(2 * plan.period_ms / 1_000)  # records for the member that came last
             is_sending.clear()
             sender.join()
             _until(seats, lambda: sum(seat.member.read for seat in seats) == sum(sent), "everything is read")
@@ -169,7 +172,32 @@ def run(plan: Plan, folder: Path, console: Console, *, is_static: bool) -> Figur
             is_sending.clear()
             sender.join()
             _all(seats, Seat.stop)
-    return _judged(plan, kind, history, began_ns, must_move, came_s)
+    return _judged(plan, kind, history, began_ns, moves)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    """The partitions that the restarts had to move, and the seconds that each member took to get its share."""
+
+    must_move: int
+    came_s: Sequence[float]
+
+
+def _restart(seats: Sequence[Seat], plan: Plan, console: Console, *, is_static: bool) -> Moves:
+    """Restarts each member in turn. A dynamic one gives away what it holds, and then takes its share."""
+    came_s: list[float] = []
+    must_move = 0
+    for seat in seats:
+        held = seat.member.held
+        seat.stop()
+        time.sleep(plan.down_ms / 1_000)
+        seat.start()
+        began_s = time.monotonic()
+        must_move += 0 if is_static else held + plan.partitions // plan.members
+        _wait(seats, plan)
+        came_s.append(time.monotonic() - began_s)
+        console.print(f"member {seat.number} is back: {came_s[-1]:.1f} s")
+    return Moves(must_move=must_move, came_s=came_s)
 
 
 def _send(plan: Plan, topic: str, recorder: Recorder, is_sending: threading.Event, sent: list[int]) -> None:
@@ -185,7 +213,7 @@ def _send(plan: Plan, topic: str, recorder: Recorder, is_sending: threading.Even
 
 
 def _wait(seats: Sequence[Seat], plan: Plan) -> None:
-    """Until every partition is held, by members of whom each has its share."""
+    """Waits until the members hold all partitions and each has its share."""
     least, most = plan.partitions // len(seats), -(-plan.partitions // len(seats))
 
     def is_shared() -> bool:
@@ -214,84 +242,96 @@ def _all(seats: Sequence[Seat], what: Callable[[Seat], None]) -> None:
         thread.join()
 
 
-def _judged(plan: Plan, kind: str, history: Path, began_ns: int, must_move: int, came_s: Sequence[float]) -> Figures:
-    last: dict[int, tuple[str, int]] = {}
-    changes: list[Change] = []
-    flow_s: list[float] = []
-    ended_ns: dict[str, int] = {}
-    begun_ns: dict[int | None, int] = {}
-    produce_s: list[float] = []
-    for event in events(history):
-        ended_ns[event.process] = event.time_ns
-        if event.function is Function.SEND and event.outcome is Outcome.INVOKE:
-            begun_ns[event.id] = event.time_ns
-        elif event.function is Function.SEND:
-            produce_s.append((event.time_ns - begun_ns.pop(event.id)) / 1e9)
-        for op in event.ops if event.outcome is Outcome.OK else ():
-            if isinstance(op, Poll) and op.records:
-                before, at_ns = last.get(op.where[1], ("", 0))
-                if before == event.process:
-                    flow_s.append((event.time_ns - at_ns) / 1e9)
-                elif at_ns >= began_ns:
-                    changes.append(Change(before=before, after=event.process, from_ns=at_ns, to_ns=event.time_ns))
-                last[op.where[1]] = event.process, event.time_ns
-    kept = [each for each in changes if kind == "static" and _number(each.before) == _number(each.after)]
-    moved = [each for each in changes if each not in kept]
-    left = [each for each in moved if ended_ns[each.before] < each.to_ns]
+def _judged(plan: Plan, kind: str, history: Path, began_ns: int, moves: Moves) -> Figures:
+    reads = _reads(history, began_ns)
+    kept = [each for each in reads.changes if kind == "static" and _number(each.before) == _number(each.after)]
+    moved = [each for each in reads.changes if each not in kept]
+    left = [each for each in moved if reads.ended_ns[each.before] < each.to_ns]
     given = [each for each in moved if each not in left]
     return Figures(
         kind=kind,
         members=plan.members,
         partitions=plan.partitions,
         moved=len(moved),
-        must_move=must_move,
-        left_s=_spread([each.seconds for each in left]),
-        given_s=_spread([each.seconds for each in given]),
-        kept_s=_spread([each.seconds for each in kept]),
-        flow_s_p50=_spread(flow_s)[0],
-        came_s=_spread(came_s),
-        produce_s=_spread(produce_s),
-        anomalies={str(kind): count for kind, count in check(HistoryFile(history)).found.items()},
+        must_move=moves.must_move,
+        seconds={
+            **_spread("left", [each.seconds for each in left]),
+            **_spread("given", [each.seconds for each in given]),
+            **_spread("kept", [each.seconds for each in kept]),
+            "flow_p50_s": _spread("flow", reads.flow_s)["flow_p50_s"],
+            **_spread("came", moves.came_s),
+            **_spread("produce", reads.produce_s),
+        },
+        anomalies=anomalies(check(HistoryFile(history)).found),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class Reads:
+    """The reads of a history: when partitions changed hands, and the seconds between two reads of one member."""
+
+    changes: list[Change] = field(default_factory=list)
+    flow_s: list[float] = field(default_factory=list)
+    produce_s: list[float] = field(default_factory=list)
+    ended_ns: dict[str, int] = field(default_factory=dict)  # the last event of each process
+
+
+def _reads(history: Path, began_ns: int) -> Reads:
+    reads = Reads()
+    last: dict[int, tuple[str, int]] = {}
+    begun_ns: dict[int | None, int] = {}
+    for event in events(history):
+        reads.ended_ns[event.process] = event.time_ns
+        if event.function is Function.SEND and event.outcome is Outcome.INVOKE:
+            begun_ns[event.id] = event.time_ns
+        elif event.function is Function.SEND:
+            reads.produce_s.append((event.time_ns - begun_ns.pop(event.id)) / 1e9)
+        for op in event.ops if event.outcome is Outcome.OK else ():
+            if isinstance(op, Poll) and op.records:
+                before, at_ns = last.get(op.where[1], ("", 0))
+                if before == event.process:
+                    reads.flow_s.append((event.time_ns - at_ns) / 1e9)
+                elif at_ns >= began_ns:
+                    change = Change(before=before, after=event.process, from_ns=at_ns, to_ns=event.time_ns)
+                    reads.changes.append(change)
+                last[op.where[1]] = event.process, event.time_ns
+    return reads
 
 
 def _number(life: str) -> str:
     return life.partition(".")[0]
 
 
-def _spread(seconds: Sequence[float]) -> tuple[float, float]:
-    return (round(statistics.median(seconds), 2), round(max(seconds), 2)) if seconds else (0.0, 0.0)
+def _spread(name: str, seconds: Sequence[float]) -> dict[str, float | None]:
+    """The median and the longest, as two columns of a table."""
+    median, longest = (round(statistics.median(seconds), 2), round(max(seconds), 2)) if seconds else (None, None)
+    return {f"{name}_p50_s": median, f"{name}_max_s": longest}
 
 
 @click.command(help=__doc__)
+@reported("rolling_restart")
 @click.option("--members", default=20, show_default=True, type=click.IntRange(2), help="How many restart.")
 @click.option("--partitions", default=40, show_default=True, type=click.IntRange(2), help="How many they share.")
 @click.option("--heartbeat-ms", default=3_000, show_default=True, help="Between two heartbeats of a member.")
 @click.option("--period-ms", default=1_000, show_default=True, help="Between two records of a partition.")
 @click.option("--down-ms", default=2_000, show_default=True, help="Between the end of a member and its next start.")
-@click.option("--handling-ms", default=0, show_default=True, help="What a member does with the records of a poll.")
+@click.option("--handling-ms", default=0, show_default=True, help="The time a member spends on a poll's records.")
 @click.option("--kind", type=click.Choice(["static", "dynamic"]), help="Only members of this kind.")
 @click.option("--history", type=click.Path(file_okay=False, path_type=Path), help="Keep the histories in this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def main(kind: str | None, history: Path | None, as_json: bool, **options: int) -> None:
+def main(report: Report, kind: str | None, history: Path | None, **options: int) -> None:
     plan = Plan(**options)
-    console = Console(stderr=as_json)
+    if plan.handling_ms:
+        report.name = "rolling_restart_slow"
     with tempfile.TemporaryDirectory() as temporary:
         folder = history or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         found = [
-            run(plan, folder, console, is_static=each == "static")
+            run(plan, folder, report.console, is_static=each == "static")
             for each in ("static", "dynamic")
             if kind in (None, each)
         ]
-    if as_json:
-        click.echo(json.dumps([asdict(figures) for figures in found]))
-    else:
-        table = Table("", *(figures.kind for figures in found), title=f"{plan.members} members restarted in turn")
-        for name in list(asdict(found[0]))[1:]:
-            table.add_row(name.replace("_", " "), *(str(getattr(figures, name)) for figures in found))
-        console.print(table)
-    raise SystemExit(0 if all(figures.is_right for figures in found) else 1)
+    report.show("restarts", [figures.to_row() for figures in found])
+    report.judge(holds=all(figures.is_right for figures in found))
 
 
 if __name__ == "__main__":

@@ -1,63 +1,55 @@
-"""What Spark reads a second at local[2]: a topic in both ways, Parquet of the same records, a loop over the decoder.
+"""Measures how fast Spark reads at local[2]: a topic in two ways, Parquet of the same records, a loop over the decoder.
 
-All read the same records from the local disk, in turns, every column of them, into nothing (Spark's `noop`); the best
-of the rounds counts. CPU is that of Spark and its workers, which says more where others use the machine too. The
-hand-over alone is one that yields the first batch of each task over and over: what is above it is Spark's.
+All ways read the same records from the local disk, in turns, every column, into Spark's `noop`. The best of the rounds
+counts. The CPU is that of Spark and its workers, and means more than a rate on a busy machine. The hand-over alone
+yields the first batch of each task again and again: Spark takes the rest of the time.
 """
 
-import json
-import os
 import pickle
-import random
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any
 
 import click
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
-from rich.console import Console
-from rich.table import Table
 
-from bench.folder_store import FolderSegmentStore
-from bench.local_spark import local_session
-from penstock_broker.adapters.memory import memory_broker
-from penstock_broker.broker import Broker
-from penstock_broker.create_topic import create_topic
-from penstock_broker.produce import ProduceEntry, produce
-from penstock_core.errors import PenstockError
-from penstock_core.quorum import Acks
-from penstock_core.records import NewRecord, decode, encode
-from penstock_spark.batch import read_records, schema_of
-from penstock_spark.options import RANGE_BYTES, parse_read_options
-from penstock_spark.planning import plan_slices
-from penstock_spark.reading import read_slices
-from penstock_spark.slices import Slice
-from penstock_spark.snapshot import choose_offsets
-from penstock_spark.source import SlicePartition, slices_of
+from bench.loads.filling import fill_topic
+from bench.loads.folder_store import FolderSegmentStore
+from bench.loads.local_spark import local_session
+from bench.meters.processes import cpu_seconds_used
+from bench.report.recording import Report, reported
+from bench.report.result import Row
+from penstock_core.records.codec import decode
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.instance.instance import Instance
+from penstock_service.topics.create_topic import create_topic
+from penstock_spark.decode.reading import read_slices
+from penstock_spark.plan.options import RANGE_BYTES, parse_read_options
+from penstock_spark.plan.planning import plan_slices
+from penstock_spark.plan.slices import Slice, SlicePartition, slices_of
+from penstock_spark.plan.snapshot import choose_offsets
+from penstock_spark.source.batch import read_records, schema_of
 
 MB = 1_000_000
-NOW_MS = 1_790_000_000_000
 PARTITIONS = 4
-BATCH_BYTES = 256 * 1024
 TOPIC = "bench-spark-read"
 _OPTIONS = parse_read_options({"subscribe": TOPIC}, is_stream=False)
 
 
 class FolderDataSource(DataSource):
-    """The data source, with segments in a folder instead of S3, as `fill` leaves them there with the plan."""
+    """The data source on segments in a folder instead of S3. `fill` puts them there, with the plan of the read."""
 
     @classmethod
     def name(cls) -> str:
         return "penstock-folder"
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark names it
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark's name
         return FolderReader(self.options["folder"], hands_over_only="handsOverOnly" in self.options)
 
     def schema(self) -> StructType:
@@ -65,7 +57,7 @@ class FolderDataSource(DataSource):
 
 
 class FolderReader(DataSourceReader):
-    """Reads as PenstockReader does, or as many bytes of the first batch."""
+    """Reads as PenstockReader does, or repeats the first batch for as many records."""
 
     def __init__(self, folder: str, *, hands_over_only: bool) -> None:
         self._folder = folder
@@ -84,38 +76,36 @@ class FolderReader(DataSourceReader):
 
 
 def _read(folder: str, slices: tuple[Slice, ...]) -> Iterator[pa.RecordBatch]:
-    return read_records(folder_broker(Path(folder)), _OPTIONS, slices)
+    return read_records(folder_instance(Path(folder)), _OPTIONS, slices)
 
 
-def folder_broker(folder: Path) -> Broker:
-    return replace(memory_broker(zones=["a"]), zones=[FolderSegmentStore(folder / "segments", "a")])
+def folder_instance(folder: Path) -> Instance:
+    in_memory = memory_instance(zones=["a"])
+    return replace(in_memory, stores=replace(in_memory.stores, zones=[FolderSegmentStore(folder / "segments", "a")]))
 
 
 @click.command(help=__doc__)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@reported("spark_read")
 @click.option("--mb", default=1_000, show_default=True, help="How many MB of values each reads.")
 @click.option("--rounds", default=3, show_default=True, help="How often each is timed, in turns.")
-@click.option("--tcp", is_flag=True, help="Spark's workers hand over by TCP, its default, not by Unix sockets.")
-def main(as_json: bool, mb: int, rounds: int, tcp: bool) -> None:
+@click.option("--tcp", is_flag=True, help="Hand over by TCP, Spark's default, not by Unix sockets.")
+def main(report: Report, mb: int, rounds: int, tcp: bool) -> None:
     is_unix = str(not tcp).lower()
     spark = local_session({"spark.driver.memory": "2g", "spark.python.unix.domain.socket.enabled": is_unix})
     spark.dataSource.register(FolderDataSource)
+    if tcp:
+        report.name = "spark_read_tcp"
+    rows: list[Row] = []
     try:
-        report = {
-            f"{value_bytes} B": measure_reads(spark, value_bytes, mb * MB // value_bytes, rounds)
-            for value_bytes in (1_024, 100)
-        }
+        for value_bytes in (1_024, 100):
+            rows += measure_reads(spark, value_bytes, mb * MB // value_bytes, rounds)
     finally:
         spark.stop()
-    if as_json:
-        click.echo(json.dumps(report, indent=2))
-        return
-    for title, rows in report.items():
-        Console().print(_table(title, rows))
+    report.show("reads", rows)
 
 
-def measure_reads(spark: SparkSession, value_bytes: int, count: int, rounds: int) -> list[dict[str, Any]]:
-    """MB of values and records a second of each way, in one run, in turns."""
+def measure_reads(spark: SparkSession, value_bytes: int, count: int, rounds: int) -> list[Row]:
+    """MB of values and records per second of each way, in turns."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         records = fill(folder, value_bytes, count)
@@ -140,45 +130,28 @@ def measure_reads(spark: SparkSession, value_bytes: int, count: int, rounds: int
                 cpu_seconds[way].append(cpu_seconds_used() - used)
     return [
         {
+            "values": f"{value_bytes} B",
             "way": way,
-            "MB/s": round(records * value_bytes / MB / min(taken[1:])),
-            "records/s": round(records / min(taken[1:])),
-            "CPU s/GB": round(min(cpu_seconds[way][1:]) * 1_000 * MB / (records * value_bytes), 2),
+            "mb_per_s": round(records * value_bytes / MB / min(taken[1:])),
+            "records_per_s": round(records / min(taken[1:])),
+            "cpu_s_per_gb": round(min(cpu_seconds[way][1:]) * 1_000 * MB / (records * value_bytes), 2),
         }
         for way, taken in seconds.items()
     ]
 
 
 def fill(folder: Path, value_bytes: int, count: int) -> int:
-    """Appends of about a MiB to each of four partitions in turn, and the plan that reads them; how many records."""
+    """Fills a topic in the folder, writes the plan of a read beside it, and returns the number of records."""
     (folder / "segments").mkdir()
-    broker = folder_broker(folder)
-    topic = create_topic(broker, TOPIC, PARTITIONS, {}).name
-    chance = random.Random(1)
-    per_batch = max(1, BATCH_BYTES // value_bytes)
-    appended = 0
-    while appended < count:
-        batches = [
-            encode(
-                [
-                    NewRecord(NOW_MS + appended, b"key-%d" % (index % 1_000), chance.randbytes(value_bytes))
-                    for index in range(per_batch)
-                ]
-            )
-            for _ in range(4)
-        ]
-        number = appended // (4 * per_batch) % PARTITIONS
-        [result] = produce(broker, [ProduceEntry(topic=topic, partition=number, data=b"".join(batches))], Acks.LEADER)
-        if isinstance(result, PenstockError):
-            raise result
-        appended += 4 * per_batch
-    plan = plan_slices(broker, choose_offsets(broker, _OPTIONS), partition_bytes=_OPTIONS.partition_bytes)
+    instance = folder_instance(folder)
+    records = fill_topic(instance, create_topic(instance, TOPIC, PARTITIONS, {}), value_bytes, count)
+    plan = plan_slices(instance, choose_offsets(instance, _OPTIONS), partition_bytes=_OPTIONS.partition_bytes)
     (folder / "plan.pickle").write_bytes(pickle.dumps(plan))
-    return appended
+    return records
 
 
 def _without_data_source(spark: SparkSession, folder: Path) -> DataFrame:
-    """As `penstock_spark.read` makes it."""
+    """The frame that `penstock_spark.read` makes."""
     name, plan = str(folder), _plan(folder)
 
     def read_tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -193,30 +166,12 @@ def _drain(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def cpu_seconds_used() -> float:
-    """Of this process and all that it has started and that still runs: Spark's JVM and its Python workers."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:  # ended meanwhile
-            continue
-        pid = int(path.parent.name)
-        parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
-    ours, found = {os.getpid()}, {os.getpid()}
-    while found:
-        found = {pid for pid, parent in parents.items() if parent in found} - ours
-        ours |= found
-    return sum(ticks.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
-
-
 def _loop(folder: Path) -> int:
-    """One process, one core: what a consumer does with the bytes that it has fetched."""
-    broker = folder_broker(folder)
+    """Does in one process, on one core, what a consumer does with fetched bytes."""
+    instance = folder_instance(folder)
     count = 0
     for slices in _plan(folder):
-        for stored in read_slices(broker, slices, range_bytes=RANGE_BYTES, fails_on_data_loss=True):
+        for stored in read_slices(instance, slices, range_bytes=RANGE_BYTES, fails_on_data_loss=True):
             for record in decode(stored.data):
                 count += record.value is not None
     return count
@@ -225,15 +180,6 @@ def _loop(folder: Path) -> int:
 def _plan(folder: Path) -> list[tuple[Slice, ...]]:
     plan: list[tuple[Slice, ...]] = pickle.loads((folder / "plan.pickle").read_bytes())
     return plan
-
-
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=title)
-    for name in rows[0]:
-        table.add_column(name, justify="left" if name == "way" else "right")
-    for row in rows:
-        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
-    return table
 
 
 if __name__ == "__main__":

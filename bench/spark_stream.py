@@ -1,9 +1,9 @@
-"""What a micro-batch of the data source costs at local[2] on the local stack, and one of Spark's own source beside it.
+"""Measures a micro-batch of the data source at local[2] on the local stack, beside one of Spark's own source.
 
-A record is appended to each of some partitions whenever the query has come to the one before, so that all that is read
-lies at the tail. Milliseconds are medians of the steps that Spark reports, without the first micro-batches; storage
-calls are those of the driver's planning, a micro-batch, and of a look that finds nothing new. Runs on the local stack
-that `make run` or `penstock local up` has started.
+The bench appends a record to each partition as soon as the query has read the one before, so every read is at the tail.
+Milliseconds are medians of the steps that Spark reports, without the first micro-batches. Storage calls are the calls
+of the driver's planning, of a micro-batch, and of a look that finds nothing new. It needs the local stack that
+`make run` or `penstock local up` starts.
 """
 
 import json
@@ -21,18 +21,16 @@ from typing import Any
 import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from rich.console import Console
 
-from bench.local_spark import local_session
-from bench.metered_source import FOLDER, MeteredDataSource
-from bench.stack import to_table, to_table_of_columns
-from penstock_broker.create_topic import create_topic
-from penstock_broker.delete_topic import delete_topic
-from penstock_broker.produce import ProduceEntry, produce
-from penstock_core.errors import PenstockError
-from penstock_core.quorum import Acks
-from penstock_core.records import NewRecord, encode
-from penstock_spark.storage import find_storage, open_broker
+from bench.loads.filling import append_to_all
+from bench.loads.local_spark import local_session
+from bench.meters.metered_source import FOLDER, MeteredDataSource
+from bench.report.recording import Report, reported
+from bench.report.result import Row
+from penstock_core.records.codec import NewRecord, encode
+from penstock_service.topics.create_topic import create_topic
+from penstock_service.topics.delete_topic import delete_topic
+from penstock_spark.storage import find_storage, open_instance
 
 MICRO_BATCHES = 20
 WARM_UP = 3
@@ -42,30 +40,25 @@ STEPS = ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCo
 
 
 @click.command(help=__doc__)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@reported("spark_stream")
 @click.option("--partitions", multiple=True, default=(1, 50), show_default=True, type=click.IntRange(1))
-def main(as_json: bool, partitions: tuple[int, ...]) -> None:
+def main(report: Report, partitions: tuple[int, ...]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[FOLDER] = folder  # before the JVM starts, which hands it on
+        os.environ[FOLDER] = folder  # before the JVM starts, because its workers inherit it
         spark = local_session()
         spark.dataSource.register(MeteredDataSource)
         try:
             steps, calls = measure(spark, partitions, Path(folder))
         finally:
             spark.stop()
-    if as_json:
-        click.echo(json.dumps({"steps": steps, "calls": calls}))
-        return
-    Console().print(to_table_of_columns("a micro-batch, ms", steps))
-    Console().print(to_table("its calls", calls))
+    report.show("steps_of_a_micro_batch_ms", steps)
+    report.show("own_calls_of_a_micro_batch", calls)
 
 
-def measure(
-    spark: SparkSession, partitions: tuple[int, ...], folder: Path
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What Spark reports of each way, and what the data source's calls cost in each."""
-    steps: list[dict[str, Any]] = []
-    calls: list[dict[str, Any]] = []
+def measure(spark: SparkSession, partitions: tuple[int, ...], folder: Path) -> tuple[list[Row], list[Row]]:
+    """For each pair of source and sink, the steps that Spark reports and the cost of the data source's own calls."""
+    steps: list[Row] = []
+    calls: list[Row] = []
     rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="1", numPartitions="1").load()
     for sink in ("noop", "penstock-metered"):
         rows = rate.selectExpr("cast(value as string) value")
@@ -73,17 +66,22 @@ def measure(
             with _topics(count):
                 source = spark.readStream.format("penstock-metered")
                 frame = source.options(subscribe=TOPIC, startingOffsets="earliest").load()
-                way = {"source": f"penstock, {count} partitions", "sink": sink.removesuffix("-metered")}
+                noun = "partition" if count == 1 else "partitions"
+                way: Row = {"source": f"penstock, {count} {noun}", "sink": _name(sink)}
                 steps.append({**way, **_steps(frame.selectExpr("value"), sink, partial(_append, count))})
                 calls += [{**way, **row} for row in _calls(folder)]
         with _topics(1):
-            steps.append({"source": "rate-micro-batch", "sink": sink.removesuffix("-metered"), **_steps(rows, sink)})
+            steps.append({"source": "rate-micro-batch", "sink": _name(sink), **_steps(rows, sink)})
             _calls(folder)
     return steps, calls
 
 
-def _steps(frame: DataFrame, sink: str, append: Callable[[], None] | None = None) -> dict[str, Any]:
-    """Runs a query for some micro-batches; of a source that must be appended to, also idle for a while."""
+def _name(sink: str) -> str:
+    return "topic" if sink == "penstock-metered" else sink
+
+
+def _steps(frame: DataFrame, sink: str, append: Callable[[], None] | None = None) -> Row:
+    """Runs a query for some micro-batches. With `append`, calls it before each one, and then leaves the query idle."""
     with tempfile.TemporaryDirectory() as checkpoint:
         options = {"checkpointLocation": checkpoint, **({} if sink == "noop" else {"topic": COPY})}
         query = frame.writeStream.format(sink).options(**options).start()
@@ -108,15 +106,15 @@ def _until(query: StreamingQuery, micro_batches: int) -> None:
             raise click.ClickException("the query has ended by itself")
 
 
-def _calls(folder: Path) -> list[dict[str, Any]]:
-    """What was written down since the last time: for each call its milliseconds, and its storage calls."""
+def _calls(folder: Path) -> list[Row]:
+    """The calls since the last look into the folder: for each its milliseconds and its storage calls."""
     lines: dict[str, list[Mapping[str, Any]]] = {}
     for path in sorted(folder.iterdir()):
         for text in path.read_text().splitlines():
             line = json.loads(text)
             lines.setdefault(line["call"], []).append(line)
         path.unlink()
-    rows = []
+    rows: list[Row] = []
     for call, found in sorted(lines.items()):
         sums: Counter[str] = Counter()
         for line in found:
@@ -126,7 +124,7 @@ def _calls(folder: Path) -> list[dict[str, Any]]:
                 "call": call,
                 "times": len(found),
                 "ms": round(statistics.median(line["ms"] for line in found), 1),
-                "storage calls of one": ", ".join(
+                "storage_calls": ", ".join(
                     f"{number / len(found):.3g} {name.partition('.')[2]}" for name, number in sorted(sums.items())
                 ),
             }
@@ -136,23 +134,19 @@ def _calls(folder: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def _topics(partitions: int) -> Iterator[None]:
-    broker = open_broker(find_storage())
-    create_topic(broker, TOPIC, partitions, {})
-    create_topic(broker, COPY, 1, {})
+    instance = open_instance(find_storage())
+    create_topic(instance, TOPIC, partitions, {})
+    create_topic(instance, COPY, 1, {})
     try:
         yield
     finally:
         for topic in (TOPIC, COPY):
-            delete_topic(broker, topic)
+            delete_topic(instance, topic)
 
 
 def _append(partitions: int) -> None:
-    """Until every partition has it: an emulator on a busy machine is late now and then."""
     batch = encode([NewRecord(int(time.time() * 1_000), None, b"x" * 100)])
-    left = [ProduceEntry(topic=TOPIC, partition=number, data=batch) for number in range(partitions)]
-    while left:
-        results = produce(open_broker(find_storage()), left, Acks.QUORUM)
-        left = [entry for entry, result in zip(left, results, strict=True) if isinstance(result, PenstockError)]
+    append_to_all(open_instance(find_storage()), TOPIC, partitions, batch)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Throughput, latency, storage calls and handler CPU on the deployed local stack, in one run: `make bench`.
+"""Measures throughput, latency, storage calls and handler CPU on the deployed local stack, in one run: `make bench`.
 
-Everything goes through the signed HTTPS API (here: the emulator's HTTP), on one machine that runs the clients, the
-emulator and the functions alike. docs/performance.md has a run's figures.
+All requests go through the signed HTTPS API, which the emulator serves by HTTP. One machine runs clients, emulator and
+functions.
 """
 
 import json
@@ -10,51 +10,44 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from bench.counting import CountingTransport, Counts
+from bench.meters.counting import CountingTransport, Counts
+from bench.report.recording import Report, reported
+from bench.report.result import Row
 from penstock import Admin, Consumer, Producer, TopicPartition
-from penstock.transport import open_transport
-from penstock_core import frame
+from penstock.http.transport import open_transport
 from penstock_core.limits import MIB
-from penstock_core.record_batch import Compression
-from penstock_core.records import NewRecord, encode
+from penstock_core.records import frame
+from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.record_batch import Compression
 
 MB = 1_000_000
 PARTITIONS = 6
 NOW_MS = time.time_ns() // 1_000_000
-Row = dict[str, Any]
 
 
 @click.command(help=__doc__)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@reported("stack")
 @click.option("--megabytes", default=30, show_default=True, help="How much to send for each record size.")
 @click.option("--samples", default=200, show_default=True, help="How many single requests to time.")
-def main(as_json: bool, megabytes: int, samples: int) -> None:
-    console = Console(stderr=as_json)
+def main(report: Report, megabytes: int, samples: int) -> None:
     transport = CountingTransport(open_transport())
-    report: dict[str, list[Row]] = {}
     steps: list[tuple[str, Callable[[], list[Row]]]] = [
         ("throughput", lambda: [row for size in (100, 1_000) for row in _throughput(transport, size, megabytes * MB)]),
         ("latency", lambda: _latencies(transport, samples)),
-        ("storage calls per request", lambda: _storage_calls(transport)),
-        ("handler CPU per 1 MiB request", lambda: _handler_cpu(transport, samples // 10)),
+        ("storage_calls_of_a_warm_request", lambda: _storage_calls(transport)),
+        ("handler_cpu_of_a_1_MiB_request", lambda: _handler_cpu(transport, samples // 10)),
     ]
     for name, step in steps:
-        with console.status(name):
-            report[name] = step()
-        if not as_json:
-            console.print(to_table(name, report[name]))
-    if as_json:
-        click.echo(json.dumps(report))
+        with report.console.status(name):
+            rows = step()
+        report.show(name, rows)
 
 
 def _throughput(transport: CountingTransport, record_bytes: int, total_bytes: int) -> list[Row]:
-    """All partitions at once, uncompressed, so that MB/s are what travels; then the same records back."""
+    """Produces to all partitions at once and reads back. Uncompressed records make MB/s count what travels."""
     count = total_bytes // record_bytes
     values = [os.urandom(record_bytes) for _ in range(1_000)]
     rows: list[Row] = []
@@ -79,7 +72,7 @@ def _throughput(transport: CountingTransport, record_bytes: int, total_bytes: in
 
 
 def _latencies(transport: CountingTransport, samples: int) -> list[Row]:
-    """One record at a time: until it is acknowledged, and until a long-polling consumer has it."""
+    """Sends one record at a time and times its acknowledgement, and its arrival at a long-polling consumer."""
     acknowledged: list[float] = []
     delivered: list[float] = []
     with (
@@ -99,21 +92,26 @@ def _latencies(transport: CountingTransport, samples: int) -> list[Row]:
 
 
 def _storage_calls(transport: CountingTransport) -> list[Row]:
-    """Warm requests, as the functions counted them."""
-    rows = []
+    """The storage calls that the functions report for warm requests."""
+    rows: list[Row] = []
     batch = encode([NewRecord(NOW_MS, None, b"x" * 100)])
     for partitions in (1, PARTITIONS):
         with _topic(transport, partitions) as topic:
             produced = [produce_once(transport, topic, partitions, batch) for _ in range(3)]
             fetched = [fetch_once(transport, topic, partitions, 2) for _ in range(3)]
-        for name, answers in ((f"produce to {partitions}", produced), (f"fetch of {partitions} at the tail", fetched)):
-            calls = {call: count for call, count in answers[-1].items() if "." in call}
-            rows.append({"request": name, "calls": ", ".join(f"{count} {call}" for call, count in calls.items())})
+        noun = "partition" if partitions == 1 else "partitions"
+        for name, answers in (
+            (f"produce to {partitions} {noun}", produced),
+            (f"fetch of {partitions} {noun} at the tail", fetched),
+        ):
+            calls = sorted(answers[-1].storage_calls.items())
+            text = ", ".join(f"{count} {call.partition('.')[2]}" for call, count in calls)
+            rows.append({"request": name, "storage_calls": text})
     return rows
 
 
 def _handler_cpu(transport: CountingTransport, samples: int) -> list[Row]:
-    """The same bytes as few or as many records, in turns: what a handler spends must not depend on it."""
+    """Sends the same bytes as few or as many records, in turns: a handler's CPU must not depend on their number."""
     spent: dict[tuple[str, int], list[float]] = {}
     with ExitStack() as topics:
         batches = [
@@ -126,36 +124,35 @@ def _handler_cpu(transport: CountingTransport, samples: int) -> list[Row]:
                     ("produce", produce_once(transport, topic, 1, batch)),
                     ("fetch", fetch_once(transport, topic, 1, number * records)),
                 ):
-                    spent.setdefault((name, records), []).append(answer["cpu_ms"] * MIB / len(batch))
+                    spent.setdefault((name, records), []).append(answer.cpu_ms * MIB / len(batch))
     return [
-        {"request": name, "records": records, "cpu ms per MiB": round(statistics.median(values), 2)}
+        {"request": name, "records": records, "cpu_ms_per_mib": round(statistics.median(values), 2)}
         for (name, records), values in sorted(spent.items())
     ]
 
 
-def produce_once(transport: CountingTransport, topic: str, partitions: int, batch: bytes) -> Row:
-    """The batch to each partition, in one request; the calls and the CPU that its answer reports."""
+def produce_once(transport: CountingTransport, topic: str, partitions: int, batch: bytes) -> Counts:
+    """Sends the batch to each partition, in one request; the counts of that request."""
     entries = [{"topic": topic, "partition": number, "length": len(batch)} for number in range(partitions)]
     return _call(transport, "/v1/produce", frame.encode({"batches": entries}, [batch] * partitions))
 
 
-def fetch_once(transport: CountingTransport, topic: str, partitions: int, offset: int) -> Row:
-    """Of each partition from the offset on, 1 MiB in all; the calls and the CPU that its answer reports."""
+def fetch_once(transport: CountingTransport, topic: str, partitions: int, offset: int) -> Counts:
+    """Reads each partition from the offset on, 1 MiB in all; the counts of that request."""
     entries = [{"topic": topic, "partition": number, "offset": offset} for number in range(partitions)]
     return _call(transport, "/v1/fetch", json.dumps({"partitions": entries, "max_bytes": MIB}).encode())
 
 
-def _call(transport: CountingTransport, path: str, body: bytes) -> Row:
+def _call(transport: CountingTransport, path: str, body: bytes) -> Counts:
     transport.reset()
     answer = transport.call("POST", path, {}, {}, body)
     if answer.status != 200:
         raise RuntimeError(f"{path} answered {answer.status}: {answer.body[:500]!r}")
-    counts = transport.counts(path)
-    return {**dict(sorted(counts.storage_calls.items())), "cpu_ms": round(counts.cpu_ms, 2)}
+    return transport.counts(path)
 
 
 def batch_of(records: int, size: int) -> bytes:
-    """About that many bytes of random values."""
+    """An uncompressed batch of about `size` bytes of random values."""
     overhead = 8 if records > 1 else 12
     return encode([NewRecord(NOW_MS, None, os.urandom(size // records - overhead))] * records, Compression.NONE)
 
@@ -171,36 +168,19 @@ def _topic(transport: CountingTransport, partitions: int) -> Iterator[str]:
 
 def _rate(name: str, record_bytes: int, count: int, seconds: float, counts: Counts) -> Row:
     return {
-        "": f"{name}, {record_bytes} B",
-        "records/s": round(count / seconds),
-        "MB/s": round(count * record_bytes / seconds / MB, 1),
+        "request": f"{name}, {record_bytes} B",
+        "records_per_s": round(count / seconds),
+        "mb_per_s": round(count * record_bytes / seconds / MB, 1),
         "requests": counts.requests,
-        "storage calls": counts.storage_calls.total(),
-        "storage calls per MB": round(counts.storage_calls.total() / (count * record_bytes / MB), 2),
-        "handler CPU ms per MB": round(counts.cpu_ms / (count * record_bytes / MB), 2),
+        "storage_calls": counts.storage_calls.total(),
+        "storage_calls_per_mb": round(counts.storage_calls.total() / (count * record_bytes / MB), 2),
+        "handler_cpu_ms_per_mb": round(counts.cpu_ms / (count * record_bytes / MB), 2),
     }
 
 
 def _quantiles(name: str, seconds: list[float]) -> Row:
     cuts = statistics.quantiles(seconds, n=100)
-    return {"": name, "p50 ms": round(cuts[49] * 1_000, 1), "p99 ms": round(cuts[98] * 1_000, 1)}
-
-
-def to_table(name: str, rows: list[Row]) -> Table:
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    table = Table(*columns, title=name)
-    for row in rows:
-        table.add_row(*(str(row.get(column, "")) for column in columns))
-    return table
-
-
-def to_table_of_columns(name: str, rows: list[Row]) -> Table:
-    """The same with a column for each row, headed by its first value: for rows that are wider than a terminal."""
-    first, *others = dict.fromkeys(column for row in rows for column in row)
-    table = Table(first, *(str(row[first]) for row in rows), title=name)
-    for column in others:
-        table.add_row(column.replace("_", " "), *(str(row.get(column, "")) for row in rows))
-    return table
+    return {"request": name, "p50_ms": round(cuts[49] * 1_000, 1), "p99_ms": round(cuts[98] * 1_000, 1)}
 
 
 if __name__ == "__main__":

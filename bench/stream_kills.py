@@ -1,14 +1,15 @@
-"""A streaming query whose process is killed at random moments while its topic grows: the sink equals the source.
+"""Kills a streaming query at random moments while its topic grows, and compares the sink with the topic.
 
-The query runs in a process of its own, with its JVM and its Python workers (bench/stream_query.py). Each kill is a
-SIGKILL: of all of them at once, or of the driver and its JVM only, whose Python workers are left behind then, perhaps
-in the middle of a transaction. The next life starts at once, from the same checkpoint. At the end what the sink has is
-compared with the topic, offset by offset: each once, with its value, in the order of its partition. Twice over: into
-files (Spark's own sink, exactly once by its log of files), and into another topic, in one transaction per micro-batch.
-Runs on the local stack that `make run` or `penstock local up` has started. Exit code 0: the sinks equal the topics.
+The query runs in a process of its own, with its JVM and its Python workers (`bench/loads/stream_query.py`). Each kill
+is a SIGKILL: of all these processes at once, or of the driver and its JVM only. In the second case the Python workers
+stay behind, perhaps in the middle of a transaction. The next life starts at once, from the same checkpoint.
+
+At the end the sink must hold each offset once, with its value, in the order of its partition. The bench runs twice:
+into files (Spark's own sink, exactly once by its log of files), and into another topic, with one transaction per
+micro-batch. It needs the local stack that `make run` or `penstock local up` starts. Exit code 0: the sinks equal the
+topics.
 """
 
-import json
 import os
 import random
 import secrets
@@ -26,26 +27,26 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.killed_query import Noted, Query, environment_of
-from bench.local_spark import local_session
-from bench.metering import storage_of_stack
-from bench.processes import Process
-from bench.stack import to_table_of_columns
-from bench.stream_query import FILES, TOPIC
+from bench.loads.killed_query import Noted, Query, environment_of
+from bench.loads.local_spark import local_session
+from bench.loads.stream_query import FILES, TOPIC
+from bench.meters.metering import storage_of_stack
+from bench.meters.processes import Process
+from bench.report.recording import Report, reported
 from penstock import Admin, Consumer, Producer, TopicPartition
 
 PARTITIONS = 4
 BURSTS_PER_S = 20
-PATIENCE_S = 300  # without a micro-batch
+PATIENCE_S = 300  # for the next micro-batch
 _POLL_S = 0.1
-_MICRO_BATCHES = 4  # of the first life, which show how long they take
+_MICRO_BATCHES = 4  # of the first life: they show how long one takes
 
 Row = tuple[int, int, str]  # partition, offset, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to do to a query: `kills` at moments that `seed` chooses, as it does whether workers are spared."""
+    """The kills of one query. `seed` chooses their moments, and whether a kill spares the Python workers."""
 
     kills: int
     records_per_s: int
@@ -55,11 +56,11 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Kill:
-    """One kill. `again_s`: until the next life has ended a micro-batch, if it came to that."""
+    """One kill. `again_s` runs until the next life has ended a micro-batch; it is None if that did not happen."""
 
     at_s: float
     noted: Noted
-    is_written: bool  # the micro-batch that was begun and not ended is in the sink already
+    is_written: bool  # the sink holds the unended micro-batch already
     orphans: list[Process]
     orphans_s: float = 0.0
     again_s: float | None = None
@@ -67,8 +68,11 @@ class Kill:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What was found for one sink. `again_s`: from a kill to the next micro-batch; `orphans_s_max`: how long a worker
-    has outlived its JVM."""
+    """The findings for one sink.
+
+    `again_*` runs from a kill to the end of the next micro-batch. `orphans_max_s` is the longest time that a worker
+    outlived its JVM. `of_these_written` counts kills in a micro-batch that the sink held already.
+    """
 
     sink: str
     records: int
@@ -82,9 +86,9 @@ class Figures:
     of_these_written: int
     orphans: int
     orphans_left: int
-    orphans_s_max: float
-    again_s_p50: float
-    again_s_max: float
+    orphans_max_s: float
+    again_p50_s: float
+    again_max_s: float
     seconds: float
 
     @property
@@ -93,7 +97,7 @@ class Figures:
 
 
 def run(kind: str, plan: Plan, folder: Path, console: Console) -> Figures:
-    """One query over its lives, with topics of its own."""
+    """Runs one query over its lives, with topics of its own, and judges its sink."""
     own = secrets.token_hex(4)
     source, copy = f"stream-{own}", f"stream-{own}-copy"
     is_over = threading.Event()
@@ -137,16 +141,19 @@ def run(kind: str, plan: Plan, folder: Path, console: Console) -> Figures:
         of_these_written=sum(kill.is_written for kill in unended),
         orphans=sum(len(kill.orphans) for kill in kills),
         orphans_left=len(left),
-        orphans_s_max=round(max((kill.orphans_s for kill in kills), default=0.0), 1),
-        again_s_p50=round(statistics.median(again_s), 1) if again_s else 0.0,
-        again_s_max=round(max(again_s, default=0.0), 1),
+        orphans_max_s=round(max((kill.orphans_s for kill in kills), default=0.0), 1),
+        again_p50_s=round(statistics.median(again_s), 1) if again_s else 0.0,
+        again_max_s=round(max(again_s, default=0.0), 1),
         seconds=round(time.monotonic() - began_s, 1),
     )
 
 
 def judge(source: Mapping[int, Sequence[str]], runs: Sequence[Sequence[Row]]) -> dict[str, int]:
-    """What the sink lacks or has twice of the source, or has that the source does not, and how often a partition's
-    offsets go back within a run of the sink's rows."""
+    """Compares the runs of the sink's rows with the source.
+
+    Counts rows that the sink lacks (`missing`), has more than once (`twice`) or has without the source (`foreign`).
+    `out_of_order` counts the rows whose offset is not above the one before in the same run and partition.
+    """
     wanted = {(partition, offset, value) for partition, values in source.items() for offset, value in enumerate(values)}
     found = Counter(row for rows in runs for row in rows)
     out_of_order = 0
@@ -165,7 +172,7 @@ def judge(source: Mapping[int, Sequence[str]], runs: Sequence[Sequence[Row]]) ->
 
 
 def _append(topic: str, records_per_s: int, is_over: threading.Event) -> int:
-    """Sends until it is over; how many records there are. Each says which of its partition it is."""
+    """Sends records until `is_over`, and returns their number. A value begins with the record's offset."""
     began_s = time.monotonic()
     number = 0
     with Producer() as producer:
@@ -181,8 +188,11 @@ def _append(topic: str, records_per_s: int, is_over: threading.Event) -> int:
 
 
 def _kill_again_and_again(query: Query, plan: Plan, admin: Admin, console: Console) -> list[Kill]:
-    """Half of the kills come before a life has ended its first micro-batch, as a rule the one that the life before has
-    left; the others within some micro-batches after it. The first life shows how long these take."""
+    """Kills and restarts the query. The first life shows how long a micro-batch takes.
+
+    Half of the kills come before a life has ended its first micro-batch, which is usually the one that the life before
+    has left. The other kills come within some micro-batches after it.
+    """
     chance = random.Random(plan.seed)
     kills: list[Kill] = []
     query.start()
@@ -219,7 +229,7 @@ def _until_started(query: Query, kills: list[Kill]) -> float:
 
 
 def _until(query: Query, kills: list[Kill], *, ended: int = -1, records: int = 0) -> Noted:
-    """Waits until the query has ended that micro-batch and come to so many records; for as long as it moves."""
+    """Waits until the query has ended that micro-batch and read so many records. Raises if it stands still."""
     before, deadline_s = None, 0.0
     while (noted := query.noted()).ended < ended or noted.records < records:
         if noted != before:
@@ -231,7 +241,7 @@ def _until(query: Query, kills: list[Kill], *, ended: int = -1, records: int = 0
 
 
 def _look(query: Query, kills: list[Kill]) -> None:
-    """At the query, which must not end by itself, and at what the kills have left behind."""
+    """Checks that the query has not ended by itself, and notes which orphans are still alive."""
     _ = query.has_started
     ended = query.noted().ended
     _watch(kills)
@@ -247,7 +257,7 @@ def _watch(kills: list[Kill]) -> None:
 
 
 def _values(topic: str) -> dict[int, list[str]]:
-    """What each partition has, by offset."""
+    """The values of each partition, by offset."""
     values: dict[int, list[str]] = {number: [] for number in range(PARTITIONS)}
     for partition, offset, value in _read(topic):
         if offset != len(values[partition]):
@@ -259,7 +269,7 @@ def _values(topic: str) -> dict[int, list[str]]:
 
 
 def _copies(topic: str) -> list[list[Row]]:
-    """The rows of the topic that was written: a run for each partition."""
+    """The rows of the topic that the query wrote: one run for each partition."""
     runs: dict[int, list[Row]] = {number: [] for number in range(PARTITIONS)}
     for partition, _, text in _read(topic):
         offset, _, value = text.partition(" ")
@@ -279,7 +289,7 @@ def _read(topic: str) -> Iterator[Row]:
 
 
 def _files(folder: Path) -> list[list[Row]]:
-    """The rows of the files that the sink's log names: a run for each file."""
+    """The rows of the files that the sink's log names: one run for each file."""
     spark = local_session()
     try:
         rows: list[Any] = (
@@ -297,23 +307,19 @@ def _files(folder: Path) -> list[list[Row]]:
 
 
 @click.command(help=__doc__)
+@reported("stream_kills")
 @click.option("--kills", default=10, show_default=True, type=click.IntRange(0), help="How often it is killed.")
 @click.option("--records-per-s", default=100, show_default=True, type=click.IntRange(1), help="How fast they come.")
-@click.option("--offsets-max", default=2_000, show_default=True, type=click.IntRange(1), help="Of a micro-batch.")
+@click.option("--offsets-max", default=2_000, show_default=True, type=click.IntRange(1), help="Most of a micro-batch.")
 @click.option("--sink", "sinks", multiple=True, default=(FILES, TOPIC), type=click.Choice([FILES, TOPIC]))
 @click.option("--seed", default=0, show_default=True, help="Chooses the moments.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def main(sinks: tuple[str, ...], as_json: bool, **options: int) -> None:
-    console = Console(stderr=as_json)
+def main(report: Report, sinks: tuple[str, ...], **options: int) -> None:
     found: list[Figures] = []
     for sink in sinks:
         with tempfile.TemporaryDirectory() as folder:
-            found.append(run(sink, Plan(**options), Path(folder), console))
-    if as_json:
-        click.echo(json.dumps([asdict(each) for each in found]))
-    else:
-        console.print(to_table_of_columns("killed queries", [asdict(each) for each in found]))
-    raise SystemExit(0 if all(each.is_right for each in found) else 1)
+            found.append(run(sink, Plan(**options), Path(folder), report.console))
+    report.show("kills", [asdict(each) for each in found])
+    report.judge(holds=all(each.is_right for each in found))
 
 
 if __name__ == "__main__":

@@ -1,67 +1,73 @@
-"""The job `analyze`: what is in the topics hour by hour, how far groups are behind, and a report of both.
+"""The job `analyze`: hourly figures of the topics, the lag of the groups, and a report of both.
 
-All results lie in one place (docs/jobs.md): `hours/` with a file per hour, `lag/` and `runs/` with one per run, and
-the report. A run goes on where the runs before it have ended, so each record is read once or, in hours that may
-still get some, twice. A run that dies leaves no note: the next does its work again.
+All results lie in one place (docs/reference/analyze.md): `hours/` with a file per hour, `lag/` and `runs/` with a file
+per run, and the report. A run continues where the earlier runs ended. So it reads each record once, or twice in hours
+that may still receive records. A run that dies leaves no note, and the next run does its work again.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_service.adapters.aws import Storage
 from penstock_spark.analysis.hourly import count_hours, hour_text, write_hours
 from penstock_spark.analysis.lag import measure_lag, write_lag
-from penstock_spark.analysis.measure import HOUR_MS, measured
+from penstock_spark.analysis.measure import HOUR_MS, SkippedBatch, TimeWindow, measured_records, skipped_batches
 from penstock_spark.analysis.report import render
 from penstock_spark.analysis.runs import EARLIEST, LAST, NOW, choose_window, last_complete, note_run
 from penstock_spark.analysis.summarize import summarize
-from penstock_spark.job import job_parser, parse_job, spark_session, tell
+from penstock_spark.arguments import days_up_to, hour_count
+from penstock_spark.job import (
+    add_on_undecodable,
+    describe_failure,
+    job_parser,
+    log_event,
+    parse_job,
+    spark_session,
+)
 from penstock_spark.result_store import open_results, results_uri
-from penstock_spark.storage import open_broker
+from penstock_spark.storage import open_instance
 
-REPORTS = "reports"  # of the bucket for results, unless a job is told where
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPORTS = "reports"  # the folder in the bucket for results, unless --output names another place
 REPORT, REPORT_OF_TOPICS = "report.html", "report-topics.html"
 DAY_MS = 24 * HOUR_MS
-RUNS_IN_TREND = 60
-REPORT_DAYS_MAX = 366  # a get for each hour of them
+RUNS_IN_TREND = 60  # each costs a get; hourly runs of two and a half days
+REPORT_DAYS_MAX = 366  # each hour of them costs a get
 
 
 def main(argv: Sequence[str]) -> None:
-    """One run. Raises UNKNOWN_TOPIC, INVALID_REQUEST for hours that are none or lie the wrong way round, and
-    STORAGE_UNAVAILABLE where results cannot be written: all three before any record is read."""
+    """Run once.
+
+    Raises UNKNOWN_TOPIC, INVALID_REQUEST for wrong hours or an empty range of hours, and STORAGE_UNAVAILABLE if the
+    results cannot be written. All three come before the first record is read. Raises INTERNAL at the end if a topic
+    failed. The report then has the other topics, and no hour counts as complete: the next run counts them again.
+    """
     parser = job_parser("analyze", "Counts records by topic, partition and hour, measures lag, and writes a report.")
-    parser.add_argument("--topic", action="append", default=[], help="only this topic; may come often")
-    parser.add_argument("--output", help="s3://bucket/prefix or a folder; else reports/ in the bucket --results")
-    parser.add_argument(
-        "--from", dest="from_hour", default=LAST, help="first hour, as 2026-11-21T14; or last (default), or earliest"
-    )
-    parser.add_argument("--to", dest="to_hour", default=NOW, help="hour to end before; or now (default)")
-    parser.add_argument(
-        "--late-hours", type=_whole, default=1, help="for how long hours may still get records, and are counted again"
-    )
-    parser.add_argument("--report-days", type=_days, default=7, help="how many days the report goes back")
+    _add_options(parser)
     options, storage = parse_job(parser, argv)
     uri = results_uri(options.output, storage, REPORTS)
     results = open_results(uri, storage)
-    broker = open_broker(storage)
-    only = sorted({broker.directory.look_up(name).name for name in options.topic})
-    now_ms = broker.clock.now_ms()
+    instance = open_instance(storage)
+    only = sorted({instance.topic_cache.read_through(name).name for name in options.topic})
+    now_ms = instance.clock.now_ms()
     run = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
     complete_to_ms = last_complete(results, only)
     window = choose_window(options.from_hour, options.to_hour, complete_to_ms=complete_to_ms, now_ms=now_ms)
-    lags = measure_lag(broker, now_ms)
+    lags = measure_lag(instance, now_ms)
     write_lag(results, run, lags)
-    tell("counting", from_hour=EARLIEST if not window.from_ms else hour_text(window.from_ms), topics=only or "all")
-    topics = {str(each.name): each.partitions for each in broker.topics.list() if not only or each.name in only}
+    log_event("counting", from_hour=EARLIEST if not window.from_ms else hour_text(window.from_ms), topics=only or "all")
+    topics = {
+        str(each.name): each.partitions for each in instance.stores.topics.list() if not only or each.name in only
+    }
     with spark_session("analyze") as spark:
-        from pyspark import StorageLevel
-
-        records = measured(spark, storage, window, only).persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            written = write_hours(count_hours(records), uri, storage, topics)
-        finally:
-            records.unpersist()
+        counting = _Counting(spark, storage, uri, window, topics, skips_undecodable=options.on_undecodable == "skip")
+        counting.count(only)
     summary = summarize(
         results,
         from_ms=window.to_ms - options.report_days * DAY_MS,
@@ -82,27 +88,113 @@ def main(argv: Sequence[str]) -> None:
         complete_to_ms=complete_to_ms,
         now_ms=now_ms,
         late_ms=options.late_hours * HOUR_MS,
+        is_complete=not counting.failed,
     )
-    tell(
+    log_event(
         "result",
         job="analyze",
-        **written,
+        **counting.written,
+        **counting.skipped_facts(),
+        failed=counting.failed,
         group_partitions=len(lags),
         complete_to=hour_text(note.complete_to_ms),
         report=results.uri(report),
     )
+    if counting.failed:
+        raise PenstockError(
+            ErrorCode.INTERNAL,
+            f"{len(counting.failed)} topics failed, and the report lacks their new records: the lines above name them",
+        )
 
 
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 5):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to 9999")
-    return int(text)
+class _Counting:
+    """Counts the window's records into the files of the hours.
+
+    All topics are counted together. If that fails, each is counted alone, so that one bad topic does not stop the
+    others. Counting a topic twice changes nothing (hourly.py).
+    """
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        storage: Storage,
+        uri: str,
+        window: TimeWindow,
+        topics: Mapping[str, int],
+        *,
+        skips_undecodable: bool,
+    ) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._uri = uri
+        self._window = window
+        self._topics = topics
+        self._skips = skips_undecodable
+        self._skipped: set[SkippedBatch] = set()
+        self.failed: list[str] = []
+        self.written: dict[str, int] = {"hours": 0, "rows": 0, "records": 0}
+
+    def count(self, only: Sequence[str]) -> None:
+        """Count these topics, or all if none is named."""
+        names = sorted(self._topics)
+        try:
+            self.written = self._count(only)
+            return
+        except Exception as error:  # the edge of the run: Spark raises its own for what a worker raised
+            log_event("failed", topic=names[0] if len(names) == 1 else "all together", error=describe_failure(error))
+            if len(names) == 1:
+                self.failed = names
+                return
+        for name in names:
+            try:
+                done = self._count([name])
+            except Exception as error:  # the topic's edge
+                self.failed.append(name)
+                log_event("failed", topic=name, error=describe_failure(error))
+                continue
+            self.written["hours"] = max(self.written["hours"], done["hours"])
+            self.written["rows"] += done["rows"]
+            self.written["records"] += done["records"]
+
+    def skipped_facts(self) -> dict[str, int]:
+        """Undecodable batches that were left out, and the offsets that they cover."""
+        offsets = sum(end - start for _, _, start, end in self._skipped)
+        return {"skipped_batches": len(self._skipped), "skipped_offsets": offsets}
+
+    def _count(self, names: Sequence[str]) -> dict[str, int]:
+        from pyspark import StorageLevel
+
+        skipped = skipped_batches(self._spark.sparkContext) if self._skips else None
+        measured = measured_records(self._spark, self._storage, self._window, names, skipped)
+        records = measured.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            written = write_hours(count_hours(records), self._uri, self._storage, self._topics)
+        finally:
+            records.unpersist()
+        self._skipped |= skipped.value if skipped is not None else set()
+        return written
 
 
-def _days(text: str) -> int:
-    if not 1 <= _whole(text) <= REPORT_DAYS_MAX:
-        raise argparse.ArgumentTypeError(f"{text} days: give 1 to {REPORT_DAYS_MAX}")
-    return int(text)
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_on_undecodable(parser)
+    parser.add_argument("--topic", action="append", default=[], help="only this topic; repeat it for several topics")
+    parser.add_argument("--output", help="s3://bucket/prefix or a folder; else reports/ in the bucket --results")
+    parser.add_argument(
+        "--from",
+        dest="from_hour",
+        default=LAST,
+        help="first hour, such as 2026-11-21T14; or last (default), or earliest",
+    )
+    parser.add_argument("--to", dest="to_hour", default=NOW, help="the hour after the last one; or now (default)")
+    parser.add_argument(
+        "--late-hours",
+        type=hour_count,
+        default=1,
+        help="the hours at the end that later runs count again (default 1)",
+    )
+    parser.add_argument(
+        "--report-days", type=days_up_to(REPORT_DAYS_MAX), default=7, help="the days that the report covers (default 7)"
+    )
 
 
 if __name__ == "__main__":

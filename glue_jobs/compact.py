@@ -1,7 +1,7 @@
-"""The job `compact`: merges small refs into large ones of the archive tier, and cleans topics that want that.
+"""The job `compact`: merges small refs into large ones of the archive tier, and cleans topics with that setting.
 
-Each partition is one task's; what is done with it is penstock_broker/compact.py. For small stores Spark can be left
-out: then one process takes the partitions one after the other. Runs may overlap: a lease keeps them apart.
+Each partition is one task; penstock_service/compaction/compact.py does its work. A small store needs no Spark: then one
+process takes the partitions one after the other. Runs may overlap, because a lease keeps them apart.
 """
 
 import argparse
@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 
-from penstock_broker.adapters.aws import Storage
-from penstock_broker.compact import Compacted, compact, partitions_of
 from penstock_core import limits
-from penstock_core.compaction import CompactionSettings
+from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import Category, ErrorCode, PenstockError
-from penstock_spark.job import job_parser, parse_job, spark_session, tell
-from penstock_spark.storage import open_broker
+from penstock_service.adapters.aws import Storage
+from penstock_service.compaction.compact import CompactionResult, compact, partitions_of
+from penstock_spark.arguments import positive_number, share, whole_number
+from penstock_spark.job import job_parser, log_event, parse_job, spark_session
+from penstock_spark.storage import open_instance
 
-COUNTED = (  # what the result line adds up; metrics are made of it (infra/compaction_metrics.py)
+COUNTED = (  # the result line adds these up, and infra/alarms/compaction_metrics.py makes metrics of it
     "runs",
     "refs_before",
     "refs_after",
@@ -33,22 +34,13 @@ COUNTED = (  # what the result line adds up; metrics are made of it (infra/compa
 
 
 def main(argv: Sequence[str]) -> None:
-    """One run. Raises INTERNAL at its end if some pages could not be rewritten, UNKNOWN_TOPIC, and INVALID_REQUEST for
-    a partition that the topics do not have."""
+    """Run once.
+
+    Raises INTERNAL at the end if some pages could not be rewritten, UNKNOWN_TOPIC, and INVALID_REQUEST for a partition
+    that the topics do not have.
+    """
     parser = job_parser("compact", "Merges small refs of the log into large ones of the archive tier.")
-    parser.add_argument("--topic", action="append", default=[], help="only this topic; may come often")
-    parser.add_argument("--partition", action="append", default=[], type=_whole, help="only this; may come often")
-    parser.add_argument("--dry-run", action="store_true", help="count what would be merged; change nothing")
-    parser.add_argument("--no-spark", action="store_true", help="in this process, one partition after the other")
-    parser.add_argument("--age-ms-min", type=_whole, default=limits.COMPACTION_AGE_MS_DEFAULT, help="of segments")
-    parser.add_argument("--refs-min", type=_positive, default=limits.COMPACTION_REFS_MIN_DEFAULT, help="of one merge")
-    parser.add_argument(
-        "--dirty-share-min", type=_share, default=limits.COMPACTION_DIRTY_SHARE_DEFAULT, help="to clean keys from"
-    )
-    parser.add_argument(
-        "--keys-max", type=_positive, default=limits.COMPACTION_KEYS_MAX_DEFAULT, help="in memory, per partition"
-    )
-    parser.add_argument("--budget-ms", type=_positive, help="of each partition; what is left is the next run's")
+    _add_options(parser)
     options, storage = parse_job(parser, argv)
     settings = CompactionSettings(
         age_ms_min=options.age_ms_min,
@@ -56,20 +48,20 @@ def main(argv: Sequence[str]) -> None:
         dirty_share_min=options.dirty_share_min,
         keys_max=options.keys_max,
     )
-    wanted = _wanted(storage, options.topic, options.partition)
+    chosen = _chosen_partitions(storage, options.topic, options.partition)
     budget_ms = float("inf") if options.budget_ms is None else float(options.budget_ms)
     run = partial(_compact_all, storage=storage, settings=settings, budget_ms=budget_ms, is_dry_run=options.dry_run)
     started_s = time.perf_counter()
     if options.no_spark:
-        done = [*run(wanted)]
+        done = [*run(chosen)]
     else:
         with spark_session("compact") as spark:
-            spread = spark.sparkContext.parallelize(wanted, max(1, len(wanted)))
-            done = spread.mapPartitions(run).collect()
+            tasks = spark.sparkContext.parallelize(chosen, max(1, len(chosen)))
+            done = tasks.mapPartitions(run).collect()
     for each in done:
-        tell("compacted", **asdict(each))
+        log_event("compacted", **asdict(each))
     failures = sum(each.failures for each in done)
-    tell(
+    log_event(
         "result",
         job="compact",
         is_dry_run=options.dry_run,
@@ -83,54 +75,73 @@ def main(argv: Sequence[str]) -> None:
         raise PenstockError(ErrorCode.INTERNAL, f"{failures} runs of pages failed: the lines above say why")
 
 
-def _wanted(storage: Storage, topics: Sequence[str], partitions: Sequence[int]) -> list[tuple[str, int]]:
-    found = [(name, int(partition)) for name, partition in partitions_of(open_broker(storage), topics)]
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--topic", action="append", default=[], help="only this topic; repeat it for several topics")
+    parser.add_argument(
+        "--partition", action="append", default=[], type=whole_number, help="only this partition; may be repeated"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="count the refs that a run would merge, and change nothing"
+    )
+    parser.add_argument("--no-spark", action="store_true", help="work in this process, one partition after the other")
+    parser.add_argument(
+        "--age-ms-min",
+        type=whole_number,
+        default=limits.COMPACTION_AGE_MS_DEFAULT,
+        help="merge segments from this age on",
+    )
+    parser.add_argument(
+        "--refs-min",
+        type=positive_number,
+        default=limits.COMPACTION_REFS_MIN_DEFAULT,
+        help="merge runs of at least so many refs",
+    )
+    parser.add_argument(
+        "--dirty-share-min",
+        type=share,
+        default=limits.COMPACTION_DIRTY_SHARE_DEFAULT,
+        help="clean a partition once this share of its bytes is not cleaned",
+    )
+    parser.add_argument(
+        "--keys-max",
+        type=positive_number,
+        default=limits.COMPACTION_KEYS_MAX_DEFAULT,
+        help="keys in memory per partition, at most",
+    )
+    parser.add_argument("--budget-ms", type=positive_number, help="time for each partition; the next run does the rest")
+
+
+def _chosen_partitions(storage: Storage, topics: Sequence[str], partitions: Sequence[int]) -> list[tuple[str, int]]:
+    found = [(name, int(partition)) for name, partition in partitions_of(open_instance(storage), topics)]
     unknown = set(partitions) - {partition for _, partition in found}
     if unknown:
         raise PenstockError(
-            ErrorCode.INVALID_REQUEST, f"--partition {min(unknown)}: no topic that is to be compacted has it"
+            ErrorCode.INVALID_REQUEST, f"--partition {min(unknown)}: none of the topics to compact has it"
         )
     return [each for each in found if not partitions or each[1] in partitions]
 
 
 def _compact_all(
-    wanted: Iterable[tuple[str, int]],
+    chosen: Iterable[tuple[str, int]],
     *,
     storage: Storage,
     settings: CompactionSettings,
     budget_ms: float,
     is_dry_run: bool,
-) -> Iterator[Compacted]:
-    for topic, partition in wanted:
-        done = Compacted(topic=topic, partition=partition)
+) -> Iterator[CompactionResult]:
+    for topic, partition in chosen:
         try:
-            done = compact(open_broker(storage), topic, partition, settings, budget_ms=budget_ms, is_dry_run=is_dry_run)
+            result = compact(
+                open_instance(storage), topic, partition, settings, budget_ms=budget_ms, is_dry_run=is_dry_run
+            )
         except PenstockError as error:
-            if error.code.category is not Category.NOT_FOUND:  # deleted since
-                done.failures, done.errors = 1, [str(error)]
-        yield done
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if _whole(text) == 0:
-        raise argparse.ArgumentTypeError("0 is too small: give 1 or more")
-    return int(text)
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to 1")
-    return share
+            result = CompactionResult(topic=topic, partition=partition)
+            if error.code.category is not Category.NOT_FOUND:  # else the topic was deleted meanwhile
+                result = result.failed(error)
+        except Exception as error:  # the partition's edge: the others are compacted whatever it is
+            result = CompactionResult(topic=topic, partition=partition)
+            result = result.failed(PenstockError(ErrorCode.INTERNAL, f"{type(error).__name__}: {error!s:.500}"))
+        yield result
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What exists in the account: stage settings, one stack that composes, and one construct per concern."""
+"""The deployment to AWS: settings per stage, one stack that composes, and one construct per concern."""

@@ -1,10 +1,12 @@
-"""The functions' code with its dependencies as one zip, built by pip without Docker for the platform it runs on.
+"""The functions' code with its dependencies as one zip, built by pip without Docker for the platform of the stage.
 
-Dependencies come from requirements/lambda.txt by hash, without what never runs (botocore knows 400 services, Penstock
-calls three). They are built once per lock file and platform and kept under .penstock/assets/. Modules are compiled
-beforehand, because Lambda cannot keep what it compiles: a cold start then imports for 0.3 s, not 0.9 s. That takes the
-stage's own version of Python on this machine; without it the asset holds sources only. The hash that names the asset
-is of its inputs, so the same sources make the same asset on every such machine.
+pip installs the dependencies of requirements/lambda.txt by hash. The build removes files that never run: botocore knows
+400 services, and Penstock calls three. It keeps the dependencies under .penstock/assets/, once per lock file and
+platform.
+
+The build compiles all modules, because Lambda cannot keep bytecode: a cold start then imports for 0.3 s, not 0.9 s.
+This takes the stage's version of Python on this machine. Without it, the asset holds sources only. The hash that names
+the asset covers its inputs, so the same sources make the same asset on every such machine.
 """
 
 import hashlib
@@ -23,9 +25,9 @@ from infra.settings import StageSettings
 CACHE_FOLDER = Path(".penstock/assets")
 LOCK_FILE = Path("requirements/lambda.txt")
 PACKAGES_FOLDER = Path("functions")
-PACKAGES = ("penstock_core", "penstock_broker", "handlers")
+PACKAGES = ("penstock_core", "penstock_service", "penstock_handlers")
 
-# What botocore loads for its clients of DynamoDB, S3 and STS; the rest of its data is other services.
+# botocore loads these files for its clients of DynamoDB, S3, SQS and STS. Its other data describes other services.
 _BOTOCORE_DATA = frozenset(
     (
         "dynamodb",
@@ -42,7 +44,7 @@ _DEAD_FOLDERS = (
     "bin",
     "boto3/data",
     "boto3/examples",
-    "pydantic/v1",  # the old API, for those who still call it
+    "pydantic/v1",  # the old API, which Penstock does not call
     "wrapt-stubs",
     "aws_lambda_powertools/event_handler/openapi/swagger_ui",
 )
@@ -54,7 +56,7 @@ _KEPT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """A zip file, the hash of what it was made from, and whether it holds bytecode."""
+    """A zip file, the hash of its inputs, and whether it holds bytecode."""
 
     path: Path
     content_hash: str
@@ -62,10 +64,10 @@ class Asset:
 
 
 def functions_asset(root: Path, *, settings: StageSettings) -> Asset:
-    """The asset of a stage, built if its inputs changed.
+    """Returns the asset of a stage, and builds it first if its inputs changed.
 
-    The first build downloads the dependencies (about 15 s); later ones add Penstock's own packages to them (0.3 s).
-    Raises RuntimeError with pip's last words if a dependency has no wheel for the platform.
+    The first build downloads the dependencies (about 15 s). Later builds add Penstock's own packages to them (0.3 s).
+    Raises RuntimeError with the end of pip's output if a dependency has no wheel for the platform.
     """
     python = _find_python(settings.python_version)
     target = (settings.python_version, settings.architecture, settings.pip_platforms or sys.platform, bool(python))
@@ -87,14 +89,14 @@ def functions_asset(root: Path, *, settings: StageSettings) -> Asset:
 
 
 def _find_python(version: str) -> str | None:
-    """An interpreter of that minor version: this one, or one on the PATH."""
+    """Returns an interpreter of that minor version: this one, or one on the PATH."""
     if version == f"{sys.version_info.major}.{sys.version_info.minor}":
         return sys.executable
     return shutil.which(f"python{version}")
 
 
 def hash_of(*parts: bytes) -> str:
-    """SHA-256 of the parts and of where each ends, in hexadecimal."""
+    """Returns the SHA-256 of the parts and of their lengths, in hexadecimal."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
@@ -102,7 +104,7 @@ def hash_of(*parts: bytes) -> str:
 
 
 def _sources(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Penstock's own files by their names in the zip, sorted."""
+    """Yields Penstock's own files with their names in the zip, sorted."""
     for package in PACKAGES:
         for path in sorted((folder / package).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
@@ -133,9 +135,9 @@ def _add_sources(dependencies: Path, sources: list[tuple[str, Path]], target: Pa
 
 
 def install_wheels(lock: Path, folder: Path, *, python_version: str, platforms: tuple[str, ...] | None) -> None:
-    """Puts the locked packages into a folder, for the platforms and the version of Python, or for this machine (None).
+    """Installs the locked packages into a folder, for the version of Python and the platforms. None: this machine.
 
-    Raises RuntimeError with pip's last words.
+    Raises RuntimeError with the end of pip's output if the installation fails.
     """
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes"]
     command += ["--only-binary=:all:", "--target", str(folder), "-r", str(lock)]
@@ -162,14 +164,14 @@ def _prune(folder: Path) -> None:
 
 
 def _compile(folder: Path, python: str | None) -> None:
-    """Puts bytecode beside each module, marked to be taken as it is, whatever the time of its source."""
+    """Writes bytecode for each module. Python takes it without a look at the source's time (unchecked hash)."""
     if python is not None:
         command = [python, "-m", "compileall", "-q", "-s", str(folder), "--invalidation-mode", "unchecked-hash"]
         subprocess.run([*command, str(folder)], check=True)  # noqa: S603  # our own command line
 
 
 def write_zip(target: Path, folder: Path) -> None:
-    """Adds a folder's files to a zip, without their times and owners."""
+    """Adds the files of a folder to a zip, without their times and owners."""
     with zipfile.ZipFile(target, "a", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
@@ -180,7 +182,7 @@ def write_zip(target: Path, folder: Path) -> None:
 
 
 def keep_latest(paths: Iterable[Path]) -> None:
-    """Removes all but the latest few; another synth may be reading one of them."""
+    """Removes all paths but the latest `_KEPT`, because another synthesis may read one of these."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""All that differs between stages. Nothing else in infra knows which stage it builds."""
+"""The settings of each stage. No other module of infra knows which stage it builds."""
 
 import platform
 import sys
@@ -16,13 +16,13 @@ ZONES = ("a", "b", "c")  # in this order: a produce that waits for one zone wait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSize:
-    """What a Lambda function may use: memory (and with it CPU: 1,769 MB is one core) and time."""
+    """The memory and time that a Lambda function may use. CPU comes with memory: 1,769 MB is one core."""
 
     memory_mb: int
     timeout_s: int
 
 
-# fetch and records_fetch wait up to FETCH_WAIT_MS_MAX (20 s) for records; API Gateway hangs up after 30 s.
+# fetch and records_fetch wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s.
 FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "produce": FunctionSize(memory_mb=1024, timeout_s=15),
     "fetch": FunctionSize(memory_mb=1024, timeout_s=28),
@@ -33,14 +33,27 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "groups": FunctionSize(memory_mb=512, timeout_s=15),
     "group_admin": FunctionSize(memory_mb=512, timeout_s=28),
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
-    "keeper": FunctionSize(memory_mb=1024, timeout_s=58),
+    "recover_zones": FunctionSize(memory_mb=1024, timeout_s=58),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),
     "retention": FunctionSize(memory_mb=512, timeout_s=240),
     "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
 }
 
-# A job's budget of time leaves room, within its function's, for what is under way when it is used up.
+# A long poll holds an instance for up to 20 s. So fetches get a share of their own, and cannot take the instances that
+# produce, commits and heartbeats need. By default an account has 1,000 in a region, and Lambda keeps 100 unreserved.
+RESERVED_CONCURRENCY: Mapping[str, int] = {"fetch": 400, "records_fetch": 100}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRate:
+    """The requests that API Gateway takes of one route, from all callers together. It answers 429 to others."""
+
+    per_second: int
+    burst: int
+
+
+# The budget is shorter than the function's timeout: a job finishes the step that it is in when its budget ends.
 JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS)},
     "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES)},
@@ -57,18 +70,25 @@ class StageSettings:
     """One deployment of Penstock.
 
     `name` begins every physical name, so that stages can share an account: `penstock` gives the function
-    `penstock-produce` and the policy `PenstockProduce`. `express_zone_ids` are the AZ ids of the three directory
-    buckets, which must lie in `region` (S3 user guide, "Directory bucket quotas and Availability Zones"); None makes
-    them ordinary buckets. `pip_platforms` are the platform tags that wheels may have, None for the machine that
-    synthesizes. `repair_retry_s` is after how long a repair that failed is tried again. `log_retention` is a name of
-    aws_logs.RetentionDays. `emr_release` is the EMR Serverless application's, None for none; all its runs together use
-    `emr_vcpus_max` at most, each with 4 GB. With `has_catalog`, topics are archived into tables of Glue's catalog, else
-    into Parquet. `scheduled_jobs` are the jobs whose schedules are on: each run costs, so none is unless it is named.
-    `alarm_topic_arn` is the SNS topic that alarms tell.
+    `penstock-produce` and the policy `PenstockProduce`. `region` None takes the region of your credentials.
+
+    `express_zone_ids` are the AZ ids of the three directory buckets. They must lie in `region` (S3 user guide,
+    "Directory bucket quotas and Availability Zones"). None makes ordinary buckets.
+
+    `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
+    `reserved_concurrency` has instances by function, which that function may use, and no other. A function without an
+    entry shares the rest of the account. `request_rate` applies to each route; None leaves the account's 10,000.
+    `repair_retry_s` is the wait before the next attempt of a failed repair. `log_retention` is a name of
+    aws_logs.RetentionDays. `alarm_topic_arn` is the SNS topic that alarms publish to.
+
+    `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
+    `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
+    else into Parquet. `scheduled_jobs` names the jobs whose schedules are on. By default no schedule is on, because
+    each run costs.
     """
 
     name: str
-    region: str | None = None  # None: whatever the credentials say
+    region: str | None = None
     express_zone_ids: tuple[str, str, str] | None = None
     python_version: str = "3.14"
     architecture: Architecture = "arm64"
@@ -78,7 +98,9 @@ class StageSettings:
         "manylinux2014_aarch64",
     )
     function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
-    repair_retry_s: int = 360  # six times what replicate may take, as the Lambda guide wants it
+    reserved_concurrency: Mapping[str, int] = field(default_factory=lambda: RESERVED_CONCURRENCY)
+    request_rate: RequestRate | None = RequestRate(per_second=5_000, burst=2_500)
+    repair_retry_s: int = 360  # six times the timeout of replicate, as the Lambda guide asks for
     job_environments: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: JOB_ENVIRONMENTS)
     keeps_data_on_delete: bool = True
     enforces_tls: bool = True
@@ -99,13 +121,15 @@ def _host_architecture() -> Architecture:
 
 
 STAGES: Mapping[str, StageSettings] = {
-    # The emulator runs functions with the machine's own Python, speaks plain HTTP and knows no directory buckets.
+    # The emulator runs functions with the machine's Python, speaks plain HTTP and has no directory buckets.
     "local": StageSettings(
         name="penstock",
         python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
         architecture=_host_architecture(),
         pip_platforms=None,
         function_sizes={**FUNCTION_SIZES, "replicate": FunctionSize(memory_mb=512, timeout_s=10)},
+        reserved_concurrency={},  # the emulator enforces neither
+        request_rate=None,
         repair_retry_s=10,
         keeps_data_on_delete=False,
         enforces_tls=False,
@@ -117,6 +141,7 @@ STAGES: Mapping[str, StageSettings] = {
     ),
     "dev": StageSettings(
         name="penstock-dev",
+        reserved_concurrency={},  # a new account may have 10 instances, and Lambda refuses to reserve any of them
         keeps_data_on_delete=False,
         log_level="DEBUG",
         log_retention="ONE_WEEK",
@@ -130,12 +155,12 @@ STAGES: Mapping[str, StageSettings] = {
 
 
 def service_name(settings: StageSettings, function: str) -> str:
-    """The dimension `service` of a function's metrics: stages may share an account."""
+    """Returns the dimension `service` of a function's metrics. It names the stage: stages may share an account."""
     return f"{settings.name}-{function}"
 
 
 def settings_of(stage: str) -> StageSettings:
-    """The settings of a stage by its name. Raises ValueError with the names there are."""
+    """Returns the settings of a stage by its name. Raises ValueError with the known names if the stage is unknown."""
     if stage not in STAGES:
         raise ValueError(f"stage {stage!r} does not exist: choose one of {', '.join(STAGES)}")
     return STAGES[stage]

@@ -1,4 +1,4 @@
-"""Tells cdk-nag of the resources in policies that cannot be named one by one, each with its reason."""
+"""Tells cdk-nag which resources of policies cannot be named one by one, each with its reason."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from constructs import Construct
 
 
 def acknowledge_wildcard(scope: Construct, resource: str, reason: str) -> None:
-    """Lets `resource`, which holds a `*`, stand in the policies below `scope`; any other still fails the check."""
+    """Allows `resource`, which holds a `*`, in the policies below `scope`. Any other wildcard still fails the check."""
     written = _written(Stack.of(scope).resolve(resource))
     Validations.of(scope).acknowledge(Acknowledgment(id=f"AwsSolutions-IAM5[Resource::{written}]", reason=reason))
 
 
 def _written(value: Any) -> str:
-    """A resolved ARN in cdk-nag's spelling: `<LogicalId.Arn>/*`."""
+    """Spells a resolved ARN as cdk-nag does: `<LogicalId.Arn>/*`."""
     match value:
         case {"Ref": target}:
             return f"<{target}>"

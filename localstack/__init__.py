@@ -1,1 +1,1 @@
-"""Penstock on a laptop: the emulator MiniStack as a local AWS, with the CDK app of this checkout deployed to it."""
+"""Penstock on a laptop: the CDK app of this checkout, deployed to MiniStack, an emulator of AWS."""

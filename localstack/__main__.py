@@ -1,6 +1,7 @@
 """`python -m localstack up|down|status|deploy`, run at the root of a checkout. `penstock local` calls it.
 
-Exit codes: 0 done (status: it runs), 1 failed (one line on stderr says why; status: it does not run), 2 wrong usage.
+Exit codes: 0 done, 1 failed, 2 wrong usage. A failed command says why in one line on stderr. `status` exits with 0 if
+the stack runs, else with 1.
 """
 
 import json
@@ -25,12 +26,13 @@ def _state_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(file_okay=False, path_type=Path),
         default=DEFAULT_STATE_DIR,
         show_default=True,
-        help="Where the stack keeps its state; one stack per directory.",
+        help="The directory of the stack's state. One stack per directory.",
     )(command)
 
 
 def _places(state_dir: Path) -> Places:
-    state_dir.mkdir(parents=True, exist_ok=True)
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state_dir.chmod(0o700)  # it holds secrets of the emulator, and clients trust no file in it that others may write
     return Places(state_dir.resolve())
 
 
@@ -41,7 +43,7 @@ def main() -> None:
 
 
 @main.command("up")
-@click.option("--port", type=click.IntRange(1, 65535), help="Where to listen on 127.0.0.1.  [default: 4566]")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port to listen on, at 127.0.0.1.  [default: 4566]")
 @_state_dir_option
 def up_command(port: int | None, state_dir: Path) -> None:
     """Start the stack, or bring a running one up to date with the sources."""
@@ -64,10 +66,10 @@ def down_command(state_dir: Path) -> None:
 
 
 @main.command("status")
-@click.option("--json", "as_json", is_flag=True, help="Answer one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @_state_dir_option
 def status_command(as_json: bool, state_dir: Path) -> None:
-    """Say what runs where."""
+    """Say whether the stack runs, and where."""
     found = status(_places(state_dir))
     if as_json:
         click.echo(json.dumps(asdict(found)))
@@ -83,10 +85,12 @@ def status_command(as_json: bool, state_dir: Path) -> None:
 
 
 @main.command("deploy")
-@click.option("--port", type=click.IntRange(1, 65535), required=True, help="Where the emulator listens on 127.0.0.1.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), required=True, help="The port that the emulator listens on, at 127.0.0.1."
+)
 @_state_dir_option
 def deploy_command(port: int, state_dir: Path) -> None:
-    """Deploy to an emulator that runs already, such as LocalStack in Docker."""
+    """Deploy to an emulator that already runs, such as LocalStack in Docker."""
     deploy_to(_places(state_dir), port=port, progress=Progress())
 
 

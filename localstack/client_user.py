@@ -1,4 +1,4 @@
-"""The IAM user whose keys clients of the local stack sign with. The emulator checks users' keys, never its root key."""
+"""The IAM user of the local stack's clients, which sign with its keys. The emulator checks no root key, only users'."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ USER = "penstock-local"
 
 
 def ensure_user(iam: Any, policy_arns: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
-    """Makes the user with the policies attached and answers its keys as environment variables.
+    """Makes the user, attaches the policies, and returns its keys as environment variables.
 
-    Keeps the key in `known` if it is the user's. A secret cannot be asked for later, so otherwise there is a new key.
+    Keeps the key in `known` if it belongs to the user. Otherwise makes a new key, because IAM tells a secret only once.
     """
     try:
         iam.create_user(UserName=USER)
@@ -31,14 +31,14 @@ def ensure_user(iam: Any, policy_arns: Iterable[str], known: Mapping[str, str]) 
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """KEY=value lines as they were written, empty if there is no file."""
+    """Reads the KEY=value lines of a file. Empty if there is no file."""
     if not path.exists():
         return {}
     return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
 
 
 def write_env_file(path: Path, values: Mapping[str, str]) -> None:
-    """Writes KEY=value lines that only the owner can read."""
+    """Writes KEY=value lines to a file that only its owner can read."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

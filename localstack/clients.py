@@ -1,4 +1,4 @@
-"""boto3 clients of the emulator with its root key, which it never checks. localstack-client knows the endpoints."""
+"""boto3 clients of the emulator with its root key, which it never checks. localstack-client has the endpoints."""
 
 import os
 from typing import Any
@@ -12,7 +12,7 @@ ROOT_KEY = "test"
 
 
 def client(service: str, port: int) -> Any:
-    """A client of one service of the emulator on that port, who may do everything."""
+    """Returns a client of one service of the emulator on that port. The client may do everything."""
     session = Session(
         aws_access_key_id=ROOT_KEY,
         aws_secret_access_key=ROOT_KEY,
@@ -24,12 +24,12 @@ def client(service: str, port: int) -> Any:
 
 
 def endpoint_url(port: int) -> str:
-    """Where the emulator answers for every service."""
+    """Returns the URL at which the emulator answers for every service."""
     return f"http://{HOST}:{port}"
 
 
 def forget_aws_environment() -> None:
-    """Removes AWS_* from this process: a profile, an endpoint or a region meant for elsewhere must not reach here."""
+    """Removes AWS_* from this process, so that no profile, endpoint or region of yours reaches the local stack."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull

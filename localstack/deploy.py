@@ -1,7 +1,7 @@
 """Deploys the CDK app of this checkout: synthesizes it, uploads its assets and creates or updates its stack.
 
-What the CDK's command line would do, by the same template and assets, in half its time and without its bootstrap
-stack: of that, only the bucket for assets and the version that templates ask for are made.
+It does the work of the CDK's command line with the same template and assets, in half the time. It makes no bootstrap
+stack, only the bucket for assets and the version parameter that templates ask for.
 """
 
 import json
@@ -29,7 +29,7 @@ _STATES_TO_REPLACE = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "
 
 
 def synthesize(folder: Path) -> None:
-    """Runs app.py for the local stage. Raises LocalStackError with its last words if it fails."""
+    """Runs app.py for the local stage. Raises LocalStackError with the end of its output if it fails."""
     done = subprocess.run(
         [sys.executable, str(CHECKOUT / "app.py")],
         cwd=CHECKOUT,
@@ -37,7 +37,7 @@ def synthesize(folder: Path) -> None:
             **os.environ,
             "CDK_OUTDIR": str(folder),
             "CDK_CONTEXT_JSON": json.dumps(_context()),
-            "CDK_VALIDATION": "false",  # checks the template against all of CloudFormation, for seconds; tests do it
+            "CDK_VALIDATION": "false",  # the check against CloudFormation's schema takes seconds, and tests do it
             "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
         },
         capture_output=True,
@@ -49,9 +49,9 @@ def synthesize(folder: Path) -> None:
 
 
 def deploy(folder: Path, port: int) -> dict[str, str]:
-    """Deploys what `synthesize` left in `folder` and answers the stack's outputs.
+    """Deploys the app that `synthesize` wrote to `folder`, and returns the stack's outputs.
 
-    Raises LocalStackError with the first resource that failed and why.
+    Raises LocalStackError with the first resource that failed, and the reason.
     """
     _bootstrap(port)
     s3 = client("s3", port)
@@ -76,13 +76,13 @@ def deploy(folder: Path, port: int) -> dict[str, str]:
 
 
 def stack_status(port: int) -> str | None:
-    """CloudFormation's word for the state of the stack, None if there is none."""
+    """Returns CloudFormation's status of the stack, None if there is no stack."""
     stack = _describe(client("cloudformation", port))
     return None if stack is None else str(stack["StackStatus"])
 
 
 def _context() -> Mapping[str, Any]:
-    """What the command line would pass on: cdk.json's context and the stage."""
+    """Returns the context that the CDK's command line would pass: cdk.json's context and the stage."""
     context: dict[str, Any] = json.loads((CHECKOUT / "cdk.json").read_text())["context"]
     return context | {"stage": STAGE}
 
@@ -94,7 +94,7 @@ def _bootstrap(port: int) -> None:
 
 
 def _assets(folder: Path) -> Iterator[tuple[Path, str, str]]:
-    """Every file to upload, with its bucket and key."""
+    """Yields every file to upload, with its bucket and key."""
     manifest = json.loads((folder / f"{STACK_NAME}.assets.json").read_text())
     for asset in manifest["files"].values():
         for destination in asset["destinations"].values():
@@ -103,7 +103,7 @@ def _assets(folder: Path) -> Iterator[tuple[Path, str, str]]:
 
 
 def _upload(s3: Any, source: Path, bucket: str, key: str) -> None:
-    """Keys are hashes of contents: an object that is there is the right one."""
+    """Uploads an object if it is missing. Its key is a hash of its content, so an existing object is the right one."""
     try:
         s3.head_object(Bucket=bucket, Key=key)
     except ClientError:

@@ -1,7 +1,7 @@
-"""The emulator's process: start it, know whether it runs, stop it with everything it started.
+"""The emulator's process: start it, find it, and stop it with every process that it started.
 
-The process inherits a locked file from us and keeps it locked until it ends, so its pid on disk is never mistaken for
-another program's. It leads a process group, which its functions' workers belong to.
+The process inherits a locked file and keeps it locked until it ends. While the file is locked, the pid on disk belongs
+to the emulator and to no other program. The process leads a process group, which the workers of functions belong to.
 """
 
 import json
@@ -23,7 +23,7 @@ from localstack.places import Places
 
 DEFAULT_PORT = 4566
 _START_S_MAX = 60
-_STOP_S_MAX = 60  # it writes its state when it is told to stop
+_STOP_S_MAX = 60  # the emulator writes its state when it stops
 _SIGNAL_AGAIN_S = 2
 _KILL_S_MAX = 5
 _POLL_S = 0.05
@@ -32,21 +32,21 @@ _LAUNCHER = Path(__file__).with_name("launch_ministack.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emulator:
-    """A running emulator: the pid that leads its process group, and where it listens on 127.0.0.1."""
+    """A running emulator: the pid that leads its process group, and the port that it listens on, at 127.0.0.1."""
 
     pid: int
     port: int
 
 
 def find_emulator(places: Places) -> Emulator | None:
-    """The emulator that runs on this state directory, if one does."""
+    """Returns the emulator that runs on this state directory, None if none runs."""
     if not is_locked(places.lock) or not places.process.exists():
         return None
     return Emulator(**json.loads(places.process.read_text()))
 
 
 def last_port(places: Places) -> int | None:
-    """The port of the latest emulator of this state directory, running or not."""
+    """Returns the port of the latest emulator of this state directory, running or not. None if there was none."""
     return int(json.loads(places.process.read_text())["port"]) if places.process.exists() else None
 
 
@@ -58,7 +58,7 @@ def start_emulator(places: Places, python: Path, port: int) -> Emulator:
     _check_port(port)
     lock = open_lock(places.lock)
     try:
-        if not try_lock(lock, within_s=0.5):  # is_locked may have it for an instant
+        if not try_lock(lock, within_s=0.5):  # is_locked may hold it for an instant
             raise LocalStackError(f"an emulator already runs on {places.state_dir}: stop it with `penstock local down`")
         os.set_inheritable(lock, True)
         places.temporary.mkdir(parents=True, exist_ok=True)
@@ -82,17 +82,17 @@ def start_emulator(places: Places, python: Path, port: int) -> Emulator:
 
 
 def stop_emulator(places: Places) -> Emulator | None:
-    """Stops the emulator and its workers and answers what was stopped, if anything was.
+    """Stops the emulator with its workers and returns it. None if no emulator runs.
 
-    It is asked to stop, so that it saves its state; after `_STOP_S_MAX` it is killed, and LocalStackError says so.
+    SIGTERM lets the emulator save its state. After `_STOP_S_MAX` it is killed, and LocalStackError says so.
     """
     emulator = find_emulator(places)
     if emulator is None:
         return None
     deadline = time.monotonic() + _STOP_S_MAX
     while is_locked(places.lock) and time.monotonic() < deadline:
-        # To the whole group: the emulator would wait for workers inside a long poll. Again, for those it started since,
-        # and for itself, once its state is saved and it only waits for its threads.
+        # Signal the whole group, because the emulator would wait for workers inside a long poll. Signal it again, for
+        # workers that started since, and for the emulator once it has saved its state and waits for its threads.
         _signal_group(emulator.pid, signal.SIGTERM)
         _wait_for_end(places, _SIGNAL_AGAIN_S)
     is_killed = is_locked(places.lock)
@@ -119,9 +119,9 @@ def _check_port(port: int) -> None:
 
 
 def _environment(places: Places, port: int) -> dict[str, str]:
-    """All that the emulator and, through it, the functions see: nothing of the user's AWS configuration.
+    """Returns the environment of the emulator and its functions, without your AWS configuration.
 
-    AWS_ENDPOINT_URL is not set here: the emulator gives it to its functions.
+    It does not set AWS_ENDPOINT_URL, because the emulator gives it to its functions.
     """
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     return kept | {
@@ -175,14 +175,14 @@ def _wait_for_end(places: Places, seconds: float) -> None:
 
 
 def _kill_group(leader: int) -> None:
-    """Kills what is left of the emulator's group and waits until it is gone."""
+    """Kills the rest of the emulator's group and waits until no process of it is left."""
     deadline = time.monotonic() + _KILL_S_MAX
     while _signal_group(leader, signal.SIGKILL) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
 
 
 def _signal_group(leader: int, number: signal.Signals) -> bool:
-    """Whether there was anybody to signal."""
+    """Signals the group. False if it has no process any more."""
     try:
         os.killpg(leader, number)
     except ProcessLookupError:

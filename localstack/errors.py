@@ -1,5 +1,5 @@
-"""What can go wrong with a local stack, told to the person at the terminal."""
+"""The error of a local stack, for the person at the terminal."""
 
 
 class LocalStackError(Exception):
-    """Says what was wrong, with the value, and the way out. The command prints it and exits with 1."""
+    """The message says what is wrong, with the value and the way out. The command prints it and exits with 1."""

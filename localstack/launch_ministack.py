@@ -1,23 +1,27 @@
-"""Runs MiniStack with a compiled CRC-32C, and with one copy of the functions' code for all of their workers.
-MiniStack's Python runs this file; nothing here may import Penstock.
+"""Runs MiniStack behind a check of its requests, with a compiled CRC-32C, and with one copy of the functions' code.
 
-Its own CRC-32C is pure Python at 5 MB/s, and every produce puts its segment three times: with the compiled one, the
-local stack takes 12 times as many MB/s (docs/performance.md). What is checked, and the outcome, are the same.
+MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check.
 
-It extracts 1,500 files for each worker, one worker per concurrent call. A group's consumers with their long polls are
-many calls: removing all these files when the stack stopped took one to two minutes, and takes seconds now. A zip is
-extracted once, and each worker's folder has links to what is in it. As on AWS, code is there to be read, not written.
+MiniStack's own CRC-32C is pure Python at 5 MB/s, and every produce puts its segment three times. With the compiled one,
+the local stack takes 12 times as many MB/s (docs/performance/requests.md). The check and its outcome stay the same.
+
+MiniStack extracts 1,500 files for each worker, and starts a worker per concurrent call. The consumers of a group with
+their long polls are many calls, and the removal of all these files took one to two minutes when the stack stopped. This
+launcher extracts a zip once and fills the folder of each worker with links to it, so the removal takes seconds. As on
+AWS, functions may read their code and must not write it.
 """
 
 import hashlib
+import importlib.util
 import os
 import tempfile
 import threading
 import types
 import zipfile
+from pathlib import Path
 
 import crc32c
-from ministack.app import main
+from ministack import app as ministack_app
 from ministack.core import lambda_runtime
 from ministack.services import s3
 
@@ -25,9 +29,10 @@ _extracting = threading.Lock()
 
 
 class SharedZipFile(zipfile.ZipFile):
-    """Extracts into one temporary folder per content, and puts links to what is in it where it is asked to extract."""
+    """Extracts a zip once, into a temporary folder per content. `extractall` puts links to that folder's entries."""
 
     def extractall(self, path: str) -> None:  # type: ignore[override]  # as the emulator calls it
+        """Put links to the extracted entries into the folder `path`."""
         content = hashlib.sha256(repr([(entry.filename, entry.CRC) for entry in self.infolist()]).encode()).hexdigest()
         shared = os.path.join(tempfile.gettempdir(), f"code-{content[:16]}")
         with _extracting:
@@ -39,10 +44,22 @@ class SharedZipFile(zipfile.ZipFile):
             os.symlink(os.path.join(shared, name), os.path.join(path, name))
 
 
+def _guard() -> types.ModuleType:
+    """The module beside this file, which an isolated Python does not find by itself."""
+    found = importlib.util.spec_from_file_location("request_guard", Path(__file__).with_name("request_guard.py"))
+    if found is None or found.loader is None:
+        raise RuntimeError("request_guard.py is missing")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
 if s3._crc32c(b"123456789") != crc32c.crc32c(b"123456789"):
     raise RuntimeError("MiniStack's _crc32c is not what it was: see localstack/launch_ministack.py")
 s3._crc32c = crc32c.crc32c
 if lambda_runtime.zipfile is not zipfile:
     raise RuntimeError("MiniStack's lambda_runtime has no zipfile as it had: see localstack/launch_ministack.py")
 lambda_runtime.zipfile = types.SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedZipFile})
-main()
+ministack_app.app = _guard().guarded(ministack_app.app)
+os.umask(0o077)  # the emulator's state has secrets
+ministack_app.main()

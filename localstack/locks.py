@@ -1,4 +1,4 @@
-"""Locks on files, which the kernel lets go when their holder ends, however it ends."""
+"""Locks on files. The kernel releases a lock when its holder ends, even by SIGKILL."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Holds the lock during the block; waits for whoever has it."""
+    """Holds the lock during the block. Waits until it is free."""
     descriptor = open_lock(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -20,13 +20,13 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def open_lock(path: Path) -> int:
-    """A descriptor of the lock file, to lock and to close or to hand to a child process."""
+    """Opens the lock file. You can lock the descriptor, close it, or pass it to a child process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def try_lock(descriptor: int, *, within_s: float = 0.0) -> bool:
-    """Takes the lock unless somebody has it for longer than `within_s`."""
+    """Takes the lock. False if another process holds it for longer than `within_s`."""
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -40,7 +40,7 @@ def try_lock(descriptor: int, *, within_s: float = 0.0) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock. Holds it itself for an instant, if not."""
+    """True if a process holds the lock. If none does, this call holds it for an instant."""
     if not path.exists():
         return False
     descriptor = open_lock(path)

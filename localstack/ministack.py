@@ -1,4 +1,4 @@
-"""MiniStack's own virtual environment. Its workers see its packages, so ours must not be in it, nor its in ours."""
+"""MiniStack's own virtual environment. Its workers see its packages, so Penstock's packages must not be in it."""
 
 import hashlib
 import os
@@ -15,15 +15,15 @@ LOCK_FILE = CHECKOUT / "requirements" / "ministack.txt"
 
 
 def ministack_python() -> Path | None:
-    """The Python that has MiniStack as locked, or None if it is not installed yet."""
+    """Returns the Python that has the locked MiniStack, None if it is not installed yet."""
     python = _folder() / "bin" / "python"
     return python if python.exists() else None
 
 
 def install_ministack() -> Path:
-    """Installs MiniStack by hash and answers its Python. Downloads about 20 MB.
+    """Installs MiniStack by hash and returns its Python. Downloads about 20 MB.
 
-    The folder gets its name when it is whole, so that an interrupted or a second installation does no harm.
+    The folder gets its name when it is complete, so an interrupted or concurrent installation does no harm.
     """
     folder = _folder()
     CACHE.mkdir(exist_ok=True)

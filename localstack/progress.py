@@ -1,4 +1,4 @@
-"""What a command tells while it works: a spinner with the present step on a terminal, a line per step elsewhere."""
+"""The progress of a command: a spinner with the current step on a terminal, else a line per step."""
 
 import time
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from rich.console import Console
 
 
 class Progress:
-    """Tells of steps on stderr, so that stdout is the answer alone."""
+    """Prints steps on stderr, so that stdout holds only the answer."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Shows `what` while the block runs, then the time it took."""
+        """Shows `what` while the block runs, then the time that it took."""
         started = time.monotonic()
         with self._console.status(what):
             yield

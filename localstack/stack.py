@@ -33,10 +33,10 @@ _SOURCES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What runs where. `url` is None while nothing is deployed, `pid` and `port` while no emulator runs."""
+    """The state of a local stack. `url` is None until the first deployment; `pid` and `port` while no emulator runs."""
 
     is_running: bool
-    is_current: bool  # what is deployed is what the checkout's sources say
+    is_current: bool  # the deployment has the checkout's sources
     pid: int | None
     port: int | None
     url: str | None
@@ -47,9 +47,9 @@ class Status:
 
 
 def up(places: Places, *, port: int | None, progress: Progress) -> bool:
-    """Makes the stack run as the checkout's sources say. Answers whether there was anything to do.
+    """Starts the stack and deploys the checkout's sources to it. False if there was nothing to do.
 
-    `port` None means where it runs, ran or 4566. Raises LocalStackError.
+    `port` None keeps the current port, or takes the last one, or 4566. Raises LocalStackError.
     """
     with exclusive(places.command_lock):
         emulator = find_emulator(places)
@@ -64,13 +64,13 @@ def up(places: Places, *, port: int | None, progress: Progress) -> bool:
 
 
 def deploy_to(places: Places, *, port: int, progress: Progress) -> None:
-    """Deploys to an emulator that somebody else started on the port, such as LocalStack in Docker."""
+    """Deploys to an emulator on the port that another program started, such as LocalStack in Docker."""
     with exclusive(places.command_lock):
         _deploy(places, port, progress)
 
 
 def down(places: Places, *, progress: Progress) -> Emulator | None:
-    """Stops the stack, keeping its state, and answers what was stopped. Raises LocalStackError."""
+    """Stops the stack, keeps its state, and returns the stopped emulator. Raises LocalStackError."""
     with exclusive(places.command_lock):
         if find_emulator(places) is None:
             return None
@@ -79,7 +79,7 @@ def down(places: Places, *, progress: Progress) -> Emulator | None:
 
 
 def status(places: Places) -> Status:
-    """Looks, and changes nothing."""
+    """Returns the state of the stack, and changes nothing."""
     emulator = find_emulator(places)
     deployment = _read_deployment(places)
     return Status(
@@ -105,7 +105,7 @@ def _start(places: Places, port: int, progress: Progress) -> Emulator:
 
 
 def _deploy(places: Places, port: int, progress: Progress) -> bool:
-    """Deploys if the sources changed since the last time; answers whether they had."""
+    """Deploys if the sources changed since the last deployment. False if they did not."""
     fingerprint = _fingerprint()
     deployment = _read_deployment(places)
     is_current = deployment.get("fingerprint") == fingerprint and stack_status(port) is not None
@@ -141,7 +141,7 @@ def _write_env(places: Places, deployment: dict[str, str], port: int) -> None:
 
 
 def _api_url(api_id: str, port: int) -> str:
-    """By path, since names below localhost do not resolve everywhere. The stage is the one without a name."""
+    """Returns a URL with the API in its path, because names below localhost do not resolve everywhere."""
     return f"{endpoint_url(port)}/_aws/execute-api/{api_id}"
 
 
@@ -150,7 +150,7 @@ def _read_deployment(places: Places) -> dict[str, str]:
 
 
 def _fingerprint() -> str:
-    """A hash of all that the deployed stack is made from."""
+    """Returns a hash of all sources of the deployed stack."""
     digest = hashlib.sha256()
     for path in _source_files():
         digest.update(f"{path.relative_to(CHECKOUT)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

@@ -1,26 +1,45 @@
-"""How `make test` shares the tests out among processes: folder by folder, for the tests of one share their fixtures.
-And no test of a property has a limit of time, which a busy machine would break."""
+"""The profiles of Hypothesis, and the order and the shares in which several processes run the tests.
+
+A test of a property has no time limit, because a busy machine would break it. `make check` runs the profile `quick`
+with fewer examples; `make test` runs the full number. A test that names its own number of examples keeps it.
+"""
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-_WAITING = "tests/end_to_end/"  # waits for others most of the time, so it begins first and the rest runs beside it
+# The tests of one of these folders share a stack, a Spark session or a CDK app, so one process runs all of them.
+# They begin first: they take long, and the many small shares behind them then fill both processes to the end.
+_SHARING = ("tests/end_to_end/", "tests/glue_jobs/", "tests/docs/", "tests/infra/")
+_SHARING_NOTHING = "tests/simulation/"  # a seed is a world of its own, and some take a minute
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("patient"), max_examples=20)
 settings.load_profile("patient")
 
 
-class FolderScheduling(LoadScopeScheduling):
+class ShareScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives a process a folder of `_SHARING`, a test of `_SHARING_NOTHING`, or else the tests of one file."""
+
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0].rpartition("/")[0]
+        path = nodeid.partition("::")[0]
+        if path.startswith(_SHARING_NOTHING):
+            return nodeid
+        return next((folder for folder in _SHARING if path.startswith(folder)), path)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FolderScheduling:
-    return FolderScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ShareScheduling:
+    """Share the tests out as above."""
+    return ShareScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(_WAITING))
+    """Put the folders of `_SHARING` first, then `_SHARING_NOTHING`, then all others as they were."""
+    first = (*_SHARING, _SHARING_NOTHING)
+
+    def place(item: pytest.Item) -> int:
+        return next((place for place, folder in enumerate(first) if item.nodeid.startswith(folder)), len(first))
+
+    items.sort(key=place)

@@ -1,20 +1,27 @@
-"""What can go wrong, said once: every code with its category, its HTTP status and whether trying again can help.
+"""The one error of this project, and every code with its category, HTTP status and whether a retry can help.
 
-The category says whose fault it is and what the caller can do; the code says exactly what; the message names the
-value and the way out. `maybe_applied` is true only when the effect of a write is not known.
+The category says who must act. The code says exactly what went wrong. The message names the value and the way out.
+`maybe_applied` is true only when the effect of a write is not known.
 """
 
+import reprlib
 from enum import Enum
 from typing import Any
 
+_SHOWN_LENGTH_MAX = 100  # characters of a caller's value in a message: enough to find it, too few to fill an answer
+_SHOWN_BITS_MAX = 300  # of a number: 91 digits
+_shallow = reprlib.Repr()
+_shallow.maxlevel = 2
+_shallow.maxlist = _shallow.maxdict = 3
+
 
 class Category(Enum):
-    """Whose move it is next."""
+    """The party that must act next, and how."""
 
     INVALID = "INVALID"  # the caller must change the request
     NOT_FOUND = "NOT_FOUND"  # the caller names what does not exist
     CONFLICT = "CONFLICT"  # the state is not what the caller thinks
-    FENCED = "FENCED"  # somebody else has taken over
+    FENCED = "FENCED"  # another instance has taken over
     DENIED = "DENIED"  # the signature or the policy does not allow it
     THROTTLED = "THROTTLED"  # slow down, then try again
     UNAVAILABLE = "UNAVAILABLE"  # try again
@@ -31,12 +38,15 @@ class ErrorCode(Enum):
     UNSUPPORTED_FORMAT = (Category.INVALID, 400)
     ACCESS_DENIED = (Category.DENIED, 403)
     UNKNOWN_TOPIC = (Category.NOT_FOUND, 404)
+    UNKNOWN_TOPIC_ID = (Category.NOT_FOUND, 404)
     UNKNOWN_PARTITION = (Category.NOT_FOUND, 404)
     UNKNOWN_ZONE = (Category.NOT_FOUND, 404)
     UNKNOWN_ROUTE = (Category.NOT_FOUND, 404)
     UNKNOWN_GROUP = (Category.NOT_FOUND, 404)
     UNKNOWN_MEMBER = (Category.NOT_FOUND, 404)
+    UNKNOWN_PRODUCER = (Category.NOT_FOUND, 404)
     TOPIC_EXISTS = (Category.CONFLICT, 409)
+    TOO_MANY_TOPICS = (Category.CONFLICT, 409)
     CONCURRENT_UPDATE = (Category.CONFLICT, 409)
     ZONE_STATE_CONFLICT = (Category.CONFLICT, 409)
     OUT_OF_ORDER_SEQUENCE = (Category.CONFLICT, 409)
@@ -50,7 +60,9 @@ class ErrorCode(Enum):
     GROUP_NOT_EMPTY = (Category.CONFLICT, 409)
     GROUP_FULL = (Category.CONFLICT, 409)
     TRANSACTION_EXPIRED = (Category.CONFLICT, 409)
+    TRANSACTION_REFUSED = (Category.CONFLICT, 409)
     RECORD_TOO_LARGE = (Category.INVALID, 413)
+    RESPONSE_TOO_LARGE = (Category.INVALID, 413)
     REQUEST_TOO_LARGE = (Category.INVALID, 413)
     TRANSACTION_TOO_LARGE = (Category.INVALID, 413)
     OFFSET_OUT_OF_RANGE = (Category.INVALID, 416)
@@ -64,15 +76,15 @@ class ErrorCode(Enum):
         self.category = category
         self.http_status = http_status
 
-    # Several codes share (category, status); enum would make aliases of them without a value of their own.
     def __new__(cls, category: Category, http_status: int) -> "ErrorCode":
+        """A member with a value of its own. Several codes share (category, status): enum would make aliases of them."""
         member = object.__new__(cls)
         member._value_ = (len(cls.__members__), category, http_status)
         return member
 
     @property
     def is_retriable(self) -> bool:
-        """Whether the same request may succeed later, unchanged."""
+        """True if the same request may succeed later, unchanged."""
         return self.category in (Category.THROTTLED, Category.UNAVAILABLE)
 
 
@@ -94,6 +106,29 @@ class PenstockError(Exception):
         """The value of `error` in an API answer."""
         return {"code": self.code.name, "message": self.message, "maybe_applied": self.maybe_applied, **self.facts}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The error survives pickling, as do subclasses whose constructors take other arguments."""
+        return _blank, (type(self), self.message), self.__dict__
+
     def __str__(self) -> str:
         suffix = " (may have been applied)" if self.maybe_applied else ""
         return f"{self.code.name}: {self.message}{suffix}"
+
+
+def _blank(kind: type[PenstockError], message: str) -> PenstockError:
+    return kind.__new__(kind, message)
+
+
+def shown(value: object) -> str:
+    """A caller's value as a message shows it: its repr, 100 characters at most, and "…" where it goes on.
+
+    It looks two levels deep into arrays and objects, at the first few elements. The repr of a value that JSON could
+    just hold may exceed the recursion limit, or take seconds.
+    """
+    if isinstance(value, str):
+        text, is_whole = repr(value[:_SHOWN_LENGTH_MAX]), len(value) <= _SHOWN_LENGTH_MAX
+    elif isinstance(value, int) and value.bit_length() > _SHOWN_BITS_MAX:
+        return f"a number of {value.bit_length()} bits"
+    else:
+        text, is_whole = _shallow.repr(value), True
+    return text if is_whole and len(text) <= _SHOWN_LENGTH_MAX + 2 else f"{text[:_SHOWN_LENGTH_MAX]}…"

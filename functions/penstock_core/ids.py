@@ -1,14 +1,14 @@
 """The identifiers that travel between the layers, and the rules for names.
 
-A topic id is never used twice, so a topic deleted and created again never meets its old data. A segment id is
-time-ordered: 48 bits of milliseconds, then 80 random bits, 16 bytes in all (the layout of UUIDv7 without its
-version bits).
+A topic id is never used twice. So a topic that is deleted and created again never meets its old data. A segment id is
+time-ordered: 48 bits of milliseconds, then 80 random bits, 16 bytes in all (the layout of UUIDv7 without its version
+bits).
 """
 
 import re
-from typing import NewType
+from typing import NamedTuple, NewType
 
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import MEMBER_ID_LENGTH_MAX, NAME_LENGTH_MAX
 
 TopicName = NewType("TopicName", str)
@@ -20,13 +20,18 @@ MemberName = NewType("MemberName", str)
 ZoneName = NewType("ZoneName", str)
 SegmentId = NewType("SegmentId", bytes)
 TransactionalId = NewType("TransactionalId", str)
+Nonce = NewType("Nonce", bytes)
 
 SEGMENT_ID_BYTES = 16
+NONCE_BYTES = 16
+NO_NONCE = Nonce(b"")  # of clients that send none
 TOPIC_ID_BYTES = 10
-EPOCH_BYTES = 6  # drawn for what is counted anew when a name is used again; a JSON number holds it
-GROUP_EPOCH_BYTES = 4  # keys of targets have ten digits for it
+EPOCH_BYTES = 6  # random bytes of `random_start`; a JSON number holds them
+GROUP_EPOCH_BYTES = 4  # the same for a group epoch: keys of targets have ten digits for it
 
-_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+NAME_CHARACTERS = "[A-Za-z0-9._-]+"
+_NAME = re.compile(NAME_CHARACTERS, re.ASCII)
+_HEX = re.compile(r"[0-9a-f]+")
 
 
 def parse_topic_name(text: str) -> TopicName:
@@ -48,7 +53,7 @@ def parse_member_id(text: str) -> str:
 
 
 def member_name(member_id: str, instance_id: str | None) -> MemberName:
-    """What a group knows a member by: its id, or `=<instance id>`, which stays when the member's process changes.
+    """The name of a member in its group: its id, or `=<instance id>`, which stays when the member's process changes.
 
     Raises INVALID_NAME.
     """
@@ -61,27 +66,41 @@ def parse_transactional_id(text: str) -> TransactionalId:
     return TransactionalId(_checked(text, "transactional id"))
 
 
-def new_topic_id(chance: bytes) -> TopicId:
+def parse_nonce(text: str) -> Nonce:
+    """The nonce that 32 lower-case hexadecimal digits spell. Raises INVALID_REQUEST."""
+    if len(text) != 2 * NONCE_BYTES or not _HEX.fullmatch(text):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"nonce={text!r:.100}: must be {2 * NONCE_BYTES} lower-case hexadecimal digits, drawn at random",
+        )
+    return Nonce(bytes.fromhex(text))
+
+
+def new_topic_id(entropy: bytes) -> TopicId:
     """20 lower-case hexadecimal digits from `TOPIC_ID_BYTES` random bytes."""
-    if len(chance) != TOPIC_ID_BYTES:
-        raise ValueError(f"a topic id takes {TOPIC_ID_BYTES} random bytes, got {len(chance)}")
-    return TopicId(chance.hex())
+    if len(entropy) != TOPIC_ID_BYTES:
+        raise ValueError(f"a topic id takes {TOPIC_ID_BYTES} random bytes, got {len(entropy)}")
+    return TopicId(entropy.hex())
 
 
-def new_segment_id(now_ms: int, chance: bytes) -> SegmentId:
+def new_segment_id(now_ms: int, entropy: bytes) -> SegmentId:
     """A time-ordered id of `SEGMENT_ID_BYTES` from the time and 10 random bytes."""
-    if len(chance) != SEGMENT_ID_BYTES - 6:
-        raise ValueError(f"a segment id takes {SEGMENT_ID_BYTES - 6} random bytes, got {len(chance)}")
-    return SegmentId(now_ms.to_bytes(6, "big") + chance)
+    if len(entropy) != SEGMENT_ID_BYTES - 6:
+        raise ValueError(f"a segment id takes {SEGMENT_ID_BYTES - 6} random bytes, got {len(entropy)}")
+    return SegmentId(now_ms.to_bytes(6, "big") + entropy)
 
 
-def drawn_number(chance: bytes) -> int:
-    """Where counting begins, from 1 on, so that what was counted before under the same name is not met again."""
-    return int.from_bytes(chance) + 1
+def random_start(entropy: bytes) -> int:
+    """The first number of a count, from 1 up, drawn from random bytes.
+
+    An earlier count under the same name, such as that of a deleted group, practically never used the numbers that
+    follow.
+    """
+    return int.from_bytes(entropy) + 1
 
 
 def segment_time_ms(segment_id: SegmentId) -> int:
-    """When the segment's writer made the id, in milliseconds since 1970."""
+    """The time in milliseconds since 1970 at which the segment's writer made the id."""
     return int.from_bytes(segment_id[:6], "big")
 
 
@@ -94,6 +113,22 @@ def _checked(text: str, kind: str, length_max: int = NAME_LENGTH_MAX) -> str:
     if text in (".", "..") or not _NAME.fullmatch(text):
         raise PenstockError(
             ErrorCode.INVALID_NAME,
-            f"{kind} name {text!r}: use 1 to {length_max} of A-Z a-z 0-9 . _ - (and not '.' or '..')",
+            f"{kind} name {shown(text)}: use 1 to {length_max} of A-Z a-z 0-9 . _ - (and not '.' or '..')",
         )
     return text
+
+
+class PartitionKey(NamedTuple):
+    """A partition by the id of its topic: the key of its items in the log table."""
+
+    topic_id: TopicId
+    partition: Partition
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}#{self.partition}"
+
+
+def parse_partition_key(text: str) -> PartitionKey:
+    """The inverse of `str(key)`. Raises ValueError."""
+    topic_id, partition = text.split("#")
+    return PartitionKey(TopicId(topic_id), Partition(int(partition)))

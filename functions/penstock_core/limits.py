@@ -1,37 +1,49 @@
-"""Every limit of the service, in one place. docs/limits.md lists them; each is enforced and tested."""
+"""Every limit of the service, in one place. docs/reference/limits.md lists them; each is enforced and tested."""
 
 KIB = 1024
 MIB = 1024 * KIB
 
 # Requests. Lambda's synchronous payload is 6 MB, and binary bodies travel as base64 (4/3): 4 MiB leaves room.
 REQUEST_BYTES_MAX = 4 * MIB
-FRAME_HEADER_BYTES_MAX = 256 * KIB
+FRAME_HEADER_BYTES_MAX = 256 * KIB  # JSON for 100 partitions takes far less
+RESPONSE_BYTES_MAX = 6 * MIB - 32 * KIB  # of an answer as Lambda counts it, in its envelope; the rest is for headers
+JSON_NAMES_MAX = 10_000  # in one object of a request: each unknown name costs an explanation
 REQUEST_PARTITIONS_MAX = 100  # topic-partitions in one produce or fetch: DynamoDB's BatchGetItem takes 100 keys
 
 # Batches and records. A batch is what a topic's max_batch_bytes bounds; a record cannot be larger than its batch.
 BATCH_BYTES_DEFAULT_MAX = 1 * MIB
 BATCH_BYTES_MIN = 1 * KIB
 BATCH_BYTES_MAX = REQUEST_BYTES_MAX - FRAME_HEADER_BYTES_MAX
-BATCH_RECORDS_MAX = 1_000_000
-REF_RECORDS_MAX = 2**32 - 1  # of one partition in one request, as a ref counts them in 32 bits
-BATCH_DECODED_BYTES_MAX = 64 * MIB  # what a compressed batch may expand to when the service itself decodes it
+BATCH_RECORDS_MAX = 1_000_000  # of at least 7 bytes each: the largest batch holds fewer, uncompressed
+REF_RECORDS_MAX = 2**32 - 1  # records of one partition in one request: a ref counts them in 32 bits
+VALIDATED_BYTES_MAX = 128 * MIB  # decoded of one request to topics with validate_records: 0.3 s of a function's CPU
+BATCH_DECODED_BYTES_MAX = 64 * MIB  # the service decodes a compressed batch up to this size
 
 # JSON produce and fetch.
-JSON_RECORDS_MAX = 10_000
-JSON_RESPONSE_BYTES_MAX = 4 * MIB
-JSON_RECORD_BYTES_MAX = 6 * MIB - 64 * KIB  # one record alone: what Lambda's answer of 6 MB can carry
+JSON_RECORDS_MAX = 10_000  # in one request: the service encodes them one by one
+JSON_HEADERS_MAX = 1_000  # of one record
+JSON_RESPONSE_BYTES_MAX = 4 * MIB  # of the items of one page, escaped as in Lambda's envelope
+JSON_RECORD_BYTES_MAX = 6 * MIB - 64 * KIB  # one record alone: Lambda's answer of 6 MB can carry it
 
 # Fetch.
 FETCH_BYTES_DEFAULT_MAX = 1 * MIB
 FETCH_BYTES_MAX = REQUEST_BYTES_MAX
 FETCH_WAIT_MS_MAX = 20_000  # API Gateway ends a call after 30 s
 FETCH_REFS_MAX = 256  # ranged gets that one fetch may need at most
+OFFSET_SEARCH_PAGES_MAX = (
+    5_000  # of the index, read in one call that searches by time: 80,000 refs and some 300 queries
+)
+OFFSET_SEARCH_BYTES_MAX = 256 * MIB  # decoded in one call that searches by time: about a second of a function's CPU
+OFFSET_SEARCH_ATTEMPTS_MAX = 20  # searches of one partition by time; retention may overtake each of them
+FETCH_POLL_MS_MIN = 10  # a fetch that waits reads the heads again after this time, then after longer ones,
+FETCH_POLL_MS_MAX = 200  # up to this: a record is found that much later at most
 
 # Names and topics.
 NAME_LENGTH_MAX = 249  # as Kafka
-TOPIC_PARTITIONS_MAX = 1_000
+TOPIC_PARTITIONS_MAX = 1_000  # creation writes a head for each
+TOPICS_MAX = 10_000  # of a stage: a list of topics, retention and the sweep read them all
 TOPIC_LIST_MAX = 1_000  # topics in one page of the list
-MIN_INSYNC_ZONES_DEFAULT = 2
+MIN_INSYNC_ZONES_DEFAULT = 2  # the majority of three zones
 ZONES_MAX = 8  # bits of a ref's bitmap
 
 # Retention. A topic keeps records for a time and up to a size, each of which may be unlimited (-1).
@@ -42,62 +54,151 @@ RETENTION_MS_MAX = 100 * 365 * 24 * 3_600_000
 RETENTION_BYTES_MIN = 1 * MIB
 RETENTION_BYTES_MAX = 2**50
 DELETE_RETENTION_MS_DEFAULT = 24 * 3_600_000
-LOG_START_GRACE_MS = 60_000  # older than any function that reads may run (30 s), and clocks may differ a little
+LOG_START_GRACE_MS = 60_000  # a function that reads runs 30 s at most, and clocks may differ a little
+HEADS_AT_ONCE = 100  # partitions in one read of heads: DynamoDB's BatchGetItem takes 100 keys
+SWEEP_LIVE_MAX = 2_000_000  # segment ids in memory, about 110 bytes each
+SWEEP_PREFIXES_AT_ONCE = 8  # key prefixes between two saves of the sweep's cursor
 SWEEP_GRACE_MS = 24 * 3_600_000  # far longer than any function may take between its put and its update
 
 # Groups.
 COMMIT_OFFSETS_MAX = 1_000  # offsets in one commit
-COMMIT_METADATA_BYTES_MAX = 4 * KIB
-OFFSET_MAX = 2**63 - 1
+COMMIT_METADATA_BYTES_MAX = 4 * KIB  # as Kafka
+OFFSET_MAX = 2**63 - 1  # a batch header has it as i64
 GROUP_MEMBERS_MAX = 2_000
-MEMBER_ID_LENGTH_MAX = 100
+MEMBER_ID_LENGTH_MAX = 100  # characters: a target writes its length in one byte
 CLIENT_ID_LENGTH_MAX = 100
-SUBSCRIPTION_NAMES_MAX = 100  # topics and patterns of one member: its item is written by each of its heartbeats
+SUBSCRIPTION_NAMES_MAX = 100  # topics and patterns of one member: each of its heartbeats writes its item
 SUBSCRIPTION_BYTES_MAX = 8 * KIB
+OWNED_PARTITIONS_MAX = 100_000  # that one heartbeat names as held by its member
 SESSION_TIMEOUT_MS_DEFAULT = 45_000
 SESSION_TIMEOUT_MS_MIN = 2_000
 SESSION_TIMEOUT_MS_MAX = 30 * 60_000
 HEARTBEAT_INTERVAL_MS_DEFAULT = 5_000
 HEARTBEAT_INTERVAL_MS_MIN = 250
-HEARTBEATS_PER_SESSION_MIN = 3  # so that one that is lost or throttled costs nobody a partition
-WAITING_HEARTBEAT_MS = 1_000  # how soon a member asks again that waits for another to release
+HEARTBEAT_SEQUENCE_AHEAD_MS_MAX = 24 * 3_600_000  # a sequence is a count, or a clock in ms that may be so far ahead
+HEARTBEATS_PER_SESSION_MIN = 3  # one lost or throttled heartbeat costs no member a partition
+WAITING_HEARTBEAT_MS = 1_000  # a member that waits for another to release asks again so soon
 ACQUIRE_MAX = 100  # leases that one heartbeat acquires: DynamoDB's BatchGetItem takes 100 keys
-GROUP_CHECK_MS_MAX = 30_000  # how long new topics and partitions may go unnoticed
+GROUP_CHECK_MS_MAX = 30_000  # new topics and partitions may go unnoticed so long
 GROUP_CHECK_MS_MIN = 1_000
 OFFSETS_RETENTION_MS_DEFAULT = 90 * 24 * 3_600_000
 OFFSETS_RETENTION_MS_MIN = 60_000
 OFFSETS_RETENTION_MS_MAX = 100 * 365 * 24 * 3_600_000
 GROUP_LIST_MAX = 100  # groups in one page of the list
+GROUP_PAGE_MAX = 1_000  # offsets, or members and partitions together, in one page of a group
+REBALANCE_ATTEMPTS_MAX = 5  # other function instances may change the group in between
+GROUP_CHECK_CLAIM_MS = 10_000  # a check that did not end by then is begun again by another heartbeat
+SUBSCRIPTION_LOOK_UPS_MAX = 20  # topics that a rebalance reads one by one; more are read with all topics
+ENROL_ATTEMPTS_MAX = 3  # puts of a member's item; heartbeats of the same member may change it in between
+OFFSET_RESET_ATTEMPTS_MAX = 5  # resets of one lease, and rounds that expel members
+GROUP_DELETE_ROUNDS_MAX = 3  # rounds that delete leases; consumers may commit in between
 TARGET_CHUNK_BYTES = 300 * KIB  # of a target assignment, in one item of 400 KB at most
 
 # The index.
-TAIL_ROLL_REFS = 16  # the tail gives its refs to a page when its length reaches a multiple of this
-PAGE_REFS_MAX = 128  # refs that one roll moves at most, after rolls that failed
+TAIL_ROLL_REFS = 16  # a roll moves exactly so many refs to a page (format: a tail base has one possible page)
+LONG_TAIL_ROLL_REFS = 4  # in a tail of twice that length, each multiple of this starts a roll
+ROLL_PAGES_MAX = 8  # pages that one append rolls at most: its caller waits for two writes each
+ROLL_ATTEMPTS_MAX = 4  # of an append, at its rolls, and at its evictions; a repair or another writer may come between
+ROLL_BACKOFF_MS_MAX = 50.0  # between two attempts: the append's caller waits
+PAGE_PUT_MS_MAX = 30_000  # from a roller's read of the head to its put of a page: as long as a function runs
+MERGE_MARK_KEPT_MS = 7 * 24 * 3_600_000  # a page that was merged leaves a mark: far longer than a put may be late
+
+# Reading the index: how many pages one query asks for. A page has 16 refs as a rule and is about 1 KiB: a read unit of
+# DynamoDB pays for 4 pages. A query answers 1 MB at most.
+INDEX_LOOK_PAGES = 4  # one read unit: callers stop after one ref, or save a cursor after 64 or 128 of them
+INDEX_FETCH_PAGES = 16  # FETCH_REFS_MAX refs: one query finds all that one fetch may read
+INDEX_EXPIRY_PAGES = 25  # a run of retention removes a few pages of a partition, and mostly reads one in vain
+INDEX_RUN_PAGES = 64  # the pages of a whole run of compaction (COMPACTION_RUN_PAGES_MAX), or of a job's plan
+REPEAT_PAGES_MAX = 10_000  # read for the place of one repeat: 160,000 refs and 100 queries, about a second
+INDEX_REPEAT_PAGES = 100  # 1,600 refs: a repeat older than the tail is rare, and one query finds it mostly
+INDEX_MARK_PAGES = 500  # the sweep reads the whole index: half of what a query may answer, for few queries
+INDEX_READS_MAX = 2  # reads that must meet a gap before it counts: one query may see a half of a swap
 
 # Idempotent producers, per partition.
-HEAD_PRODUCERS_KEPT = 20  # stay in the head when a roll moves the longest silent ones out: it is 2 KiB at most then
+APPEND_ATTEMPTS_MAX = 5  # updates of one append; new producers may make the head forget others in between
+HEAD_PRODUCERS_KEPT = 20  # stay in the head when an eviction moves the longest silent ones out
+EVICTION_PRODUCERS_MIN = 12  # beyond those: so many producers more start an eviction
+EVICTION_PRODUCERS_MAX = 16  # leave the head in one update: its expressions are far from DynamoDB's bounds
+EVICTION_RETRY_PRODUCERS = 4  # producers more, and an eviction is tried again
 PRODUCER_EPOCH_MAX = 2**15 - 1  # as batch headers have it
-PRODUCER_KEPT_MS = 7 * 24 * 3_600_000  # how long one that was moved out is remembered
+PRODUCER_KEPT_MS = 7 * 24 * 3_600_000  # a producer that was moved out is remembered so long
 
 # Compaction and the archive tier.
 ARCHIVE_SEGMENT_BYTES = 64 * MIB
 ARCHIVE_REF_BYTES = FETCH_BYTES_DEFAULT_MAX  # so that a fetch of the default size reads one ref
-ARCHIVE_REF_MS_MAX = 24 * 3_600_000  # of records in one ref: retention lets go of whole refs
+ARCHIVE_REF_MS_MAX = 24 * 3_600_000  # of records in one ref: retention removes whole refs
 COMPACTION_AGE_MS_DEFAULT = 3_600_000  # pages with younger segments are left alone
-COMPACTION_REFS_MIN_DEFAULT = 32  # refs that are worth a rewriting
-COMPACTION_RUN_PAGES_MAX = 64  # with half as many new ones, their lease and the like: 100 actions, what DynamoDB takes
-COMPACTION_DIRTY_SHARE_DEFAULT = 0.5  # of the bytes, not cleaned yet, from which on cleaning is worth it
+COMPACTION_REFS_MIN_DEFAULT = 32  # fewer are not worth a rewriting
+COMPACTION_RUN_PAGES_MAX = 64  # with half as many new ones and the lease: DynamoDB takes 100 actions
+COMPACTION_SWAP_ATTEMPTS_MAX = 3  # a repair that sets a zone's bits meanwhile makes one fail
+COMPACTION_WINDOW_BYTES = 8 * MIB  # read ahead of the upload
+COMPACTION_WINDOW_REFS = 64  # refs in one window at most: each may need a get
+COMPACTION_DIRTY_SHARE_DEFAULT = 0.5  # of the bytes: with fewer that were never cleaned, cleaning is not worth it
 COMPACTION_KEYS_MAX_DEFAULT = 1_000_000  # keys in memory, about 170 bytes each
 COMPACTION_LEASE_MS = 300_000  # longer than the rewriting of one segment takes; each swap extends it
 COMPACTION_RUN_MS_MAX = 3_600_000  # from a segment's id to its swap: far less than the sweep's grace
-MERGED_SEQUENCES_KEPT_MS = 7 * 24 * 3_600_000  # how long repeats of merged appends find their first offset
+MERGED_SEQUENCES_KEPT_MS = 7 * 24 * 3_600_000  # repeats of merged appends find their first offset so long
 
-# Repair.
+# Zones and repair.
+PUT_TIMEOUT_MS = 3_000  # a put that has not answered by then has failed for its request
+APPEND_MS_MAX = 20_000  # from a segment's id to an update that names it, by either clock: then it is put again
+FAILED_PUTS_MAX = 2  # in a row, of one function instance: then it takes the zone out of sync
 REPORT_INTERVAL_MS = 60_000  # a function instance reports one bad copy once in this time
-SCRUB_BYTES = 1024 * MIB  # what a run of the scrub reads, about
-REPORTS_REMEMBERED_MAX = 10_000  # bad copies that it reports in this time at most
+SCRUB_BYTES = 1024 * MIB  # a run of the scrub reads about so many
+SCRUB_SAVE_REFS = 64  # refs between two saves of the scrub's cursor: a run that dies reads so many again
+CATCH_UP_PORTION_REFS = 128  # refs between two saves of a catch-up pass
+CATCH_UP_COPIES_AT_ONCE = 8  # segments copied side by side: each may ask the pool of threads for two more calls
+ZONE_MOVE_ATTEMPTS_MAX = 3  # each but the first meets another change of a zone's state
+REPORTS_REMEMBERED_MAX = 10_000  # bad copies that an instance reports in that time at most
 
 # Transactions. DynamoDB takes 100 actions in one: the producer's own, and these.
 TRANSACTION_PARTS_MAX = 99  # partitions and offsets together
+TRANSACTION_BEGIN_ATTEMPTS_MAX = 5  # other function instances may begin the same producer in between
+TRANSACTION_BEGINS_KEPT = 8  # nonces of the last begins: a late repeat of one of these fences nobody
+TRANSACTION_COMMIT_ROUNDS_MAX = 3  # of one commit: a topic was made anew, or a lease has no owner any more
 TRANSACTION_STAGES_MAX = 64  # parts of its data that are put before the last one
 TRANSACTION_MS_MAX = 15 * 60_000  # from its first stage to its commit: far less than the sweep's grace
+
+# DynamoDB's own limits, which the adapters in memory hold too.
+ITEM_BYTES_MAX = 400 * KIB
+TRANSACTION_ACTIONS_MAX = 100  # in one transaction
+EXPRESSION_BYTES_MAX = 4 * KIB
+EXPRESSION_OPERATORS_MAX = 300  # operators and functions of one update
+
+# Calls to storage.
+STORAGE_ATTEMPTS_MAX = 5  # tries of one call to DynamoDB, and of one batched read whose keys stay unprocessed
+STORAGE_BACKOFF_MS_MAX = 200.0  # between two attempts: a caller waits for all of them
+STORAGE_REPEAT_MS_MAX = 10_000  # a write is sent again within this time of its first attempt, or not at all
+STORAGE_CONNECTIONS_MAX = 32  # to DynamoDB and to S3 each: as many as an instance has threads
+TRANSACT_ATTEMPTS_MAX = 10  # tries of one transaction while other writers hold its items
+BATCH_GET_KEYS_MAX = 100  # keys in one BatchGetItem: DynamoDB takes no more
+MARK_ATTEMPTS_MAX = 5  # at setting a ref's bits, while appends and rolls change its head or page
+MERGED_QUERIES_MAX = 8  # for one repeat of a merged append, 1 MB each: a produce waits for them
+DELETE_SEGMENTS_MAX = 1_000  # in one call: S3's DeleteObjects takes no more
+LIST_KEYS_MAX = 1_000  # in one call: S3's ListObjectsV2 answers no more
+ARCHIVE_PART_BYTES = 8 * MIB  # one part of an upload: S3 takes 5 MiB to 5 GiB, and the last may be smaller
+
+# The memory and the threads of one function instance. Maps by zone have ZONES_MAX entries.
+INSTANCE_TOPICS_MAX = 10_000  # in the cache of topics, about 1 KiB each
+INSTANCE_TARGETS_MAX = 16  # target assignments in the cache of groups, up to a few hundred KiB each
+INSTANCE_GROUPS_MAX = 10_000  # names that the instance knows to be on the list of groups
+INSTANCE_SEGMENTS_MAX = 2_000_000  # ids of segments that it has seen zones hold, about 110 bytes each
+INSTANCE_THREADS_MAX = 32  # for calls side by side
+INSTANCE_LANE_THREADS_MAX = 32  # for the calls to one zone, which may hang until their timeout
+INSTANCE_LOG_ENTRIES_MAX = 1_000  # entries of one request or run; further ones are counted only
+LISTED_KEYS_MAX = 32_000  # that one look at the zones' lists takes, so that it ends within seconds
+EXPLAINED_MISTAKES_MAX = 20  # mistakes of one request, so that the answer stays within 6 MB
+
+# The Python SDK.
+SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
+SDK_CONNECTIONS_MAX = 16  # kept open by one client
+SDK_EXIT_FLUSH_S = 10  # for a producer that is still open when the interpreter exits
+SDK_KEYS_REMEMBERED_MAX = 100_000  # keys whose hash a process remembers: hashing takes longer than the rest of send()
+SDK_LEAVE_MS_MAX = 5_000  # a member tries so long to tell its group that it leaves; then its session ends by itself
+SDK_POLL_BYTES_DEFAULT_MAX = 50 * MIB  # of decoded records that one poll returns: 2 KB can hold a value of 64 MiB
+SDK_PAGES_MAX = 10_000  # pages of one list that the client reads
+SDK_TOPICS_REMEMBERED_MAX = 10_000  # topics that one producer knows, apart from those with records on their way
+
+# `penstock dev`, the server on one machine.
+DEV_REQUESTS_MAX = 256  # answered at once, a thread each: a long poll holds its thread for FETCH_WAIT_MS_MAX
+DEV_BODY_BYTES_MAX = 10 * MIB  # as API Gateway: the handlers refuse far less, with a better message

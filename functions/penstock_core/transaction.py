@@ -1,83 +1,146 @@
-"""Transactions: appends to many partitions, and offsets of groups, that become visible by one write (docs/adr/0011).
+"""Transactions: appends to many partitions, and offsets of groups, that one write makes visible (docs/adr/0011).
 
-Pure. A transactional producer numbers its transactions, from 0, and on through its epochs. Its item holds the newest
-epoch and the number of the last transaction that was committed, and the write that commits one moves that number on: so
-a transaction is committed once, in order, and by nobody whose epoch is older. Nothing of it is visible before. A new
-epoch leaves the number: whoever begins one learns for good whether the last transaction was committed.
+Pure. A transactional producer numbers its transactions from 0, and its epochs do not reset the number. Its item holds
+the newest epoch and the number of the last committed transaction. The write that commits a transaction moves that
+number on. So each transaction is committed once, in order, and never by an older epoch. Nothing of it is visible
+before.
+
+The client draws a nonce for each transaction and for each begin. A commit writes its nonce into the item. So the client
+compares nonces to learn whether its own transaction was committed: a number may be another instance's (docs/adr/0021).
 """
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import GroupName, SegmentId, TransactionalId
-from penstock_core.items import CommittedOffset
-from penstock_core.keys import PartitionKey
-from penstock_core.lease import Tenure
-from penstock_core.limits import PRODUCER_EPOCH_MAX, TRANSACTION_PARTS_MAX
-from penstock_core.producer_state import Verdict
-from penstock_core.ref import Ref
+from penstock_core.groups.lease import CommittedOffset, LeaseToken
+from penstock_core.ids import NO_NONCE, GroupName, Nonce, PartitionKey, SegmentId, TransactionalId
+from penstock_core.limits import PRODUCER_EPOCH_MAX, TRANSACTION_BEGINS_KEPT, TRANSACTION_PARTS_MAX
+from penstock_core.log.ref import Ref
+from penstock_core.records.producer_state import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalProducer:
-    """Who asks: one instance of the producer with that id, told apart from others by its epoch."""
+    """One instance of the producer with that id. Its epoch tells it from other instances.
+
+    `principal` stands for the caller that speaks as this instance, "" if nothing tells who calls.
+    """
 
     transactional_id: TransactionalId
     epoch: int
+    principal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """A wish to begin an epoch.
+
+    `last` is the producer id and epoch that the caller had, None for a new instance. A caller that repeats its begin
+    sends the same `nonce`.
+    """
+
+    nonce: Nonce
+    last: tuple[int, int] | None = None
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionState:
-    """A transactional id's item. `number` is that of the last committed transaction, -1 for none, and `segments` are
-    those that it named."""
+    """A transactional id's item.
+
+    `number` is that of the last committed transaction, -1 for none. `segments` are the segments that it named, and
+    `nonce` is its nonce. `begins` are the nonces of the last begins, the newest first. `principal` is whom the id
+    belongs to, "" for nobody.
+    """
 
     producer_id: int
     epoch: int
     number: int = -1
     segments: tuple[SegmentId, ...] = ()
+    nonce: Nonce = NO_NONCE
+    begins: tuple[Nonce, ...] = ()
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """An offset that a transaction commits for a group; `tenure` None: of a partition that no member owns."""
+    """An offset that a transaction commits for a group.
+
+    `token` is None if no member owns the partition.
+    """
 
     group: GroupName
     committed: CommittedOffset
-    tenure: Tenure | None
+    token: LeaseToken | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """What becomes visible at once. `unconfirmed` are bitmaps of zones that lack some of the partition's segments."""
+    """The refs and offsets that become visible at once.
+
+    `unconfirmed` has for each partition the bitmap of zones that lack some of its segments.
+    """
 
     producer: TransactionalProducer
     number: int
     refs: Mapping[PartitionKey, Sequence[Ref]]
+    nonce: Nonce = NO_NONCE
     unconfirmed: Mapping[PartitionKey, int] = field(default_factory=dict)
     offsets: Sequence[OffsetCommit] = ()
 
     @property
     def segments(self) -> tuple[SegmentId, ...]:
+        """The segments that the refs name, each once, in the order of the refs."""
         return tuple(dict.fromkeys(ref.segment_id for refs in self.refs.values() for ref in refs))
 
 
-def next_epoch(state: TransactionState | None, producer_id: int) -> TransactionState:
-    """The state with which a new instance begins; with `producer_id` if it is the first, or epochs have run out."""
+def judge_begin(state: TransactionState | None, transactional_id: TransactionalId, begin: Begin) -> Verdict:
+    """REPEATS if the newest epoch is that of this very begin, else FOLLOWS.
+
+    Raises PRODUCER_FENCED if another instance has begun since the caller's last epoch, or since an earlier try of this
+    begin. Raises ACCESS_DENIED if the id belongs to another principal.
+    """
+    _check_principal(state, transactional_id, begin.principal)
+    if state is not None and state.begins[:1] == (begin.nonce,):
+        return Verdict.REPEATS
+    is_overtaken = state is not None and begin.nonce in state.begins
+    last = None if state is None else (state.producer_id, state.epoch)
+    if is_overtaken or (begin.last is not None and begin.last != last):
+        raise _fenced(state, transactional_id, "the epoch that it had", maybe_applied=False)
+    return Verdict.FOLLOWS
+
+
+def next_producer_epoch(state: TransactionState | None, producer_id: int, begin: Begin) -> TransactionState:
+    """The state with which an instance begins.
+
+    It takes `producer_id` if it is the first instance, or if the old id has run out of epochs (`PRODUCER_EPOCH_MAX`).
+    The id belongs to its principal from now on.
+    """
     if state is None:
-        return TransactionState(producer_id=producer_id, epoch=0)
-    if state.epoch >= PRODUCER_EPOCH_MAX:
-        return replace(state, producer_id=producer_id, epoch=0)
-    return replace(state, epoch=state.epoch + 1)
+        return TransactionState(producer_id=producer_id, epoch=0, begins=(begin.nonce,), principal=begin.principal)
+    has_run_out = state.epoch >= PRODUCER_EPOCH_MAX
+    return replace(
+        state,
+        producer_id=producer_id if has_run_out else state.producer_id,
+        epoch=0 if has_run_out else state.epoch + 1,
+        begins=(begin.nonce, *state.begins)[:TRANSACTION_BEGINS_KEPT],
+        principal=state.principal or begin.principal,
+    )
 
 
 def committed_state(state: TransactionState, transaction: Transaction) -> TransactionState:
     """The item after the transaction was committed."""
-    return TransactionState(
-        producer_id=state.producer_id,
-        epoch=state.epoch,
-        number=transaction.number,
-        segments=transaction.segments,
+    return replace(state, number=transaction.number, segments=transaction.segments, nonce=transaction.nonce)
+
+
+def may_commit(state: TransactionState | None, transaction: Transaction) -> bool:
+    """True if the item lets this transaction commit. The adapters state the same rule as a condition of the write."""
+    producer = transaction.producer
+    return (
+        state is not None
+        and (state.epoch, state.number) == (producer.epoch, transaction.number - 1)
+        and state.principal in ("", producer.principal)
     )
 
 
@@ -85,25 +148,30 @@ def judge_transaction(
     state: TransactionState | None,
     producer: TransactionalProducer,
     number: int,
+    nonce: Nonce = NO_NONCE,
     segments: Sequence[SegmentId] = (),
 ) -> Verdict:
-    """What transaction `number` of this producer, over these segments, is to a service that knows `state`.
+    """The verdict on transaction `number` of this producer, over these segments, by the stored `state`.
 
-    Raises PRODUCER_FENCED unless the epoch is the newest, OUT_OF_ORDER_SEQUENCE if the number is not the next. That of
-    the same segments was committed, whatever has begun since: by an attempt whose answer was lost.
+    REPEATS means that this transaction is the last committed one, whatever epoch has begun since: an attempt whose
+    answer was lost has committed it. Its nonce tells. A transaction without a nonce is recognised by its segments, or
+    by its number while its epoch is the newest.
+
+    Raises ACCESS_DENIED if the id belongs to another principal. Raises PRODUCER_FENCED unless the epoch is the newest.
+    Raises OUT_OF_ORDER_SEQUENCE if the number is not the next.
     """
-    if state is not None and segments and (state.number, state.segments) == (number, tuple(segments)):
-        return Verdict.REPEATS
+    _check_principal(state, producer.transactional_id, producer.principal)
+    if state is not None and state.number == number:
+        is_same = state.nonce == nonce if nonce else bool(segments) and state.segments == tuple(segments)
+        if is_same:
+            return Verdict.REPEATS
     if state is None or state.epoch != producer.epoch:
-        known = "nothing is known of it" if state is None else f"epoch {state.epoch} has begun since"
-        raise PenstockError(
-            ErrorCode.PRODUCER_FENCED,
-            f"transactional producer {producer.transactional_id!r} with epoch {producer.epoch}: {known}; another "
-            "instance has taken over, stop this one",
-            maybe_applied=state is not None and state.number >= number,  # in its own time
-            epoch=None if state is None else state.epoch,
-        )
-    if number == state.number:
+        # It may have been committed while its epoch was the newest. A number is committed once: if it was committed
+        # under another nonce, this transaction was not.
+        last_sure = number if nonce else number - 1
+        maybe_applied = state is not None and state.number > last_sure
+        raise _fenced(state, producer.transactional_id, f"epoch {producer.epoch}", maybe_applied=maybe_applied)
+    if number == state.number and not nonce:
         return Verdict.REPEATS
     if number == state.number + 1:
         return Verdict.FOLLOWS
@@ -115,8 +183,34 @@ def judge_transaction(
     )
 
 
-def check_size(partitions: Set[PartitionKey], offsets: Sequence[OffsetCommit]) -> None:
-    """Raises TRANSACTION_TOO_LARGE if one write cannot hold a transaction over these."""
+def _fenced(
+    state: TransactionState | None, transactional_id: TransactionalId, what: str, *, maybe_applied: bool
+) -> PenstockError:
+    """`last_transaction` and `last_nonce` let the caller learn whether its own last transaction was committed."""
+    known = "nothing is known of it" if state is None else f"epoch {state.epoch} has begun since"
+    return PenstockError(
+        ErrorCode.PRODUCER_FENCED,
+        f"transactional producer {transactional_id!r} with {what}: {known}; another instance has taken over, stop this "
+        "one",
+        maybe_applied=maybe_applied,
+        epoch=None if state is None else state.epoch,
+        last_transaction=-1 if state is None else state.number,
+        last_nonce="" if state is None else state.nonce.hex(),
+    )
+
+
+def _check_principal(state: TransactionState | None, transactional_id: TransactionalId, principal: str) -> None:
+    if state is not None and state.principal not in ("", principal):
+        raise PenstockError(
+            ErrorCode.ACCESS_DENIED,
+            f"transactional id {transactional_id!r} belongs to the IAM role or user that began it first, which is not "
+            "yours: choose another id, or let an operator release this one "
+            f"(POST /v1/producers/{transactional_id}/release)",
+        )
+
+
+def check_transaction_size(partitions: Set[PartitionKey], offsets: Sequence[OffsetCommit]) -> None:
+    """Raises TRANSACTION_TOO_LARGE if one write cannot hold a transaction over these partitions and offsets."""
     if len(partitions) + len(offsets) > TRANSACTION_PARTS_MAX:
         raise PenstockError(
             ErrorCode.TRANSACTION_TOO_LARGE,

@@ -1,9 +1,13 @@
-"""Topics in Spark: what the jobs of ``glue_jobs`` share, and what a notebook imports.
+"""Topics in Spark: the modules that the jobs of ``glue_jobs`` share, and the functions that a notebook imports.
 
-`register(spark)` makes `spark.read.format("penstock")` known (Spark 4); `read(spark, subscribe="orders")` answers the
-same DataFrame, and works on Spark 3.5 too. docs/spark.md lists the options.
+`register(spark)` makes `spark.read.format("penstock")` known (Spark 4). `read(spark, subscribe="orders")` returns the
+same DataFrame, and works on Spark 3.5 too. docs/reference/spark-options.md lists the options.
 """
 
-from penstock_spark.frames import read, register
+try:
+    from penstock_spark.source.frames import read, register
+except ModuleNotFoundError as missing:
+    hint = f"{missing}: penstock_spark needs `pip install 'penstock[spark]'`"
+    raise ModuleNotFoundError(hint, name=missing.name) from missing
 
 __all__ = ["read", "register"]

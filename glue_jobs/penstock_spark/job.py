@@ -1,21 +1,23 @@
-"""What stands around every job: its options, its Spark session, and the lines that it prints.
+"""The frame of every job: its options, its Spark session, and the lines that it prints.
 
-A job is a script `glue_jobs/<name>.py` with `main(argv)`. It gets the options of storage.py and its own, says how far
-it is and what came out of it as lines of JSON on stdout, and ends with an error if not everything was done: then EMR
-and Glue call the run failed, and the alarm rings. The same script runs anywhere; Spark's settings are its starter's.
+A job is a script `glue_jobs/<name>.py` with `main(argv)`. It takes the options of storage.py and its own. It prints its
+progress and its result as lines of JSON on stdout. If part of the work failed, the job ends with an error. EMR and Glue
+then mark the run as failed, and the alarm rings. The same script runs anywhere: the program that starts it chooses
+Spark's settings.
 
-Glue calls a script with arguments of its own among the job's. There, and only there, the options come as lists of JSON:
-`--penstock-storage`, which the deployed job has, and `--penstock-arguments` of the run.
+Glue mixes arguments of its own with the job's. Only there, two arguments carry the options as lists of JSON:
+`--penstock-storage`, which the deployed job sets, and `--penstock-arguments`, which each run sets.
 """
 
 import argparse
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock_broker.adapters.aws import Storage
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_service.adapters.aws import Storage
 from penstock_spark.storage import OPTIONS, find_storage
 
 if TYPE_CHECKING:
@@ -24,18 +26,25 @@ if TYPE_CHECKING:
 GLUE_STORAGE = "--penstock-storage"
 GLUE_ARGUMENTS = "--penstock-arguments"
 
+# How the traceback of a worker ends.
+_RAISED = re.compile(r"^(?:[\w.]+\.)?\w+(?:Error|Exception): .*$", re.MULTILINE)
+_TEXT_MAX = 500  # of an error that is not Penstock's: Spark's have pages of traceback
+
 
 def job_parser(name: str, description: str) -> argparse.ArgumentParser:
-    """A parser that knows the options of storage.py; the job adds its own."""
+    """A parser with the options of storage.py. The job adds its own."""
     parser = argparse.ArgumentParser(prog=name, description=description, allow_abbrev=False)
-    storage = parser.add_argument_group("where the storage is (see docs/jobs.md)")
+    storage = parser.add_argument_group("where the storage is (see docs/reference/jobs.md)")
     for option in OPTIONS:
         storage.add_argument(_flag(option), dest=option, metavar="VALUE")
     return parser
 
 
 def parse_job(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, Storage]:
-    """The job's options and its storage. Raises SystemExit 2 on unknown options, INVALID_CONFIG as `find_storage`."""
+    """The job's options and its storage.
+
+    Raises SystemExit 2 on unknown options, and INVALID_CONFIG as `find_storage` does.
+    """
     options = parser.parse_args(_own_arguments(argv))
     given = {option: value for option in OPTIONS if (value := getattr(options, option)) is not None}
     return options, find_storage(given)
@@ -43,7 +52,10 @@ def parse_job(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[arg
 
 @contextmanager
 def spark_session(name: str) -> "Iterator[SparkSession]":
-    """A session, with the settings of whoever started the job; it is stopped at the end, unless it was there before."""
+    """A Spark session with the settings of the program that started the job.
+
+    The end of the block stops the session, unless it existed before.
+    """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -57,8 +69,29 @@ def spark_session(name: str) -> "Iterator[SparkSession]":
         spark.stop()
 
 
-def tell(event: str, **facts: Any) -> None:
-    """One line of JSON on stdout: `{"event": ..., ...}`. A job's last is `result`."""
+def add_on_undecodable(parser: argparse.ArgumentParser) -> None:
+    """The option for what the job does with batches that nobody can decode."""
+    parser.add_argument(
+        "--on-undecodable",
+        choices=("raise", "skip"),
+        default="raise",
+        help="a batch that nobody can decode fails its topic (raise, the default), or is left out and counted",
+    )
+
+
+def describe_failure(error: Exception) -> dict[str, Any]:
+    """The error as one fact of a line. Of what a Spark worker raised, its last line; bounded."""
+    if isinstance(error, PenstockError):
+        return error.to_json()
+    text = str(error)
+    raised = _RAISED.findall(text)
+    named = [line for line in raised if "penstock" in line]
+    message = (named or raised or [f"{type(error).__name__}: {text}"])[-1]
+    return {"code": ErrorCode.INTERNAL.name, "message": message[:_TEXT_MAX], "maybe_applied": False}
+
+
+def log_event(event: str, **facts: Any) -> None:
+    """Print one line of JSON on stdout: `{"event": ..., ...}`. A job's last line is the event `result`."""
     print(json.dumps({"event": event, **facts}), flush=True)
 
 

@@ -1,7 +1,7 @@
-"""Where jobs keep what they make: a prefix of a bucket, or a folder. The only module that knows which.
+"""The store for the results of jobs: a prefix of a bucket, or a folder. Only this module knows which.
 
-Objects are whole or not there. `put_new` is for those that never change: the first who puts a path wins, and the
-archive's guarantee is built on that (archive_plan.py). `put` replaces what was there, at once.
+An object is complete or absent. `put_new` is for objects that never change: the first writer of a path wins, and the
+archive's guarantee relies on that (archive_plan.py). `put` replaces an object at once.
 """
 
 import os
@@ -9,64 +9,70 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from penstock_broker.adapters.aws import Storage
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_service.adapters.aws import Storage
 
 if TYPE_CHECKING:
     import pyarrow.fs
 
-_UNFINISHED = ".unfinished-"  # readers of folders pass over names that begin with a dot
+_STORES_MAX = 16  # a job writes to one store; a process of Spark may run several jobs
+_UNFINISHED = ".unfinished-"  # readers of folders skip names that begin with a dot
 
 
 class ResultStore(Protocol):
-    """Objects by path, relative to where the store begins. All methods raise STORAGE_UNAVAILABLE, which names the
-    object and the reason."""
+    """Objects by path, relative to the store's root.
+
+    All methods raise STORAGE_UNAVAILABLE, which names the object and the reason.
+    """
 
     def uri(self, path: str) -> str:
-        """What others call the object."""
+        """The object's URI, as other programs name it."""
 
     def put(self, path: str, content: bytes) -> None:
-        """Stores the bytes, in place of what was there."""
+        """Store the bytes, and replace an object of that path."""
 
     def put_new(self, path: str, content: bytes | Path) -> bool:
-        """Stores the bytes, or those of the file; False, and nothing changed, if the path is taken."""
+        """Store the bytes, or the file's bytes. Returns False and changes nothing if the path exists."""
 
     def get(self, path: str) -> bytes | None:
-        """The object's bytes; None if there is none."""
+        """The object's bytes; None if it does not exist."""
 
     def size(self, path: str) -> int | None:
-        """How many bytes the object has; None if there is none."""
+        """The object's size in bytes; None if it does not exist."""
 
     def names(self, folder: str) -> Iterator[str]:
-        """The names of the objects right in a folder (which ends with a slash), in no order."""
+        """The names of the objects directly in a folder (which ends with a slash), in no order."""
 
     def filesystem(self) -> "tuple[pyarrow.fs.FileSystem, str]":
-        """For Arrow: a file system, and the path in it where the store begins, with a slash."""
+        """For Arrow: a file system, and the path of the store's root in it, with a slash at the end."""
 
 
 def results_uri(output: str | None, storage: Storage, folder: str) -> str:
-    """Where results lie: `output` if it is given, else a folder in the bucket for results. Raises INVALID_CONFIG if
-    nothing says it."""
+    """The place of a job's results: `output`, or else a folder in the bucket for results.
+
+    Raises INVALID_CONFIG if both are missing.
+    """
     if output is not None:
         return output
     if storage.results is None:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
-            "it is not known where results shall lie: give --output s3://bucket/prefix or a folder, or "
-            "--results BUCKET",
+            "no place for the results: give --output s3://bucket/prefix or a folder, or --results BUCKET",
         )
     return f"s3://{storage.results}/{folder}"
 
 
-@cache
+@lru_cache(_STORES_MAX)
 def open_results(uri: str, storage: Storage) -> ResultStore:
-    """The store at `s3://bucket/prefix`, or in a folder (a path, or `file://` and one). Raises INVALID_CONFIG. Sends
-    no call."""
+    """The store at `s3://bucket/prefix`, or in a folder (a path, or a `file://` URI). Makes no call.
+
+    Raises INVALID_CONFIG.
+    """
     parts = urlsplit(uri, allow_fragments=False)
     if parts.scheme == "s3" and parts.netloc and not parts.query:
         return S3ResultStore(storage, parts.netloc, parts.path.strip("/"))
@@ -78,35 +84,35 @@ def open_results(uri: str, storage: Storage) -> ResultStore:
 
 
 class FolderResultStore:
-    """ResultStore in a folder of this machine, or one that all machines mount."""
+    """ResultStore in a folder of this machine, or in a folder that all machines mount."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
 
     def uri(self, path: str) -> str:
-        return f"file://{self._folder / path}"  # `=` as it is: Iceberg's readers take the rest for the path
+        return f"file://{self._folder / path}"  # no %-escape for `=`: Iceberg's readers use the text as the path
 
     def put(self, path: str, content: bytes) -> None:
-        with self._written(path, content) as unfinished:
+        with self._unfinished_file(path, content) as unfinished:
             os.replace(unfinished, self._folder / path)
 
     def put_new(self, path: str, content: bytes | Path) -> bool:
-        with self._written(path, content) as unfinished:
+        with self._unfinished_file(path, content) as unfinished:
             try:
-                os.link(unfinished, self._folder / path)  # refused where the name is taken, which a rename would not be
+                os.link(unfinished, self._folder / path)  # fails if the path exists, where a rename would replace it
             except FileExistsError:
                 return False
         return True
 
     def get(self, path: str) -> bytes | None:
-        with self._told("get", path):
+        with self._storage_errors("get", path):
             try:
                 return (self._folder / path).read_bytes()
             except FileNotFoundError:
                 return None
 
     def size(self, path: str) -> int | None:
-        with self._told("size", path):
+        with self._storage_errors("size", path):
             try:
                 return (self._folder / path).stat().st_size
             except FileNotFoundError:
@@ -114,7 +120,7 @@ class FolderResultStore:
 
     def names(self, folder: str) -> Iterator[str]:
         at = self._folder / folder
-        with self._told("list", folder):
+        with self._storage_errors("list", folder):
             if at.is_dir():
                 yield from (each.name for each in at.iterdir() if each.is_file() and not each.name.startswith("."))
 
@@ -124,11 +130,11 @@ class FolderResultStore:
         return fs.LocalFileSystem(), f"{self._folder}/"
 
     @contextmanager
-    def _written(self, path: str, content: bytes | Path) -> Iterator[Path]:
-        """The content in a file beside its place, which is gone at the end."""
+    def _unfinished_file(self, path: str, content: bytes | Path) -> Iterator[Path]:
+        """A file with the content beside its final place. The end of the block removes it."""
         target = self._folder / path
         unfinished = target.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
-        with self._told("put", path):
+        with self._storage_errors("put", path):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 if isinstance(content, Path):
@@ -140,7 +146,7 @@ class FolderResultStore:
                 unfinished.unlink(missing_ok=True)
 
     @contextmanager
-    def _told(self, operation: str, path: str) -> Iterator[None]:
+    def _storage_errors(self, operation: str, path: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -148,7 +154,10 @@ class FolderResultStore:
 
 
 class S3ResultStore:
-    """ResultStore in a bucket. A `put_new` whose answer was lost may find its own object when the driver repeats it."""
+    """ResultStore in a bucket.
+
+    If the driver repeats a `put_new` after a lost answer, that repeat may find the object of the first try.
+    """
 
     def __init__(self, storage: Storage, bucket: str, prefix: str) -> None:
         import boto3
@@ -210,7 +219,7 @@ class S3ResultStore:
         return fs.S3FileSystem(**options), f"{self._bucket}/{self._prefix}"
 
     def _put_new(self, path: str, body: Any) -> bool:
-        # While another put of the path is under way, S3 answers ConditionalRequestConflict: that one may fail yet.
+        # During another put of the path, S3 answers ConditionalRequestConflict, which raises: that put may still fail.
         taken = ("PreconditionFailed", "412")
         answer = self._call("put_object", path, nothing_if=taken, Key=self._prefix + path, Body=body, IfNoneMatch="*")
         return answer is not None
@@ -221,8 +230,8 @@ class S3ResultStore:
         try:
             return self._call(operation, path, nothing_if=missing, Key=key)
         except PenstockError:
-            # S3 refuses what is not there, too, to a role that may list some prefixes only. An object comes first among
-            # all whose keys begin with its own.
+            # S3 also refuses a missing object to a role that may list some prefixes only. So list: an object is the
+            # first of all keys that begin with its own key.
             first = self._call("list_objects_v2", path, Prefix=key, MaxKeys=1).get("Contents", ())
             if any(each["Key"] == key for each in first):
                 raise

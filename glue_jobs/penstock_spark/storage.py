@@ -1,8 +1,8 @@
-"""Finds the storage of a Penstock for whoever reads it without its API: jobs, the data source, notebooks.
+"""Finds the storage of a Penstock for programs that read it without its API: jobs, the data source, notebooks.
 
-Each name is asked for as an option, then in the environment:
+Each name comes from an option, or else from the environment:
 
-| data source's option | job's option         | environment                 | what it is                               |
+| data source's option | job's option         | environment                 | meaning                                  |
 |----------------------|----------------------|-----------------------------|------------------------------------------|
 | `topicsTable`        | `--topics-table`     | `PENSTOCK_TOPICS_TABLE`     | DynamoDB table                           |
 | `logTable`           | `--log-table`        | `PENSTOCK_LOG_TABLE`        | DynamoDB table                           |
@@ -14,28 +14,28 @@ Each name is asked for as an option, then in the environment:
 | `catalog`            | `--catalog`          | `PENSTOCK_CATALOG`          | of tables: `glue:<database>`, or `none`  |
 | `region`             | `--region`           | `AWS_REGION`                | else botocore's chain                    |
 | `endpointUrl`        | `--endpoint-url`     | `AWS_ENDPOINT_URL`          | an emulator instead of AWS               |
-| `stack`              | `--stack`            | `PENSTOCK_STACK`            | CloudFormation stack whose outputs count |
+| `stack`              | `--stack`            | `PENSTOCK_STACK`            | CloudFormation stack, for its outputs    |
 
-Where neither says it, the outputs of `stack` do; and where nothing of all this is given, the local stack of the working
-directory or of a parent does (`.penstock/jobs.env`, which `penstock local up` writes), with its endpoint and its keys,
-whatever is exported for AWS. Credentials otherwise come from botocore's chain, on the driver and on each executor.
+If neither sets a name, the outputs of `stack` do. If no name and no stack is given at all, the local stack applies: the
+file `.penstock/jobs.env` of the working directory or of a parent, which `penstock local up` writes, if it is yours and
+only you may write to it. It also sets the endpoint and the keys, whatever AWS settings the environment exports.
+Otherwise the driver and each executor take their credentials from botocore's chain.
 """
 
 import os
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
-from penstock_broker.adapters.aws import Storage, aws_broker, parse_zones
-from penstock_broker.adapters.storage_calls import StorageCalls
-from penstock_broker.broker import Broker
+from penstock.local_files import JOBS_ENV_NAMES, find_local_file, read_local_file
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_service.adapters.aws import Storage, aws_instance, parse_zones
+from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.instance.instance import Instance
 
-JOBS_ENV = Path(".penstock") / "jobs.env"
 STORAGE_CALLS = StorageCalls()  # of this process
 
-# option -> (environment, what `cdk deploy` calls it)
+# option -> (environment, the output's name in the stack)
 _NAMES: Mapping[str, tuple[str, str]] = {
     "topicsTable": ("PENSTOCK_TOPICS_TABLE", "TopicsTable"),
     "logTable": ("PENSTOCK_LOG_TABLE", "LogTable"),
@@ -56,12 +56,16 @@ _PLACES: Mapping[str, str] = {
 }
 OPTIONS = (*_ALL_NAMES, *_PLACES)
 _NO_CATALOG = "none"
+_INSTANCES_MAX = 16  # a job works on one storage; a notebook may read several
 
 
 def find_storage(options: Mapping[str, str] | None = None, *, environ: Mapping[str, str] | None = None) -> Storage:
-    """The storage by the rules above; option names in any case, as Spark hands them on; others are not looked at.
+    """Find the storage by the rules above.
 
-    Raises INVALID_CONFIG, which says what is missing and how to give it. One DescribeStacks if outputs are needed.
+    Option names may be in any case, as Spark passes them; other options are ignored.
+
+    Raises INVALID_CONFIG, which names the missing options and the ways to give them. Costs one DescribeStacks if the
+    stack's outputs are needed.
     """
     given = _given(options or {}, os.environ if environ is None else environ)
     local = {} if any(name in given for name in (*_NAMES, "stack")) else _local_stack()
@@ -82,19 +86,19 @@ def find_storage(options: Mapping[str, str] | None = None, *, environ: Mapping[s
 
 
 def names_of_outputs(outputs: Mapping[str, str]) -> dict[str, str]:
-    """Of a stack's outputs, those that say where its storage is, by their options."""
+    """The outputs of a stack that name its storage, by the options of the data source."""
     return {option: outputs[output] for option, (_, output) in _ALL_NAMES.items() if output in outputs}
 
 
 def environment_of_outputs(outputs: Mapping[str, str]) -> dict[str, str]:
-    """The same by the names that they have in the environment."""
+    """The same outputs, by the names of the environment."""
     return {_ALL_NAMES[option][0]: value for option, value in names_of_outputs(outputs).items()}
 
 
-@cache
-def open_broker(storage: Storage) -> Broker:
-    """This process's broker on that storage: made at the first call and then kept. Sends no call."""
-    return aws_broker(storage, STORAGE_CALLS)
+@lru_cache(_INSTANCES_MAX)
+def open_instance(storage: Storage) -> Instance:
+    """This process's instance on that storage. The first call makes it, and later calls return it. Makes no call."""
+    return aws_instance(storage, STORAGE_CALLS)
 
 
 def _given(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -111,7 +115,7 @@ def _storage(names: Mapping[str, str], **places: str | None) -> Storage:
     if missing:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
-            f"it is not known where the storage is: {', '.join(missing)} not given; give the option, set "
+            f"the storage is unknown: {', '.join(missing)} missing; give the option, set "
             f"{', '.join(_NAMES[option][0] for option in missing)}, name the deployed stack (option stack or "
             "PENSTOCK_STACK), or start a local one with `penstock local up` in this directory or a parent of it",
         )
@@ -147,9 +151,6 @@ def _outputs(stack: str, region: str | None, endpoint_url: str | None) -> dict[s
 
 
 def _local_stack() -> dict[str, str]:
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        path = folder / JOBS_ENV
-        if path.is_file():
-            return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
-    return {}
+    """The values of the nearest `jobs.env`. Raises NotConfiguredError if it cannot be trusted."""
+    path = find_local_file("jobs.env")
+    return {} if path is None else read_local_file(path, JOBS_ENV_NAMES)

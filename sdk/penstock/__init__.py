@@ -9,22 +9,22 @@
         for record in consumer:
             ...
 
-AsyncProducer, AsyncConsumer, AsyncTransformer and AsyncAdmin are the same for asyncio
-(`pip install 'penstock[async]'`).
+AsyncProducer, AsyncConsumer, AsyncTransformer and AsyncAdmin are the same for asyncio (`pip install
+'penstock[async]'`).
 
-With no arguments the clients find the service by PENSTOCK_URL, or a local one started by `penstock local up`.
-Credentials and region come from the usual AWS chain. penstock.testing is an in-memory service for tests.
+Without arguments the clients find the service by PENSTOCK_URL, or the local one that `penstock dev` or `penstock local
+up` started.
+Credentials and region come from the usual AWS chain.
+
+Public are this package, `penstock.errors`, `penstock.model`, `penstock.testing` (an in-memory service for tests) and
+`penstock.cli`. All other modules are private: they may change in any release.
 """
 
-from penstock.admin import Admin
-from penstock.async_admin import AsyncAdmin
-from penstock.async_consumer import AsyncConsumer
-from penstock.async_producer import AsyncProducer
-from penstock.async_transaction import AsyncTransaction
-from penstock.async_transformer import AsyncTransformer
-from penstock.async_transport import AsyncTransport
-from penstock.consumer import Consumer
-from penstock.delivery import DeliveryCallback
+from penstock.admin.admin import Admin
+from penstock.admin.async_admin import AsyncAdmin
+from penstock.consumer.async_consumer import AsyncConsumer
+from penstock.consumer.consumer import Consumer
+from penstock.consumer.listener import ConsumerRebalanceListener, RebalanceCallback
 from penstock.errors import (
     AccessDeniedError,
     BufferFullError,
@@ -34,6 +34,7 @@ from penstock.errors import (
     CorruptError,
     DeliveryTimeoutError,
     FencedError,
+    ForkedError,
     GroupFullError,
     InstanceFencedError,
     InvalidError,
@@ -46,13 +47,16 @@ from penstock.errors import (
     RecordTooLargeError,
     ThrottledError,
     TopicExistsError,
+    TopicReplacedError,
     TransactionAbortedError,
     UnavailableError,
     UnknownPartitionError,
     UnknownTopicError,
 )
 from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
-from penstock.listener import ConsumerRebalanceListener, RebalanceCallback
+from penstock.http.async_transport import AsyncTransport
+from penstock.http.http_message import Response
+from penstock.http.transport import HttpTransport, Transport
 from penstock.model import (
     CommittedOffset,
     ConsumerRecord,
@@ -62,12 +66,16 @@ from penstock.model import (
     Topic,
     TopicDescription,
     TopicPartition,
+    UndecodableBatch,
     Zone,
 )
-from penstock.producer import Producer
-from penstock.transaction import Transaction
-from penstock.transformer import Transformer
-from penstock.transport import HttpTransport, Response, Transport
+from penstock.producer.async_producer import AsyncProducer
+from penstock.producer.async_transaction import AsyncTransaction
+from penstock.producer.delivery import Delivery, DeliveryCallback
+from penstock.producer.producer import Producer
+from penstock.producer.transaction import Transaction
+from penstock.transformer.async_transformer import AsyncTransformer
+from penstock.transformer.transformer import Transformer
 from penstock_core.errors import PenstockError
 
 __all__ = [
@@ -88,9 +96,11 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptError",
+    "Delivery",
     "DeliveryCallback",
     "DeliveryTimeoutError",
     "FencedError",
+    "ForkedError",
     "Group",
     "GroupDescription",
     "GroupFullError",
@@ -119,11 +129,13 @@ __all__ = [
     "TopicDescription",
     "TopicExistsError",
     "TopicPartition",
+    "TopicReplacedError",
     "Transaction",
     "TransactionAbortedError",
     "Transformer",
     "Transport",
     "UnavailableError",
+    "UndecodableBatch",
     "UnknownPartitionError",
     "UnknownTopicError",
     "Zone",

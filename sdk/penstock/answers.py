@@ -1,4 +1,4 @@
-"""The values of model.py and group_model.py from answers of the service, which name their fields as they do."""
+"""The values of model.py and group_model.py from the service's answers, whose fields have the same names."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -11,6 +11,6 @@ Value = TypeVar("Value", bound="DataclassInstance")
 
 
 def value_of(kind: type[Value], answer: Mapping[str, Any]) -> Value:
-    """Every field of `kind` as it was answered, lists as tuples. What else was answered is left out."""
-    told = {each.name: answer[each.name] for each in fields(kind)}
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
+    """Every field of `kind` from the answer, lists as tuples. Other fields of the answer are left out."""
+    known = {each.name: answer[each.name] for each in fields(kind)}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in known.items()})

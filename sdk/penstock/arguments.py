@@ -1,10 +1,13 @@
-"""What arguments must be: whoever gives a wrong one is told its name, its value and what to use."""
+"""The checks of arguments. Each error names the argument, its value, and what to give instead."""
 
 from collections.abc import Callable, Iterable, Mapping
 
 from penstock.errors import InvalidError, as_sdk_error
-from penstock.model import TopicPartition
+from penstock.model import (
+    TopicPartition,
+)
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import parse_topic_name
 
 
 def check(holds: bool, message: str) -> None:
@@ -14,33 +17,33 @@ def check(holds: bool, message: str) -> None:
 
 
 def check_number(name: str, value: object, least: int) -> None:
-    """Raises InvalidError for what is no number, or below `least`."""
+    """Raises InvalidError unless the value is a number of at least `least`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     check(is_number and value >= least, f"{name}={value!r:.100}: use a number from {least}")  # type: ignore[operator]  # it is one
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is a whole number: an int, or what stands for one, as numpy's do."""
+    """The value is a whole number: an int, or a type that stands for one, as numpy's do."""
     return hasattr(type(value), "__index__") and not isinstance(value, bool)
 
 
 def check_whole(name: str, value: object, least: int) -> None:
-    """Raises InvalidError for what is no whole number, or below `least`."""
+    """Raises InvalidError unless the value is a whole number of at least `least`."""
     check(is_whole(value) and value >= least, f"{name}={value!r:.100}: use a whole number from {least}")  # type: ignore[operator]  # it is one
 
 
 def check_text(name: str, value: object) -> None:
-    """Raises InvalidError for what is no string."""
+    """Raises InvalidError unless the value is a string."""
     check(isinstance(value, str), f"{name}={value!r:.100}: give a string")
 
 
 def check_mapping(name: str, value: object, example: str) -> None:
-    """Raises InvalidError for what is no mapping; `example` shows one."""
+    """Raises InvalidError unless the value is a mapping; `example` shows one."""
     check(isinstance(value, Mapping), f"{name}={value!r:.100}: give a dict, such as {example}")
 
 
 def check_numbers(name: str, value: object) -> None:
-    """Raises InvalidError for what is no mapping of partition numbers to offsets."""
+    """Raises InvalidError unless the value maps partition numbers to offsets."""
     check_mapping(name, value, "{0: 42}")
     assert isinstance(value, Mapping)
     for partition, offset in value.items():
@@ -49,7 +52,7 @@ def check_numbers(name: str, value: object) -> None:
 
 
 def checked_partition(name: str, value: object) -> TopicPartition:
-    """The partition, also if it is given as a plain tuple. Raises InvalidError for what is none."""
+    """The partition, also if it is given as a plain tuple. Raises InvalidError for another value."""
     if isinstance(value, tuple) and len(value) == 2:
         topic, number = value
         if isinstance(topic, str) and is_whole(number) and number >= 0:
@@ -60,7 +63,7 @@ def checked_partition(name: str, value: object) -> TopicPartition:
 
 
 def checked_partitions(values: object) -> list[TopicPartition]:
-    """The partitions, each once. Raises InvalidError for what is no series of them."""
+    """The partitions, each once. Raises InvalidError for another value."""
     check(
         isinstance(values, Iterable) and not isinstance(values, str | bytes) and not hasattr(values, "_fields"),
         f"partitions={values!r:.100}: give a list of TopicPartition, such as [TopicPartition('orders', 0)]",
@@ -70,7 +73,7 @@ def checked_partitions(values: object) -> list[TopicPartition]:
 
 
 def checked_offsets(name: str, values: object) -> dict[TopicPartition, int]:
-    """Whole numbers from 0 by partition. Raises InvalidError for what is no such mapping."""
+    """Offsets by partition. Raises InvalidError for another value."""
     check_mapping(name, values, "{TopicPartition('orders', 0): 42}")
     assert isinstance(values, Mapping)
     checked: dict[TopicPartition, int] = {}
@@ -82,13 +85,13 @@ def checked_offsets(name: str, values: object) -> dict[TopicPartition, int]:
 
 
 def check_timeout(value: object) -> None:
-    """Raises InvalidError for what is neither None nor a number of seconds."""
+    """Raises InvalidError unless the value is None or a number of seconds."""
     if value is not None:
         check_number("timeout", value, 0)
 
 
 def check_callable(name: str, value: object) -> None:
-    """Raises InvalidError for what cannot be called, but for None."""
+    """Raises InvalidError unless the value is None or can be called."""
     check(value is None or callable(value), f"{name}={value!r:.100}: give a function, or None")
 
 
@@ -99,4 +102,9 @@ def checked_name(parse: Callable[[str], str], name: str) -> str:
     except PenstockError as error:
         raise as_sdk_error(error) from None
     except TypeError:
-        raise InvalidError(ErrorCode.INVALID_NAME, f"{name!r:.100} is no name: give a string") from None
+        raise InvalidError(ErrorCode.INVALID_NAME, f"{name!r:.100} is not a name: give a string") from None
+
+
+def checked_topic(name: str) -> str:
+    """The name, if a topic may have it. Raises InvalidError."""
+    return checked_name(parse_topic_name, name)

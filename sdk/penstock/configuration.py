@@ -1,37 +1,69 @@
-"""Where the service is and who calls it: URL, region and credentials, found in this order.
+"""The service's address and the caller's identity: URL, region and credentials, found in this order.
 
-- URL: the argument, PENSTOCK_URL, then PENSTOCK_URL in `.penstock/local.env` of the working directory or of a parent
-  (`penstock local up` writes it), so that with no arguments the local stack is found.
+- URL: the argument, PENSTOCK_URL, then PENSTOCK_URL in `.penstock/local.env` of the working directory or of a parent.
+  `penstock local up` writes that file, so without arguments you reach the local stack. `local_files` says when such a
+  file is trusted. A URL of http:// to another machine takes PENSTOCK_ALLOW_HTTP=1.
 - Region: the argument, the URL's host (`….execute-api.<region>.amazonaws.com`), AWS_REGION, botocore's chain.
-- Credentials: botocore's chain, with refresh. Where the file gave the URL, it gives keys and region too, whatever is
-  exported for AWS; where the local stack's URL was given otherwise, the environment goes before the file.
+- Credentials: botocore's chain, with refresh. If the file gave the URL, it gives keys and region too, and what you
+  exported for AWS does not count. If you gave the local stack's URL yourself, the environment goes before the file.
 """
 
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import botocore.session
-from botocore.credentials import Credentials
-from botocore.exceptions import BotoCoreError
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 from penstock.errors import NotConfiguredError
+from penstock.local_files import FOLDER, LOCAL_ENV_NAMES, find_local_file, is_loopback, read_local_file
 
-LOCAL_ENV = Path(".penstock") / "local.env"
+LOCAL_ENV = FOLDER / "local.env"
+ALLOW_HTTP = "PENSTOCK_ALLOW_HTTP"  # an environment variable
 
 _API_HOST = re.compile(r"^https?://[^/]*\.execute-api\.([a-z0-9-]+)\.amazonaws\.com", re.ASCII)
 
 
+class FrozenCredentials(Protocol):
+    """Key, secret and session token of one moment."""
+
+    @property
+    def access_key(self) -> str: ...  # noqa: D102
+
+    @property
+    def secret_key(self) -> str: ...  # noqa: D102
+
+    @property
+    def token(self) -> str | None: ...  # noqa: D102
+
+
+class Credentials(Protocol):
+    """Credentials that refresh themselves, as botocore's do."""
+
+    def get_frozen_credentials(self) -> FrozenCredentials:
+        """The credentials of now. May call AWS. Raises NotConfiguredError if they cannot be refreshed."""
+
+
+class StaticCredentials(NamedTuple):
+    """Credentials that never change."""
+
+    access_key: str
+    secret_key: str
+    token: str | None = None
+
+    def get_frozen_credentials(self) -> "StaticCredentials":
+        """Themselves."""
+        return self
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a signed request needs. `credentials` is botocore's object, which refreshes itself."""
+    """The service's address and the parts of a signature."""
 
     url: str
     region: str
-    credentials: Any
+    credentials: Credentials
+    is_local: bool = False  # the URL is that of a local.env
 
 
 def find_configuration(
@@ -39,48 +71,49 @@ def find_configuration(
 ) -> Configuration:
     """The service's address and the caller's identity, by the rules above.
 
-    Raises NotConfiguredError, which says what is missing and how to give it. Reads files, and, where botocore's
-    chain comes that far, asks the instance metadata service.
+    Raises NotConfiguredError, which says what is missing and how to give it. It reads files. If botocore's chain comes
+    that far, it asks the instance metadata service.
     """
     environ = os.environ if environ is None else environ
-    local = _local_env()
     given = url or environ.get("PENSTOCK_URL")
+    local = _local_env(is_needed=not given)
     found = given or local.get("PENSTOCK_URL")
     if not found:
         raise NotConfiguredError(
             "no service to talk to: give url=, or set PENSTOCK_URL to the API's URL (an output of `cdk deploy`), or "
-            "start a local one with `penstock local up`, in this directory or a parent of it"
+            "start a local one with `penstock dev` (`penstock local up` in a checkout), here or in a parent directory"
         )
-    if not found.startswith(("http://", "https://")):
-        raise NotConfiguredError(f"url {found!r}: it must begin with https:// or http://")
+    _check_url(found, environ)
     if found != local.get("PENSTOCK_URL"):
         local = {}
     elif not given:
-        environ = {}  # keys and region that somebody has exported are for AWS
-    session = botocore.session.Session()
+        environ = {}  # exported keys and an exported region are for AWS
     return Configuration(
         url=found.rstrip("/"),
-        region=region or _region(found, environ, local, session),
-        credentials=_credentials(environ, local, session),
+        region=region or _region(found, environ, local),
+        credentials=_credentials(environ, local),
+        is_local=bool(local),
     )
 
 
-def _region(url: str, environ: Mapping[str, str], local: Mapping[str, str], session: Any) -> str:
+def _region(url: str, environ: Mapping[str, str], local: Mapping[str, str]) -> str:
     host = _API_HOST.match(url)
     if host:
         return host[1]
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or local.get("AWS_REGION")
-    region = region or session.get_config_variable("region")
+    region = region or _botocore_session().get_config_variable("region")
     if not region:
         raise NotConfiguredError("no region to sign for: give region=, or set AWS_REGION")
     return str(region)
 
 
-def _credentials(environ: Mapping[str, str], local: Mapping[str, str], session: Any) -> Any:
+def _credentials(environ: Mapping[str, str], local: Mapping[str, str]) -> Credentials:
     if "AWS_ACCESS_KEY_ID" in local and "AWS_ACCESS_KEY_ID" not in environ:
-        return Credentials(local["AWS_ACCESS_KEY_ID"], local.get("AWS_SECRET_ACCESS_KEY", ""))
+        return StaticCredentials(local["AWS_ACCESS_KEY_ID"], local.get("AWS_SECRET_ACCESS_KEY", ""))
+    from botocore.exceptions import BotoCoreError
+
     try:
-        credentials = session.get_credentials()
+        credentials = _botocore_session().get_credentials()
     except BotoCoreError as error:
         raise NotConfiguredError(f"the AWS credentials could not be loaded: {error}") from error
     if credentials is None:
@@ -88,15 +121,51 @@ def _credentials(environ: Mapping[str, str], local: Mapping[str, str], session: 
             "no AWS credentials to sign with: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, choose a profile with "
             "AWS_PROFILE, or run where a role is attached"
         )
-    return credentials
+    return _ChainCredentials(credentials, BotoCoreError)
 
 
-def _local_env() -> dict[str, str]:
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        path = folder / LOCAL_ENV
-        if path.is_file():
-            lines = (line.strip().removeprefix("export ") for line in path.read_text().splitlines())
-            pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
-            return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
-    return {}
+@dataclass(frozen=True, slots=True)
+class _ChainCredentials:
+    """Credentials of botocore's chain, whose failure to refresh is an error of ours."""
+
+    inner: Any
+    failure: type[Exception]
+
+    def get_frozen_credentials(self) -> FrozenCredentials:
+        try:
+            frozen: FrozenCredentials = self.inner.get_frozen_credentials()
+        except self.failure as error:
+            raise NotConfiguredError(f"the AWS credentials could not be refreshed: {error}") from error
+        return frozen
+
+
+def _botocore_session() -> Any:
+    """A session of botocore, which takes 0.1 s to import: the local services need none."""
+    import botocore.session
+
+    return botocore.session.Session()
+
+
+def _check_url(url: str, environ: Mapping[str, str]) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise NotConfiguredError(f"url {url!r:.100}: it must begin with https:// or http://")
+    if "@" in urlsplit(url).netloc:
+        raise NotConfiguredError("the url has a user name or a password: Penstock takes AWS credentials only")
+    if url.startswith("http://") and not is_loopback(url) and environ.get(ALLOW_HTTP) != "1":
+        raise NotConfiguredError(
+            f"url {url!r:.100}: anybody on the way could read your records and your session token, so use https://; "
+            f"in a network that you trust, set {ALLOW_HTTP}=1"
+        )
+
+
+def _local_env(*, is_needed: bool) -> dict[str, str]:
+    """The values of the nearest `local.env`. One that cannot be trusted raises NotConfiguredError if it is needed."""
+    path = find_local_file(LOCAL_ENV.name)
+    if path is None:
+        return {}
+    try:
+        return read_local_file(path, LOCAL_ENV_NAMES)
+    except NotConfiguredError:
+        if is_needed:
+            raise
+        return {}

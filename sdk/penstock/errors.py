@@ -4,16 +4,17 @@
     ├── InvalidError              change the request
     │   ├── RecordTooLargeError   over the topic's max_batch_bytes, or over 4 MiB a request
     │   ├── OffsetOutOfRangeError facts: log_start_offset, high_watermark
-    │   ├── NoOffsetError         auto_offset_reset="none", and nothing says where to start
+    │   ├── NoOffsetError         auto_offset_reset="none", and no offset is known to start at
     │   ├── NotConfiguredError    no URL, region or credentials
-    │   └── ClosedError           the producer or consumer was closed
+    │   ├── ClosedError           the producer or consumer was closed
+    │   └── ForkedError           the client was made before fork(): make one in each process
     ├── NotFoundError             UnknownTopicError, UnknownPartitionError
     ├── ConflictError             TopicExistsError
-    │   ├── LeaseHeldError        a member of the group owns the partition: only that one commits for it
+    │   ├── LeaseHeldError        a member of the group owns the partition: only that member commits for it
     │   ├── GroupFullError        the group has as many members as it may have
-    │   └── TransactionAbortedError  the record's transaction was aborted, and nothing of it written
-    ├── FencedError               somebody else has taken over
-    │   ├── LeaseLostError        another member has the partition, or may have it: what was not committed comes again
+    │   └── TransactionAbortedError  the record's transaction was aborted: the log has none of its records
+    ├── FencedError               another process has taken over
+    │   ├── LeaseLostError        another member owns the partition, or may: uncommitted records come again
     │   └── InstanceFencedError   another process runs with this group_instance_id: stop
     ├── AccessDeniedError         the signature or the policy does not allow it
     ├── CorruptError              bytes are not what they were
@@ -23,7 +24,7 @@
         ├── ConnectionFailedError no answer; maybe_applied tells whether the request may have been sent
         └── DeliveryTimeoutError  a record was not delivered in delivery_timeout_ms; its cause is the last error
 
-Conditions that the SDK finds itself carry the service's code with the same advice, and a `name` of their own.
+An error that the SDK raises by itself has the service's code with the same advice, and a `name` of its own.
 """
 
 import json
@@ -32,11 +33,44 @@ from typing import Any, ClassVar
 
 from penstock_core.errors import Category, ErrorCode, PenstockError
 
+__all__ = [
+    "AccessDeniedError",
+    "BufferFullError",
+    "Category",
+    "ClientError",
+    "ClosedError",
+    "ConflictError",
+    "ConnectionFailedError",
+    "CorruptError",
+    "DeliveryTimeoutError",
+    "ErrorCode",
+    "FencedError",
+    "ForkedError",
+    "GroupFullError",
+    "InstanceFencedError",
+    "InvalidError",
+    "LeaseHeldError",
+    "LeaseLostError",
+    "NoOffsetError",
+    "NotConfiguredError",
+    "NotFoundError",
+    "OffsetOutOfRangeError",
+    "PenstockError",
+    "RecordTooLargeError",
+    "ThrottledError",
+    "TopicExistsError",
+    "TopicReplacedError",
+    "TransactionAbortedError",
+    "UnavailableError",
+    "UnknownPartitionError",
+    "UnknownTopicError",
+]
+
 SECOND_MS = 1_000
 
 
 class InvalidError(PenstockError):
-    """The request can not succeed as it is."""
+    """The request cannot succeed as it is."""
 
 
 class RecordTooLargeError(InvalidError):
@@ -48,11 +82,15 @@ class OffsetOutOfRangeError(InvalidError):
 
 
 class NotFoundError(PenstockError):
-    """The request names what does not exist."""
+    """The request names a thing that does not exist."""
 
 
 class UnknownTopicError(NotFoundError):
     """The topic does not exist."""
+
+
+class TopicReplacedError(UnknownTopicError):
+    """The topic was deleted and created anew: what was read belongs to the old one (`facts["topic_id"]`: the new)."""
 
 
 class UnknownPartitionError(NotFoundError):
@@ -68,11 +106,11 @@ class TopicExistsError(ConflictError):
 
 
 class FencedError(PenstockError):
-    """Somebody else has taken over."""
+    """Another process has taken over."""
 
 
 class LeaseHeldError(ConflictError):
-    """A member of the group owns the partition, so that nobody else commits for it."""
+    """A member of the group owns the partition: only that member commits for it."""
 
 
 class GroupFullError(ConflictError):
@@ -80,8 +118,11 @@ class GroupFullError(ConflictError):
 
 
 class LeaseLostError(FencedError):
-    """The partition is not this member's any more: nothing was committed for it, and another member goes on from the
-    last commit. A consumer need not do anything: it drops the partition (`on_lost`) and reads the others on."""
+    """The member no longer owns the partition: nothing was committed for it.
+
+    Its next owner goes on from the last commit. A consumer need not do anything: it drops the partition (`on_lost`) and
+    reads the other partitions on.
+    """
 
 
 class InstanceFencedError(FencedError):
@@ -89,11 +130,11 @@ class InstanceFencedError(FencedError):
 
 
 class AccessDeniedError(PenstockError):
-    """The credentials are missing, wrong, expired or not allowed to do this."""
+    """The credentials are missing, wrong or expired, or they do not allow this."""
 
 
 class CorruptError(PenstockError):
-    """Bytes are not what they were when they were written."""
+    """Bytes are not the same as when they were written."""
 
 
 class UnavailableError(PenstockError):
@@ -101,11 +142,11 @@ class UnavailableError(PenstockError):
 
 
 class ThrottledError(UnavailableError):
-    """Too many requests. `facts["retry_after_ms"]` tells when to come back, where the service said so."""
+    """Too many requests. `facts["retry_after_ms"]` tells when to come back, if the service said so."""
 
 
 class ClientError(PenstockError):
-    """A condition found by the SDK, not by the service: `name` stands where the service's code would."""
+    """A condition that the SDK found, not the service. Its `name` stands in for the service's code."""
 
     name: ClassVar[str] = "CLIENT_ERROR"
 
@@ -135,8 +176,17 @@ class ClosedError(ClientError, InvalidError):
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
+class ForkedError(ClientError, InvalidError):
+    """The client was made before `os.fork()`, in the parent of this process."""
+
+    name = "FORKED"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
 class TransactionAbortedError(ClientError, ConflictError):
-    """The record's transaction was aborted; its cause is why."""
+    """The record's transaction was aborted; `__cause__` says why."""
 
     name = "TRANSACTION_ABORTED"
 
@@ -154,7 +204,7 @@ class NoOffsetError(ClientError, InvalidError):
 
 
 class BufferFullError(ClientError, UnavailableError):
-    """The producer's memory was full for `max_block_ms`: records are sent faster than they are delivered."""
+    """The producer's memory was full for `max_block_ms`: you send records faster than they are delivered."""
 
     name = "BUFFER_FULL"
 
@@ -185,6 +235,7 @@ _BY_CODE: dict[ErrorCode, type[PenstockError]] = {
     ErrorCode.REQUEST_TOO_LARGE: RecordTooLargeError,
     ErrorCode.OFFSET_OUT_OF_RANGE: OffsetOutOfRangeError,
     ErrorCode.UNKNOWN_TOPIC: UnknownTopicError,
+    ErrorCode.UNKNOWN_TOPIC_ID: TopicReplacedError,
     ErrorCode.UNKNOWN_PARTITION: UnknownPartitionError,
     ErrorCode.TOPIC_EXISTS: TopicExistsError,
     ErrorCode.LEASE_HELD: LeaseHeldError,
@@ -204,8 +255,8 @@ _BY_CATEGORY: dict[Category, type[PenstockError]] = {
     Category.CORRUPT: CorruptError,
 }
 
-# What API Gateway or Lambda mean by a status when they answer in place of the service, and the statuses that a
-# newer service's unknown codes may have.
+# The codes of statuses: of answers that API Gateway or Lambda give in place of the service, and of codes that a newer
+# service has and this version does not know.
 _BY_STATUS = {
     403: ErrorCode.ACCESS_DENIED,
     404: ErrorCode.UNKNOWN_ROUTE,
@@ -228,9 +279,9 @@ def as_sdk_error(error: PenstockError) -> PenstockError:
 
 
 def error_from_json(error: Mapping[str, Any], status: int = 200) -> PenstockError:
-    """The exception for an `error` object of the API, whole answer or one partition's.
+    """The exception for an `error` object of the API, of a whole answer or of one partition.
 
-    A code that this version does not know becomes the one its HTTP status stands for; `facts["service_code"]` has it.
+    A code that this version does not know becomes the code of its HTTP status; `facts["service_code"]` has it.
     """
     facts = {name: fact for name, fact in error.items() if name not in ("code", "message", "maybe_applied")}
     name = str(error.get("code", ""))
@@ -263,7 +314,7 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes, *,
 
 
 def as_maybe_applied(error: PenstockError) -> PenstockError:
-    """The same error, saying that the effect is not known."""
+    """The same error, as one whose effect is not known."""
     if error.maybe_applied:
         return error
     twin = error.__class__.__new__(error.__class__, *error.args)

@@ -1,4 +1,4 @@
-"""Groups as operators see them. All are immutable; times are milliseconds since 1970."""
+"""Groups as operators see them. All values are immutable; times are milliseconds since 1970."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group and its settings. `epoch` is 0 for one that nobody has joined: simple consumers commit for it."""
+    """A group and its settings. `epoch` is 0 if no member ever joined: simple consumers commit for such a group."""
 
     group: str
     epoch: int
@@ -18,7 +18,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member whose session goes on. One that knows an older `epoch` than the group's has still to hear of it."""
+    """A member with a live session. If its `epoch` is older than the group's, it has a rebalance to hear of."""
 
     member_id: str
     instance_id: str | None
@@ -32,8 +32,10 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """`assigned_to` and `owner` are member ids, and differ while the partition moves. `offset` and `lag` are None if
-    nothing was ever committed."""
+    """A partition of a group. `assigned_to` and `owner` are member ids, and differ while the partition moves.
+
+    `offset` and `lag` are None if the group never committed an offset there.
+    """
 
     topic: str
     partition: int
@@ -59,7 +61,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOffset:
-    """What a partition's offset was (None: nothing was committed), and what it is now, or would be."""
+    """The old offset of a partition (None if there was none), and the new one. In a dry run nothing has changed."""
 
     old_offset: int | None
     new_offset: int

@@ -4,6 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from penstock_core.errors import PenstockError
+
+__all__ = [
+    "CommittedOffset",
+    "ConsumerRecord",
+    "GroupOffset",
+    "Headers",
+    "OffsetAndTimestamp",
+    "PartitionOffsets",
+    "RecordMetadata",
+    "Topic",
+    "TopicDescription",
+    "TopicPartition",
+    "UndecodableBatch",
+    "Zone",
+]
+
 # A record's headers, in order; a name may come more than once.
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -15,9 +32,9 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-# Named tuples where there is one per record: they cost a third of a frozen dataclass.
+# The values that exist once per record are named tuples: they cost a third of a frozen dataclass.
 class RecordMetadata(NamedTuple):
-    """Where a delivered record is. `offset` is -1 with acks="none", and where the record was not delivered."""
+    """The place of a delivered record. `offset` is -1 with acks="none", and if the record was not delivered."""
 
     topic: str
     partition: int
@@ -26,7 +43,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as read. `value` None is a tombstone."""
+    """A record as read. A value of None is a tombstone."""
 
     topic: str
     partition: int
@@ -38,15 +55,35 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time."""
+    """The first record at or after a time.
+
+    `timestamp_ms` is -1 where the service has stopped its search at a batch: then no earlier record is at or after it.
+    """
 
     offset: int
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UndecodableBatch:
+    """A batch whose records cannot be read, though it is as its producer sent it.
+
+    It covers the offsets `[base_offset, next_offset)`. The consumer has returned the records below `offset`. `data` is
+    the whole batch in Kafka's RecordBatch v2 layout; `error` says why it cannot be read.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    base_offset: int
+    next_offset: int
+    data: bytes
+    error: PenstockError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic's description. `config` holds the settings that were set; others have their defaults."""
+    """A topic's description. `config` holds the settings that were set; the other settings have their defaults."""
 
     name: str
     topic_id: str
@@ -57,7 +94,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """What a partition holds: the offsets `[log_start_offset, high_watermark)`."""
+    """The offsets that a partition holds: `[log_start_offset, high_watermark)`."""
 
     partition: int
     log_start_offset: int
@@ -85,10 +122,40 @@ class Zone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """What a group committed for a partition: the offset of the next record to read."""
+    """The offset that a group has committed for a partition: that of the next record to read."""
 
     topic: str
     partition: int
     offset: int
     metadata: str
     committed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffset:
+    """An offset to commit with a transaction, and the lease that permits it: None without a member.
+
+    `topic_id` is the topic that was read, None if it is not known.
+    """
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    member_id: str | None = None
+    instance_id: str | None = None
+    lease_epoch: int | None = None
+    topic_id: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The offset as the HTTP API takes it."""
+        fields = {
+            "group": self.group,
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "offset": self.offset,
+            "member_id": self.member_id,
+            "instance_id": self.instance_id,
+            "lease_epoch": self.lease_epoch,
+            "topic_id": self.topic_id,
+        }
+        return {name: value for name, value in fields.items() if value is not None}

@@ -1,8 +1,8 @@
-"""Whether and when to try again: the decision only, so that time, chance and waiting are the caller's.
+"""The decision whether and when to try again. Time, chance and waiting are the caller's.
 
 Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"): the delay is uniform between zero and an
-exponentially growing bound, so that clients that failed together do not come back together. A `Retry-After` of the
-service is a lower bound, and the jitter comes on top of it.
+exponentially growing bound. So clients that failed together do not come back together. A `Retry-After` of the service
+is a lower bound, and the jitter comes on top of it.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NEVER_MS = 2**63  # later than any clock's time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long to wait between tries, in milliseconds: up to `backoff_ms`, then up to twice that, and so on."""
+    """The waiting times between tries, in milliseconds: up to `backoff_ms`, then up to twice that, and so on."""
 
     backoff_ms: int = 100
     backoff_max_ms: int = 5_000
@@ -30,10 +30,10 @@ class RetryPolicy:
     def retry_at_ms(
         self, error: PenstockError, *, failures: int, now_ms: int, deadline_ms: int, chance: float
     ) -> int | None:
-        """When to try again after the `failures`-th failure (1 is the first), or None to give up.
+        """The time of the next try after the `failures`-th failure (1 is the first), or None to give up.
 
-        Gives up on errors that a retry cannot heal, and where the next try would come after `deadline_ms`.
-        `chance` is uniform in [0, 1).
+        It gives up on errors that a retry cannot heal, and if the next try would come after `deadline_ms`. `chance` is
+        uniform in [0, 1).
         """
         if not error.code.is_retriable:
             return None
@@ -43,20 +43,25 @@ class RetryPolicy:
 
 
 class Attempts:
-    """The tries of one request, for which there is time until `deadline_ms`."""
+    """The tries of one request, until `deadline_ms`.
+
+    `maybe_applied` is true once one of them may have been applied. No later try takes that back (G3).
+    """
 
     def __init__(self, policy: RetryPolicy, *, is_repeatable: bool, deadline_ms: int) -> None:
         self._policy = policy
         self._is_repeatable = is_repeatable
         self._deadline_ms = deadline_ms
         self._failures = 0
+        self.maybe_applied = False
 
     def wait_ms(self, error: PenstockError, *, now_ms: int, chance: float) -> int | None:
-        """How long to wait after this failure before the next try, or None to give up.
+        """The time to wait after this failure before the next try, or None to give up.
 
-        What is not repeatable is tried again only where the failure certainly changed nothing.
+        A request that is not repeatable gets another try only if the failure certainly changed nothing.
         """
         self._failures += 1
+        self.maybe_applied |= error.maybe_applied
         if error.maybe_applied and not self._is_repeatable:
             return None
         retry_at_ms = self._policy.retry_at_ms(

@@ -1,10 +1,26 @@
-"""The machine's clocks and chance: the rest of the SDK takes times and chances as arguments."""
+"""The machine's clocks and randomness. The rest of the SDK takes times and chances as arguments."""
 
 import os
 import random
 import secrets
 import socket
 import time
+
+_forks = 0  # how often this process, or one that it was forked from, was the child of a fork
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def fork_count() -> int:
+    """A number that a child by `os.fork()` has not in common with its parent."""
+    return _forks
 
 
 def monotonic_ms() -> int:
@@ -17,22 +33,30 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def chance() -> float:
+def random_fraction() -> float:
     """Uniform in [0, 1), for jitter."""
     return random.random()  # noqa: S311 - not a secret
 
 
 def choose(count: int) -> int:
-    """One of `count`, from 0. Of the system's randomness: a producer's id is chosen by it, and two processes that were
-    forked from one, or that seed `random`, must not choose the same."""
+    """One of `count`, from 0, by the system's randomness.
+
+    It chooses the ids of producers. Two processes that were forked from one, or that seed `random`, must not choose the
+    same.
+    """
     return secrets.randbelow(count)
 
 
 def new_member_id() -> str:
-    """One that no other process has."""
+    """An id that no other process has."""
+    return secrets.token_hex(16)
+
+
+def new_nonce() -> str:
+    """Sixteen random bytes in hexadecimal, which no other process draws."""
     return secrets.token_hex(16)
 
 
 def process_name() -> str:
-    """What operators know this process by."""
+    """The host and the process id, by which operators know this process."""
     return f"{socket.gethostname()}-{os.getpid()}"

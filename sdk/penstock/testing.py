@@ -1,6 +1,6 @@
 """Penstock in memory, for the tests of programs that use it: the service's own code on in-memory storage.
 
-Nothing is mocked: requests are encoded, handled, stored and answered as in AWS, without network, files or account.
+Nothing is mocked. Requests are encoded, handled, stored and answered as in AWS, without network, files or account.
 
     import pytest
     from penstock.testing import MemoryPenstock
@@ -17,9 +17,9 @@ Nothing is mocked: requests are encoded, handled, stored and answered as in AWS,
         records = penstock.records("orders")
         assert [record.value for record in records] == [b"..."]
 
-`async_producer` and `async_consumer` are the same for asyncio.
+`async_producer`, `async_consumer` and `async_admin` are the same for asyncio.
 
-Needs the extra `penstock[testing]` (docs/adr/0002). The only module of the SDK that imports the service.
+It needs the extra `penstock[testing]` (docs/adr/0002). No other module of the SDK imports the service.
 """
 
 import asyncio
@@ -27,31 +27,45 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from handlers.router import dispatch
-from penstock.admin import Admin
-from penstock.async_admin import AsyncAdmin
-from penstock.async_consumer import AsyncConsumer
-from penstock.async_producer import AsyncProducer
-from penstock.consumer import Consumer
+from penstock.admin.admin import Admin
+from penstock.admin.async_admin import AsyncAdmin
+from penstock.consumer.async_consumer import AsyncConsumer
+from penstock.consumer.consumer import Consumer
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
 from penstock.model import ConsumerRecord, Topic, TopicPartition
-from penstock.producer import Producer
-from penstock.transport import Response, Transport
-from penstock_broker.adapters.memory import memory_broker
-from penstock_broker.broker import Broker
+from penstock.producer.async_producer import AsyncProducer
+from penstock.producer.producer import Producer
+
+try:
+    from penstock_handlers.router import LOCAL_PRINCIPAL, dispatch
+    from penstock_service.adapters.memory.service import memory_instance
+    from penstock_service.instance.instance import Instance
+except ModuleNotFoundError as missing:
+    hint = f"{missing}: penstock.testing needs `pip install 'penstock[testing]'`"
+    raise ModuleNotFoundError(hint, name=missing.name) from missing
+
+__all__ = ["MemoryPenstock", "MemoryTransport", "ThreadedTransport"]
 
 
 class MemoryTransport:
-    """A Transport to a service in this process. Signatures are not made and not checked."""
+    """A Transport to a service in this process. It neither makes nor checks signatures.
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    The caller is `principal_arn`, an IAM user or the session of a role.
+    """
+
+    def __init__(self, instance: Instance, principal_arn: str = LOCAL_PRINCIPAL) -> None:
+        self._instance = instance
+        self._principal_arn = principal_arn
 
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
-        return Response(*dispatch(method, path, query, headers, body, self._broker))
+        """Let the service answer the request, in this thread."""
+        return Response(*dispatch(method, path, query, headers, body, self._instance, self._principal_arn))
 
     def close(self) -> None:
+        """Nothing to close."""
         pass
 
 
@@ -64,37 +78,44 @@ class ThreadedTransport:
     async def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
+        """As `Transport.call` of the inner transport, in a thread."""
         return await asyncio.to_thread(self._inner.call, method, path, query, headers, body)
 
     async def close(self) -> None:
+        """Close the inner transport."""
         self._inner.close()
 
 
 class MemoryPenstock:
-    """A service of its own, empty at first, and clients of it. Closing it closes those that have threads."""
+    """A service of its own, empty at first, and clients of it. Closing it closes the clients that have threads."""
 
     def __init__(self) -> None:
-        self.transport = MemoryTransport(memory_broker())
+        self._instance = memory_instance()
+        self.transport = MemoryTransport(self._instance)
         self._closers: list[Callable[[], None]] = []
 
+    def transport_as(self, principal_arn: str) -> MemoryTransport:
+        """A transport of another IAM user, or of a role's session, to test what belongs to a principal."""
+        return MemoryTransport(self._instance, principal_arn)
+
     def producer(self, **settings: Any) -> Producer:
-        """A Producer of this service; settings are Producer's."""
+        """A Producer of this service; the settings are Producer's."""
         producer = Producer(transport=self.transport, **settings)
         self._closers.append(producer.close)
         return producer
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        """A Consumer of this service; settings are Consumer's."""
+        """A Consumer of this service; the settings are Consumer's."""
         consumer = Consumer(*topics, transport=self.transport, **settings)
         self._closers.append(consumer.close)
         return consumer
 
     def async_producer(self, **settings: Any) -> AsyncProducer:
-        """An AsyncProducer of this service, for `async with`: it is not closed here."""
+        """An AsyncProducer of this service. Use it in `async with`: this object does not close it."""
         return AsyncProducer(transport=ThreadedTransport(self.transport), **settings)
 
     def async_consumer(self, *topics: str, **settings: Any) -> AsyncConsumer:
-        """An AsyncConsumer of this service, for `async with`: it is not closed here."""
+        """An AsyncConsumer of this service. Use it in `async with`: this object does not close it."""
         return AsyncConsumer(*topics, transport=ThreadedTransport(self.transport), **settings)
 
     def admin(self) -> Admin:
@@ -110,7 +131,7 @@ class MemoryPenstock:
         return self.admin().create_topic(name, partitions, config)
 
     def records(self, topic: str) -> list[ConsumerRecord]:
-        """Everything in a topic now, partition by partition, in order."""
+        """All records that a topic holds now, partition by partition, in order."""
         ends = self._offsets(topic, "latest")
         starts = self._offsets(topic, "earliest")
         wanted = [each for each in ends if starts[each] < ends[each]]
@@ -122,16 +143,18 @@ class MemoryPenstock:
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def close(self) -> None:
-        """Close the producers and consumers made here."""
+        """Close the producers and consumers that it made."""
         while self._closers:
             self._closers.pop()()
 
     def __enter__(self) -> Self:
+        """The service."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Close it."""
         self.close()
 
     def _offsets(self, topic: str, timestamp: str) -> dict[TopicPartition, int]:

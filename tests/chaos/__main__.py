@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tests.chaos.run import ChaosReport, run_chaos
-from tests.history.anomaly import Kind
+from tests.history.model.anomaly import Kind
 
 
 @click.command()
@@ -36,7 +36,7 @@ from tests.history.anomaly import Kind
     help="Where the history and all notes go if a promise was broken.",
 )
 def main(seconds: float, seed: int | None, as_json: bool, checkout: Path | None, keep: Path) -> None:
-    """Attack a local stack of its own, and judge what clients saw (docs/chaos.md)."""
+    """Attack a local stack of its own, and judge what clients saw (docs/explanation/chaos.md)."""
     console = Console(stderr=as_json, highlight=False)
     seed = SystemRandom().randrange(2**32) if seed is None else seed
     folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))

@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from localstack.clients import ROOT_KEY
-from penstock_broker.adapters.aws import Storage, storage_of_environment
-from penstock_broker.adapters.dynamodb.client import DynamoDbClient
-from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
-from penstock_broker.adapters.system import SystemChance, SystemClock
 from penstock_core.ids import SegmentId, ZoneName
-from penstock_core.items import parse_head, parse_page
-from penstock_core.keys import HEAD, segment_key
-from penstock_core.ref import LocatedRef, Tier
+from penstock_core.log.ref import LocatedRef, Tier
+from penstock_core.storage.head_item import parse_head
+from penstock_core.storage.keys import HEAD, segment_key
+from penstock_core.storage.page_item import parse_merge_mark, parse_page
+from penstock_service.adapters.aws import Storage, storage_of_environment
+from penstock_service.adapters.dynamodb.client import DynamoDbClient
+from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.system import SystemClock, SystemEntropy
 from tests.end_to_end.local_stack import Stack
 
 _THROUGH_PROXY = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3")
@@ -23,7 +24,7 @@ _ZONES = "PENSTOCK_ZONES"
 _TOPICS_TABLE = "PENSTOCK_TOPICS_TABLE"
 _LOG_TABLE = "PENSTOCK_LOG_TABLE"
 JOBS = ("scrub", "retention", "sweep")
-# A day and a minute are too long to wait for here; a function that serves a request ends after 30 s.
+# A run cannot wait for a day and a minute. A function that serves a request ends after 30 s.
 _JOB_SETTINGS = {
     "penstock-scrub": {"PENSTOCK_BUDGET_MS": "5000"},
     "penstock-retention": {"PENSTOCK_BUDGET_MS": "10000", "PENSTOCK_LOG_START_GRACE_MS": "40000"},
@@ -42,7 +43,7 @@ def zone_of_bucket(stack: Stack) -> dict[str, str]:
 
 @contextmanager
 def functions_through(stack: Stack, proxy_url: str) -> Iterator[None]:
-    """Every function reaches DynamoDB and S3 at `proxy_url` for as long as this lasts; jobs have short graces."""
+    """Let every function reach DynamoDB and S3 at `proxy_url` meanwhile, and give the jobs short graces."""
     lambdas = stack.root_client("lambda")
     before = _environments(stack)
     through = dict.fromkeys(_THROUGH_PROXY, proxy_url)
@@ -57,7 +58,7 @@ def functions_through(stack: Stack, proxy_url: str) -> Iterator[None]:
 
 
 def storage_through(stack: Stack, proxy_url: str) -> Storage:
-    """Where jobs find what the functions of the stack work on, by way of `proxy_url`."""
+    """Describe the stack's storage for jobs, by way of `proxy_url`."""
     return replace(
         storage_of_environment(_environments(stack)["penstock-sweep"]),
         region=stack.region,
@@ -68,9 +69,10 @@ def storage_through(stack: Stack, proxy_url: str) -> Storage:
 
 
 class Zones:
-    """What an operator can see of the zones and start, past the proxy: states, copies, and scheduled functions.
+    """An operator's view past the proxy: the zones' states and copies, and the scheduled functions to start.
 
-    `done` counts what the runs of jobs have told, and those that failed."""
+    `done` adds up the counts that runs of jobs return, and the failed runs.
+    """
 
     def __init__(self, stack: Stack) -> None:
         self._lambdas = stack.root_client("lambda")
@@ -78,39 +80,40 @@ class Zones:
         self._s3 = stack.root_client("s3")
         self._log_table = _setting(stack, _LOG_TABLE)
         self._buckets = zone_of_bucket(stack)
-        client = DynamoDbClient(self._dynamodb, SystemClock(), SystemChance())
+        client = DynamoDbClient(self._dynamodb, SystemClock(), SystemEntropy())
         self._states = DynamoDbZoneStateStore(client, _setting(stack, _TOPICS_TABLE))
         self.done: Counter[str] = Counter()
 
     def run(self, job: str) -> None:
-        """One run of a scheduled function, now. A run that fails is followed by more."""
+        """Run a scheduled function once, now. If it fails, the caller runs it again later."""
         answer = self._lambdas.invoke(FunctionName=f"penstock-{job}", Payload=b"{}")
-        told = json.loads(answer["Payload"].read())
+        counts = json.loads(answer["Payload"].read())
         self.done[f"{job}: runs"] += 1
         if "FunctionError" in answer:
             self.done[f"{job}: runs that failed"] += 1
             return
-        self.done.update({f"{job}: {name}": count for name, count in told.items() if type(count) is int})
+        self.done.update({f"{job}: {name}": count for name, count in counts.items() if type(count) is int})
 
     def all_in_sync(self) -> bool:
         zones = [ZoneName(zone) for zone in self._buckets.values()]
         return self._states.get().in_sync(zones) == (1 << len(zones)) - 1
 
     def missing_copies(self) -> dict[str, int]:
-        """How many of the segments that refs name are not in the zone's bucket, for zones that lack some."""
+        """Count the segments that refs name and a zone's bucket lacks, for each zone that lacks some."""
         named = {segment_key(each) for each in self._segments()}
         missing = {zone: len(named - self._keys(bucket)) for bucket, zone in self._buckets.items()}
         return {zone: count for zone, count in missing.items() if count}
 
     def _segments(self) -> Iterator[SegmentId]:
-        """What lies below a log start, or has no head any more, need not be there."""
+        """Return the segments that must be there: refs below a log start or without a head do not count."""
         pages = self._dynamodb.get_paginator("scan").paginate(TableName=self._log_table, ConsistentRead=True)
         items = [item for page in pages for item in page["Items"]]
         heads = {item["pk"]["S"]: parse_head(item) for item in items if item["sk"]["S"] == HEAD}
         for head in heads.values():
             yield from _read_from(head.log_start_offset, head.located_tail())
         for item in items:
-            if item["sk"]["S"].startswith("page#") and item["pk"]["S"] in heads:
+            is_page = item["sk"]["S"].startswith("page#") and parse_merge_mark(item) is None
+            if is_page and item["pk"]["S"] in heads:
                 yield from _read_from(heads[item["pk"]["S"]].log_start_offset, parse_page(item).located())
 
     def _keys(self, bucket: str) -> set[str]:
@@ -119,7 +122,7 @@ class Zones:
 
 
 def _read_from(log_start_offset: int, refs: Iterable[LocatedRef]) -> Iterator[SegmentId]:
-    """What is in the archive, no zone has."""
+    """Return the segments of refs above the log start. Refs of the archive do not count, for no zone holds them."""
     return (
         located.ref.segment_id
         for located in refs

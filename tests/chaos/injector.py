@@ -1,4 +1,4 @@
-"""Carries a plan out: tells the proxy, call by call, what to do, and counts what was done."""
+"""The injector carries a plan out: it decides for the proxy on each call, and counts the faults."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ _SLOW_S = 0.4
 
 
 class Injector:
-    """Decides for every call. Nothing happens before `start` and after `stop`. Safe for use by several threads."""
+    """Decides on every call. It injects nothing before `start` and after `stop`. Several threads may use it."""
 
     def __init__(self, plan: Plan, zone_of_bucket: Mapping[str, str]) -> None:
         self._plan = plan
@@ -37,11 +37,11 @@ class Injector:
         self.calls: Counter[str] = Counter()
 
     def start(self) -> None:
-        """The plan's time begins. Runs a thread that ends outages on time."""
+        """Start the plan's time, and a thread that ends outages on time."""
         self._started_at = time.monotonic()
 
     def stop(self) -> None:
-        """No faults from here on; whoever hangs is let go."""
+        """Inject no more faults, and release the calls that hang."""
         with self._lock:
             self._started_at = None
             for event in self._over.values():
@@ -51,13 +51,13 @@ class Injector:
         return 0.0 if self._started_at is None else time.monotonic() - self._started_at
 
     def end_outages_until(self, elapsed_s: float) -> None:
-        """Let go who hangs in outages that are over; to be called from time to time."""
+        """Release the calls that hang in outages that are over. Call it from time to time."""
         for outage, event in self._over.items():
             if outage.end_s <= elapsed_s:
                 event.set()
 
     def lose(self, zone: str | None) -> None:
-        """From now on that zone's bucket does not exist, and no strike comes; None: every zone is there."""
+        """Let this zone's bucket not exist from now on, without any strikes. None brings every zone back."""
         self._missing_zone = zone
 
     def decide(self, call: Call) -> Fault | None:

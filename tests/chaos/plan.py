@@ -1,6 +1,6 @@
-"""What goes wrong when: drawn from a seed before the run begins, so that a seed names a plan.
+"""The plan of faults: it is drawn from a seed before the run begins, so a seed names a plan.
 
-One zone at most is broken at a time, which is what G1 promises to survive; strikes at single calls come in addition.
+At most one zone is broken at a time, for G1 promises to survive one. Strikes at single calls come in addition.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _RUN_MAX = 12  # more than the 5 attempts of adapters/dynamodb/client.py
 
 
 class ZoneFault(StrEnum):
-    """What a zone's bucket does to every call."""
+    """The fault of every call to a zone's bucket."""
 
     MISSING = "zone answers 404"
     REFUSING = "zone answers 503"
@@ -25,7 +25,7 @@ class ZoneFault(StrEnum):
 
 
 class Strike(StrEnum):
-    """What happens to single calls."""
+    """The fault of a single call."""
 
     THROTTLED = "DynamoDB throttles"
     FAILED = "DynamoDB answers 500, not applied"
@@ -44,7 +44,7 @@ _WRITES = ("UpdateItem", "TransactWriteItems", "PutObject")
 _READS = ("GetItem", "BatchGetItem", "Query", "GetObject")
 _API = ("POST /v1/produce", "POST /v1/fetch", "POST /v1/groups")
 
-# Of DynamoDB only: TransactWriteItems and UpdateItem are what appends, rolls and commits are made of.
+# For DynamoDB only: appends, rolls and commits consist of TransactWriteItems and UpdateItem.
 _TARGETS: dict[Strike, tuple[str, ...]] = {
     Strike.THROTTLED: ("UpdateItem", "TransactWriteItems", "GetItem", "BatchGetItem", "Query"),
     Strike.FAILED: ("UpdateItem", "TransactWriteItems", "GetItem", "BatchGetItem", "Query"),
@@ -58,7 +58,7 @@ _TARGETS: dict[Strike, tuple[str, ...]] = {
     Strike.CLIENT_RESET: _API,
     Strike.CLIENT_LOST_REPLY: _API,
 }
-# What tempts somebody to append twice, or to forget an append: more often than the rest.
+# Faults that may make the service append twice or forget an append come more often than the rest.
 _OFTEN = {(strike, "UpdateItem"): 3 for strike in (Strike.FAILED_APPLIED, Strike.KILL_AFTER, Strike.LOST_REPLY)}
 _IN_A_RUN = (Strike.THROTTLED, Strike.CONFLICT, Strike.FAILED)
 
@@ -85,7 +85,7 @@ class PlannedStrike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Both in order of time; outages do not overlap."""
+    """Outages and strikes in order of time. Outages do not overlap."""
 
     seed: int
     seconds: float
@@ -94,8 +94,11 @@ class Plan:
 
 
 def make_plan(seed: int, seconds: float, zones: tuple[str, ...]) -> Plan:
-    """The plan of a seed. Every kind of outage and every pair of strike and operation comes once before any comes
-    again, as far as the time allows."""
+    """Draw the plan of a seed.
+
+    Every kind of outage and every pair of strike and operation comes once before any comes again, as far as the time
+    allows.
+    """
     chance = Random(seed)
     return Plan(
         seed=seed,

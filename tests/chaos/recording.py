@@ -1,6 +1,6 @@
-"""A transport that writes every produce request into the history, so that the SDK's hidden retries are told one by one.
+"""A transport that writes every produce request into the history, the SDK's hidden retries included.
 
-Each partition of each request is one operation: `fail` only if its answer says that nothing was applied.
+Each partition of each request is one operation. It is a `fail` only if its answer says that nothing was applied.
 """
 
 import json
@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from penstock.errors import ConnectionFailedError, error_from_json, error_from_response
-from penstock.transport import Response, Transport
-from penstock_core import frame
-from penstock_core.records import decode
-from tests.chaos.values import name_of
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
+from penstock_core.records import frame
+from penstock_core.records.codec import decode
+from tests.chaos.clients.values import name_of
 from tests.history.format import Acks, Function, Send
 from tests.history.recorder import OpenOperation, Recorder
 
@@ -21,10 +22,10 @@ _PRODUCE = "/v1/produce"
 
 
 class RecordingTransport:
-    """Carries to `inner`. `process` names the producer in the history; its sends to a partition follow each other.
+    """Passes requests to `inner`. `process` names the producer in the history. Its sends to a partition do not overlap.
 
-    `requests` counts answers by path and status, 0 for none; `appends` lists begin, end (monotonic seconds) and
-    whether all was acknowledged, of every produce request.
+    `requests` counts answers by path and status, with 0 for no answer. `appends` lists the begin and the end of every
+    produce request in monotonic seconds, and whether all of it was acknowledged.
     """
 
     def __init__(self, inner: Transport, recorder: Recorder, process: str) -> None:
@@ -81,8 +82,8 @@ class RecordingTransport:
                 self._unanswered([operation], maybe_applied=error_from_json(result["error"]).maybe_applied)
             else:
                 base_offset = result["base_offset"]
-                told = [Send(op.where, op.value, base_offset + index) for index, op in enumerate(ops)]
-                self._recorder.ok(operation, told)
+                acknowledged = [Send(op.where, op.value, base_offset + index) for index, op in enumerate(ops)]
+                self._recorder.ok(operation, acknowledged)
         self._took(began, is_ok=all("error" not in result for result in results))
 
     def _unanswered(self, operations: list[OpenOperation], *, maybe_applied: bool) -> None:
@@ -98,7 +99,7 @@ class RecordingTransport:
 
 
 def _sends(body: bytes) -> tuple[list[list[Send]], Acks]:
-    """The records of a produce request, by partition in its order."""
+    """Return the records of a produce request, by partition in the order of the request."""
     header, data = frame.decode(body)
     sends: list[list[Send]] = []
     start = 0

@@ -1,4 +1,4 @@
-"""One chaos run: a stack of its own, a plan of faults, a workload, the readings after it, the verdict."""
+"""One chaos run: a stack of its own, a plan of faults, a workload, the reads after it, and the verdict."""
 
 import json
 import multiprocessing
@@ -15,14 +15,14 @@ from random import Random
 
 from localstack.places import CHECKOUT
 from penstock import Admin
-from tests.chaos.clients import TRUNCATED, ProducerSpec, Target, run_consumers, run_producers, run_reader
-from tests.chaos.compactor import ENDED, compact_to_the_end, compacting
+from tests.chaos.clients.clients import TRUNCATED, ProducerSpec, Target, run_consumers, run_producers, run_reader
+from tests.chaos.clients.compactor import ENDED, compact_to_the_end, compacting
+from tests.chaos.clients.keyed_clients import KEYED, fill_keyed, run_keyed, run_keyed_reader
 from tests.chaos.deployment import JOBS, Zones, functions_through, storage_through, zone_of_bucket
 from tests.chaos.injector import Injector
-from tests.chaos.keyed_clients import KEYED, fill_keyed, run_keyed, run_keyed_reader
-from tests.chaos.keyed_verdict import KeyedVerdict, judge_keyed
+from tests.chaos.judging.keyed_verdict import KeyedVerdict, judge_keyed
+from tests.chaos.judging.verdict import Verdict, judge
 from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
-from tests.chaos.verdict import Verdict, judge
 from tests.end_to_end.fault_proxy import fault_proxy
 from tests.end_to_end.local_stack import Stack, free_port, run, up
 
@@ -31,10 +31,10 @@ PARTITIONS = 3
 _TICK_S = 0.1
 _WARM_CALLS = 40
 _START_S_MAX = 120.0
-_END_S_MAX = 180.0  # delivery time-outs and requests in flight included
+_END_S_MAX = 180.0  # with delivery time-outs and requests in flight
 _READ_S_MAX = 600.0
-_CATCH_UP_S_MAX = 300.0  # the keeper waits 40 s before its pass, and failed repairs come back after a minute
-_KEEP_EACH_S = 1.0
+_CATCH_UP_S_MAX = 300.0  # recover_zones waits 40 s before its pass, and failed repairs come back after a minute
+_RECOVER_EACH_S = 1.0
 _JOB_EACH_S = 3.0
 _SLOW_APPEND_S = 2.5  # a put that does not answer has failed after 3 s
 _SPAWN = multiprocessing.get_context("spawn")
@@ -42,10 +42,12 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosReport:
-    """`stopped_waiting_s` is, for each outage in which a zone hung, how long after its begin appends with acks=all
-    still waited for it; None if no later one was quick. `requests` are by path and status, 0 for no answer.
-    `jobs` is what the runs of scheduled functions have told. `caught_up_s` is how long after the last client ended
-    every zone was in sync with every segment; None if it was not.
+    """The report of a run.
+
+    `stopped_waiting_s` has an entry for each outage in which a zone hung. It is the time after its begin for which
+    appends with acks=all still waited for it, or None if no later append was quick. `requests` counts by path and
+    status, with 0 for no answer. `jobs` adds up the counts that scheduled functions return. `caught_up_s` is the
+    time from the end of the last client until every zone was in sync with every segment, or None if that never came.
     """
 
     plan: Plan
@@ -64,9 +66,9 @@ class ChaosReport:
 def run_chaos(
     folder: Path, *, seconds: float, seed: int, checkout: Path | None, tell: Callable[[str], None]
 ) -> ChaosReport:
-    """Runs in `folder`, which must be empty, and leaves all notes there. `checkout` is deployed instead of this one.
+    """Run in `folder`, which must be empty, and leave all notes there. `checkout` is deployed instead of this one.
 
-    `tell` hears what goes on. Raises AssertionError if the stack does not come up.
+    `tell` is called with each step. Raises AssertionError if the stack does not come up.
     """
     began = time.monotonic()
     tell("deploying a stack")
@@ -79,7 +81,7 @@ def run_chaos(
             zones = Zones(stack)
             tell("filling the compacted topic")
             fill_keyed(target)
-            with _running(zones, ["keeper"], _KEEP_EACH_S):
+            with _running(zones, ["recover-zones"], _RECOVER_EACH_S):
                 compacts = storage_through(stack, proxy_url), folder, checkout or CHECKOUT
                 with _running(zones, JOBS, _JOB_EACH_S), compacting(*compacts, seed) as compacted:
                     violations, started_at = _attack(target, injector, plan, tell)
@@ -153,7 +155,7 @@ def _target(stack: Stack, proxy_url: str, folder: Path) -> Target:
 
 
 def _attack(target: Target, injector: Injector, plan: Plan, tell: Callable[[str], None]) -> tuple[list[str], float]:
-    """The workload under the plan's faults, until all clients have ended: what was wrong with them, when it began."""
+    """Run the workload under the plan's faults until all clients have ended. Return their errors and the begin."""
     stop = _SPAWN.Event()
     specs = _producers(plan.seed)
     processes = [_SPAWN.Process(target=run_producers, args=(target, half, stop)) for half in (specs[::2], specs[1::2])]
@@ -179,13 +181,13 @@ def _attack(target: Target, injector: Injector, plan: Plan, tell: Callable[[str]
 
 
 def _is_warm(injector: Injector) -> bool:
-    """Whether functions run, rather than start: each call at once has one of its own, which takes a second."""
+    """Return whether the functions have started. Calls at the same time each start one, which takes a second."""
     return all(injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch"))
 
 
 @contextmanager
 def _running(zones: Zones, jobs: Sequence[str], pause_s: float) -> Iterator[None]:
-    """The scheduled functions run one after the other meanwhile, again and again."""
+    """Run the scheduled functions one after the other meanwhile, again and again."""
     stop = threading.Event()
 
     def run_in_turn() -> None:
@@ -208,7 +210,7 @@ def _caught_up_s(zones: Zones) -> float | None:
     while time.monotonic() - began < _CATCH_UP_S_MAX:
         if zones.all_in_sync() and not zones.missing_copies():
             return time.monotonic() - began
-        time.sleep(_KEEP_EACH_S)
+        time.sleep(_RECOVER_EACH_S)
     return None
 
 

@@ -1,4 +1,4 @@
-"""The injector: what is planned is done to those it is planned for, as often as planned, and nothing else."""
+"""The injector strikes the planned calls as often as planned, and no others."""
 
 import pytest
 

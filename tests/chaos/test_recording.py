@@ -1,4 +1,4 @@
-"""What the recording transport tells of produce requests: every one of them, and no more than is known."""
+"""The recording transport records every produce request, and no more of it than is known."""
 
 import io
 import json
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from penstock.errors import ConnectionFailedError
-from penstock.transport import Response
-from penstock_core import frame
-from penstock_core.records import NewRecord, encode
+from penstock.http.http_message import Response
+from penstock_core.records import frame
+from penstock_core.records.codec import NewRecord, encode
+from tests.chaos.clients.values import make_value, name_of
 from tests.chaos.recording import RecordingTransport
-from tests.chaos.values import make_value, name_of
 from tests.history.recorder import Recorder
 
 ERROR = {"code": "STORAGE_UNAVAILABLE", "message": "away"}
@@ -35,7 +35,7 @@ class Answering:
 
 
 def produce(answer: Response | Exception) -> list[dict[str, object]]:
-    """The lines that a request with "v0" to partition 0 and "v1" to partition 1 leaves."""
+    """Return the lines that a request with "v0" to partition 0 and "v1" to partition 1 leaves."""
     batches = [encode([NewRecord(0, None, make_value(name, 50))]) for name in ("v0", "v1")]
     header = {
         "acks": "all",

@@ -1,7 +1,9 @@
-"""Each port from both adapters: in memory, and boto3 against moto."""
+"""Each port from all adapters: in memory, with a database below, and boto3 against moto."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -9,41 +11,34 @@ import pytest
 from botocore.config import Config
 from moto import mock_aws
 
-from penstock_broker.adapters.dynamodb.client import DynamoDbClient
-from penstock_broker.adapters.dynamodb.compaction import DynamoDbCompactionStore
-from penstock_broker.adapters.dynamodb.cursors import DynamoDbJobCursors
-from penstock_broker.adapters.dynamodb.groups import DynamoDbGroupStore
-from penstock_broker.adapters.dynamodb.log import DynamoDbLogIndex
-from penstock_broker.adapters.dynamodb.memberships import DynamoDbMembershipStore
-from penstock_broker.adapters.dynamodb.topics import DynamoDbTopicStore
-from penstock_broker.adapters.dynamodb.transactions import DynamoDbTransactionStore
-from penstock_broker.adapters.dynamodb.zones import DynamoDbZoneStateStore
-from penstock_broker.adapters.memory import (
-    MemoryArchiveStore,
-    MemoryJobCursors,
-    MemoryLogIndex,
-    MemorySegmentStore,
-    MemoryTopicStore,
-    MemoryZoneStateStore,
-)
-from penstock_broker.adapters.memory_compaction import MemoryCompactionStore
-from penstock_broker.adapters.memory_groups import MemoryGroupStore, MemoryMembershipStore
-from penstock_broker.adapters.memory_transactions import MemoryTransactionStore
-from penstock_broker.adapters.s3 import S3SegmentStore
-from penstock_broker.adapters.s3_archive import S3ArchiveStore
-from penstock_broker.adapters.system import SystemChance, SystemClock
-from penstock_broker.ports import (
-    ArchiveStore,
-    CompactionStore,
-    GroupStore,
-    JobCursors,
-    LogIndex,
-    MembershipStore,
-    SegmentStore,
-    TopicStore,
-    TransactionStore,
-    ZoneStateStore,
-)
+from penstock_service.adapters.dynamodb.client import DynamoDbClient
+from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
+from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
+from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
+from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
+from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
+from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
+from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.memory.compaction import MemoryCompactionStore
+from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
+from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
+from penstock_service.adapters.memory.topics import MemoryTopicStore
+from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryZoneStateStore
+from penstock_service.adapters.s3.archive import S3ArchiveStore
+from penstock_service.adapters.s3.segments import S3SegmentStore
+from penstock_service.adapters.sqlite.service import StoredService, open_service
+from penstock_service.adapters.system import SystemClock, SystemEntropy
+from penstock_service.ports.compaction import CompactionStore
+from penstock_service.ports.groups import GroupStore, MembershipStore
+from penstock_service.ports.log import LogIndex
+from penstock_service.ports.runtime import JobCursors
+from penstock_service.ports.segments import ArchiveStore, SegmentStore
+from penstock_service.ports.topics import TopicStore
+from penstock_service.ports.transactions import TransactionStore
+from penstock_service.ports.zones import ZoneStateStore
 
 REGION = "us-east-1"
 
@@ -78,15 +73,58 @@ def _memory() -> Iterator[Ports]:
     )
 
 
-def _aws() -> Iterator[Ports]:
+def _sqlite(folder: Path) -> Iterator[Ports]:
+    service = open_service(folder)
+    stores = service.stores
+    yield Ports(
+        stores.topics,
+        stores.log,
+        stores.groups,
+        stores.memberships,
+        stores.transactions,
+        stores.compaction,
+        stores.zones[0],
+        stores.archive,
+        stores.zone_states,
+        stores.cursors,
+    )
+    before = _states(service)
+    service.database.close()  # without a snapshot, as after a crash: the journal alone gives the same stores
+    again = open_service(folder)
+    assert _states(again) == before
+    again.close()  # with a snapshot
+    once_more = open_service(folder)
+    assert _states(once_more) == before
+    once_more.close()
+
+
+def _states(service: StoredService) -> dict[str, dict[str, object]]:
+    """What the in-memory stores hold: all attributes but locks and other stores."""
+    stores = service.journal.stores
+    left_out = (type(threading.Lock()), type(threading.RLock()), *map(type, stores.values()))
+    return {
+        name: {attribute: value for attribute, value in vars(store).items() if not isinstance(value, left_out)}
+        for name, store in stores.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def aws_clients() -> tuple[Any, Any]:
+    """The clients of DynamoDB and S3: one pair for all tests, because boto3 reads a service's model for each client.
+
+    moto answers them while a test has it switched on, with accounts that are empty at first.
+    """
+    session = boto3.Session(aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION)
+    return session.client("dynamodb", config=Config(retries={"total_max_attempts": 1})), session.client("s3")
+
+
+def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
     with mock_aws():
-        dynamodb = boto3.client("dynamodb", region_name=REGION, config=Config(retries={"total_max_attempts": 1}))
         for table in ("topics", "log", "groups"):
             create_table(dynamodb, table)
-        s3 = boto3.client("s3", region_name=REGION)
         for bucket in ("zone-a", "archive"):
             s3.create_bucket(Bucket=bucket)
-        client = DynamoDbClient(dynamodb, SystemClock(), SystemChance())
+        client = DynamoDbClient(dynamodb, SystemClock(), SystemEntropy())
         yield Ports(
             DynamoDbTopicStore(client, "topics"),
             DynamoDbLogIndex(client, "log"),
@@ -101,15 +139,15 @@ def _aws() -> Iterator[Ports]:
         )
 
 
-_ADAPTERS: dict[str, Callable[[], Iterator[Ports]]] = {"memory": _memory, "aws": _aws}
-
-
-@pytest.fixture(params=_ADAPTERS)
-def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ports]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
+@pytest.fixture(params=["memory", "sqlite", "aws"])
+def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ports]:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    yield from _ADAPTERS[request.param]()
+    if request.param == "memory":
+        yield from _memory()
+    elif request.param == "sqlite":
+        yield from _sqlite(tmp_path)
+    else:
+        yield from _aws(*request.getfixturevalue("aws_clients"))
 
 
 def create_table(dynamodb: Any, name: str) -> None:

@@ -1,8 +1,7 @@
-"""What every JobCursors does, in memory and on DynamoDB."""
+"""The contract of JobCursors, held by the adapters in memory and on DynamoDB."""
 
 from penstock_core.ids import TopicId, TopicName
-from penstock_core.items import note_of
-from penstock_core.topic import Topic
+from penstock_core.log.topic import Topic, note_of
 from tests.contract.conftest import Ports
 
 

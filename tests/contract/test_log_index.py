@@ -1,4 +1,4 @@
-"""What every LogIndex does, in memory and on DynamoDB."""
+"""The contract of LogIndex, held by the adapters in memory and on DynamoDB."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, Partition, SegmentId, TopicId
-from penstock_core.index import EMPTY_HEAD, NEVER, Head, appended, roll_due, rolled
-from penstock_core.keys import PartitionKey
-from penstock_core.limits import HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS
-from penstock_core.producer_state import ProducerSequence, ProducerState
-from penstock_core.ref import LocatedRef, Ref
+from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
+from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.log.index import EMPTY_HEAD, Head, appended
+from penstock_core.log.ref import LocatedRef, Ref
+from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from tests.contract.conftest import Ports
+from tests.support.rolling import roll, roll_if_due
 
 KEY = PartitionKey(TopicId("t1"), Partition(0))
 OTHER = PartitionKey(TopicId("t1"), Partition(1))
@@ -34,8 +34,7 @@ def fill(ports: Ports, count: int) -> Head:
     head = EMPTY_HEAD
     for number in range(count):
         head = ports.log.append(KEY, ref(number), 0)
-        if (roll := roll_due(head)) is not None:
-            assert ports.log.roll(KEY, roll)
+        roll_if_due(ports.log, KEY, head)
     return ports.log.heads([KEY])[KEY]
 
 
@@ -43,96 +42,63 @@ def sequenced(number: int, first: int, *, span: int = 3, epoch: int = 0, produce
     sequence = ProducerSequence(
         producer_id=producer_id, epoch=epoch, first_sequence=first, last_sequence=first + span - 1
     )
-    # Only the first six bytes of a segment id are a time: a second is what a producer's entry tells apart.
+    # The first six bytes of a segment id are its time.
     return replace(
         ref(number, span), segment_id=SegmentId((1_000 * number).to_bytes(6, "big") + bytes(10)), sequence=sequence
     )
 
 
-def append_sequenced(ports: Ports, wanted: Ref, unlisted_since: int) -> tuple[bool, Head]:
+def append_sequenced(ports: Ports, wanted: Ref, looked_at: int | None = None) -> tuple[bool, Head]:
     assert wanted.sequence is not None
-    return ports.log.append_in_sequence(KEY, wanted, 0, wanted.sequence, unlisted_since)
+    offset = None if looked_at is None else Offset(looked_at)
+    return ports.log.append_in_sequence(KEY, wanted, 0, wanted.sequence, offset)
 
 
 def test_append_in_sequence_takes_what_follows_once(ports: Ports) -> None:
     ports.log.create_head(KEY)
     first, second = sequenced(1, 0), sequenced(2, 3)
     head = appended(EMPTY_HEAD, first)
-    assert append_sequenced(ports, first, 0) == (True, head)
-    assert append_sequenced(ports, first, 0) == (False, head), "the entry is there: what was unlisted is not"
-    assert append_sequenced(ports, sequenced(3, 6), NEVER) == (False, head), "a gap"
+    assert append_sequenced(ports, first) == (True, head)
+    assert append_sequenced(ports, first) == (False, head), "the entry is there: what was unlisted is not"
+    assert append_sequenced(ports, first, 0) == (False, head), "nor is it by an old look"
+    assert append_sequenced(ports, sequenced(3, 6)) == (False, head), "a gap"
     head = appended(head, second)
-    assert append_sequenced(ports, second, NEVER) == (True, head)
-    assert append_sequenced(ports, second, NEVER) == (False, head)
+    assert append_sequenced(ports, second) == (True, head)
+    assert append_sequenced(ports, second) == (False, head)
     assert ports.log.heads([KEY]) == {KEY: head}
-    assert dict(head.producers) == {7: ProducerState(epoch=0, last_sequence=5, written_s=2)}
+    assert dict(head.producers) == {7: ProducerState(epoch=0, last_sequence=5, written_ms=2_000)}
 
 
 def test_append_in_sequence_starts_anew_in_a_later_epoch(ports: Ports) -> None:
     ports.log.create_head(KEY)
-    _, head = append_sequenced(ports, sequenced(1, 0), 0)
-    assert append_sequenced(ports, sequenced(2, 3, epoch=1), NEVER) == (False, head), "not from 0"
-    _, head = append_sequenced(ports, sequenced(2, 0, epoch=2), NEVER)
+    _, head = append_sequenced(ports, sequenced(1, 0))
+    assert append_sequenced(ports, sequenced(2, 3, epoch=1)) == (False, head), "not from 0"
+    _, head = append_sequenced(ports, sequenced(2, 0, epoch=2))
     assert head.next_offset == 6
-    assert append_sequenced(ports, sequenced(3, 0, epoch=1), NEVER) == (False, head), "an older epoch"
-    assert append_sequenced(ports, sequenced(3, 0, epoch=2), 0) == (False, head), "a repeat"
+    assert append_sequenced(ports, sequenced(3, 0, epoch=1)) == (False, head), "an older epoch"
+    assert append_sequenced(ports, sequenced(3, 0, epoch=2)) == (False, head), "a repeat"
 
 
-def test_append_in_sequence_takes_an_unknown_producer_only_while_none_has_left(ports: Ports) -> None:
+def test_append_in_sequence_takes_an_unknown_producer_by_a_look_that_holds(ports: Ports) -> None:
     ports.log.create_head(KEY)
-    assert append_sequenced(ports, sequenced(1, 0), NEVER) == (False, EMPTY_HEAD)
-    assert append_sequenced(ports, sequenced(1, 0), 1) == (False, EMPTY_HEAD)
-    assert append_sequenced(ports, sequenced(1, 5), 0)[0], "whoever looked it up knows that it follows"
+    assert append_sequenced(ports, sequenced(1, 5)) == (False, EMPTY_HEAD), "nobody has looked"
+    assert append_sequenced(ports, sequenced(1, 5), 0)[0], "the caller has looked it up, and knows that it follows"
+
+
+def test_append_in_sequence_is_refused_when_the_tail_has_passed_the_look(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    looked_at = fill(ports, 1).next_offset
+    fill(ports, TAIL_ROLL_REFS - 2)
+    assert append_sequenced(ports, sequenced(20, 5), looked_at)[0], "the tail begins below the look"
+    roll(ports.log, KEY)
+    assert not append_sequenced(ports, sequenced(21, 5, producer_id=8), looked_at)[0]
+    assert append_sequenced(ports, sequenced(21, 5, producer_id=8), looked_at=3 * TAIL_ROLL_REFS)[0]
 
 
 def test_append_in_sequence_is_refused_when_there_is_no_head(ports: Ports) -> None:
     with pytest.raises(PenstockError) as caught:
-        append_sequenced(ports, sequenced(1, 0), 0)
+        append_sequenced(ports, sequenced(1, 0))
     assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
-
-
-def _many_producers(ports: Ports) -> Head:
-    """A head about to be rolled, that knows more producers than it keeps."""
-    ports.log.create_head(KEY)
-    head = EMPTY_HEAD
-    for number in range(2 * TAIL_ROLL_REFS):
-        _, head = append_sequenced(ports, sequenced(number, 0, producer_id=number), 0)
-    return head
-
-
-def test_roll_moves_the_longest_silent_producers_out(ports: Ports) -> None:
-    head = _many_producers(ports)
-    roll = roll_due(head)
-    assert roll is not None
-    assert set(roll.evicted) == set(range(2 * TAIL_ROLL_REFS - HEAD_PRODUCERS_KEPT))
-    assert ports.log.roll(KEY, roll)
-    after = ports.log.heads([KEY])[KEY]
-    assert after == rolled(head, roll)
-    assert (len(after.producers), after.evictions) == (HEAD_PRODUCERS_KEPT, 1)
-    assert ports.log.evicted_producer(KEY, 0) == ProducerState(epoch=0, last_sequence=2, written_s=0)
-    assert ports.log.evicted_producer(KEY, 31) is None
-    assert ports.log.evicted_producer(OTHER, 0) is None
-
-
-def test_append_in_sequence_finds_that_producers_have_left(ports: Ports) -> None:
-    roll = roll_due(_many_producers(ports))
-    assert roll is not None
-    ports.log.roll(KEY, roll)
-    again = sequenced(99, 3, producer_id=0)
-    assert not append_sequenced(ports, again, 0)[0]
-    is_appended, head = append_sequenced(ports, again, 1)
-    assert is_appended
-    assert head.producers[0].last_sequence == 5
-
-
-def test_roll_is_refused_when_a_leaving_producer_has_written_since(ports: Ports) -> None:
-    roll = roll_due(_many_producers(ports))
-    assert roll is not None
-    _, head = append_sequenced(ports, sequenced(99, 3, producer_id=0), NEVER)
-    assert not ports.log.roll(KEY, roll)
-    assert ports.log.heads([KEY]) == {KEY: head}
-    assert ports.log.evicted_producer(KEY, 1) is None
-    assert rolled(head, roll) is None
 
 
 def test_pages_before_go_back_from_the_newest(ports: Ports) -> None:
@@ -186,45 +152,6 @@ def test_append_is_refused_when_there_is_no_head(ports: Ports, was_there: bool) 
     assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
     assert not caught.value.maybe_applied
     assert ports.log.heads([KEY]) == {}
-
-
-def test_roll_moves_the_oldest_refs_to_a_page(ports: Ports) -> None:
-    ports.log.create_head(KEY)
-    head = EMPTY_HEAD
-    for number in range(TAIL_ROLL_REFS):
-        head = ports.log.append(KEY, ref(number), 0)
-    roll = roll_due(head)
-    assert roll is not None
-    behind = ports.log.append(KEY, ref(99), 0)
-    assert ports.log.roll(KEY, roll)
-    assert ports.log.heads([KEY])[KEY] == rolled(behind, roll)
-    assert ports.log.heads([KEY])[KEY].tail == (ref(99),)
-    assert list(ports.log.pages(KEY, Offset(0), 10)) == [roll.page]
-
-
-def test_roll_is_refused_when_done_before(ports: Ports) -> None:
-    ports.log.create_head(KEY)
-    head = EMPTY_HEAD
-    for number in range(TAIL_ROLL_REFS):
-        head = ports.log.append(KEY, ref(number), 0)
-    roll = roll_due(head)
-    assert roll is not None
-    assert ports.log.roll(KEY, roll)
-    after = ports.log.heads([KEY])
-    assert not ports.log.roll(KEY, roll)
-    assert ports.log.heads([KEY]) == after
-    assert len(ports.log.pages(KEY, Offset(0), 10)) == 1
-
-
-def test_roll_is_refused_when_the_partition_is_deleted(ports: Ports) -> None:
-    ports.log.create_head(KEY)
-    head = EMPTY_HEAD
-    for number in range(TAIL_ROLL_REFS):
-        head = ports.log.append(KEY, ref(number), 0)
-    roll = roll_due(head)
-    assert roll is not None
-    ports.log.delete_head(KEY)
-    assert not ports.log.roll(KEY, roll)
 
 
 def test_pages_starts_with_the_one_that_covers_the_offset(ports: Ports) -> None:
@@ -281,8 +208,7 @@ def debts(ports: Ports) -> list[LocatedRef]:
     ports.log.create_head(KEY)
     for number in range(TAIL_ROLL_REFS * 3 // 2):
         head = ports.log.append(KEY, replace(ref(number), zones=0b001), 0b110)
-        if (roll := roll_due(head)) is not None:
-            assert ports.log.roll(KEY, roll)
+        roll_if_due(ports.log, KEY, head)
     return _located(ports)
 
 
@@ -291,7 +217,7 @@ def test_mark_stored_sets_the_bits_in_that_ref_only(ports: Ports, debts: list[Lo
     assert ports.log.mark_stored(KEY, debts[index], 0b100)
     marked = replace(debts[index], ref=replace(debts[index].ref, zones=0b101))
     assert _located(ports) == [*debts[:index], marked, *debts[index + 1 :]]
-    # What the caller knew of the other bits is old by now, and does no harm.
+    # The other bits of the caller's ref are old by now, which does no harm.
     assert ports.log.mark_stored(KEY, debts[index], 0b010)
     assert ports.log.mark_stored(KEY, debts[index], 0b110)
     assert _located(ports)[index].ref.zones == 0b111
@@ -303,9 +229,7 @@ def test_mark_stored_finds_a_ref_that_has_rolled_meanwhile(ports: Ports) -> None
     for number in range(TAIL_ROLL_REFS):
         head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100)
     debt = head.located_tail()[5]
-    roll = roll_due(head)
-    assert roll is not None
-    assert ports.log.roll(KEY, roll)
+    roll(ports.log, KEY)
     assert ports.log.mark_stored(KEY, debt, 0b100)
     assert [located.ref.zones for located in _located(ports)] == [0b011] * 5 + [0b111] + [0b011] * 10
 
@@ -317,8 +241,6 @@ def test_mark_stored_finds_a_ref_that_rolls_between_its_read_and_its_write(
     head = EMPTY_HEAD
     for number in range(TAIL_ROLL_REFS):
         head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100)
-    roll = roll_due(head)
-    assert roll is not None
     read = ports.log.heads
     reads = []
 
@@ -326,7 +248,7 @@ def test_mark_stored_finds_a_ref_that_rolls_between_its_read_and_its_write(
         found = read(*arguments)
         reads.append(found)
         if len(reads) == 1:
-            assert ports.log.roll(KEY, roll)
+            roll(ports.log, KEY)
         return found
 
     monkeypatch.setattr(ports.log, "heads", heads)
@@ -370,9 +292,9 @@ def test_note_log_start_is_kept_with_the_head_and_over_appends_and_rolls(ports: 
     before = fill(ports, 1)
     ports.log.note_log_start(KEY, Offset(3), 77)
     noted = ports.log.heads([KEY])[KEY]
-    assert noted == replace(before, settling_offset=Offset(3), settling_since_ms=77)
+    assert noted == replace(before, noted_log_start=Offset(3), log_start_noted_ms=77)
     head = fill(ports, TAIL_ROLL_REFS - 1)
-    assert (head.tail_base, head.settling_offset, head.settling_since_ms) == (3 * TAIL_ROLL_REFS, 3, 77)
+    assert (head.tail_base, head.noted_log_start, head.log_start_noted_ms) == (3 * TAIL_ROLL_REFS, 3, 77)
 
 
 def test_note_log_start_is_refused_when_there_is_no_head(ports: Ports) -> None:

@@ -1,14 +1,18 @@
-"""What every MembershipStore does, in memory and on DynamoDB."""
+"""The contract of MembershipStore, held by the adapters in memory and on DynamoDB."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.group import GroupConfig, GroupState, Member, Report, parse_subscription
+from penstock_core.groups.group import GroupConfig, GroupState, Member, MemberProgress, parse_subscription
+from penstock_core.groups.sessions import touched
 from penstock_core.ids import GroupName, MemberName
 from tests.contract.conftest import Ports
+from tests.support.refusals import refused
 
 GROUP = GroupName("billing")
 STATE = GroupState(name=GROUP, version=1, epoch=3, target_id="ab", config=GroupConfig(assignor="range"))
@@ -24,25 +28,18 @@ MEMBER = Member(
 )
 
 
-def refused(code: ErrorCode, call: Callable[[], object]) -> None:
-    with pytest.raises(PenstockError) as caught:
-        call()
-    assert caught.value.code is code
-    assert not caught.value.maybe_applied
-
-
 def touch(
     ports: Ports,
     sequence: int,
     member_id: str = "m",
     deadline_ms: int = 200,
-    report: Report | None = None,
+    report: MemberProgress | None = None,
     session: int = 2,
 ) -> Member:
     return ports.memberships.touch_member(GROUP, MemberName("m"), member_id, sequence, session, deadline_ms, report)
 
 
-def test_group_is_made_once_and_changed_by_whoever_saw_it_last(ports: Ports) -> None:
+def test_group_is_made_once_and_changed_by_the_caller_that_saw_it_last(ports: Ports) -> None:
     assert ports.memberships.get_group(GROUP) is None
     ports.memberships.change_group(None, STATE)
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: ports.memberships.change_group(None, STATE))
@@ -53,7 +50,7 @@ def test_group_is_made_once_and_changed_by_whoever_saw_it_last(ports: Ports) -> 
     assert ports.memberships.get_group(GroupName("other")) is None
 
 
-def test_group_is_deleted_by_whoever_saw_it_last(ports: Ports) -> None:
+def test_group_is_deleted_by_the_caller_that_saw_it_last(ports: Ports) -> None:
     ports.memberships.change_group(None, STATE)
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: ports.memberships.delete_group(replace(STATE, version=0)))
     ports.memberships.delete_group(STATE)
@@ -79,6 +76,7 @@ def test_find_groups_finds_those_that_there_are(ports: Ports) -> None:
     assert ports.memberships.find_groups([]) == {}
 
 
+@pytest.mark.slow
 def test_members_are_all_of_the_group_by_name(ports: Ports) -> None:
     names = [f"{'n' * 90}{number:03d}" for number in range(210)] + ["~", "=eu"]
     members = [replace(MEMBER, name=MemberName(name), member_id=name) for name in names]
@@ -104,7 +102,7 @@ def test_member_is_put_over_the_one_that_was_seen_only(ports: Ports) -> None:
 def test_touch_goes_on_with_the_session_and_reports_if_told_to(ports: Ports) -> None:
     ports.memberships.put_member(GROUP, None, MEMBER)
     assert touch(ports, 6) == replace(MEMBER, sequence=6, deadline_ms=200)
-    reported = touch(ports, 7, report=Report(epoch=3, is_settled=True))
+    reported = touch(ports, 7, report=MemberProgress(epoch=3, is_settled=True))
     assert reported == replace(MEMBER, sequence=7, deadline_ms=200, epoch=3, is_settled=True)
     assert touch(ports, 2**62, deadline_ms=300) == replace(reported, sequence=2**62, deadline_ms=300)
     assert list(ports.memberships.members(GROUP)) == [replace(reported, sequence=2**62, deadline_ms=300)]
@@ -112,7 +110,7 @@ def test_touch_goes_on_with_the_session_and_reports_if_told_to(ports: Ports) -> 
 
 def test_touch_that_is_sent_again_changes_nothing(ports: Ports) -> None:
     ports.memberships.put_member(GROUP, None, MEMBER)
-    report = Report(epoch=3, is_settled=True)
+    report = MemberProgress(epoch=3, is_settled=True)
     assert touch(ports, 6, report=report) == touch(ports, 6, report=report)
     refused(ErrorCode.STALE_HEARTBEAT, lambda: touch(ports, 6, deadline_ms=201, report=report))
 
@@ -126,6 +124,32 @@ def test_touch_is_refused_to_strangers_twins_and_the_late(ports: Ports) -> None:
     refused(ErrorCode.STALE_HEARTBEAT, lambda: touch(ports, 5, session=1))
     refused(ErrorCode.UNKNOWN_MEMBER, lambda: touch(ports, 6, session=1))
     assert list(ports.memberships.members(GROUP)) == [MEMBER]
+
+
+@pytest.mark.slow
+def test_touch_is_refused_exactly_where_sessions_touched_says(ports: Ports) -> None:
+    """The rule stands twice: `groups.sessions.touched` in Python, and `member_item.touch_update` as a condition."""
+    name = MEMBER.name
+    for is_there, member_id, sequence, session, deadline_ms in product(
+        (False, True), ("m", "twin"), (4, 5, 6), (1, 2), (100, 200)
+    ):
+        for stored in ports.memberships.members(GROUP):
+            assert ports.memberships.remove_member(GROUP, stored)
+        before = MEMBER if is_there else None
+        if before is not None:
+            ports.memberships.put_member(GROUP, None, before)
+        expected = _outcome(partial(touched, before, GROUP, name, member_id, sequence, session, deadline_ms, None))
+        found = _outcome(partial(touch, ports, sequence, member_id, deadline_ms, session=session))
+        assert found == expected, (is_there, member_id, sequence, session, deadline_ms)
+        left = [expected] if isinstance(expected, Member) else [before] * is_there
+        assert list(ports.memberships.members(GROUP)) == left
+
+
+def _outcome(touch: Callable[[], Member]) -> Member | tuple[ErrorCode, bool]:
+    try:
+        return touch()
+    except PenstockError as error:
+        return error.code, error.maybe_applied
 
 
 def test_member_is_removed_unless_it_was_heard_of_since(ports: Ports) -> None:

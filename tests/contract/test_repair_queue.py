@@ -7,10 +7,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from penstock_broker.adapters.sqs import SqsRepairQueue
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
-from penstock_core.repair import Repair, decode_repair
+from penstock_core.log.repair import Repair, decode_repair
+from penstock_service.adapters.sqs import SqsRepairQueue
 
 REPAIR = Repair(segment_id=SegmentId(b"s" * 16), zones=frozenset((ZoneName("b"),)))
 
@@ -27,7 +27,12 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_send_puts_the_repair_into_the_queue(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="repairs")["QueueUrl"]
     made: list[Any] = []
-    queue = SqsRepairQueue(lambda: made.append(sqs) or sqs, url)
+
+    def make() -> Any:
+        made.append(sqs)
+        return sqs
+
+    queue = SqsRepairQueue(make, url)
     assert not made
     for _ in range(2):
         queue.send(REPAIR)

@@ -1,4 +1,4 @@
-"""What every SegmentStore does, a zone's and the archive's, in memory and on S3."""
+"""The contract of SegmentStore, of a zone and of the archive, held by the adapters in memory and on S3."""
 
 import os
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import crc32c
 import pytest
 
-from penstock_broker.adapters.s3_archive import PART_BYTES
-from penstock_broker.ports import DELETE_MAX, SegmentStore
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
-from penstock_core.keys import parse_segment_key, segment_key, segment_prefix
+from penstock_core.limits import ARCHIVE_PART_BYTES, DELETE_SEGMENTS_MAX
+from penstock_core.storage.keys import parse_segment_key, segment_key, segment_prefix
+from penstock_service.ports.segments import SegmentStore
 from tests.contract.conftest import Ports
 
 ID = SegmentId(bytes(range(16)))
@@ -79,6 +79,7 @@ def listed(segments: SegmentStore, prefix: int) -> list[list[str]]:
             return parts
 
 
+@pytest.mark.slow
 def test_list_keys_answers_every_key_of_the_prefix_once_in_parts(segments: SegmentStore) -> None:
     ids = put_many(segments, 1_203, 0xAB)
     others = put_many(segments, 2, 0xAC)
@@ -89,6 +90,7 @@ def test_list_keys_answers_every_key_of_the_prefix_once_in_parts(segments: Segme
     assert listed(segments, 0x00) == [[]]
 
 
+@pytest.mark.slow
 def test_list_keys_goes_on_when_what_was_listed_has_been_deleted(segments: SegmentStore) -> None:
     ids = put_many(segments, 1_203, 0)
     first = segments.list_keys(segment_prefix(0), None)
@@ -98,16 +100,17 @@ def test_list_keys_goes_on_when_what_was_listed_has_been_deleted(segments: Segme
     assert {*first.keys, *second.keys} == set(map(segment_key, ids))
 
 
+@pytest.mark.slow
 def test_delete_removes_what_is_named_only_and_twice_is_no_error(segments: SegmentStore) -> None:
-    ids = put_many(segments, DELETE_MAX + 1, 7)
+    ids = put_many(segments, DELETE_SEGMENTS_MAX + 1, 7)
     for _ in range(2):
-        segments.delete(ids[:DELETE_MAX])
-        assert listed(segments, 7) == [[segment_key(ids[DELETE_MAX])]]
+        segments.delete(ids[:DELETE_SEGMENTS_MAX])
+        assert listed(segments, 7) == [[segment_key(ids[DELETE_SEGMENTS_MAX])]]
     with pytest.raises(PenstockError):
         segments.get(ids[0], 0, 1)
 
 
-@pytest.mark.parametrize("size", [0, 100, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES - 5])
+@pytest.mark.parametrize("size", [0, 100, ARCHIVE_PART_BYTES, ARCHIVE_PART_BYTES + 1, 3 * ARCHIVE_PART_BYTES - 5])
 def test_upload_stores_what_its_chunks_make_together(ports: Ports, size: int) -> None:
     body = os.urandom(size)
     ports.archive.upload(ID, (body[at : at + 3_000_000] for at in range(0, size, 3_000_000)))
@@ -117,7 +120,7 @@ def test_upload_stores_what_its_chunks_make_together(ports: Ports, size: int) ->
 
 def test_upload_whose_chunks_fail_leaves_no_segment(ports: Ports) -> None:
     def chunks() -> Iterator[bytes]:
-        yield bytes(3 * PART_BYTES)
+        yield bytes(3 * ARCHIVE_PART_BYTES)
         raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "no zone answers")
 
     with pytest.raises(PenstockError, match="no zone answers"):

@@ -1,4 +1,4 @@
-"""What every TopicStore does, in memory and on DynamoDB."""
+"""The contract of TopicStore, held by the adapters in memory and on DynamoDB."""
 
 from dataclasses import replace
 
@@ -6,8 +6,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
-from penstock_core.items import DeletedTopic, note_of
-from penstock_core.topic import Topic, TopicConfig
+from penstock_core.log.topic import DeletedTopic, Topic, TopicConfig, note_of
 from tests.contract.conftest import Ports
 
 ORDERS = Topic(name=TopicName("orders"), topic_id=TopicId("t1"), partitions=3, created_at_ms=5)

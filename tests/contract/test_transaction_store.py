@@ -1,32 +1,43 @@
-"""What every TransactionStore does, in memory and on DynamoDB."""
+"""The contract of TransactionStore, held by the adapters in memory and on DynamoDB."""
 
 from dataclasses import replace
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import GroupName, MemberName, Offset, Partition, TopicId, TopicName, TransactionalId
-from penstock_core.index import EMPTY_HEAD, appended
-from penstock_core.items import CommittedOffset
-from penstock_core.keys import PartitionKey
-from penstock_core.lease import Lease, Tenure
+from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken
+from penstock_core.ids import (
+    NO_NONCE,
+    GroupName,
+    MemberName,
+    Nonce,
+    Offset,
+    Partition,
+    PartitionKey,
+    TopicId,
+    TopicName,
+    TransactionalId,
+)
+from penstock_core.log.index import EMPTY_HEAD, appended
+from penstock_core.storage.transaction_stage_item import StagedRef
 from penstock_core.transaction import OffsetCommit, Transaction, TransactionalProducer, TransactionState
-from penstock_core.transaction_items import StagedRef
 from tests.contract.conftest import Ports
 from tests.contract.test_log_index import KEY, OTHER, ref
+from tests.support.group_commits import commits_of
 
 NAME = TransactionalId("ledger")
 FIRST = TransactionState(producer_id=7, epoch=0)
 PRODUCER = TransactionalProducer(transactional_id=NAME, epoch=0)
+NONCE, OTHER_NONCE = Nonce(b"n" * 16), Nonce(b"o" * 16)
 GROUP = GroupName("readers")
 SOURCE = PartitionKey(TopicId("t0"), Partition(3))
 
 
-def offset_commit(offset: int, tenure: Tenure | None = None) -> OffsetCommit:
+def offset_commit(offset: int, token: LeaseToken | None = None) -> OffsetCommit:
     committed = CommittedOffset(
         topic=TopicName("orders"), partition=SOURCE, offset=Offset(offset), metadata="", committed_at_ms=5
     )
-    return OffsetCommit(group=GROUP, committed=committed, tenure=tenure)
+    return OffsetCommit(group=GROUP, committed=committed, token=token)
 
 
 def transaction(number: int = 0, **changes: object) -> Transaction:
@@ -86,7 +97,7 @@ def test_commit_makes_all_visible_at_once(ready: Ports) -> None:
     assert ready.transactions.commit(wanted)
     heads = ready.log.heads([KEY, OTHER])
     assert heads == {KEY: appended(appended(EMPTY_HEAD, ref(10)), ref(20)), OTHER: appended(EMPTY_HEAD, ref(20))}
-    assert [each.offset for each in ready.groups.committed(GROUP)] == [1]
+    assert [each.offset for each in commits_of(ready.groups, GROUP)] == [1]
     expected = replace(FIRST, number=0, segments=(ref(10).segment_id, ref(20).segment_id))
     assert ready.transactions.get(NAME) == expected
 
@@ -121,20 +132,61 @@ def test_commit_takes_offsets_of_the_leases_owner_only(ready: Ports) -> None:
     owner = MemberName("m1")
     epoch = ready.groups.take_lease(GROUP, lease, owner, 1).epoch
     assert code_of(ready, transaction()) is ErrorCode.LEASE_HELD
-    for tenure in (Tenure(owner=owner, epoch=epoch + 1), Tenure(owner=MemberName("m2"), epoch=epoch)):
-        assert code_of(ready, transaction(offsets=[offset_commit(1, tenure)])) is ErrorCode.LEASE_FENCED
+    for token in (LeaseToken(owner=owner, epoch=epoch + 1), LeaseToken(owner=MemberName("m2"), epoch=epoch)):
+        assert code_of(ready, transaction(offsets=[offset_commit(1, token)])) is ErrorCode.LEASE_FENCED
     expect_nothing(ready)
-    assert ready.groups.committed(GROUP) == []
-    right = Tenure(owner=owner, epoch=epoch)
+    assert commits_of(ready.groups, GROUP) == []
+    right = LeaseToken(owner=owner, epoch=epoch)
     assert ready.transactions.commit(transaction(offsets=[offset_commit(1, right)]))
-    assert [each.offset for each in ready.groups.committed(GROUP)] == [1]
+    assert [each.offset for each in commits_of(ready.groups, GROUP)] == [1]
 
 
 def test_stages_come_back_in_order_and_the_last_of_each(ready: Ports) -> None:
     first, second = ([StagedRef("orders", KEY, ref(number))] for number in (1, 2))
-    for stage, refs in ((1, first), (0, first), (1, second)):
-        ready.transactions.put_stage(PRODUCER, 4, stage, refs, 1_000)
-    ready.transactions.put_stage(PRODUCER, 5, 0, second, 1_000)
-    ready.transactions.put_stage(replace(PRODUCER, epoch=1), 4, 0, second, 1_000)
-    assert list(ready.transactions.stages(PRODUCER, 4)) == [first, second]
-    assert list(ready.transactions.stages(PRODUCER, 6)) == []
+    for nonce in (NO_NONCE, NONCE):
+        for stage, refs in ((1, first), (0, first), (1, second)):
+            ready.transactions.put_stage(PRODUCER, 4, nonce, stage, refs, 1_000)
+        ready.transactions.put_stage(PRODUCER, 5, nonce, 0, second, 1_000)
+        ready.transactions.put_stage(replace(PRODUCER, epoch=1), 4, nonce, 0, second, 1_000)
+        assert list(ready.transactions.stages(PRODUCER, 4, nonce)) == [first, second]
+        assert list(ready.transactions.stages(PRODUCER, 6, nonce)) == []
+
+
+def test_stage_of_another_transaction_with_the_same_number_stays_apart(ready: Ports) -> None:
+    mine, late = ([StagedRef("orders", KEY, ref(number))] for number in (1, 2))
+    ready.transactions.put_stage(PRODUCER, 4, NONCE, 0, mine, 1_000)
+    ready.transactions.put_stage(PRODUCER, 4, OTHER_NONCE, 0, late, 1_000)
+    ready.transactions.put_stage(PRODUCER, 4, NO_NONCE, 0, late, 1_000)
+    assert list(ready.transactions.stages(PRODUCER, 4, NONCE)) == [mine]
+
+
+def test_state_keeps_nonces_and_principal(ports: Ports) -> None:
+    first = replace(FIRST, begins=(NONCE,), principal="role")
+    assert ports.transactions.begin_epoch(NAME, None, first) == first
+    ports.log.create_head(KEY)
+    ports.log.create_head(OTHER)
+    owner = replace(PRODUCER, principal="role")
+    assert ports.transactions.commit(transaction(producer=owner, nonce=OTHER_NONCE))
+    found = ports.transactions.get(NAME)
+    assert found is not None
+    assert (found.nonce, found.begins, found.principal) == (OTHER_NONCE, (NONCE,), "role")
+    second = replace(found, epoch=1, begins=(OTHER_NONCE, NONCE), nonce=NO_NONCE)
+    assert ports.transactions.begin_epoch(NAME, found, second) == replace(second, nonce=OTHER_NONCE)
+
+
+def test_commit_is_refused_when_the_id_belongs_to_another_principal(ready: Ports) -> None:
+    bound = replace(FIRST, epoch=1, principal="role")
+    ready.transactions.begin_epoch(NAME, FIRST, bound)
+    for stranger in ("", "another role"):
+        assert not ready.transactions.commit(transaction(producer=replace(PRODUCER, epoch=1, principal=stranger)))
+    assert ready.log.heads([KEY])[KEY] == EMPTY_HEAD
+    assert ready.transactions.commit(transaction(producer=replace(PRODUCER, epoch=1, principal="role")))
+
+
+def test_released_id_belongs_to_nobody(ports: Ports) -> None:
+    assert not ports.transactions.release(NAME)
+    assert ports.transactions.get(NAME) is None
+    bound = replace(FIRST, principal="role")
+    ports.transactions.begin_epoch(NAME, None, bound)
+    assert ports.transactions.release(NAME)
+    assert ports.transactions.get(NAME) == FIRST

@@ -1,13 +1,13 @@
-"""What every ZoneStateStore does, in memory and on DynamoDB."""
+"""The contract of ZoneStateStore, held by the adapters in memory and on DynamoDB."""
 
 from dataclasses import replace
 
 import pytest
 
-from penstock_core.catch_up import CatchUpPass, Cursor, Progress
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import ZoneName
-from penstock_core.zone_state import EVERY_ZONE_IN_SYNC, Mover, ZoneStates, ZoneStatus, move
+from penstock_core.zones.catch_up import CatchUpPass, Cursor, Progress
+from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, Mover, ZoneStates, ZoneStatus, move
 from tests.contract.conftest import Ports
 
 ZONES = [ZoneName(name) for name in "abc"]

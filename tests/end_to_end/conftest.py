@@ -1,20 +1,20 @@
-"""One deployed stack for all end-to-end tests: on a free port, with a state directory that goes when they are done."""
+"""One deployed stack for all end-to-end tests, on a free port, with a temporary state directory."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from penstock import Admin
-from penstock.transport import HttpTransport
+from penstock.http.transport import HttpTransport
 from tests.end_to_end.local_stack import Stack, free_port, run, up
-from tests.end_to_end.storage import Storage
+from tests.end_to_end.stack_storage import StackStorage
 
 __all__ = ["Stack"]
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Takes about 4 s when the emulator and the functions' dependencies are already in .penstock/."""
+    """Takes about 4 s if .penstock/ already holds the emulator and the functions' dependencies."""
     state_dir = tmp_path_factory.mktemp("local-stack")
     try:
         yield up(state_dir, "--port", str(free_port()))
@@ -38,13 +38,13 @@ def admin(stack: Stack) -> Iterator[Admin]:
 
 @pytest.fixture
 def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
-    """A topic of three partitions, named as the test is."""
+    """A topic of three partitions, with the name of the test."""
     name = "".join(letter if letter.isalnum() else "." for letter in request.node.name)[:200].strip(".")
     admin.create_topic(name, partitions=3)
     return name
 
 
 @pytest.fixture(scope="module")
-def storage(stack: Stack) -> Storage:
+def storage(stack: Stack) -> StackStorage:
     [found] = stack.root_client("cloudformation").describe_stacks(StackName="Penstock")["Stacks"]
-    return Storage(stack, {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]})
+    return StackStorage(stack, {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]})

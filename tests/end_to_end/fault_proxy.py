@@ -1,7 +1,7 @@
-"""A proxy in front of the emulator that does to chosen calls what networks, services and crashes do.
+"""A proxy in front of the emulator that injects the faults of networks, services and crashes into chosen calls.
 
 It stands between functions and their DynamoDB and S3 (AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_S3), or between
-clients and the API, and knows them apart by the request. Path, Host and all that is signed go on as they came.
+clients and the API. The request tells it which. It forwards the path, Host and all signed headers unchanged.
 """
 
 import json
@@ -23,14 +23,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 API_PATH = "/_aws/execute-api/"
 DYNAMODB_TARGET = "X-Amz-Target"
-_IDLE_S_MAX = 2.0  # the emulator hangs up on connections that have been quiet for longer
+_IDLE_S_MAX = 2.0  # the emulator closes connections that are idle for longer
 _S3_VERBS = {"GET": "GetObject", "PUT": "PutObject", "HEAD": "HeadObject", "DELETE": "DeleteObject"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request: `service` is dynamodb, s3 or api; `operation` UpdateItem, PutObject, `POST /v1/produce` and so on;
-    `bucket` is set for S3 only."""
+    """One request. `service` is dynamodb, s3 or api. `operation` is a name such as UpdateItem, PutObject or
+    `POST /v1/produce`. `bucket` is set for S3 only.
+    """
 
     service: str
     operation: str
@@ -39,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Answer this, and do not pass the call on, or (`is_applied`) do so and keep its own answer."""
+    """Answer with this. With `is_applied`, pass the call on first and discard its own answer."""
 
     status: int
     content_type: str
@@ -103,7 +104,7 @@ def s3_error(status: int, code: str) -> Answer:
 
 @dataclass(slots=True)
 class Faults:
-    """What to do to the next calls of a DynamoDB operation, once each. `done` lists what was done to whom."""
+    """Faults for the next calls of DynamoDB operations, once each. `done` lists the operations that were hit."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     kill_before: list[str] = field(default_factory=list)
@@ -126,7 +127,7 @@ class Faults:
 
 @contextmanager
 def fault_proxy(upstream_url: str, decide: Decide) -> Iterator[str]:
-    """The URL, on a free port of 127.0.0.1, of a proxy to `upstream_url` that asks `decide` what to do to each call."""
+    """Runs a proxy to `upstream_url` that asks `decide` for the fault of each call. Yields its URL on 127.0.0.1."""
     upstream = urlsplit(upstream_url)
     handler = type(
         "Handler", (_Handler,), {"decide": staticmethod(decide), "upstream": (upstream.hostname, upstream.port)}
@@ -147,7 +148,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False  # hanging calls end with their event, kept-alive connections with their clients
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError | HTTPException):  # somebody hung up or was killed
+        if not isinstance(sys.exc_info()[1], OSError | HTTPException):  # a caller hung up or was killed
             super().handle_error(request, client_address)
 
 
@@ -170,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_expect_100(self) -> bool:
         is_expected = super().handle_expect_100()
-        self.wfile.flush()  # the caller would wait a second for it before each put
+        self.wfile.flush()  # without it, the caller waits a second before each put
         return is_expected
 
     def _serve(self) -> None:
@@ -226,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         onward = self._connection()
-        # The headers as they are, Host included: the signature covers it. Only Expect has been answered here.
+        # Headers go on unchanged, Host included, because the signature covers it. The proxy itself has answered Expect.
         onward.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             if name.lower() not in ("expect", "connection"):
@@ -238,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
         return answer.status, answer.getheaders(), content
 
     def _connection(self) -> HTTPConnection:
-        """Kept between calls: to open one for each would take longer than most calls."""
+        """The connection stays open between calls, because opening one takes longer than most calls."""
         if self._onward is None or time.monotonic() - self._used_at > _IDLE_S_MAX:
             if self._onward is not None:
                 self._onward.close()
@@ -273,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _owner(port: int, connection: socket.socket) -> int:
-    """The process whose socket has local port `port` to this connection."""
+    """Returns the pid of the process whose socket has local port `port` to this connection."""
     ours = connection.getsockname()[1]
     inode = next(_inodes(lambda local, remote: local == port and remote == ours), None)
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""Runs `python -m localstack` as a user would, on a state directory and a port of the test's own."""
+"""Runs `python -m localstack` as a user does, with a state directory and a port of the test's own."""
 
 import json
 import os
@@ -16,15 +16,15 @@ from botocore.credentials import Credentials
 from localstack.clients import client
 from localstack.places import CHECKOUT
 from penstock.configuration import Configuration
-from penstock.transport import HttpTransport
+from penstock.http.transport import HttpTransport
 
 COMMAND_S_MAX = 300
-NOW_MS = time.time_ns() // 1_000_000  # records of 1970 would be expired
+NOW_MS = time.time_ns() // 1_000_000  # records of 1970 have expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A running local stack, and the keys of its user, who may call every route."""
+    """A running local stack, and the keys of its user. This user may call every route."""
 
     url: str
     endpoint_url: str
@@ -33,14 +33,14 @@ class Stack:
     secret_access_key: str
 
     def root_client(self, service: str) -> Any:
-        """A boto3 client that may do everything: to look into tables and buckets, and to change functions."""
+        """Returns a boto3 client that may do everything: read tables and buckets, and change functions."""
         with pytest.MonkeyPatch.context() as patch:
             for name in [name for name in os.environ if name.startswith("AWS_")]:
                 patch.delenv(name)
             return client(service, int(self.endpoint_url.rpartition(":")[2]))
 
     def create_user(self, name: str, policy: dict[str, Any]) -> tuple[str, str]:
-        """A further IAM user with that policy document and no other: its access key id and secret."""
+        """Makes an IAM user with that policy document and no other. Returns its access key id and secret."""
         iam = self.root_client("iam")
         iam.create_user(UserName=name)
         iam.put_user_policy(UserName=name, PolicyName="only", PolicyDocument=json.dumps(policy))
@@ -48,13 +48,17 @@ class Stack:
         return key["AccessKeyId"], key["SecretAccessKey"]
 
     def transport(self, access_key_id: str | None = None, secret_access_key: str | None = None) -> HttpTransport:
-        """Signed requests to the API, by the stack's own user if no other is given."""
+        """Returns a transport that signs requests to the API, by default with the keys of the stack's user."""
+        return HttpTransport(self.configuration(access_key_id, secret_access_key))
+
+    def configuration(self, access_key_id: str | None = None, secret_access_key: str | None = None) -> Configuration:
+        """Returns the URL, region and keys of a client, by default with the keys of the stack's user."""
         credentials = Credentials(access_key_id or self.access_key_id, secret_access_key or self.secret_access_key)
-        return HttpTransport(Configuration(url=self.url, region=self.region, credentials=credentials))
+        return Configuration(url=self.url, region=self.region, credentials=credentials)
 
 
 def run(command: str, state_dir: Path, *options: str, checkout: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """`python -m localstack <command>`, whatever its exit code; of this checkout or another."""
+    """Runs `python -m localstack <command>` of this checkout or another. Any exit code is fine."""
     return subprocess.run(
         [sys.executable, "-m", "localstack", command, "--state-dir", str(state_dir), *options],
         cwd=checkout or CHECKOUT,
@@ -66,7 +70,7 @@ def run(command: str, state_dir: Path, *options: str, checkout: Path | None = No
 
 
 def up(state_dir: Path, *options: str, checkout: Path | None = None) -> Stack:
-    """Brings the stack up and answers where it is."""
+    """Starts the stack and returns it."""
     done = run("up", state_dir, *options, checkout=checkout)
     assert done.returncode == 0, done.stderr
     lines = (state_dir / "local.env").read_text().splitlines()
@@ -81,7 +85,7 @@ def up(state_dir: Path, *options: str, checkout: Path | None = None) -> Stack:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody has at this moment."""
+    """Returns a port of 127.0.0.1 that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,16 +1,17 @@
-"""Produce and fetch by hand-made requests, without what the SDK would do about their answers."""
+"""Produce and fetch by hand-made requests, without the SDK, which would retry after some answers."""
 
 import json
 from typing import Any
 
-from penstock.transport import HttpTransport, Response
-from penstock_core import frame
-from penstock_core.records import NewRecord, decode, encode
+from penstock.http.http_message import Response
+from penstock.http.transport import HttpTransport
+from penstock_core.records import frame
+from penstock_core.records.codec import NewRecord, decode, encode
 from tests.end_to_end.local_stack import NOW_MS
 
 
 def append(transport: HttpTransport, topic: str, value: bytes, *, acks: str = "quorum") -> tuple[Response, Any]:
-    """One request with one record for partition 0: its answer, and that of the partition."""
+    """Sends one record to partition 0 in one request. Returns the answer, and the partition's result in it."""
     batch = encode([NewRecord(NOW_MS, None, value)])
     header = {"acks": acks, "batches": [{"topic": topic, "partition": 0, "length": len(batch)}]}
     answer = transport.call("POST", "/v1/produce", {}, {}, frame.encode(header, [batch]))
@@ -19,7 +20,7 @@ def append(transport: HttpTransport, topic: str, value: bytes, *, acks: str = "q
 
 
 def read_all(transport: HttpTransport, topic: str, partition: int = 0) -> list[tuple[int, bytes | None]]:
-    """Every record of a partition from its start, by raw fetches: offset and value."""
+    """Returns offset and value of every record of a partition from its start, by raw fetches."""
     found: list[tuple[int, bytes | None]] = []
     offset = 0
     while True:
@@ -27,7 +28,8 @@ def read_all(transport: HttpTransport, topic: str, partition: int = 0) -> list[t
         answer = transport.call("POST", "/v1/fetch", {}, {}, json.dumps(body).encode())
         assert answer.status == 200, answer.body
         header, data = frame.decode(answer.body)
-        [result] = header["partitions"]  # type: ignore[misc]  # the header is plain JSON
+        partitions: Any = header["partitions"]
+        [result] = partitions
         assert "error" not in result, result
         found += [(record.offset, record.value) for record in decode(data)]
         if result["next_offset"] == result["high_watermark"]:

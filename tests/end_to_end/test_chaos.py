@@ -1,4 +1,4 @@
-"""Short chaos runs: one that must find nothing, and two against builds that were broken on purpose."""
+"""Short chaos runs: one that must find no violation, and two against builds with a defect on purpose."""
 
 import json
 import os
@@ -14,11 +14,11 @@ from localstack.places import CHECKOUT
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos]
 _COPIED = ("app.py", "cdk.json", "functions", "infra", "localstack", "requirements")
-_LINKED = (".penstock", "node_modules")  # what is built once, and what synthesizing needs
+_LINKED = (".penstock", "node_modules")  # built once, and needed to synthesize
 
 
 def run_chaos(keep: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and the report."""
+    """Returns the exit code and the report."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", "--json", "--keep", str(keep), *options],
         cwd=CHECKOUT,
@@ -32,7 +32,7 @@ def run_chaos(keep: Path, *options: str) -> tuple[int, dict[str, Any]]:
 
 
 def broken_checkout(folder: Path, module: str, right: str, wrong: str) -> Path:
-    """A copy of what is deployed, with one thing wrong in one module of functions/."""
+    """Makes a copy of the deployed sources, with one defect in one module of functions/."""
     folder.mkdir()
     for name in _COPIED:
         source = CHECKOUT / name
@@ -63,7 +63,7 @@ def test_every_promise_holds_while_storage_functions_and_connections_fail(tmp_pa
 
 def test_run_fails_and_keeps_its_history_when_appends_heed_no_sequence(tmp_path: Path) -> None:
     right, wrong = "if ref.sequence is not None:", "if False:"
-    checkout = broken_checkout(tmp_path / "broken", "penstock_broker/append.py", right, wrong)
+    checkout = broken_checkout(tmp_path / "broken", "penstock_service/records/append.py", right, wrong)
     code, report = run_chaos(tmp_path / "kept", "--seconds", "20", "--seed", "3", "--checkout", str(checkout))
     assert code == 1
     assert set(report["history"]["anomalies"]) == {"duplicate"}
@@ -74,7 +74,7 @@ def test_run_fails_and_keeps_its_history_when_appends_heed_no_sequence(tmp_path:
 
 def test_run_fails_when_compaction_takes_the_newest_record_for_superseded(tmp_path: Path) -> None:
     right, wrong = "self._offsets.get(_name(key), -1) > offset", "self._offsets.get(_name(key), -1) >= offset"
-    checkout = broken_checkout(tmp_path / "broken", "penstock_core/cleaning.py", right, wrong)
+    checkout = broken_checkout(tmp_path / "broken", "penstock_core/compaction/cleaning.py", right, wrong)
     code, report = run_chaos(tmp_path / "kept", "--seconds", "20", "--seed", "3", "--checkout", str(checkout))
     assert code == 1
     assert report["history"]["anomalies"] == {}

@@ -1,4 +1,4 @@
-"""The proxy: what passes is untouched, what is struck is struck as told, and effects happen or not as told."""
+"""The proxy forwards calls unchanged. A fault hits its call, whose effect happens or not, as the fault says."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ BODY = bytes(range(256)) * 4096  # 1 MiB
 
 
 class Upstream(ThreadingHTTPServer):
-    """Answers with what it was sent, and counts."""
+    """Answers with the body of the request, and counts."""
 
     def __init__(self) -> None:
         self.served: list[tuple[str, str]] = []
@@ -61,7 +61,7 @@ def url_of(server: Upstream) -> str:
     return f"http://127.0.0.1:{server.server_port}"
 
 
-def test_bytes_path_and_host_pass_untouched_and_the_call_is_known(upstream: Upstream) -> None:
+def test_bytes_path_and_host_pass_unchanged_when_there_is_no_fault(upstream: Upstream) -> None:
     calls: list[Call] = []
     with fault_proxy(url_of(upstream), calls.append) as url:
         assert put(url) == (200, BODY)
@@ -69,14 +69,14 @@ def test_bytes_path_and_host_pass_untouched_and_the_call_is_known(upstream: Upst
     assert calls == [Call(service="s3", operation="PutObject", bucket="bucket")]
 
 
-def test_caller_that_asks_before_it_sends_is_told_to_go_on_at_once(upstream: Upstream) -> None:
+def test_caller_may_send_at_once_when_it_expects_100_continue(upstream: Upstream) -> None:
     with fault_proxy(url_of(upstream), lambda call: None) as url:
         connection = HTTPConnection(urlsplit(url).netloc)
         connection.putrequest("PUT", "/bucket/key")
         connection.putheader("Content-Length", str(len(BODY)))
         connection.putheader("Expect", "100-continue")
         connection.endheaders()
-        assert connection.sock.recv(64).startswith(b"HTTP/1.1 100")  # hangs if it is never told
+        assert connection.sock.recv(64).startswith(b"HTTP/1.1 100")  # hangs without this answer
         connection.send(BODY)
         assert connection.getresponse().read() == BODY
         connection.close()
@@ -90,13 +90,13 @@ def test_corrupted_answer_differs_in_one_byte(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("is_applied", [True, False])
-def test_reset_connection_has_had_its_effect_only_if_told_so(upstream: Upstream, is_applied: bool) -> None:
+def test_call_has_its_effect_only_when_the_reset_says_so(upstream: Upstream, is_applied: bool) -> None:
     with fault_proxy(url_of(upstream), lambda call: Reset(is_applied=is_applied)) as url, pytest.raises(OSError):
         put(url)
     assert len(upstream.served) == is_applied
 
 
-def test_refusal_is_answered_without_effect(upstream: Upstream) -> None:
+def test_call_has_no_effect_when_a_refusal_is_injected(upstream: Upstream) -> None:
     with fault_proxy(url_of(upstream), lambda call: s3_error(404, "NoSuchBucket")) as url:
         status, body = put(url)
     assert status == 404
@@ -104,7 +104,7 @@ def test_refusal_is_answered_without_effect(upstream: Upstream) -> None:
     assert upstream.served == []
 
 
-def test_hanging_call_ends_with_its_outage_and_without_effect(upstream: Upstream) -> None:
+def test_hanging_call_ends_without_effect_when_its_outage_ends(upstream: Upstream) -> None:
     is_over = threading.Event()
     begun = threading.Event()
 

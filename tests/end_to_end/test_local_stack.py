@@ -1,4 +1,4 @@
-"""The local stack itself: what its commands leave behind, and that nobody gets in who is not allowed."""
+"""The local stack itself: the effects of its commands, and the requests that it refuses."""
 
 import json
 import os
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import urllib3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from click.testing import CliRunner
 
 from localstack.clients import ACCOUNT
@@ -36,12 +38,16 @@ def test_state_keys_and_records_are_kept_when_the_stack_goes_down_and_up(tmp_pat
         again = run("up", tmp_path)
         assert "already runs, unchanged" in again.stdout
         assert stat.S_IMODE((tmp_path / "local.env").stat().st_mode) == 0o600
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
 
         assert run("down", tmp_path).returncode == 0
         assert status(tmp_path)["is_running"] is False
         with pytest.raises(ProcessLookupError):
             os.killpg(int(str(running["pid"])), 0)
         assert not (tmp_path / "tmp").exists()
+        secrets = [*(tmp_path / "emulator-state").rglob("*")]
+        assert secrets
+        assert not any(stat.S_IMODE(path.stat().st_mode) & 0o077 for path in secrets)
 
         second = up(tmp_path)
         assert second == first
@@ -72,6 +78,39 @@ def test_request_is_refused_when_it_is_not_signed(stack: Stack) -> None:
     answer = urllib3.request("GET", f"{stack.url}/v1/topics", retries=False)
     assert answer.status == 403
     assert "message" in answer.json()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("GET", "{api}/v1/topics", {"Authorization": "foo"}),
+        ("GET", "{api}/v1/topics", {"Authorization": "Bearer x"}),
+        ("POST", "{api}/v1/topics", {"Authorization": "Basic eDp5"}),
+        ("POST", "/2015-03-31/functions", {"Authorization": "Basic eDp5", "Content-Type": "text/plain"}),
+        ("POST", "/_ministack/reset", {}),
+        ("POST", "/_ministack/reset", {"Host": "rebound.example"}),
+        ("POST", "//_ministack/reset", {}),
+        ("POST", "/_ministack%2freset", {}),
+        ("GET", "/_ministack/health", {"Origin": "http://page.example"}),
+        ("GET", "/_ministack/health", {"Host": "rebound.example"}),
+        ("OPTIONS", "{api}/v1/topics", {"Origin": "http://page.example", "Access-Control-Request-Method": "POST"}),
+    ],
+)
+def test_request_is_refused_when_a_web_page_could_have_sent_it(
+    stack: Stack, method: str, path: str, headers: dict[str, str]
+) -> None:
+    url = path.replace("{api}", stack.url) if path.startswith("{api}") else f"{stack.endpoint_url}{path}"
+    answer = urllib3.request(method, url, headers=headers, retries=False)
+    assert answer.status == 403
+    assert "the local stack refuses this" in answer.json()["message"]
+    assert stack.transport().call("GET", "/v1/topics", {}, {}, b"").status == 200
+
+
+def test_request_is_refused_when_it_is_signed_for_another_service(stack: Stack) -> None:
+    request = AWSRequest("GET", f"{stack.url}/v1/topics")
+    SigV4Auth(stack.configuration().credentials, "s3", stack.region).add_auth(request)
+    answer = urllib3.request("GET", f"{stack.url}/v1/topics", headers=dict(request.headers), retries=False)
+    assert (answer.status, "calls 'execute-api'" in answer.json()["message"]) == (403, True)
 
 
 def test_request_is_refused_when_it_is_signed_with_another_secret(stack: Stack) -> None:

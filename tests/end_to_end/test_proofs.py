@@ -1,4 +1,4 @@
-"""The proofs of bench/ on the deployed stack, shorter than docs/performance.md has them: each judges itself."""
+"""The proofs of bench/ on the deployed stack, shorter than the runs in docs/performance/. Each bench judges itself."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""One emulator and one Spark session for all tests of the jobs; storage of its own for each test."""
+"""One emulator and one Spark session for all tests of the jobs; new storage for each test."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
 from localstack.emulator import start_emulator, stop_emulator
 from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
-from penstock_broker.adapters.aws import Storage
-from penstock_broker.broker import Broker
-from penstock_spark.storage import open_broker
+from penstock_service.adapters.aws import Storage
+from penstock_service.instance.instance import Instance
+from penstock_spark.storage import open_instance
 from tests.contract.conftest import create_table
 from tests.end_to_end.local_stack import free_port
 
@@ -30,7 +30,7 @@ PACKAGE_FOLDERS = ("functions", "sdk", "glue_jobs")
 
 @pytest.fixture(scope="session")
 def emulator_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """An emulator with nothing in it, which goes with the tests. Takes about 2 s."""
+    """An empty emulator, which stops after the tests. Takes about 2 s."""
     places = Places(tmp_path_factory.mktemp("emulator"))
     yield start_emulator(places, ministack_python() or install_ministack(), free_port()).port
     stop_emulator(places)
@@ -85,14 +85,15 @@ def storage(emulator_port: int) -> Storage:
 
 
 @pytest.fixture
-def broker(storage: Storage) -> Broker:
-    """A broker in this process on the test's storage."""
-    return open_broker(storage)
+def instance(storage: Storage) -> Instance:
+    """An instance in this process on the test's storage."""
+    return open_instance(storage)
 
 
 @pytest.fixture
 def storage_options(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The storage as options of the data source; the emulator's key is found as any credentials are."""
+    """The storage as options of the data source. The environment holds the emulator's key, as it would hold
+    credentials."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, ROOT_KEY)
     return {
@@ -119,7 +120,8 @@ def stored(storage: Storage, emulator_port: int) -> Storage:
 def run_script(
     stored: Storage, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> RunScript:
-    """Runs a job's `main` with options, as `--local` does, on the test's storage; answers the lines that it printed."""
+    """Run a job's `main` with options on the test's storage, as `--local` does. Returns the lines that the job
+    printed."""
     monkeypatch.setattr("penstock_spark.job.find_storage", lambda given: replace(stored, catalog=given.get("catalog")))
 
     def run(main: Callable[[Sequence[str]], None], *options: str) -> list[dict[str, Any]]:
@@ -130,5 +132,5 @@ def run_script(
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What a job has printed since the last look."""
+    """The lines that a job has printed since the last call."""
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

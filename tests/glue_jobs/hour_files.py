@@ -1,4 +1,4 @@
-"""Files of hours made by hand, as `analyze` would have written them."""
+"""Hand-made files of hours, in the form that `analyze` writes."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ def row(
     null_keys: int = 0,
     lag_ms: int = 40,
 ) -> dict[str, Any]:
-    """A partition's hour in which all records have the same size and lag, but for one that is twice as large."""
+    """A partition's hour. All its records have the same size and lag, except one of twice the size."""
     [bucket], [lag_bucket] = (buckets(np.array([each])) for each in (size, lag_ms))
     return {
         "topic": topic,
@@ -58,7 +58,7 @@ def row(
 
 
 def write_rows(results: ResultStore, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Each hour's rows as its file."""
+    """Write each hour's rows as its file."""
     by_hour: dict[int, list[Mapping[str, Any]]] = {}
     for each in rows:
         by_hour.setdefault(each["hour"], []).append(each)

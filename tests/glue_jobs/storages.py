@@ -1,6 +1,6 @@
-"""A storage that nobody calls."""
+"""A storage that no test calls."""
 
-from penstock_broker.adapters.aws import Storage
+from penstock_service.adapters.aws import Storage
 
 SOME_STORAGE = Storage(
     topics_table="topics",

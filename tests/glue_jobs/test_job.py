@@ -1,4 +1,4 @@
-"""What stands around a job: its options, however it is started."""
+"""The frame of a job: its options, however a program starts it."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_glue_may_give_no_arguments() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "--topic orders", '"orders"', "[1]"])
-def test_arguments_that_are_no_list_are_told(text: str) -> None:
+def test_arguments_are_refused_when_they_are_no_list(text: str) -> None:
     argv = ["--penstock-storage", json.dumps(STORAGE), "--penstock-arguments", text]
     with pytest.raises(PenstockError, match=r"--penstock-arguments .* give a JSON list of texts"):
         parse_job(job_parser("some", "Does something."), argv)

@@ -1,4 +1,4 @@
-"""Where jobs keep what they make: a folder and a bucket do the same, and half an object is never seen."""
+"""The store of jobs' results: a folder and a bucket behave alike, and a reader never finds half an object."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ STORAGE = replace(SOME_STORAGE, region="us-east-1", access_key="test", secret_ke
 
 @pytest.fixture(params=["folder", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ResultStore]:
-    """An empty one."""
+    """An empty store."""
     if request.param == "folder":
         yield FolderResultStore(tmp_path / "some" / "folder")
         return
@@ -38,7 +38,7 @@ def test_object_is_put_read_and_replaced(store: ResultStore) -> None:
         assert store.size("runs/1.json") == len(content)
 
 
-def test_first_who_puts_a_new_object_wins(store: ResultStore, tmp_path: Path) -> None:
+def test_first_put_of_a_new_object_wins(store: ResultStore, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"of a file")
     assert store.put_new("a/plan", file)
@@ -129,7 +129,7 @@ def test_place_is_a_bucket_s_prefix_or_a_folder(uri: str, called: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["gs://bucket/lake", "s3:///lake", "s3://", "", "https://host/path", "/data?x"])
-def test_place_that_is_none_is_refused(uri: str) -> None:
+def test_place_is_refused_when_it_is_neither_bucket_nor_folder(uri: str) -> None:
     with pytest.raises(PenstockError, match="is no place for results: give s3://bucket/prefix or the path"):
         open_results(uri, STORAGE)
 

@@ -1,4 +1,4 @@
-"""Where jobs find the storage: options before the environment, before the stack's outputs; else the local stack."""
+"""The search for the storage: options before the environment, before the stack's outputs; else the local stack."""
 
 import pickle
 from dataclasses import replace
@@ -9,9 +9,9 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from penstock_broker.adapters.aws import Storage
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_spark.storage import environment_of_outputs, find_storage, open_broker
+from penstock_service.adapters.aws import Storage
+from penstock_spark.storage import environment_of_outputs, find_storage, open_instance
 
 ENVIRON = {
     "PENSTOCK_TOPICS_TABLE": "topics",
@@ -53,8 +53,10 @@ def write_local_stack(folder: Path) -> None:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "hidden",
     }
-    (folder / ".penstock").mkdir()
-    (folder / ".penstock" / "jobs.env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    (folder / ".penstock").mkdir(mode=0o700)
+    path = folder / ".penstock" / "jobs.env"
+    path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    path.chmod(0o600)
 
 
 def stub_outputs(monkeypatch: pytest.MonkeyPatch, stack: str, outputs: dict[str, str]) -> Stubber:
@@ -106,23 +108,23 @@ def test_outputs_have_the_environment_s_names() -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"PENSTOCK_TOPICS_TABLE": "topics"}])
-def test_what_is_missing_is_named_with_the_ways_out(given: dict[str, str]) -> None:
+def test_error_names_the_options_and_the_ways_out_when_they_are_missing(given: dict[str, str]) -> None:
     with pytest.raises(PenstockError, match=r"logTable.*PENSTOCK_LOG_TABLE.*penstock local up") as caught:
         find_storage(environ=given)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_zones_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zones_are_refused_when_they_are_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PenstockError, match="'bucket-b' in 'a=bucket-a,bucket-b' is no zone"):
         find_storage(environ=ENVIRON | {"PENSTOCK_ZONES": "a=bucket-a,bucket-b"})
 
 
-def test_storage_goes_to_other_processes_and_a_process_opens_one_broker_on_it() -> None:
+def test_storage_goes_to_other_processes_and_a_process_opens_one_instance_on_it() -> None:
     storage = find_storage({"region": "us-east-1"}, environ=ENVIRON)
     sent = pickle.loads(pickle.dumps(storage))
     assert sent == storage
-    assert open_broker(sent) is open_broker(storage)
-    assert open_broker(storage).zone_names == ("a", "b")
+    assert open_instance(sent) is open_instance(storage)
+    assert open_instance(storage).stores.zone_names == ("a", "b")
 
 
 @pytest.mark.parametrize(("catalog", "found"), [("glue:penstock", "glue:penstock"), ("none", None)])

@@ -4,13 +4,21 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
-from handlers.router import dispatch
-from penstock_broker.adapters.memory import memory_broker
-from penstock_broker.broker import Broker
-from penstock_core import frame
+from penstock_core.records import frame
+from penstock_handlers.router import dispatch
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.instance.instance import Instance
 
+CONTEXT = SimpleNamespace(
+    function_name="penstock",
+    function_version="1",
+    memory_limit_in_mb=512,
+    invoked_function_arn="arn:aws:lambda:eu-central-1:1:function:penstock",
+    aws_request_id="request-1",
+)  # as Lambda passes it
 ERROR_FIELDS = {"code", "message", "maybe_applied"}
 
 
@@ -44,12 +52,12 @@ def checked_error(error: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Service:
-    broker: Broker = field(default_factory=memory_broker)
+    instance: Instance = field(default_factory=memory_instance)
 
     def call(self, method: str, path: str, body: object = b"", **query: str) -> Answer:
         """A body that is not bytes goes as JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        status, headers, content = dispatch(method, path, query, {}, data, self.broker)
+        status, headers, content = dispatch(method, path, query, {}, data, self.instance)
         return Answer(status, headers, content)
 
     def create(self, name: str = "orders", partitions: int = 1, **config: object) -> None:
@@ -61,7 +69,7 @@ class Service:
         body = frame.encode({"batches": named, **header}, [data for _, _, data in batches])
         return self.call("POST", "/v1/produce", body)
 
-    def fetch(self, *partitions: dict[str, object], **fields: object) -> tuple[list[dict[str, Any]], list[bytes]]:
+    def fetch(self, *partitions: Mapping[str, object], **fields: object) -> tuple[list[dict[str, Any]], list[bytes]]:
         """The results of a binary fetch, and the bytes of those that have some."""
         answer = self.call("POST", "/v1/fetch", {"partitions": partitions, **fields})
         assert answer.status == 200, answer.body
@@ -76,7 +84,7 @@ class Service:
         assert position == len(rest)
         return results, data
 
-    def send(self, *records: dict[str, object], topic: str = "orders", **query: str) -> Any:
+    def send(self, *records: Mapping[str, object], topic: str = "orders", **query: str) -> Any:
         answer = self.call("POST", f"/v1/topics/{topic}/records", {"records": records}, **query)
         assert answer.status == 200, answer.body
         return answer.json["offsets"]
@@ -88,7 +96,7 @@ class Service:
 
 
 def gateway_event(method: str, path: str, body: str | None = None, *, is_base64: bool = False) -> dict[str, Any]:
-    """What API Gateway sends (HTTP API, payload format 2.0), as far as functions look at it."""
+    """The event that API Gateway sends (HTTP API, payload format 2.0), with the fields that the functions read."""
     return {
         "version": "2.0",
         "routeKey": f"{method} {path}",

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock_core import frame, limits
-from penstock_core.record_batch import Compression
-from penstock_core.records import decode
-from tests.broker.setting import batch
+from penstock_core import limits
+from penstock_core.records import frame
+from penstock_core.records.codec import decode
+from penstock_core.records.record_batch import Compression
 from tests.handlers.service import Service, checked_error
+from tests.support.service import batch
 
 NUMBERS = [True, -1, 1.5, 2**63, 10**400]
-WRONG_NUMBERS = [*NUMBERS, None, "1", "", [], {}, [1]]
-WRONG_TEXTS = [*NUMBERS, 1, None, [], {}]
-WRONG_ARRAYS = [*NUMBERS, 1, None, "1", {}, [1], [None], ["x"]]
+WRONG_NUMBERS: list[object] = [*NUMBERS, None, "1", "", [], {}, [1]]
+WRONG_TEXTS: list[object] = [*NUMBERS, 1, None, [], {}]
+WRONG_ARRAYS: list[object] = [*NUMBERS, 1, None, "1", {}, [1], [None], ["x"]]
 SHORT = {"partitions": [{"topic": "orders", "partition": 0, "offset": 0}]}
 
 
@@ -217,12 +218,14 @@ def test_any_bytes_are_answered_by_an_error_of_ours(orders: Service, path: str, 
     _check_any_answer(orders, path, body)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(body=_mutated(VALID))
 def test_a_mutated_produce_is_taken_or_answered_by_an_error_of_ours(orders: Service, body: bytes) -> None:
     _check_any_answer(orders, "/v1/produce", body)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(body=_mutated(json.dumps(SHORT | {"max_bytes": 1_000, "min_bytes": 0, "wait_ms": 0}).encode()))
 def test_a_mutated_fetch_is_taken_or_answered_by_an_error_of_ours(orders: Service, body: bytes) -> None:
@@ -239,6 +242,7 @@ JSON = st.recursive(
 FIELDS = ("name", "partitions", "config", "records", "offsets", "batches", "max_bytes", "0")
 
 
+@pytest.mark.slow
 @settings(FUZZ, max_examples=150)
 @given(body=st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON)))
 @pytest.mark.parametrize(
@@ -253,7 +257,8 @@ FIELDS = ("name", "partitions", "config", "records", "offsets", "batches", "max_
     ],
 )
 def test_any_json_is_taken_or_answered_by_an_error_of_ours(orders: Service, route: str, body: object) -> None:
-    answer = orders.call(*route.split(" ", 1), body)
+    method, path = route.split(" ", 1)
+    answer = orders.call(method, path, body)
     assert answer.status < 300 or 400 <= answer.status < 500
     if answer.status >= 400:
         assert not answer.error["maybe_applied"]

@@ -1,27 +1,20 @@
-"""What stands around every function in Lambda: headers, one log line, metrics, and no secrets in either."""
+"""The layers around every function in Lambda: headers, one log line, metrics, and no secrets in either."""
 
 import base64
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from handlers import entry, fetch, produce, records_produce, topics
-from handlers.http import Event, Result
-from penstock_broker.adapters.storage_calls import StorageCalls
-from penstock_broker.broker import Broker
-from penstock_core import frame
-from tests.broker.setting import batch, new_topic
-from tests.handlers.service import Service, base64_of, gateway_event
+from penstock_core.records import frame
+from penstock_handlers import fetch, produce, records_produce, topics
+from penstock_handlers.edge import entry, lambda_function
+from penstock_handlers.edge.http import Event, Result
+from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.instance.instance import Instance
+from tests.handlers.service import CONTEXT, Service, base64_of, gateway_event
+from tests.support.service import batch, new_topic
 
-CONTEXT = SimpleNamespace(
-    function_name="penstock",
-    function_version="1",
-    memory_limit_in_mb=512,
-    invoked_function_arn="arn:aws:lambda:eu-central-1:1:function:penstock",
-    aws_request_id="request-1",
-)
 SECRET = "swordfish"
 
 
@@ -29,14 +22,14 @@ SECRET = "swordfish"
 def calls(service: Service, monkeypatch: pytest.MonkeyPatch) -> StorageCalls:
     """Functions that find the service in memory, with storage calls counted by hand."""
     counted = StorageCalls()
-    monkeypatch.setattr(entry, "broker", lambda: service.broker)
-    monkeypatch.setattr(entry, "STORAGE_CALLS", counted)
-    monkeypatch.setattr(entry._metrics.provider, "namespace", "Penstock")
-    monkeypatch.setattr(entry._metrics.provider, "service", "penstock")
+    monkeypatch.setattr(lambda_function, "instance", lambda: service.instance)
+    monkeypatch.setattr(lambda_function, "STORAGE_CALLS", counted)
+    monkeypatch.setattr(lambda_function.metrics.provider, "namespace", "Penstock")
+    monkeypatch.setattr(lambda_function.metrics.provider, "service", "penstock")
     return counted
 
 
-def _produce_event(value: str) -> Event:
+def _produce_event(value: str) -> dict[str, Any]:
     data = batch(value)
     header = {"batches": [{"topic": "orders", "partition": 0, "length": len(data)}]}
     return gateway_event("POST", "/v1/produce", base64_of(frame.encode(header, [data])), is_base64=True)
@@ -48,7 +41,7 @@ def _metrics(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def test_handler_answers_through_every_layer(service: Service, calls: StorageCalls) -> None:
-    new_topic(service.broker)
+    new_topic(service.instance)
     result = produce.handler(_produce_event("v"), CONTEXT)
     assert (result["statusCode"], json.loads(result["body"])["results"][0]["next_offset"]) == (200, 1)
     body = json.dumps({"partitions": [{"topic": "orders", "partition": 0, "offset": 0}]})
@@ -58,11 +51,11 @@ def test_handler_answers_through_every_layer(service: Service, calls: StorageCal
     assert bytes(data) == batch("v")
     result = topics.handler(gateway_event("GET", "/v1/topics"), CONTEXT)
     assert [topic["name"] for topic in json.loads(result["body"])["topics"]] == ["orders"]
-    json.dumps(result, ensure_ascii=False).encode()  # what Lambda does with it
+    json.dumps(result, ensure_ascii=False).encode()  # as Lambda does
 
 
 def test_handler_tells_time_and_storage_calls_in_headers(service: Service, calls: StorageCalls) -> None:
-    def serve(_event: Event, _broker: Broker) -> Result:
+    def serve(_event: Event, _instance: Instance) -> Result:
         for name in ("s3.PutObject", "s3.PutObject", "dynamodb.UpdateItem"):
             calls._count(f"before-send.{name}")
         return {"statusCode": 200, "headers": {"Content-Type": "x"}, "body": "", "isBase64Encoded": False}
@@ -110,7 +103,7 @@ def test_handler_logs_one_line_and_metrics_per_request(
 
 
 def test_handler_counts_a_defect_as_failed(calls: StorageCalls, capsys: pytest.CaptureFixture[str]) -> None:
-    def serve(_event: Event, _broker: Broker) -> Result:
+    def serve(_event: Event, _instance: Instance) -> Result:
         raise RuntimeError("a defect")
 
     result = entry.entry_point(serve)(gateway_event("GET", "/v1/topics"), CONTEXT)
@@ -124,7 +117,7 @@ def test_handler_counts_a_defect_as_failed(calls: StorageCalls, capsys: pytest.C
 def test_handler_logs_no_secret_and_no_payload(
     service: Service, calls: StorageCalls, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    new_topic(service.broker)
+    new_topic(service.instance)
     body = json.dumps({"records": [{"value": SECRET, "key": SECRET}, {"value": SECRET, "partition": 9}]})
     wrong = json.dumps({"records": [{"value": 1, SECRET: SECRET}]})
     for handler, event in [

@@ -1,20 +1,19 @@
-"""Every row of docs/http-api.md's error table that can happen behind API Gateway: request, status, code, message."""
+"""Every row of the error table in docs/reference/http-api.md that can happen behind API Gateway: request and answer."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from handlers import produce, topics
-from handlers.entry import answer
-from handlers.router import dispatch
-from penstock_core import frame
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_BYTES_MAX
-from tests.broker.setting import LOST_ANSWER, Intercepted, batch, zone_of
+from penstock_core.records import frame
+from penstock_handlers import produce, topics
+from penstock_handlers.edge.entry import answer
+from penstock_handlers.router import dispatch
 from tests.handlers.service import Service, checked_error, gateway_event
+from tests.support.service import LOST_ANSWER, Intercepted, batch, with_stores, zone_of
 
 NAME = "x" * 250
 RECORDS = "/v1/topics/orders/records"
@@ -131,17 +130,27 @@ def test_request_is_refused_with_status_code_and_value(
 
 
 def test_error_table_names_every_code_with_its_status() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "http-api.md").read_text()
     rows = re.findall(r"^\| ([A-Z_, ]+) \| (\d{3}) \|.*\| (yes|no) \|$", text, re.MULTILINE)
     table = {code: (int(status), again) for codes, status, again in rows for code in codes.split(", ")}
     assert table == {code.name: (code.http_status, "yes" if code.is_retriable else "no") for code in ErrorCode}
 
 
 def test_explanation_is_bounded_when_everything_is_wrong(orders: Service) -> None:
-    answer = orders.call("POST", RECORDS, {"records": [{"value": 1, "key": 2, "x" * 300: 3}] * 10_000})
+    wrong = {"x" * 300 + str(number): number for number in range(4_000)}
+    answer = orders.call("POST", RECORDS, {"records": [{"value": 1, "key": 2, **wrong}] * 2})
     assert answer.error["code"] == "INVALID_REQUEST"
-    assert "and 29980 more" in answer.error["message"]
+    assert "and 3982 more" in answer.error["message"]
     assert len(answer.body) < 20_000
+
+
+def test_explanation_stops_at_the_first_wrong_record_when_all_are_wrong(orders: Service) -> None:
+    answer = orders.call("POST", RECORDS, {"records": [{"value": "v"}, *[{"value": 1, "x": 3}] * 9_999]})
+    message = answer.error["message"]
+    assert message == (
+        "body.records.1.value: Input should be a valid string, got 1; "
+        "body.records.1.x: Extra inputs are not permitted, got 3"
+    )
 
 
 def test_offset_out_of_range_tells_the_bounds(orders: Service) -> None:
@@ -155,7 +164,7 @@ def test_offset_out_of_range_tells_the_bounds(orders: Service) -> None:
 @pytest.mark.parametrize("path", [RECORDS, "/v1/produce"])
 def test_request_may_be_tried_again_when_zones_are_down(orders: Service, path: str) -> None:
     for zone in range(2):
-        zone_of(orders.broker, zone).is_down = True
+        zone_of(orders.instance, zone).is_down = True
     data = batch("v")
     header = {"batches": [{"topic": "orders", "partition": 0, "length": len(data)}]}
     body: object = {"records": [{"value": "v"}]} if path == RECORDS else frame.encode(header, [data])
@@ -168,8 +177,8 @@ def _raising(service: Service, error: Exception) -> Service:
     def fail(*_: Any) -> Any:
         raise error
 
-    port = Intercepted(service.broker.log, heads=fail, append=fail)
-    return Service(replace(service.broker, log=port))  # type: ignore[arg-type]
+    port = Intercepted(service.instance.stores.log, heads=fail, append=fail)
+    return Service(with_stores(service.instance, log=port))
 
 
 @pytest.mark.parametrize("code", [ErrorCode.THROTTLED, ErrorCode.STORAGE_UNAVAILABLE])
@@ -210,12 +219,12 @@ def test_defect_becomes_internal_maybe_applied_and_one_log_line(
 def test_body_is_refused_when_it_is_not_base64_as_announced(orders: Service) -> None:
     for serve, path in ((produce.serve, "/v1/produce"), (topics.serve, "/v1/topics")):
         for body in ("no base64!", "YQ", "ä"):
-            result = answer(serve, gateway_event("POST", path, body, is_base64=True), orders.broker)
+            result = answer(serve, gateway_event("POST", path, body, is_base64=True), orders.instance)
             assert result["statusCode"] == 400
             assert "base64" in result["body"]
 
 
 def test_unknown_route_answers_whatever_the_path(service: Service) -> None:
     for path in ("", "/", "/v1/topics/", "/v1//topics", "/v1/topics/a/b", "/v1/topics/orders/offsets/"):
-        status, _, _ = dispatch("GET", path, {}, {}, b"", service.broker)
+        status, _, _ = dispatch("GET", path, {}, {}, b"", service.instance)
         assert status == 404

@@ -54,7 +54,15 @@ def test_member_joins_reads_commits_hands_over_and_leaves(service: Service, topi
         "waiting": 0,
     }
     assert told["granted"] == [
-        {"topic": "orders", "topic_id": topic_id, "partition": n, "lease_epoch": each, "offset": None, "metadata": ""}
+        {
+            "topic": "orders",
+            "topic_id": topic_id,
+            "partition": n,
+            "lease_epoch": each,
+            "offset": None,
+            "metadata": "",
+            "is_late": False,
+        }
         for n, each in enumerate(epochs)
     ]
     assert second.join()["waiting"] == 2
@@ -97,9 +105,10 @@ def test_commit_tells_each_partition_why_it_did_not_count(service: Service, topi
     offsets = [{"topic": "orders", "partition": 0, "offset": 4, "lease_epoch": epochs[0]}]
     answer = service.call("POST", OFFSETS, {"member_id": "m-1", "offsets": offsets})
     assert answer.json["results"][0]["error"]["committed_offset"] == 5
-    offsets[0]["may_go_back"] = True
+    error = answer.json["results"][0]["error"]
+    offsets[0]["back_from"] = {"offset": error["committed_offset"], "committed_at_ms": error["committed_at_ms"]}
     assert commit(member_id="m-1") == [None]
-    offsets = [{"topic": "orders", "partition": 0, "offset": 4}]
+    offsets = [{"topic": "orders", "partition": 0, "offset": 0}]
     assert commit() == ["LEASE_HELD"]
 
 
@@ -141,7 +150,7 @@ def test_static_member_that_restarts_fences_its_older_process(service: Service, 
 def test_heartbeat_is_refused(service: Service, fields: dict[str, object], status: int, code: str) -> None:
     answer = Member(service, "m-1").send(**fields)
     assert (answer.status, answer.error["code"]) == (status, code)
-    assert service.call("GET", OFFSETS).json == {"offsets": []}
+    assert service.call("GET", OFFSETS).json == {"offsets": [], "next_after": None}
 
 
 def test_late_heartbeat_is_told_so(service: Service, topic_id: str) -> None:

@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock_core import limits
-from penstock_core.partitioner import partition_for_key
-from penstock_core.record_batch import Compression
-from penstock_core.records import NewRecord, encode
-from tests.broker.setting import batch
+from penstock_core.records.codec import NewRecord, Record, encode
+from penstock_core.records.partitioner import partition_for_key
+from penstock_core.records.record_batch import Compression
+from penstock_handlers import records_fetch
 from tests.handlers.service import Service, checked_error
+from tests.support.poison import bomb
+from tests.support.service import batch
 
 LAMBDA_ANSWER_BYTES_MAX = 6 * 1024 * 1024
 
@@ -44,7 +46,7 @@ def _all(service: Service, **query: str) -> list[dict[str, Any]]:
         assert found
 
 
-AWKWARD = [
+AWKWARD: list[dict[str, Any]] = [
     {"key": "k", "value": "v", "headers": [["name", "text"], ["name", "again"], ["", ""]]},
     {"key": "ключ", "value": "値 🙂", "headers": [["имя", "значение"]]},
     {"key": None, "value": None, "headers": []},
@@ -133,7 +135,8 @@ def test_field_is_refused_when_it_has_a_wrong_type(orders: Service, field: str) 
         if any(type(value) is type(good) and value == good for good in allowed) or (field == "0" and value == 1):
             continue
         body = around.replace("%", f'"{field}":{json.dumps(value)}').encode()
-        answer = orders.call(*route.split(" ", 1), body)
+        method, path = route.split(" ", 1)
+        answer = orders.call(method, path, body)
         assert answer.status == 400, (value, answer.body)
         assert answer.error["code"] in ("INVALID_REQUEST", "INVALID_NAME", "INVALID_CONFIG")
 
@@ -178,6 +181,7 @@ def test_record_of_an_unknown_partition_fails_alone(orders: Service) -> None:
     assert checked_error(placed[1]["error"])["code"] == "UNKNOWN_PARTITION"
 
 
+@pytest.mark.slow
 def test_as_many_records_as_the_limit_says_go_in_one_request(orders: Service) -> None:
     placed = orders.send(*({"value": str(n), "partition": 0} for n in range(limits.JSON_RECORDS_MAX)))
     assert [item["offset"] for item in placed] == list(range(limits.JSON_RECORDS_MAX))
@@ -193,6 +197,7 @@ def test_fetch_shows_stored_batches_of_every_compression_from_the_offset_on(
     assert orders.read(offset="latest")["records"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["я" * 50, '"' * 60, "\n" * 60, "x" * 200], ids=["letters", "quotes", "newlines", "ascii"]
 )
@@ -228,7 +233,30 @@ def test_fetch_stops_before_a_batch_that_does_not_decode_and_then_tells(orders: 
     assert ([record["value"] for record in answer["records"]], answer["next_offset"]) == (["b"], 2)
     refused = orders.call("GET", "/v1/topics/orders/partitions/0/records", offset="2")
     assert (refused.status, refused.error["code"]) == (400, "CORRUPT_BATCH")
+    facts = {name: refused.error[name] for name in ("topic", "partition", "base_offset", "next_offset")}
+    assert facts == {"topic": "orders", "partition": 0, "base_offset": 2, "next_offset": 3}
+    assert "seek to 3 to skip it" in refused.error["message"]
     assert [record["value"] for record in orders.read(offset="3")["records"]] == ["c"]
+
+
+def test_fetch_makes_no_text_of_a_record_whose_bytes_alone_are_too_many(
+    orders: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[int] = []
+    to_json = records_fetch._to_json
+
+    def noted(record: Record) -> Any:
+        shown.append(record.offset)
+        return to_json(record)
+
+    monkeypatch.setattr(records_fetch, "_to_json", noted)
+    orders.produce(("orders", 0, batch("small") + bomb(60 * limits.MIB)))
+
+    assert [record["offset"] for record in orders.read(offset="0")["records"]] == [0]
+    refused = orders.call("GET", "/v1/topics/orders/partitions/0/records", offset="1")
+
+    assert (refused.status, refused.error["code"]) == (413, "RECORD_TOO_LARGE")
+    assert shown == [0]
 
 
 def _poisoned() -> bytes:
@@ -249,14 +277,17 @@ def test_requests_of_many_threads_do_not_meet(orders: Service) -> None:
         seen = []
         for number in range(25):
             path = f"/v1/groups/group-{name}/offsets"
-            entry = {"topic": "orders", "partition": 0, "offset": name * 1_000 + number}
+            entry = {"topic": "orders", "partition": 0, "offset": name * 25 + number}
             assert orders.call("POST", path, {"offsets": [entry]}).status == 200
             seen.append(orders.call("GET", path).json["offsets"][0]["offset"])
         return seen
 
+    for number in range(2):
+        records = [{"value": "x", "partition": 0}] * 100
+        assert orders.call("POST", "/v1/topics/orders/records", {"records": records}).status == 200, number
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as pool:
-            assert list(pool.map(commit, range(8))) == [[n * 1_000 + i for i in range(25)] for n in range(8)]
+            assert list(pool.map(commit, range(8))) == [[n * 25 + i for i in range(25)] for n in range(8)]
     finally:
         sys.setswitchinterval(usual_s)

@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from handlers import models, openapi
-from handlers.router import ROUTES
-from tests.broker.setting import batch
+from penstock_handlers import openapi
+from penstock_handlers.edge import models
+from penstock_handlers.router import ROUTES
 from tests.handlers.service import Service
+from tests.support.service import batch
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.json"
 
@@ -93,7 +94,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         {"member_id": "m", "sequence": 1, "epoch": 0, "subscription": {"topics": ["orders"]}},
         {},
         200,
-        models.HeartbeatAnswer,
+        models.HeartbeatAnswerJson,
     ),
     ("POST /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", COMMITS, {}, 200, models.CommitResults),
     ("GET /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", b"", {}, 200, models.CommittedOffsets),
@@ -128,7 +129,13 @@ def test_every_json_answer_conforms_to_its_type(service: Service) -> None:
             assert answer.headers["Content-Type"] == "application/json"
             TypeAdapter(form).validate_json(answer.body, strict=True, extra="forbid")
         assert str(status) in _operations()[route]["responses"], route
-    by_hand = {"POST /v1/produce", "POST /v1/fetch", "POST /v1/producers", "POST /v1/transactions"}
+    by_hand = {
+        "POST /v1/produce",
+        "POST /v1/fetch",
+        "POST /v1/producers",
+        "POST /v1/producers/{transactional_id}/release",
+        "POST /v1/transactions",
+    }
     assert called == set(ROUTES) - by_hand
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from penstock_core import frame
-from tests.broker.setting import batch
+from penstock_core.records import frame
+from penstock_handlers.router import dispatch
 from tests.handlers.service import Answer, Service
+from tests.support.service import batch
 
 
 @pytest.fixture
@@ -88,3 +89,54 @@ def test_wrong_transaction_is_refused_and_leaves_nothing(
 def test_wrong_beginning_is_refused(orders: Service, body: object) -> None:
     answer = orders.call("POST", "/v1/producers", body)
     assert (answer.status, answer.error["code"]) == (400, "INVALID_REQUEST")
+
+
+NONCE = "0123456789abcdef" * 2
+
+
+def test_begin_with_a_nonce_and_the_last_epoch_is_recognised(orders: Service) -> None:
+    first = orders.call("POST", "/v1/producers", {"transactional_id": "ledger", "nonce": NONCE}).json
+    assert first["last_nonce"] == ""
+    assert orders.call("POST", "/v1/producers", {"transactional_id": "ledger", "nonce": NONCE}).json == first
+    assert transact(orders, ("orders", 0, batch("a")), nonce="f" * 32).status == 200
+    begun = {"transactional_id": "ledger", "producer_id": first["producer_id"], "epoch": first["epoch"]}
+    second = orders.call("POST", "/v1/producers", begun).json
+    assert (second["epoch"], second["transaction"], second["last_nonce"]) == (1, 1, "f" * 32)
+    fenced = orders.call("POST", "/v1/producers", begun)
+    assert (fenced.status, fenced.error["code"], fenced.error["last_nonce"]) == (409, "PRODUCER_FENCED", "f" * 32)
+
+
+@pytest.mark.parametrize("nonce", ["", "0" * 31, "0" * 33, "G" * 32, "F" * 32, 7, "\u0660" * 32])
+def test_nonce_that_is_none_is_refused(orders: Service, nonce: object) -> None:
+    answer = orders.call("POST", "/v1/producers", {"transactional_id": "ledger", "nonce": nonce})
+    assert (answer.status, answer.error["code"]) == (400, "INVALID_REQUEST")
+    assert "nonce" in answer.error["message"]
+    assert len(answer.error["message"]) < 300
+
+
+ROLE = "arn:aws:sts::111122223333:assumed-role/ledger/"
+
+
+def call_as(service: Service, principal_arn: str, path: str, fields: object) -> tuple[int, dict[str, Any]]:
+    body = json.dumps(fields).encode() if fields else b""
+    status, _, content = dispatch("POST", path, {}, {}, body, service.instance, principal_arn)
+    return status, json.loads(content)
+
+
+def test_id_belongs_to_the_role_whatever_its_session(orders: Service) -> None:
+    wish = {"transactional_id": "ledger"}
+    assert call_as(orders, f"{ROLE}i-0abc", "/v1/producers", wish)[0] == 200
+    assert call_as(orders, f"{ROLE}i-0def", "/v1/producers", wish)[1]["epoch"] == 1
+    for stranger in (ROLE.replace("ledger", "other"), "arn:aws:iam::111122223333:user/ledger", ""):
+        status, answer = call_as(orders, stranger, "/v1/producers", wish)
+        assert (status, answer["error"]["code"]) == (403, "ACCESS_DENIED")
+        assert "'ledger'" in answer["error"]["message"]
+    assert call_as(orders, "", "/v1/producers/ledger/release", None) == (200, {})
+    assert call_as(orders, ROLE.replace("ledger", "other"), "/v1/producers", wish)[1]["epoch"] == 2
+    assert call_as(orders, f"{ROLE}i-0abc", "/v1/producers", wish)[0] == 403
+
+
+def test_release_of_an_id_that_never_began_is_refused(orders: Service) -> None:
+    assert call_as(orders, "", "/v1/producers/nobody/release", None)[0] == 404
+    assert call_as(orders, "", "/v1/producers/a%20b/release", None)[0] == 400
+    assert call_as(orders, "", "/v1/producers/ledger/release", {"force": True})[0] == 400

@@ -1,4 +1,5 @@
-"""The history checker: judges what producers, consumers and operators saw (docs/history.md).
+"""The history checker judges what producers, consumers and operators saw (docs/explanation/history.md).
 
-`check` judges a history, `Recorder` writes one, `python -m tests.history FILE` does it from a shell.
+`Recorder` writes a history, `check` judges it, and so does `python -m tests.history FILE`. `model` holds the facts of
+a history, and `checks` looks for anomalies in them.
 """

@@ -11,15 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from tests.history.checker import Options, check
+from tests.history.checks.lag import Lag
 from tests.history.format import MalformedHistoryError
-from tests.history.lag import Lag
 from tests.history.report import Report
 
 EXIT_CLEAN, EXIT_ANOMALIES, EXIT_MALFORMED = 0, 1, 2
 
 
 class HistoryFile:
-    """The lines of a file, as often as they are asked for."""
+    """The lines of a file. You may iterate over them any number of times."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,10 +33,10 @@ class HistoryFile:
 @click.argument("history", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--allow-retry-duplicates", is_flag=True, help="Count copies that retries explain apart.")
-@click.option("--allow-unseen", is_flag=True, help="Nobody had to read to the end.")
+@click.option("--allow-unseen", is_flag=True, help="No client had to read to the end.")
 @click.option("--examples", "examples_max", type=click.IntRange(min=0), default=5, help="Of each kind.")
 def main(history: Path, as_json: bool, allow_retry_duplicates: bool, allow_unseen: bool, examples_max: int) -> None:
-    """Find the anomalies of the operation HISTORY (JSON lines, docs/history.md)."""
+    """Find the anomalies of the operation HISTORY (JSON lines, docs/explanation/history.md)."""
     options = Options(
         allow_retry_duplicates=allow_retry_duplicates, allow_unseen=allow_unseen, examples_max=examples_max
     )

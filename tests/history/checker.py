@@ -1,37 +1,38 @@
-"""The check of a whole history: one pass over its lines, a second one for witnesses if there is anything to witness."""
+"""The check of a whole history: one pass over its lines, and a second one for witnesses if there are anomalies."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from tests.history.anomaly import Anomaly, Kind
-from tests.history.atomicity import Atomicity
-from tests.history.commit_order import CommitOrder
+from tests.history.checks.atomicity import Atomicity
+from tests.history.checks.commit_order import CommitOrder
+from tests.history.checks.group_progress import GroupProgress
+from tests.history.checks.lag import Lag, RealTimeLag
+from tests.history.checks.poll_order import PollOrder
+from tests.history.checks.send_order import SendOrder
+from tests.history.checks.truncation import Truncations
+from tests.history.checks.version_order import VersionOrder
 from tests.history.format import Commit, Poll, Send
-from tests.history.group_progress import GroupProgress
-from tests.history.lag import Lag, RealTimeLag
-from tests.history.ledger import Ledger
-from tests.history.operations import Operation, read_operations
-from tests.history.poll_order import PollOrder
+from tests.history.model.anomaly import Anomaly, Kind
+from tests.history.model.ledger import Ledger
+from tests.history.model.operations import Operation, read_operations
 from tests.history.report import Counts, Report, find_witnesses
-from tests.history.send_order import SendOrder
-from tests.history.truncation import Truncations
-from tests.history.version_order import VersionOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the workload makes legitimate, and how much to show."""
+    """The anomalies that the workload makes legitimate, and the number of examples."""
 
     allow_retry_duplicates: bool = False  # idempotence was off
-    allow_unseen: bool = False  # nobody read to the end
+    allow_unseen: bool = False  # no client read to the end
     examples_max: int = 5  # of each kind
 
 
 def check(lines: Iterable[str | bytes], options: Options | None = None) -> Report:
-    """Judge a history. `lines` is iterated twice if it has anomalies: a list, a `HistoryFile` or the like.
+    """Judge a history. The same history gives the same report.
 
-    Raises MalformedHistoryError for the first line that is not of the format. The same history gives the same report.
+    `check` iterates over `lines` twice if there are anomalies, so pass a list, a `HistoryFile` or the like. It raises
+    MalformedHistoryError for the first line that does not follow the format.
     """
     options = options or Options()
     checker = Checker(options)
@@ -51,7 +52,7 @@ def check(lines: Iterable[str | bytes], options: Options | None = None) -> Repor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """All that was found, by kind, worst kind first; those of a kind in order of topic, partition, offset."""
+    """All anomalies by kind, the worst kind first, and within a kind in order of topic, partition and offset."""
 
     anomalies: dict[Kind, list[Anomaly]]
     explained: list[Anomaly]
@@ -60,9 +61,9 @@ class Verdict:
 
 
 class Checker:
-    """Takes operations in, in order of their completion, and then judges them once.
+    """Takes operations in order of their completion, and then judges them once.
 
-    A family of anomalies is a class with `observe(operation)` and `anomalies(...)`; a new one joins both methods here.
+    A family of anomalies is a class with `observe(operation)` and `anomalies(...)`. Add a new one to both methods here.
     """
 
     def __init__(self, options: Options) -> None:

@@ -6,7 +6,7 @@
 {"process": "c1", "type": "ok", "f": "poll", "start_ns": 9, "time_ns": 30, "ops": [["poll", "orders", 0, [[41, "v1"]]]]}
 ```
 
-- `process`: a string; one sequential client. Whoever crashes comes back under a new name.
+- `process`: a string; one sequential client. A client that crashes comes back under a new name.
 - `id`: an integer that pairs an invoke with its completion; without it a process has one operation open at a time.
 - `type`: `invoke`; `ok` = done; `fail` = certainly without effect; `info` = maybe, as is an invoke never completed.
 - `f`: `send`, `poll`, `commit`, `committed`, `reset`, `assign`, `subscribe`, `seek`, `truncate`, or `txn` (sends, polls
@@ -25,12 +25,12 @@
 | `["send", …, offset, [topic, partition, offset]]` | and the record that it was made from |
 | `["send", …, offset, [topic, partition, offset, name]]` | where several are made from one |
 | `["poll", topic, partition, [[offset, value], …]]` | one for each partition asked for, empty ones too |
-| `["poll", …, end_offset]` | and where the log ended, told since the operation began |
+| `["poll", …, end_offset]` | and the end of the log, learned since the operation began |
 | `["commit", topic, partition, offset]` | of the operation's `group` |
 | `["commit", topic, partition, offset, lease_epoch]` | by the member that owns the lease |
 | `["reset", topic, partition, offset]` | an operator sets what the group has committed; null: deletes it |
-| `["committed", topic, partition, offset]` | what the group was told that it has committed; null: nothing |
-| `["assign", [[topic, partition], …]]` | the whole assignment from now on; who stays goes on where it was |
+| `["committed", topic, partition, offset]` | the group's committed offset, as a client read it; null: nothing |
+| `["assign", [[topic, partition], …]]` | the whole assignment from now on; a partition that stays keeps its position |
 | `["assign", [[topic, partition, position], …]]` | starts at the position, or wherever it may be if that is null |
 | `["subscribe", [topic, …]]` | the process may go on anywhere |
 | `["seek", topic, partition, position]` | null: wherever the client chose |
@@ -48,7 +48,7 @@ Value = str | int
 
 
 class MalformedHistoryError(ValueError):
-    """A line that is not of the format; `line` counts from 1."""
+    """A line does not follow the format. `line` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(f"line {line}: {message}")
@@ -77,7 +77,7 @@ class Function(StrEnum):
 
 class Acks(StrEnum):
     NONE = "none"
-    LEADER = "leader"
+    ONE = "one"
     QUORUM = "quorum"
     ALL = "all"
 

@@ -1,4 +1,4 @@
-"""Lines of a history into events: `format` says what they mean."""
+"""The parser of a history's lines. `format` says what they mean."""
 
 import json
 from collections.abc import Callable

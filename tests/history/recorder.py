@@ -1,8 +1,9 @@
-"""Writes histories: the clients of a simulation or of a run on a real stack tell it what they do.
+"""The recorder writes the history of clients, in a simulation or in a run on a real stack.
 
-Thread-safe: a line's time is taken and the line written under one lock, so times never fall within a file. Safe to
-kill: every line is one unbuffered write, and `invoke` returns only then, so nothing is sent that the history does not
-know of. For several operating system processes, one file each (their process names must differ), joined by `merge`.
+It is thread-safe: it takes a line's time and writes the line under one lock, so times never fall within a file. You
+may kill its process: every line is one unbuffered write, and `invoke` returns only after it. So a client sends nothing
+that the history does not know. Several operating system processes write one file each, with different process names,
+and `merge` joins the files.
 """
 
 import heapq
@@ -33,7 +34,7 @@ from tests.history.format import (
 
 
 class LineStream(Protocol):
-    """What takes lines: a file opened for binary writing without a buffer, or an io.BytesIO."""
+    """A stream that takes lines: a file opened for binary writing without a buffer, or an io.BytesIO."""
 
     def write(self, line: bytes, /) -> object: ...
 
@@ -52,7 +53,7 @@ class OpenOperation:
 class Recorder:
     """Writes the operations of any number of threads to one stream.
 
-    `now_ns` is the monotonic clock that orders the history; `wall_ms`, if given, is noted beside it.
+    `now_ns` is the monotonic clock that orders the history. If you give `wall_ms`, each line has it too.
     """
 
     def __init__(
@@ -91,25 +92,25 @@ class Recorder:
         acks: Acks | None = None,
         group: str | None = None,
     ) -> OpenOperation:
-        """Tell that an operation begins; call it before anything leaves the client. Sends must be named here."""
+        """Record the begin of an operation. Call it before anything leaves the client, and name the sends."""
         operation = OpenOperation(process=process, id=next(self._ids), function=function)
         self._write(operation, Outcome.INVOKE, ops, acks=acks, group=group)
         return operation
 
     def ok(self, operation: OpenOperation, ops: Sequence[MicroOp] = (), *, attempts: int | None = None) -> None:
-        """Tell that it was done, with what it returned; without `ops`, those of the invoke. `attempts` if not one."""
+        """Record success and its results. Without `ops`, those of the invoke count. Give `attempts` if not one."""
         self._write(operation, Outcome.OK, ops, attempts=attempts)
 
     def fail(self, operation: OpenOperation) -> None:
-        """Tell that it certainly had no effect and never will: an error whose `maybe_applied` is false."""
+        """Record that it certainly had no effect and never will: an error whose `maybe_applied` is false."""
         self._write(operation, Outcome.FAIL)
 
     def maybe(self, operation: OpenOperation, ops: Sequence[MicroOp] = (), *, attempts: int | None = None) -> None:
-        """Tell that nobody knows: time-out, broken connection, an error whose `maybe_applied` is true."""
+        """Record an unknown outcome: a time-out, a broken connection, or an error whose `maybe_applied` is true."""
         self._write(operation, Outcome.MAYBE, ops, attempts=attempts)
 
     def done(self, process: str, function: Function, ops: Sequence[MicroOp], *, group: str | None = None) -> None:
-        """Tell in one line of something that took no time: assign, subscribe, seek."""
+        """Record an operation that took no time in one line: assign, subscribe, seek."""
         operation = OpenOperation(process=process, id=next(self._ids), function=function)
         self._write(operation, Outcome.OK, ops, group=group)
 
@@ -131,7 +132,7 @@ class Recorder:
 
 
 def encode_micro_op(op: MicroOp) -> list[object]:
-    """The micro-operation as JSON values, as `format` reads it."""
+    """Encode the micro-operation as JSON values, as `format` describes them."""
     match op:
         case Send((topic, partition), value, offset, source):
             if source is None:
@@ -157,9 +158,9 @@ def encode_micro_op(op: MicroOp) -> list[object]:
 
 
 def merge(paths: Iterable[Path], into: Path) -> None:
-    """Join histories of one machine's monotonic clock by time into a new file; in constant memory.
+    """Join histories by time into a new file, in constant memory. They must use the monotonic clock of one machine.
 
-    A last line without its end was being written when its process died: it is left out, as if never told.
+    A file may end within a line, which its process was writing when it died. `merge` leaves such a line out.
     """
     histories = [_whole_lines(path) for path in paths]
     with into.open("xb") as merged:

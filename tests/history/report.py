@@ -1,10 +1,10 @@
-"""What a check tells: anomalies by kind, the operations that witness them, counts, lag."""
+"""The report of a check: anomalies by kind, the operations that witness them, counts, and lag."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import islice
 
-from tests.history.anomaly import Anomaly, Kind
+from tests.history.checks.lag import Lag
 from tests.history.format import (
     Assign,
     Commit,
@@ -19,15 +19,15 @@ from tests.history.format import (
     Truncate,
     Value,
 )
-from tests.history.lag import Lag
-from tests.history.operations import Operation
+from tests.history.model.anomaly import Anomaly, Kind
+from tests.history.model.operations import Operation
 
-WITNESSES_MAX = 8  # of one anomaly
+WITNESSES_MAX = 8  # for one anomaly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What the history holds. Sends are counted by record, polls by operation, and records each time they were read."""
+    """The counts of a history: sends by record, polls by operation, and records each time a poll returned them."""
 
     operations: int = 0
     sends_acknowledged: int = 0
@@ -42,7 +42,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """An operation that an anomaly rests on, as it stands in the history from `invoke_line` to `line`."""
+    """An operation that proves an anomaly. It stands in the history from `invoke_line` to `line`."""
 
     line: int
     invoke_line: int
@@ -58,14 +58,14 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The verdict. `found` counts each kind that was found, `examples` has the first of each in order of the log."""
+    """The verdict. `found` counts each kind of anomaly, and `examples` has the first of each in order of the log."""
 
     found: dict[Kind, int]
     examples: tuple[Example, ...]
     explained: tuple[Anomaly, ...]  # the first duplicates that repeated attempts explain
     counts: Counts
     worst_lag: tuple[Lag, ...]  # one per partition that lagged, the worst first
-    worst_empty_lag: tuple[Lag, ...]  # likewise, of polls that returned nothing
+    worst_empty_lag: tuple[Lag, ...]  # of polls that returned nothing, likewise
 
     @property
     def is_clean(self) -> bool:
@@ -88,7 +88,7 @@ class Report:
 
 
 def find_witnesses(anomalies: Iterable[Anomaly], operations: Iterable[Operation]) -> tuple[Example, ...]:
-    """Look up the operations that each anomaly names, or that mention one of its offsets or values; at most 8 each."""
+    """Find the operations that each anomaly names, or that mention one of its offsets or values: at most 8 each."""
     found: list[tuple[Anomaly, list[Witness]]] = [(anomaly, []) for anomaly in anomalies]
     by_line: dict[int, list[int]] = {}
     by_mention: dict[tuple[TopicPartition, Value, str], list[int]] = {}
@@ -143,8 +143,8 @@ def _describe(op: MicroOp, anomaly: Anomaly) -> str:
             return f"commit {offset}" + ("" if lease_epoch is None else f" under lease epoch {lease_epoch}")
         case Reset(where, offset) if where == anomaly.where:
             return f"reset to {offset}"
-        case Committed(where, told) if where == anomaly.where:
-            return f"told {told}"
+        case Committed(where, offset) if where == anomaly.where:
+            return f"told {offset}"
         case Seek(where, position) if where == anomaly.where:
             return f"to {position}"
         case Truncate(where, before_offset) if where == anomaly.where:

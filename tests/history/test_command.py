@@ -5,24 +5,24 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.history.__main__ import main
-from tests.history.story import ORDERS, OTHER, Story, read, told
+from tests.history.history_builder import ORDERS, OTHER, HistoryBuilder, read, sent_and_read
 
 
-def run(path: Path, story: Story, *arguments: str) -> Result:
-    history = path / "history.jsonl"
-    history.write_bytes(b"".join(story.lines))
-    return CliRunner().invoke(main, [str(history), *arguments])
+def run(path: Path, history: HistoryBuilder, *arguments: str) -> Result:
+    file = path / "history.jsonl"
+    file.write_bytes(b"".join(history.lines))
+    return CliRunner().invoke(main, [str(file), *arguments])
 
 
-def faulty() -> Story:
-    story = told(("a", 0), ("b", 1))
-    story.sent("producer", ("[c]", 0), where=OTHER)
-    story.polled("reader", read((2, "a")))
-    return story
+def faulty() -> HistoryBuilder:
+    history = sent_and_read(("a", 0), ("b", 1))
+    history.sent("producer", ("[c]", 0), where=OTHER)
+    history.polled("reader", read((2, "a")))
+    return history
 
 
 def test_command_exits_with_0_when_the_history_is_clean(tmp_path: Path) -> None:
-    result = run(tmp_path, told(("a", 0)))
+    result = run(tmp_path, sent_and_read(("a", 0)))
     assert result.exit_code == 0
     assert "1 acknowledged" in result.output
     assert "No anomalies." in result.output
@@ -55,11 +55,11 @@ def test_command_shows_no_more_examples_than_asked_for(tmp_path: Path) -> None:
 
 
 def test_command_takes_what_the_workload_makes_legitimate(tmp_path: Path) -> None:
-    story = Story()
-    story.sent("producer", ("a", 1), attempts=2)
-    story.polled("reader", read((0, "a"), (1, "a")))
-    story.sent("producer", ("b", 2))
-    result = run(tmp_path, story, "--allow-retry-duplicates", "--allow-unseen")
+    history = HistoryBuilder()
+    history.sent("producer", ("a", 1), attempts=2)
+    history.polled("reader", read((0, "a"), (1, "a")))
+    history.sent("producer", ("b", 2))
+    result = run(tmp_path, history, "--allow-retry-duplicates", "--allow-unseen")
     assert result.exit_code == 0
     assert "1 duplicates explained by retries" in result.output
     assert "'a' is at offsets 0, 1" in result.output
@@ -67,19 +67,19 @@ def test_command_takes_what_the_workload_makes_legitimate(tmp_path: Path) -> Non
 
 
 def test_command_tells_the_worst_lag(tmp_path: Path) -> None:
-    story = told(("a", 0))
-    story.sent("producer", ("b", 1))
-    story.polled("reader", read(), read(where=ORDERS))
-    story.polled("reader", read((1, "b")))
-    result = run(tmp_path, story)
+    history = sent_and_read(("a", 0))
+    history.sent("producer", ("b", 1))
+    history.polled("reader", read(), read(where=ORDERS))
+    history.polled("reader", read((1, "b")))
+    result = run(tmp_path, history)
     assert "Worst real-time lag: 0.0 ms, offset 1 of orders/0, poll of reader in line 8." in result.output
 
 
 @pytest.mark.parametrize("line", [b"{", b'{"type": "ok"}', b"\xff"])
 def test_command_exits_with_2_and_the_line_number_when_the_history_is_malformed(tmp_path: Path, line: bytes) -> None:
-    story = told(("a", 0))
-    story.write(line)
-    result = run(tmp_path, story)
+    history = sent_and_read(("a", 0))
+    history.write(line)
+    result = run(tmp_path, history)
     assert result.exit_code == 2
     assert "line 5: " in result.output
 

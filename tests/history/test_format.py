@@ -1,4 +1,4 @@
-"""What is of the format is taken, and what is not is refused with its line and value."""
+"""The parser takes lines of the format, and refuses all others with the line and the value."""
 
 import json
 
@@ -20,10 +20,10 @@ from tests.history.format import (
     Subscribe,
     Truncate,
 )
-from tests.history.operations import read_operations
+from tests.history.history_builder import ORDERS, OTHER
+from tests.history.model.operations import read_operations
 from tests.history.parsing import parse_line
 from tests.history.recorder import encode_micro_op
-from tests.history.story import ORDERS, OTHER
 
 GOOD = {"process": "p", "type": "ok", "f": "send", "time_ns": 5, "ops": [["send", "orders", 0, "a", 1]]}
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 from tests.history.checker import check
 from tests.history.format import Acks, Commit, Function, Outcome, Poll, Send
-from tests.history.operations import read_operations
+from tests.history.history_builder import ORDERS, HistoryBuilder
+from tests.history.model.operations import read_operations
 from tests.history.recorder import Recorder, merge
-from tests.history.story import ORDERS, Story
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 def test_recorder_writes_what_the_checker_reads() -> None:
-    story = Story()
-    operation = story.recorder.invoke("p", Function.TXN, [Send(ORDERS, "a")], acks=Acks.ALL, group="g")
-    story.recorder.ok(operation, [Send(ORDERS, "a", 3), Commit(ORDERS, 2)], attempts=4)
-    (read,) = read_operations(story.lines)
+    history = HistoryBuilder()
+    operation = history.recorder.invoke("p", Function.TXN, [Send(ORDERS, "a")], acks=Acks.ALL, group="g")
+    history.recorder.ok(operation, [Send(ORDERS, "a", 3), Commit(ORDERS, 2)], attempts=4)
+    (read,) = read_operations(history.lines)
     assert (read.process, read.function, read.outcome, read.group) == ("p", Function.TXN, Outcome.OK, "g")
     assert (read.acks, read.attempts, read.start_ns, read.end_ns) == (Acks.ALL, 4, 10, 20)
     assert read.ops == (Send(ORDERS, "a", 3), Commit(ORDERS, 2))
@@ -69,11 +69,11 @@ with Recorder.open(Path(sys.argv[1])) as recorder:
 
 
 def test_merge_leaves_out_a_line_that_was_being_written_when_its_process_died(tmp_path: Path) -> None:
-    story = Story()
-    story.sent("p", ("a", 0))
+    history = HistoryBuilder()
+    history.sent("p", ("a", 0))
     torn = tmp_path / "torn.jsonl"
-    torn.write_bytes(b"".join(story.lines)[:-5])
-    other = Story()
+    torn.write_bytes(b"".join(history.lines)[:-5])
+    other = HistoryBuilder()
     other.recorder.ok(other.recorder.invoke("c", Function.POLL), [Poll(ORDERS, ((0, "a"),))])
     whole = tmp_path / "whole.jsonl"
     whole.write_bytes(b"".join(other.lines))

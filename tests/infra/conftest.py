@@ -1,4 +1,4 @@
-"""Each stage synthesized once per session, without CloudFormation's built-in validation and with an empty asset."""
+"""Each stage, synthesized once per session, without CloudFormation's built-in validation and with an empty asset."""
 
 import os
 
@@ -14,7 +14,7 @@ from aws_cdk import App, Environment
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Template
 
-from infra.job_packages import JobPackages, job_scripts
+from infra.jobs.job_packages import JobPackages, job_scripts
 from infra.settings import settings_of
 from infra.stack import PenstockStack
 
@@ -26,7 +26,7 @@ Resources = dict[str, dict[str, Any]]
 def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], PenstockStack]:
     """The stack of a stage in an app of its own."""
     code = tmp_path_factory.mktemp("code")
-    (code / "handlers.py").touch()
+    (code / "penstock_handlers.py").touch()
 
     (code / "packages.zip").write_bytes(b"of the jobs")
 
@@ -68,5 +68,5 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def resources(template: Callable[[str], dict[str, Any]], stage: str) -> Resources:
-    """The resources of the stage by their logical ids without CDK's hash, which says nothing to a reader."""
+    """The resources of the stage by their logical ids without CDK's hash, which tells a reader nothing."""
     return {logical_id[:-8]: resource for logical_id, resource in template(stage)["Resources"].items()}

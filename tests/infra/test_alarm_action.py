@@ -1,4 +1,4 @@
-"""Alarms publish to the topic that a stage names, and to none if it names none."""
+"""Alarms publish to the topic that the stage names, and to no topic if it names none."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,10 +8,10 @@ import pytest
 from aws_cdk import assertions
 from aws_cdk import aws_logs as logs
 
-from infra.compaction_metrics import CompactionMetrics
-from infra.job_alarms import JobAlarms
+from infra.alarms.compaction_metrics import CompactionMetrics
+from infra.alarms.job_alarms import JobAlarms
+from infra.alarms.zone_alarms import ZoneAlarms
 from infra.settings import STAGES
-from infra.zone_alarms import ZoneAlarms
 
 TOPIC_ARN = "arn:aws:sns:eu-central-1:123456789012:operators"
 

@@ -1,4 +1,4 @@
-"""The HTTP API: the routes that docs/openapi.json has, each signed by IAM, and the policies of its clients."""
+"""The HTTP API: it has the routes of docs/openapi.json, IAM checks each, and clients have policies."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.routes import ROUTES
+from infra.service.routes import ROUTES
 from infra.settings import STAGES
 from tests.infra.conftest import Resources
-from tests.infra.reading import name_of, of_type, permissions
+from tests.infra.templates import name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
 
@@ -47,6 +47,16 @@ def test_only_this_api_by_its_routes_and_the_schedules_may_call_the_functions(re
     for permission in by_route:
         assert permission["Principal"] == "apigateway.amazonaws.com"
         assert "<ApiHttpApi>/*/*/v1/" in name_of(permission["SourceArn"])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_api_takes_as_many_requests_as_the_stage_sets(template: Callable[[str], dict[str, Any]], stage: str) -> None:
+    [deployed] = of_type(template(stage)["Resources"], "AWS::ApiGatewayV2::Stage").values()
+    rate = STAGES[stage].request_rate
+    assert (rate is None) == (stage == "local")
+    assert deployed.get("DefaultRouteSettings") == (
+        None if rate is None else {"ThrottlingRateLimit": rate.per_second, "ThrottlingBurstLimit": rate.burst}
+    )
 
 
 def test_requests_are_logged(resources: Resources) -> None:

@@ -1,4 +1,4 @@
-"""The functions' asset: whole, small, compiled, and named by what it was made from."""
+"""The functions' asset: complete, small, compiled, and named by its inputs."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.assets import CACHE_FOLDER, LOCK_FILE, Asset, functions_asset
-from infra.functions import GRANTS
+from infra.service.function_role import GRANTS
 from infra.settings import settings_of
 
 pytestmark = pytest.mark.synth
@@ -26,7 +26,7 @@ def asset() -> Asset:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """Another checkout with the same sources, made at another time, that shares the built dependencies."""
+    """A copy of the checkout with the same sources, made at another time. It shares the built dependencies."""
     shutil.copytree(ROOT / "functions", tmp_path / "functions", copy_function=shutil.copyfile)
     (tmp_path / LOCK_FILE).parent.mkdir()
     shutil.copyfile(ROOT / LOCK_FILE, tmp_path / LOCK_FILE)
@@ -38,11 +38,11 @@ def copied(tmp_path: Path) -> Path:
 def test_every_handler_loads_from_the_asset_alone(asset: Asset, tmp_path: Path) -> None:
     with zipfile.ZipFile(asset.path) as archive:
         archive.extractall(tmp_path)
-    imports = "; ".join(f"import handlers.{name}; handlers.{name}.handler" for name in GRANTS)
-    # Clients are made at the first request: DynamoDB's and S3's data must be there, and nothing else of botocore's.
+    imports = "; ".join(f"import penstock_handlers.{name}; penstock_handlers.{name}.handler" for name in GRANTS)
+    # The first request makes clients, which read botocore's data of their services from the asset.
     clients = "import boto3; [boto3.client(name, region_name='us-east-1') for name in ('dynamodb', 's3', 'sts')]"
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {imports}; {clients}"
-    environment = {"PATH": os.environ["PATH"], "LAMBDA_TASK_ROOT": str(tmp_path)}  # X-Ray's SDK looks for it
+    environment = {"PATH": os.environ["PATH"], "LAMBDA_TASK_ROOT": str(tmp_path)}  # X-Ray's SDK reads it
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program], env=environment, capture_output=True, text=True, check=False
     )
@@ -60,18 +60,18 @@ def test_asset_has_no_dead_weight(asset: Asset) -> None:
     assert not [name for name in names if "/tests/" in name]
 
 
-def test_modules_are_compiled_and_nothing_in_the_asset_tells_when_it_was_made(asset: Asset) -> None:
+def test_modules_are_compiled_and_files_have_no_times(asset: Asset) -> None:
     with zipfile.ZipFile(asset.path) as archive:
         names = set(archive.namelist())
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-    for module in (name for name in names if name.startswith("handlers/") and name.endswith(".py")):
+    for module in (name for name in names if name.startswith("penstock_handlers/") and name.endswith(".py")):
         folder, _, file = module.rpartition("/")
         assert f"{folder}/__pycache__/{file[:-3]}.{sys.implementation.cache_tag}.pyc" in names
 
 
 def test_hash_is_of_the_sources_alone(asset: Asset, copied: Path) -> None:
     assert functions_asset(copied, settings=settings_of("local")).content_hash == asset.content_hash
-    (copied / "functions" / "handlers" / "topics.py").write_text("handler = None\n")
+    (copied / "functions" / "penstock_handlers" / "topics.py").write_text("handler = None\n")
     changed = functions_asset(copied, settings=settings_of("local"))
     assert changed.content_hash != asset.content_hash
     assert changed.path.exists()

@@ -1,21 +1,21 @@
-"""What compaction's runs say of themselves becomes metrics, by the very names of its result line."""
+"""The metrics of compaction: their filters name fields that the result line of a run has."""
 
 from typing import Any
 
 import pytest
 
 import compact
-from infra.compaction_metrics import METRICS, CompactionMetrics
+from infra.alarms.compaction_metrics import METRICS, CompactionMetrics
 from infra.settings import STAGES
-from penstock_broker.compact import Compacted
+from penstock_service.compaction.compact import CompactionResult
 from tests.infra.conftest import Resources
-from tests.infra.reading import name_of, of_type
+from tests.infra.templates import name_of, of_type
 
 pytestmark = pytest.mark.synth
 
 
 def filters(resources: Resources) -> dict[str, dict[str, Any]]:
-    """By the metric that each feeds."""
+    """Returns the metric filters by the metric that each feeds."""
     found = of_type(resources, "AWS::Logs::MetricFilter").values()
     return {each["MetricTransformations"][0]["MetricName"]: each for each in found}
 
@@ -31,7 +31,7 @@ def test_every_metric_is_a_field_of_the_result_line_of_a_real_run(resources: Res
         assert transformation["MetricNamespace"] == f"Penstock/{STAGES[stage].name}"
         assert transformation["MetricValue"] == f"$.{METRICS[metric]}"
         assert METRICS[metric] in compact.COUNTED
-        assert hasattr(Compacted(topic="", partition=0), METRICS[metric])
+        assert hasattr(CompactionResult(topic="", partition=0), METRICS[metric])
         assert name_of(each["LogGroupName"]) == "<JobsLogs>"
         assert each["FilterPattern"] == ('{ ($.event = "result") && ($.job = "compact") && ($.is_dry_run IS FALSE) }')
 

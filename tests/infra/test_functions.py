@@ -1,15 +1,15 @@
-"""What the Lambda functions run as: sizes, environment, log groups, alarms."""
+"""The Lambda functions: sizes, environment, log groups, alarms."""
 
 import re
 
 import pytest
 
-from infra.routes import ROUTES
+from infra.service.routes import ROUTES
 from infra.settings import STAGES
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, SWEEP_GRACE_MS
-from penstock_core.zone_state import FUNCTION_MS_MAX
+from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources
-from tests.infra.reading import name_of, of_type
+from tests.infra.templates import name_of, of_type
 
 pytestmark = pytest.mark.synth
 
@@ -17,10 +17,10 @@ FUNCTIONS = (
     "fetch",
     "group-admin",
     "groups",
-    "keeper",
     "produce",
     "records-fetch",
     "records-produce",
+    "recover-zones",
     "replicate",
     "retention",
     "scrub",
@@ -47,11 +47,19 @@ def test_functions_are_the_handlers_with_their_settings(resources: Resources, st
     for function in found:
         name = function["FunctionName"].removeprefix(f"{settings.name}-").replace("-", "_")
         size = settings.function_sizes[name]
-        assert function["Handler"] == f"handlers.{name}.handler"
+        assert function["Handler"] == f"penstock_handlers.{name}.handler"
         assert function["Runtime"] == f"python{settings.python_version}"
         assert function["Architectures"] == [settings.architecture]
         assert (function["MemorySize"], function["Timeout"]) == (size.memory_mb, size.timeout_s)
+        assert function.get("ReservedConcurrentExecutions") == settings.reserved_concurrency.get(name)
         assert (function.get("TracingConfig") == {"Mode": "Active"}) is settings.traces
+
+
+def test_long_polls_leave_half_of_the_account_s_instances_in_production() -> None:
+    polls = {route.function for route in ROUTES if "fetch" in route.function}
+    reserved = STAGES["prod"].reserved_concurrency
+    assert reserved.keys() == polls == {"fetch", "records_fetch"}
+    assert sum(reserved.values()) <= 500
 
 
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
@@ -83,13 +91,13 @@ def test_writers_end_within_the_time_that_a_zone_which_catches_up_counts_on(name
     assert STAGES[stage].function_sizes[name].timeout_s * 1_000 <= FUNCTION_MS_MAX
 
 
-def test_keeper_runs_each_minute_and_ends_within_it(resources: Resources, stage: str) -> None:
+def test_recover_zones_runs_each_minute_and_ends_within_it(resources: Resources, stage: str) -> None:
     rules = of_type(resources, "AWS::Events::Rule")
-    [keeper] = [rule for rule in rules.values() if rule["Name"].endswith("-keeper")]
-    [target] = keeper["Targets"]
-    assert keeper["ScheduleExpression"] == "rate(1 minute)"
-    assert name_of(target["Arn"]) == "<FunctionsKeeperFunction>"
-    assert STAGES[stage].function_sizes["keeper"].timeout_s < 60
+    [rule] = [rule for rule in rules.values() if rule["Name"].endswith("-recover-zones")]
+    [target] = rule["Targets"]
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    assert name_of(target["Arn"]) == "<FunctionsRecoverZonesFunction>"
+    assert STAGES[stage].function_sizes["recover_zones"].timeout_s < 60
 
 
 def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resources) -> None:

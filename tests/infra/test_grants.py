@@ -1,179 +1,130 @@
-"""Least privilege: the exact actions on the exact resources of every function's role, and nothing else."""
+"""Least privilege: no role holds a power that is forbidden to it, and a grant that is too wide does not pass unseen."""
 
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
 
-from penstock_core.keys import CURSORS, ZONES
+from infra.service.function_role import GRANTS, function_role
+from infra.service.functions import construct_name
+from infra.service.repair import RepairQueues
+from infra.settings import STAGES
+from infra.storage.archive import Archive
+from infra.storage.stage_storage import StageStorage
+from infra.storage.tables import Tables
+from infra.storage.zones import Zones
 from tests.infra.conftest import Resources
-from tests.infra.reading import name_of, of_type, permissions
+from tests.infra.powers import FUNCTIONS, JOBS, Permission, forbidden, permissions_of_roles, permissions_of_statement
+from tests.infra.templates import name_of, of_type
 
 pytestmark = pytest.mark.synth
 
-RECORDS_PRODUCE = {"TablesTopics": "GetItem PutItem", "TablesLog": "UpdateItem PutItem", "zones": "write"}
-PRODUCE = RECORDS_PRODUCE | {"TablesLog": "GetItem Query UpdateItem PutItem"}
-FETCH = {
-    "TablesTopics": "GetItem",
-    "TablesLog": "GetItem BatchGetItem Query",
-    "zones": "read list",
-    "archive": "read list",
-    "RepairQueuesRepairs": "SendMessage",
-}
-ALLOWED = {
-    "Produce": PRODUCE,
-    "RecordsProduce": RECORDS_PRODUCE,
-    "Fetch": FETCH,
-    "RecordsFetch": FETCH,
-    "Topics": {
-        "TablesTopics": "GetItem PutItem DeleteItem Scan",
-        "TablesLog": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
-        "zones": "read list",
-        "archive": "read list",
-        "RepairQueuesRepairs": "SendMessage",
-    },
-    "GroupAdmin": {
-        "TablesTopics": "GetItem Scan",
-        "TablesLog": "GetItem BatchGetItem Query",
-        "TablesGroups": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
-        "zones": "read list",
-        "archive": "read list",
-        "RepairQueuesRepairs": "SendMessage",
-    },
-    "Transactions": PRODUCE
-    | {"TablesLog": "BatchGetItem GetItem Query UpdateItem PutItem", "TablesGroups": "GetItem UpdateItem"},
-    "Zones": {"TablesTopics": "GetItem PutItem"},
-    "Keeper": {
-        "TablesTopics": "GetItem Scan PutItem",
-        "TablesLog": "GetItem Query UpdateItem",
-        "zones": "read write list",
-    },
-    "Replicate": {
-        "TablesTopics": "GetItem Scan",
-        "TablesLog": "GetItem Query UpdateItem",
-        "TablesLog.StreamArn": "DescribeStream GetRecords GetShardIterator",
-        "*": "ListStreams",
-        "zones": "read write list",
-        "RepairQueuesRepairs": "SendMessage ReceiveMessage DeleteMessage GetQueueAttributes",
-        "RepairQueuesDeadStream": "SendMessage",
-    },
-    "Groups": {
-        "TablesTopics": "GetItem Scan",
-        "TablesGroups": "GetItem BatchGetItem Query PutItem UpdateItem DeleteItem",
-    },
-    "Retention": {
-        "TablesTopics": "GetItem PutItem DeleteItem Query Scan",
-        "TablesLog": "GetItem BatchGetItem Query UpdateItem DeleteItem",
-        "TablesGroups": "GetItem Query PutItem DeleteItem",
-    },
-    "Scrub": {
-        "TablesTopics": "GetItem Scan PutItem DeleteItem",
-        "TablesLog": "GetItem Query UpdateItem",
-        "zones": "read write list",
-        "archive": "read list",
-        "RepairQueuesRepairs": "SendMessage",
-    },
-    "Sweep": {
-        "TablesTopics": "GetItem PutItem DeleteItem Scan",
-        "TablesLog": "GetItem BatchGetItem Query",
-        "zones": "list delete",
-        "archive": "list delete",
-    },
-}
-XRAY = {("xray:PutTelemetryRecords", "*"), ("xray:PutTraceSegments", "*")}
+
+def test_no_role_holds_a_forbidden_power(resources: Resources) -> None:
+    permissions = list(permissions_of_roles(resources))
+    assert {each.holder for each in permissions} >= FUNCTIONS | JOBS
+    assert forbidden(permissions) == []
 
 
-def zone_permissions(access: str | None, stage: str) -> set[tuple[str, str]]:
-    if access is None:
-        return set()
-    if stage == "prod":
-        return {("s3express:CreateSession", f"<ZonesZone{zone}>") for zone in "ABC"}
-    return {pair for zone in "ABC" for pair in bucket_permissions(access, f"<ZonesZone{zone}>")}
-
-
-def bucket_permissions(access: str, bucket: str) -> set[tuple[str, str]]:
-    """What the words of `access` allow on an ordinary bucket."""
-    words = {
-        "read": ("s3:GetObject", "/*"),
-        "write": ("s3:PutObject", "/*"),
-        "list": ("s3:ListBucket", ""),
-        "delete": ("s3:DeleteObject", "/*"),
-    }
-    return {(words[word][0], f"{bucket}{words[word][1]}") for word in access.split()}
-
-
-def statements_of(resources: Resources, function: str) -> list[dict[str, Any]]:
-    role = f"<Functions{function}Role>"
-    found = of_type(resources, "AWS::IAM::Policy").values()
-    return [
-        statement
-        for policy in found
-        if [name_of(attached) for attached in policy["Roles"]] == [role]
-        for statement in policy["PolicyDocument"]["Statement"]
-    ]
-
-
-@pytest.mark.parametrize("function", ALLOWED)
-def test_role_allows_exactly_what_its_function_calls(resources: Resources, stage: str, function: str) -> None:
-    allowed = dict(ALLOWED[function])
-    zones = zone_permissions(allowed.pop("zones", None), stage)
-    archive = bucket_permissions(allowed.pop("archive", ""), "<ArchiveBucket>")
-    stored = {
-        (f"{'sqs' if name.startswith('RepairQueues') else 'dynamodb'}:{action}", name if name == "*" else f"<{name}>")
-        for name, actions in allowed.items()
-        for action in actions.split()
-    }
-    logs = {(f"logs:{action}", f"<Functions{function}Logs>") for action in ("CreateLogStream", "PutLogEvents")}
-    tracing = set() if stage == "local" else XRAY
-    assert permissions(statements_of(resources, function)) == logs | stored | zones | archive | tracing
+def test_no_action_is_a_wildcard_and_every_resource_is_named_where_aws_allows_it(resources: Resources) -> None:
+    unnamed = {each.action for each in permissions_of_roles(resources) if each.resource == "*"}
+    assert unnamed <= {
+        "dynamodb:ListStreams", "logs:DescribeLogGroups", "xray:PutTelemetryRecords", "xray:PutTraceSegments",
+    }  # fmt: skip
+    assert not [each for each in permissions_of_roles(resources) if "*" in each.action]
 
 
 def test_every_function_has_a_role_of_its_own_without_managed_policies(resources: Resources) -> None:
     functions = of_type(resources, "AWS::Lambda::Function")
-    found = of_type(resources, "AWS::IAM::Role")
-    roles = {name: role for name, role in found.items() if name.startswith("Functions")}
+    roles = {name: role for name, role in of_type(resources, "AWS::IAM::Role").items() if name.startswith("Functions")}
     assert {name_of(function["Role"]) for function in functions.values()} == {f"<{role}>" for role in roles}
-    assert len(roles) == len(functions) == len(ALLOWED)
-    assert not any(role.get("ManagedPolicyArns") or role.get("Policies") for role in roles.values())
+    assert len(roles) == len(functions) == len(FUNCTIONS)
+    for role in roles.values():
+        assert not {"ManagedPolicyArns", "Policies"} & set(role)
+        [trust] = role["AssumeRolePolicyDocument"]["Statement"]
+        assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
 
 
-@pytest.mark.parametrize("stage", ["prod"], indirect=False)
+@cache
+def storage_of(stage: str) -> tuple[StageStorage, RepairQueues]:
+    """The storage of a stage in a stack that has no functions yet."""
+    stack, settings = Stack(), STAGES[stage]
+    storage = StageStorage(
+        tables=Tables(stack, "Tables", settings=settings),
+        zones=Zones(stack, "Zones", settings=settings),
+        archive=Archive(stack, "Archive", settings=settings),
+    )
+    return storage, RepairQueues(stack, "RepairQueues", settings=settings)
+
+
+def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Permission]:
+    """The permissions of one function's role after its entry of `GRANTS` was changed."""
+    storage, queues = storage_of(stage)
+    stack = Stack.of(queues)
+    scope = Construct(stack, f"Role{len(stack.node.children)}")
+    role = function_role(
+        scope,
+        grants=replace(GRANTS[name], **wider),
+        storage=storage,
+        queues=queues,
+        log_group=logs.LogGroup(scope, "Logs"),
+        traces=STAGES[stage].traces,
+    )
+    policy = role.node.find_child("DefaultPolicy")
+    assert isinstance(policy, iam.Policy)
+    statements = stack.resolve(policy.document)["Statement"]
+    holder = construct_name(name)
+    return [each for statement in statements for each in permissions_of_statement(holder, statement)]
+
+
 @pytest.mark.parametrize(
-    ("function", "mode"),
-    [("Produce", "ReadWrite"), ("Fetch", "ReadOnly"), ("Topics", "ReadOnly"), ("Sweep", "ReadWrite")],
+    ("name", "wider", "found"),
+    [
+        ("fetch", {"log": ("GetItem", "DeleteItem")}, "Fetch may dynamodb:DeleteItem on <TablesLog>"),
+        ("produce", {"log": ("UpdateItem", "Scan")}, "Produce may dynamodb:Scan on <TablesLog>"),
+        ("scrub", {"topics": ("PutItem",)}, "Scrub may dynamodb:PutItem on <TablesTopics>"),
+        ("sweep", {"log": ("UpdateItem",)}, "Sweep may dynamodb:UpdateItem on <TablesLog>"),
+        ("zones", {"keeps_cursor": True}, "Zones may dynamodb:DeleteItem on <TablesTopics>"),
+        ("topics", {"topics": ("DeleteTable",)}, "Topics may dynamodb:DeleteTable on <TablesTopics>"),
+        ("groups", {"topics": ("*",)}, "Groups may dynamodb:* on <TablesTopics>"),
+        ("groups", {"reads_archive": True}, "Groups may s3:GetObject on <ArchiveBucket>/*"),
+        ("replicate", {"sweeps_zones": True}, "Replicate may s3:DeleteObject on <ArchiveBucket>/*"),
+        ("scrub", {"takes_repairs": True}, "Scrub may sqs:ReceiveMessage on <RepairQueuesRepairs>"),
+        ("retention", {"sends_repairs": True}, "Retention may sqs:SendMessage on <RepairQueuesRepairs>"),
+    ],
 )
-def test_session_with_a_directory_bucket_is_of_the_mode_that_the_function_needs(
-    resources: Resources, function: str, mode: str
-) -> None:
-    sessions = [
-        statement
-        for statement in statements_of(resources, function)
-        if "s3express:CreateSession" in statement["Action"]
-    ]
-    assert sessions
-    assert all(statement["Condition"] == {"StringEquals": {"s3express:SessionMode": mode}} for statement in sessions)
+def test_widened_grant_is_found(stage: str, name: str, wider: dict[str, Any], found: str) -> None:
+    assert found in forbidden(with_wider_grants(stage, name, wider))
 
 
-@pytest.mark.parametrize("function", ["Produce", "RecordsProduce", "Zones", "Keeper"])
-def test_function_that_moves_zones_may_put_nothing_else_among_the_topics(resources: Resources, function: str) -> None:
-    [statement] = [
-        statement
-        for statement in statements_of(resources, function)
-        if name_of(statement["Resource"]) == "<TablesTopics>" and "dynamodb:PutItem" in statement["Action"]
-    ]
-    assert statement["Action"] == "dynamodb:PutItem"
-    assert statement["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
+@pytest.mark.parametrize("name", ["fetch", "records_fetch", "topics", "retention"])
+@pytest.mark.parametrize("wider", ["writes_zones", "sweeps_zones"])
+def test_function_that_would_change_zones_is_found_when_it_only_reads(stage: str, name: str, wider: str) -> None:
+    assert [each for each in forbidden(with_wider_grants(stage, name, {wider: True})) if "<ZonesZoneB>" in each]
 
 
-def test_scrub_may_write_cursors_only_among_the_topics(resources: Resources) -> None:
-    [statement] = [
-        statement
-        for statement in statements_of(resources, "Scrub")
-        if name_of(statement["Resource"]) == "<TablesTopics>" and "dynamodb:PutItem" in statement["Action"]
-    ]
-    assert statement["Action"] == ["dynamodb:PutItem", "dynamodb:DeleteItem"]
-    assert statement["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [CURSORS]}}
-
-
-def test_retention_may_not_touch_s3(resources: Resources) -> None:
-    actions = {action for action, _ in permissions(statements_of(resources, "Retention"))}
-    assert not any(action.startswith("s3") for action in actions)
+@pytest.mark.parametrize(
+    ("action", "resource"),
+    [
+        ("iam:PassRole", "*"),
+        ("iam:PassRole", "<JobsSweepMayRole>"),
+        ("kms:Decrypt", "<Key>"),
+        ("s3:*", "<ZonesZoneA>/*"),
+        ("s3:GetObject", "*"),
+        ("s3:GetObject", "arn:aws:s3:::bucket-of-another-stack/*"),
+        ("s3:PutBucketPolicy", "<ArchiveBucket>"),
+        ("dynamodb:GetItem", "arn:aws:dynamodb:us-east-1:000000000000:table/*"),
+        ("logs:PutLogEvents", "<FunctionsSweepLogs>"),
+        ("lambda:InvokeFunction", "<FunctionsSweepFunction>"),
+        ("sts:AssumeRole", "<FunctionsSweepRole>"),
+    ],
+)
+@pytest.mark.parametrize("holder", ["Fetch", "Topics", "CompactJob", "RoleOfNobody"])
+def test_permission_that_no_role_needs_is_found(holder: str, action: str, resource: str) -> None:
+    permission = Permission(holder=holder, action=action, resource=resource, condition={})
+    assert forbidden([permission]) == [str(permission)]

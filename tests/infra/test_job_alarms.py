@@ -1,15 +1,15 @@
-"""Who is told of what retention and sweep could not do, by metrics that the functions really emit."""
+"""The alarms on runs of retention and sweep watch metrics that these functions emit."""
 
 from typing import Any
 
 import pytest
 
-from handlers import retention, sweep
-from infra.job_alarms import JobAlarms
+from infra.alarms.job_alarms import JobAlarms
 from infra.settings import JOB_ENVIRONMENTS, STAGES
-from penstock_broker.adapters.memory import memory_broker
+from penstock_handlers import retention, sweep
+from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
-from tests.infra.reading import of_type
+from tests.infra.templates import of_type
 
 pytestmark = pytest.mark.synth
 
@@ -19,7 +19,7 @@ def job_alarms(resources: Resources) -> dict[str, dict[str, Any]]:
     return {alarm["AlarmName"]: alarm for name, alarm in found if name.startswith(JobAlarms.__name__)}
 
 
-def test_what_a_run_could_not_do_rings(resources: Resources, stage: str) -> None:
+def test_alarm_rings_when_a_run_leaves_work_undone(resources: Resources, stage: str) -> None:
     name = STAGES[stage].name
     rings_after_s = {
         alarm_name: alarm["Period"] * alarm["EvaluationPeriods"] for alarm_name, alarm in job_alarms(resources).items()
@@ -32,7 +32,7 @@ def test_alarms_watch_what_the_functions_emit(resources: Resources, monkeypatch:
     for variables in (JOB_ENVIRONMENTS["retention"], JOB_ENVIRONMENTS["sweep"]):
         for variable, value in variables.items():
             monkeypatch.setenv(variable, value)
-    emitted = {"retention": retention.run(memory_broker()), "sweep": sweep.run(memory_broker())}
+    emitted = {"retention": retention.run(memory_instance()), "sweep": sweep.run(memory_instance())}
     services = {
         function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
         for function in of_type(resources, "AWS::Lambda::Function").values()

@@ -1,4 +1,4 @@
-"""What jobs are sent with: complete, reproducible, and importable by a Python that has nothing else."""
+"""The files of jobs: complete, reproducible, and importable by a Python without other packages."""
 
 import shutil
 import subprocess
@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from infra.job_packages import LOCK_FILE, PACKAGES, dependencies_zip, job_packages, job_scripts, packages_zip
+from infra.jobs.job_packages import LOCK_FILE, PACKAGES, dependencies_zip, job_packages, job_scripts, packages_zip
 from infra.settings import settings_of
 
 ROOT = Path(__file__).parents[2]
 DATA_OF_BOTO = "[boto3.client(name, region_name='us-east-1') for name in ('dynamodb', 's3', 'sqs', 'cloudformation')]"
 MODULES = (
-    "penstock_core.record_batch", "penstock_broker.adapters.aws", "penstock_spark.job", "penstock_spark.storage",
-    "penstock_spark.sweeping", "penstock.producer",
+    "penstock_core.records.record_batch", "penstock_service.adapters.aws", "penstock_spark.job",
+    "penstock_spark.storage", "penstock_spark.sweeping", "penstock.producer",
 )  # fmt: skip
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """Another checkout with the same sources, made at another time."""
+    """A copy of the checkout with the same sources, made at another time."""
     for folder in ("functions", "sdk", "glue_jobs"):
         shutil.copytree(ROOT / folder, tmp_path / folder, copy_function=shutil.copyfile)
     (tmp_path / LOCK_FILE).parent.mkdir()
@@ -30,7 +30,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 def run_clean(program: str, *paths: Path) -> None:
-    """Runs the program in a Python that finds modules of the standard library and of these places only."""
+    """Runs the program in a Python that finds only modules of the standard library and of these places."""
     places = "; ".join(f"sys.path.insert(0, {str(path)!r})" for path in paths)
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; {places}; {program}"],
@@ -59,8 +59,10 @@ def test_packages_hold_every_module_and_nothing_else() -> None:
 
 
 def test_pure_packages_import_from_the_zip_itself() -> None:
-    """Spark puts the zip on the path as it is. What the core needs no library for must load from there."""
-    run_clean("import penstock_core.keys, penstock_core.ref; penstock_core.keys.segment_prefix(7)", packages_zip(ROOT))
+    """Spark puts the zip on the path. Modules of the core that need no other library must load from it."""
+    run_clean(
+        "import penstock_core.storage.keys as keys, penstock_core.log.ref; keys.segment_prefix(7)", packages_zip(ROOT)
+    )
 
 
 def test_stage_without_an_application_builds_no_dependencies(copied: Path) -> None:

@@ -1,4 +1,4 @@
-"""cdk-nag's AwsSolutions rules: nothing is left open, and everything let through says why."""
+"""cdk-nag's AwsSolutions rules: no violation is open, and every exception has a reason."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What wakes `replicate`, how often it tries, and where that ends which it cannot do."""
+"""The sources of `replicate`, its retries, and its dead letters."""
 
 import json
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from infra.settings import STAGES
-from penstock_core.ids import Offset, Partition, SegmentId, TopicId
-from penstock_core.index import EMPTY_HEAD, Page
-from penstock_core.items import head_item, number, page_item
-from penstock_core.keys import PartitionKey
-from penstock_core.ref import Ref
+from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
+from penstock_core.log.index import EMPTY_HEAD, Page
+from penstock_core.log.ref import Ref
+from penstock_core.storage.head_item import head_item
+from penstock_core.storage.item import number
+from penstock_core.storage.page_item import page_item
 from tests.infra.conftest import Resources
-from tests.infra.reading import name_of, of_type
+from tests.infra.templates import name_of, of_type
 
 pytestmark = pytest.mark.synth
 
@@ -21,7 +22,7 @@ KEY = PartitionKey(TopicId("t1"), Partition(0))
 
 @pytest.fixture
 def mappings(resources: Resources) -> dict[str, dict[str, Any]]:
-    """Event source mappings by the queue or stream that they read."""
+    """The event source mappings by the queue or stream that they read."""
     found = of_type(resources, "AWS::Lambda::EventSourceMapping").values()
     return {name_of(mapping["EventSourceArn"]): mapping for mapping in found}
 
@@ -34,7 +35,9 @@ def test_replicate_alone_is_woken_by_the_logs_stream_and_the_repair_queue(mappin
     assert all(mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for mapping in mappings.values())
 
 
-def test_stream_is_tried_a_few_times_in_halves_and_then_noted(mappings: dict[str, Any]) -> None:
+def test_batch_of_the_stream_is_retried_in_halves_and_becomes_a_dead_letter_when_all_attempts_fail(
+    mappings: dict[str, Any],
+) -> None:
     stream = mappings["<TablesLog.StreamArn>"]
     assert stream["BisectBatchOnFunctionError"] is True
     assert stream["MaximumRetryAttempts"] == 5
@@ -44,7 +47,7 @@ def test_stream_is_tried_a_few_times_in_halves_and_then_noted(mappings: dict[str
 
 
 def _matches(pattern: Any, value: Any) -> bool:
-    """Lambda's filter rules, as far as the filter uses them; another rule fails."""
+    """Applies Lambda's filter rules. Fails on a rule that the filter does not use today."""
     if isinstance(pattern, dict):
         return isinstance(value, dict) and all(
             name in value and _matches(pattern[name], value[name]) for name in pattern
@@ -91,14 +94,14 @@ def test_queues_keep_what_fails_for_two_weeks_encrypted(resources: Resources) ->
     assert (name_of(redrive["deadLetterTargetArn"]), redrive["maxReceiveCount"]) == ("<RepairQueuesDeadRepairs>", 50)
 
 
-def test_repair_is_tried_again_only_when_the_function_must_have_ended(resources: Resources, stage: str) -> None:
+def test_repair_is_retried_only_after_the_timeout_of_the_function(resources: Resources, stage: str) -> None:
     visible_s = of_type(resources, "AWS::SQS::Queue")["RepairQueuesRepairs"]["VisibilityTimeout"]
     timeout_s = STAGES[stage].function_sizes["replicate"].timeout_s
     assert visible_s == STAGES[stage].repair_retry_s >= timeout_s
     assert stage == "local" or visible_s >= 6 * timeout_s
 
 
-def test_dead_letters_ring(resources: Resources, stage: str) -> None:
+def test_alarm_rings_when_a_dead_letter_arrives(resources: Resources, stage: str) -> None:
     alarms = [
         alarm for name, alarm in of_type(resources, "AWS::CloudWatch::Alarm").items() if name.startswith("Repair")
     ]

@@ -1,4 +1,4 @@
-"""The Spark jobs: one per script, with a role that may do what the job does, and nothing that costs between runs."""
+"""The Spark jobs: one per script, each with a role for its own work, and no cost between runs."""
 
 import json
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from infra.job_packages import job_scripts
-from infra.job_role import JOB_GRANTS
-from infra.job_schedules import RATES
+from infra.jobs.job_packages import job_scripts
+from infra.jobs.job_role import JOB_GRANTS
+from infra.jobs.job_schedules import RATES
 from infra.settings import STAGES
 from infra.stack import PenstockStack
-from penstock_core.keys import CURSORS, ZONES
+from penstock_core.storage.keys import CURSORS, ZONES
 from tests.infra.conftest import Resources
-from tests.infra.reading import as_list, name_of, of_type, permissions
+from tests.infra.templates import as_list, name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
 
@@ -59,7 +59,7 @@ def test_every_job_has_a_role_of_its_own_that_only_spark_s_services_assume(resou
         assert "ManagedPolicyArns" not in role
 
 
-def test_sweep_may_do_what_it_does(resources: Resources, stage: str) -> None:
+def test_sweep_may_repair_and_delete_segments_and_keep_a_cursor(resources: Resources, stage: str) -> None:
     def on(resource: str) -> set[str]:
         return {action.partition(":")[2] for action in actions_on(resources, "sweep", resource)}
 
@@ -126,7 +126,7 @@ def test_replay_may_append_as_produce_does_and_read_tables(resources: Resources,
     assert states["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
 
 
-def test_no_job_may_touch_what_is_not_penstock_s(resources: Resources) -> None:
+def test_no_job_may_act_on_every_resource_except_to_find_log_groups(resources: Resources) -> None:
     for job in JOBS:
         for statement in statements_of(resources, job):
             for resource in map(name_of, as_list(statement["Resource"])):
@@ -233,7 +233,7 @@ def test_scheduler_may_start_runs_on_the_application_as_the_jobs_that_are_due(re
     assert allowed == roles | {("emr-serverless:StartJobRun", "<JobsSparkApplication>")}
 
 
-def test_failed_runs_ring(resources: Resources, stage: str) -> None:
+def test_alarm_rings_when_a_run_fails(resources: Resources, stage: str) -> None:
     settings = STAGES[stage]
     alarms = of_type(resources, "AWS::CloudWatch::Alarm").values()
     found = [alarm for alarm in alarms if alarm["AlarmName"] == f"{settings.name}-job-runs-failed"]
@@ -252,7 +252,7 @@ def test_failed_runs_ring(resources: Resources, stage: str) -> None:
         assert [name_of(target["Arn"]) for target in rule["Targets"]] == ["<JobRunAlarmsFailedRuns>"]
 
 
-def test_outputs_name_what_a_run_is_started_by(
+def test_outputs_name_the_role_script_and_glue_job_of_every_job(
     template: Callable[[str], dict[str, Any]], make_stack: Callable[[str], PenstockStack], stage: str
 ) -> None:
     found = {name for name in template(stage)["Outputs"] if name.startswith("Job")}

@@ -1,10 +1,10 @@
-"""Tables and buckets: keys, encryption, recovery, who may reach them, and what becomes of data on delete."""
+"""Tables and buckets: keys, encryption, recovery, access, and the fate of their data on delete."""
 
 import pytest
 
 from infra.settings import STAGES
 from tests.infra.conftest import Resources
-from tests.infra.reading import of_type
+from tests.infra.templates import of_type
 
 pytestmark = pytest.mark.synth
 

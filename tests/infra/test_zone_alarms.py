@@ -1,20 +1,20 @@
-"""Who is told when records are lost or a zone does not come back, by metrics that the functions really emit."""
+"""The alarms on lost segments and on zones that stay behind watch metrics that the functions emit."""
 
 from typing import Any
 
 import pytest
 
-from handlers.keeper import run
-from handlers.replicate import serve
+from infra.alarms.zone_alarms import ZoneAlarms
 from infra.settings import STAGES
-from infra.zone_alarms import ZoneAlarms
-from penstock_broker.move_zone import move_zone_by_operator
-from penstock_core.quorum import Acks
-from penstock_core.repair import NamedRef, encode_repair, repairs_due
-from penstock_core.zone_state import ZoneStatus
-from tests.broker.setting import key_of, new_topic, patient_broker, refs_of, send, zone_of
+from penstock_core.log.repair import NamedRef, encode_repair, repairs_due
+from penstock_core.zones.quorum import Acks
+from penstock_core.zones.zone_state import ZoneStatus
+from penstock_handlers.recover_zones import run
+from penstock_handlers.replicate import serve
+from penstock_service.segments.move_zone import move_zone_by_operator
 from tests.infra.conftest import Resources
-from tests.infra.reading import of_type
+from tests.infra.templates import of_type
+from tests.support.service import key_of, new_topic, patient_instance, refs_of, send, zone_of
 
 pytestmark = pytest.mark.synth
 
@@ -24,17 +24,19 @@ def zone_alarms(resources: Resources) -> dict[str, dict[str, Any]]:
     return {alarm["AlarmName"]: alarm for name, alarm in found if name.startswith(ZoneAlarms.__name__)}
 
 
-def test_lost_segments_ring_at_once_and_a_zone_that_is_behind_after_an_hour(resources: Resources, stage: str) -> None:
+def test_alarm_rings_at_once_when_a_segment_is_lost_and_after_an_hour_when_a_zone_is_behind(
+    resources: Resources, stage: str
+) -> None:
     name = STAGES[stage].name
     rings_after_s = {
         alarm_name: alarm["Period"] * alarm["EvaluationPeriods"] for alarm_name, alarm in zone_alarms(resources).items()
     }
-    lost = {f"{name}-segment-lost-{function}": 300 for function in ("keeper", "replicate", "scrub")}
+    lost = {f"{name}-segment-lost-{function}": 300 for function in ("recover-zones", "replicate", "scrub")}
     expected = {**lost, f"{name}-zone-behind": 3600}
     assert rings_after_s == (expected if STAGES[stage].has_alarms else {})
 
 
-def test_alarms_watch_what_their_own_stage_s_functions_emit(resources: Resources) -> None:
+def test_alarms_watch_metrics_that_functions_of_their_stage_emit(resources: Resources) -> None:
     emitted = set()
     for function in of_type(resources, "AWS::Lambda::Function").values():
         variables = function["Environment"]["Variables"]
@@ -43,8 +45,8 @@ def test_alarms_watch_what_their_own_stage_s_functions_emit(resources: Resources
         [dimension] = alarm["Dimensions"]
         assert dimension["Name"] == "service"
         assert (alarm["Namespace"], dimension["Value"]) in emitted
-        watched = "keeper" if alarm_name.endswith("zone-behind") else alarm_name.rpartition("-")[2]
-        assert dimension["Value"].endswith(f"-{watched}")
+        _, _, watched = alarm_name.partition("-segment-lost-")
+        assert dimension["Value"].endswith(f"-{watched.replace('-', '_') or 'recover_zones'}")
         assert (alarm["MetricName"], alarm["Statistic"]) == (
             ("zones_behind", "Minimum") if alarm_name.endswith("zone-behind") else ("segment_lost", "Sum")
         )
@@ -52,29 +54,29 @@ def test_alarms_watch_what_their_own_stage_s_functions_emit(resources: Resources
         assert alarm["TreatMissingData"] == "notBreaching"
 
 
-def test_keeper_emits_the_metrics_that_are_watched() -> None:
-    broker = patient_broker()
-    send(broker, new_topic(broker), "x", acks=Acks.ALL)
-    assert run(broker)["zones_behind"] == 0
-    move_zone_by_operator(broker, "b", ZoneStatus.CATCHING_UP, "look it over")
+def test_recover_zones_emits_the_metrics_that_are_watched() -> None:
+    instance = patient_instance()
+    send(instance, new_topic(instance), "x", acks=Acks.ALL)
+    assert run(instance)["zones_behind"] == 0
+    move_zone_by_operator(instance, "b", ZoneStatus.CATCHING_UP, "look it over")
     for zone in range(3):
-        zone_of(broker, zone).segments.clear()
-    assert run(broker)["zones_behind"] == 1
-    assert broker.events.take()[0]["segment_lost"] == 1
+        zone_of(instance, zone).segments.clear()
+    assert run(instance)["zones_behind"] == 1
+    assert instance.telemetry.take()[0]["segment_lost"] == 1
 
 
-def test_replicate_tells_of_a_segment_that_is_lost() -> None:
-    broker = patient_broker()
-    topic = new_topic(broker)
-    zone_of(broker, 2).is_down = True
-    send(broker, topic, "x")
-    zone_of(broker, 2).is_down = False
+def test_replicate_emits_segment_lost_when_no_zone_has_a_copy() -> None:
+    instance = patient_instance()
+    topic = new_topic(instance)
+    zone_of(instance, 2).is_down = True
+    send(instance, topic, "x")
+    zone_of(instance, 2).is_down = False
     for zone in range(3):
-        zone_of(broker, zone).segments.clear()
-    [located] = refs_of(broker, key_of(broker, topic))
-    named = NamedRef(key=key_of(broker, topic), located=located)
-    [repair] = repairs_due([named], broker.zone_names, 0b111)
+        zone_of(instance, zone).segments.clear()
+    [located] = refs_of(instance, key_of(instance, topic))
+    named = NamedRef(key=key_of(instance, topic), located=located)
+    [repair] = repairs_due([named], instance.stores.zone_names, 0b111)
     body = encode_repair(repair)
-    answer = serve({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]}, broker)
+    answer = serve({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]}, instance)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "1"}]}
-    assert broker.events.take()[0]["segment_lost"] == 1
+    assert instance.telemetry.take()[0]["segment_lost"] == 1

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.testing import MemoryPenstock
-from tests.sdk.faulty_transport import FaultyTransport
-from tests.sdk.shells import EventLoop, Shell, Threads, running_loop
+from tests.sdk.client_kinds import ClientKind, EventLoop, Threads, running_loop
+from tests.sdk.http.faulty_transport import FaultyTransport
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def faulty(service: MemoryPenstock) -> FaultyTransport:
 
 
 @pytest.fixture(params=["threads", "asyncio"])
-def shell(request: pytest.FixtureRequest, service: MemoryPenstock) -> Iterator[Shell]:
-    """The clients of the service, with threads and for asyncio: what uses this must hold for both."""
+def clients(request: pytest.FixtureRequest, service: MemoryPenstock) -> Iterator[ClientKind]:
+    """The clients of the service, with threads and for asyncio: each test runs with both."""
     if request.param == "threads":
         yield Threads(service.transport)
     else:

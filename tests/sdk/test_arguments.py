@@ -1,15 +1,29 @@
-"""Wrong arguments are refused by a clear error, before anything is sent, that names the value and what to use."""
+"""A wrong argument raises an error before anything is sent. The error names the value and what to use."""
 
 import asyncio
+import dataclasses
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from penstock import Admin, AsyncAdmin, InvalidError, TopicPartition
+from penstock import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    InvalidError,
+    Producer,
+    TopicPartition,
+)
+from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
+from penstock.producer.settings import ProducerOptions, ProducerSettings
 from penstock.testing import MemoryPenstock, ThreadedTransport
-from tests.sdk.faulty_transport import FaultyTransport
-from tests.sdk.shells import Shell
+from tests.sdk.client_kinds import ClientKind
+from tests.sdk.http.faulty_transport import FaultyTransport
 
 ORDERS = TopicPartition("orders", 0)
 SETTINGS: list[tuple[dict[str, Any], str]] = [
@@ -63,7 +77,7 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda consumer: consumer.commit([ORDERS]), "give a dict, such as {TopicPartition('orders', 0): 42}"),
     (lambda consumer: consumer.committed(None), "partition=None"),
     (
-        lambda consumer: consumer.committed(TopicPartition("orders", None)),
+        lambda consumer: consumer.committed(TopicPartition("orders", None)),  # type: ignore[arg-type]  # it is refused
         "partition=TopicPartition(topic='orders', partition=None)",
     ),
     (lambda consumer: consumer.beginning_offsets("orders"), "partitions='orders'"),
@@ -76,8 +90,8 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
 
 
 SENDS: list[tuple[dict[str, Any], str]] = [
-    ({"topic": None}, "None is no name: give a string"),
-    ({"topic": ["orders"]}, "['orders'] is no name"),
+    ({"topic": None}, "None is not a name: give a string"),
+    ({"topic": ["orders"]}, "['orders'] is not a name"),
     ({"topic": "a b"}, "'a b'"),
     ({"partition": "0"}, "partition='0': use a whole number from 0"),
     ({"partition": 0.5}, "partition=0.5"),
@@ -92,36 +106,36 @@ SENDS: list[tuple[dict[str, Any], str]] = [
     ({"on_delivery": 5}, "on_delivery=5: give a function, or None"),
 ]
 ADMIN_CALLS: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda admin: admin.create_topic(None), "None is no name"),
+    (lambda admin: admin.create_topic(None), "None is not a name"),
     (lambda admin: admin.create_topic("orders", None), "partitions=None: use a whole number from 1"),
     (lambda admin: admin.create_topic("orders", "2"), "partitions='2': use a whole number from 1"),
     (lambda admin: admin.create_topic("orders", config="y"), "config='y': give a dict"),
-    (lambda admin: admin.create_topic("orders", config={"retention_ms": b"y"}), "can not be sent as JSON"),
-    (lambda admin: admin.create_topic("orders", config={"retention_ms": float("nan")}), "can not be sent as JSON"),
-    (lambda admin: admin.describe_topic(None), "None is no name"),
+    (lambda admin: admin.create_topic("orders", config={"retention_ms": b"y"}), "cannot be sent as JSON"),
+    (lambda admin: admin.create_topic("orders", config={"retention_ms": float("nan")}), "cannot be sent as JSON"),
+    (lambda admin: admin.describe_topic(None), "None is not a name"),
     (lambda admin: admin.alter_topic("orders", None), "config=None: give a dict"),
-    (lambda admin: admin.alter_topic(5, {}), "5 is no name"),
+    (lambda admin: admin.alter_topic(5, {}), "5 is not a name"),
     (lambda admin: admin.add_partitions("orders", None), "partitions=None"),
     (lambda admin: admin.add_partitions("orders", True), "partitions=True"),
-    (lambda admin: admin.delete_topic(None), "None is no name"),
-    (lambda admin: admin.list_offsets(None), "None is no name"),
+    (lambda admin: admin.delete_topic(None), "None is not a name"),
+    (lambda admin: admin.list_offsets(None), "None is not a name"),
     (lambda admin: admin.list_offsets("orders", None), "timestamp=None: use 'earliest', 'latest', or milliseconds"),
     (lambda admin: admin.offsets_for_times("orders"), "timestamps='orders'"),
     (lambda admin: admin.offsets_for_times({5: 5}), "timestamps: partition=5"),
     (lambda admin: admin.truncate("orders", None), "before_offsets=None: give a dict, such as {0: 42}"),
     (lambda admin: admin.truncate("orders", {"0": 5}), "before_offsets: partition='0'"),
     (lambda admin: admin.truncate("orders", {0: None}), "before_offsets: of partition 0=None"),
-    (lambda admin: admin.group_offsets(None), "None is no name"),
-    (lambda admin: admin.group_offsets("g", 5), "5 is no name"),
+    (lambda admin: admin.group_offsets(None), "None is not a name"),
+    (lambda admin: admin.group_offsets("g", 5), "5 is not a name"),
     (lambda admin: admin.commit_group_offsets("g", None), "offsets=None"),
     (lambda admin: admin.commit_group_offsets("g", {"orders": 5}), "offsets: partition='orders'"),
     (lambda admin: admin.commit_group_offsets("g", {ORDERS: "5"}), "offsets: orders[0]='5'"),
     (lambda admin: admin.commit_group_offsets("g", {ORDERS: 5}, metadata=None), "metadata=None: give a string"),
-    (lambda admin: admin.describe_group(None), "None is no name"),
+    (lambda admin: admin.describe_group(None), "None is not a name"),
     (lambda admin: admin.alter_group("g", None), "config=None"),
-    (lambda admin: admin.alter_group(None, {}), "None is no name"),
-    (lambda admin: admin.delete_group(None), "None is no name"),
-    (lambda admin: admin.reset_group_offsets("g", None), "None is no name"),
+    (lambda admin: admin.alter_group(None, {}), "None is not a name"),
+    (lambda admin: admin.delete_group(None), "None is not a name"),
+    (lambda admin: admin.reset_group_offsets("g", None), "None is not a name"),
     (lambda admin: admin.reset_group_offsets("g", "orders", to=5), "to=5: use 'earliest' or 'latest'"),
     (lambda admin: admin.reset_group_offsets("g", "orders", timestamp_ms="x"), "timestamp_ms='x'"),
     (lambda admin: admin.reset_group_offsets("g", "orders", shift_by="x"), "shift_by='x': use a whole number"),
@@ -131,7 +145,7 @@ ADMIN_CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda admin: admin.take_zone_out(None), "zone=None: give a string"),
     (lambda admin: admin.let_zone_in("a", None), "reason=None: give a string"),
     (lambda admin: admin.partitions("orders"), "topics='orders': give a list of names"),
-    (lambda admin: admin.partitions([None]), "None is no name"),
+    (lambda admin: admin.partitions([None]), "None is not a name"),
     (lambda admin: admin.partitions(None), "topics=None"),
 ]
 
@@ -152,10 +166,10 @@ def test_topics_of_a_consumer(service: MemoryPenstock, topics: tuple[Any, ...]) 
 
 @pytest.mark.parametrize(("call", "says"), CALLS, ids=[says[:40] for _, says in CALLS])
 def test_calls_of_a_consumer(
-    shell: Shell, service: MemoryPenstock, faulty: FaultyTransport, call: Callable[[Any], object], says: str
+    clients: ClientKind, service: MemoryPenstock, faulty: FaultyTransport, call: Callable[[Any], object], says: str
 ) -> None:
     service.create_topic("orders")
-    with shell.consumer(transport=faulty, group_id="g", enable_auto_commit=False) as consumer:
+    with clients.consumer(transport=faulty, group_id="g", enable_auto_commit=False) as consumer:
         consumer.assign([ORDERS])
         with pytest.raises(InvalidError) as caught:
             call(consumer)
@@ -181,10 +195,10 @@ def test_calls_of_an_admin(faulty: FaultyTransport, call: Callable[[Any], Any], 
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize(("arguments", "says"), SENDS, ids=[says[:40] for _, says in SENDS])
 def test_sends_of_a_producer(
-    shell: Shell, service: MemoryPenstock, arguments: dict[str, Any], says: str, is_known: bool
+    clients: ClientKind, service: MemoryPenstock, arguments: dict[str, Any], says: str, is_known: bool
 ) -> None:
     service.create_topic("orders")
-    with shell.producer() as producer:
+    with clients.producer() as producer:
         if is_known:
             producer.send("orders", b"v").result(60)
         with pytest.raises(InvalidError) as caught:
@@ -219,11 +233,49 @@ def test_offsets_of_a_transaction(service: MemoryPenstock, offsets: Any, group: 
         assert says in str(caught.value)
 
 
-def test_timeouts_of_a_producer(shell: Shell) -> None:
-    with shell.producer() as producer:
+def test_timeouts_of_a_producer(clients: ClientKind) -> None:
+    with clients.producer() as producer:
         for call in (producer.flush, producer.close):
             with pytest.raises(InvalidError, match="timeout='x': use a number from 0"):
                 call("x")
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"), [(ProducerOptions, ProducerSettings), (ConsumerOptions, ConsumerSettings)]
+)
+def test_type_checkers_and_help_see_every_setting(options: type, settings: type) -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(settings)}
+    assert options.__annotations__ == fields
+    named = re.findall(r"^ {4}(\w+): ", inspect.getdoc(settings) or "", re.MULTILINE)
+    assert named == list(fields)
+
+
+@pytest.mark.parametrize("client", [Producer, AsyncProducer, Consumer, AsyncConsumer])
+def test_help_of_a_client_shows_every_setting(client: type) -> None:
+    settings = ProducerSettings if "Producer" in client.__name__ else ConsumerSettings
+    shown = inspect.signature(client).parameters
+    for field in dataclasses.fields(settings):
+        assert shown[field.name].default == field.default
+        assert f"{field.name}: " in (vars(client)["__init__"].__doc__ or "")
+    assert "options" not in shown
+
+
+@pytest.mark.parametrize("acks", ["one", "leader", "1"])
+def test_acks_of_one_zone_has_three_names_and_is_sent_as_one(
+    clients: ClientKind, service: MemoryPenstock, acks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.create_topic("orders")
+    sent: list[bytes] = []
+    call = service.transport.call
+
+    def record(*request: Any) -> Any:
+        sent.append(request[-1])
+        return call(*request)
+
+    monkeypatch.setattr(service.transport, "call", record)
+    with clients.producer(acks=acks) as producer:
+        assert producer.send("orders", b"v").result(60).offset == 0
+    assert any(b'"acks":"one"' in body.replace(b" ", b"") for body in sent)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +287,10 @@ def test_timeouts_of_a_producer(shell: Shell) -> None:
         ({"retry_backoff_ms": -1}, "retry_backoff_ms=-1: use a number from 1"),
         ({"transactional_id": "a b"}, "'a b'"),
         ({"transactional_id": ""}, "''"),
-        ({"acks": 1}, "acks=1: use one of none, leader"),
-        ({"acks": None}, "acks=None: use one of none, leader"),
+        ({"acks": 1}, "acks=1: use one of none, one, quorum, all"),
+        ({"acks": None}, "acks=None: use one of none, one"),
+        ({"acks": "two"}, "acks='two': use one of none, one"),
+        ({"acks": "one", "transactional_id": "t"}, "transactions need 'quorum' or 'all'"),
         ({"batch_bytes": "x"}, "batch_bytes='x': use a number from 1"),
         ({"max_request_bytes": None}, "max_request_bytes=None: use a number from 1"),
         ({"buffer_bytes": None}, "buffer_bytes=None: use a number from 1"),
@@ -246,7 +300,7 @@ def test_timeouts_of_a_producer(shell: Shell) -> None:
         ({"compression_type": None}, "compression_type=None: give a string"),
         ({"compression_type": "zip"}, "zip"),
         ({"on_delivery": 5}, "on_delivery=5: give a function, or None"),
-        ({"transactional_id": 5}, "5 is no name"),
+        ({"transactional_id": 5}, "5 is not a name"),
     ],
     ids=lambda each: str(each)[:40],
 )

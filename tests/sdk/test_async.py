@@ -1,4 +1,4 @@
-"""What only the asynchronous clients have: cancellation, futures of the loop, nothing left behind in it."""
+"""Cancellation, and futures of the event loop: only the asynchronous clients have these."""
 
 import asyncio
 import gc
@@ -13,11 +13,12 @@ from penstock import AsyncConsumer, AsyncProducer, PenstockError, Response, Topi
 from penstock.errors import ClosedError, NotConfiguredError
 from penstock.model import RecordMetadata
 from penstock.testing import MemoryPenstock, ThreadedTransport
-from tests.sdk.faulty_transport import FaultyTransport, answer
+from tests.sdk.http.faulty_transport import FaultyTransport, answer
+from tests.support.deadlines import DEADLINE_S
 
-DEADLINE_S = 30  # for what must happen; nothing waits so long unless it is broken
 PRODUCE = "/v1/produce"
 METADATA = "/v1/metadata"
+FETCH = "/v1/fetch"
 P0 = TopicPartition("orders", 0)
 
 
@@ -27,7 +28,7 @@ def orders(service: MemoryPenstock) -> str:
 
 
 class Gate:
-    """A fault that holds requests back until it is opened."""
+    """A fault that holds requests back until the test opens it."""
 
     def __init__(self) -> None:
         self.arrived = threading.Event()
@@ -50,7 +51,7 @@ def gate() -> Iterator[Gate]:
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
-    """In a loop of its own, in which no task may be left, and of which no error may have gone unseen."""
+    """Run it in a loop of its own. No task may be left there, and no error unseen."""
     unseen: list[dict[str, Any]] = []
 
     async def checked() -> None:
@@ -82,7 +83,9 @@ def test_send_gives_an_awaitable_of_the_metadata(service: MemoryPenstock, orders
     run(main)
 
 
-def test_failure_that_nobody_awaits_is_no_unseen_error_of_the_loop(faulty: FaultyTransport, orders: str) -> None:
+def test_failed_delivery_is_no_unseen_error_of_the_loop_when_it_is_not_awaited(
+    faulty: FaultyTransport, orders: str
+) -> None:
     faulty.faults[PRODUCE] = [answer(403, b"{}")]
 
     async def main() -> None:
@@ -109,7 +112,7 @@ def test_waiting_for_memory_lets_the_loop_go_on(faulty: FaultyTransport, orders:
     run(main)
 
 
-def test_cancelled_send_has_not_sent_and_harms_nobody(
+def test_send_sends_nothing_when_cancelled(
     service: MemoryPenstock, faulty: FaultyTransport, orders: str, gate: Gate
 ) -> None:
     faulty.faults[PRODUCE] = [gate]
@@ -124,7 +127,6 @@ def test_cancelled_send_has_not_sent_and_harms_nobody(
             blocked.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await blocked
-            assert producer._core.accumulator.hurry == 0
             gate.opened.set()
             await producer.send(orders, b"z")
 
@@ -177,13 +179,16 @@ def test_flush_can_be_cancelled_and_lingering_goes_on(service: MemoryPenstock, o
             flushing.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await flushing
-            assert producer._core.accumulator.hurry == 0
             assert (await sent).offset == 0
+            lingering = await producer.send(orders, b"lingers")
+            await producer.send(orders, b"lingers")
+            assert faulty.count(PRODUCE) == 2
+            assert not lingering.done()
 
     run(main)
 
 
-def test_cancelled_close_gives_up_what_is_in_flight_and_leaves_no_task(
+def test_close_gives_up_requests_in_flight_and_leaves_no_task_when_cancelled(
     faulty: FaultyTransport, orders: str, gate: Gate
 ) -> None:
     faulty.faults[PRODUCE] = [gate]
@@ -209,7 +214,7 @@ def test_cancelled_close_gives_up_what_is_in_flight_and_leaves_no_task(
     run(main)
 
 
-def test_loop_that_ends_fails_what_was_not_delivered(faulty: FaultyTransport, orders: str, gate: Gate) -> None:
+def test_undelivered_records_fail_when_the_loop_ends(faulty: FaultyTransport, orders: str, gate: Gate) -> None:
     faulty.faults[PRODUCE] = [gate]
     told: list[PenstockError | None] = []
 
@@ -247,7 +252,9 @@ async def send(service: MemoryPenstock, count: int, topic: str = "orders") -> No
             await producer.send(topic, b"%d" % number, partition=0)
 
 
-def test_iteration_over_what_is_prefetched_lets_other_tasks_go_on(service: MemoryPenstock, orders: str) -> None:
+def test_iteration_over_prefetched_records_lets_other_tasks_run(
+    service: MemoryPenstock, faulty: FaultyTransport, orders: str
+) -> None:
     ticks = 0
 
     async def tick() -> None:
@@ -259,9 +266,9 @@ def test_iteration_over_what_is_prefetched_lets_other_tasks_go_on(service: Memor
     async def main() -> None:
         nonlocal ticks
         await send(service, 3_000)
-        async with service.async_consumer(orders, max_poll_records=100) as consumer:
+        async with AsyncConsumer(orders, transport=ThreadedTransport(faulty), max_poll_records=100) as consumer:
             first = await anext(consumer)
-            while consumer._core.buffer.cursor(P0).fetch_offset < 3_000:
+            while faulty.count(FETCH) < 2:  # the first brings all, the second waits at the end
                 await asyncio.sleep(0.001)
             ticking = asyncio.create_task(tick())
             offsets = [(await anext(consumer)).offset for _ in range(2_999)]
@@ -293,7 +300,7 @@ def test_cancelled_poll_has_handed_out_nothing(service: MemoryPenstock, orders: 
     run(main)
 
 
-def test_cancelled_commit_of_at_most_once_takes_back_what_it_would_have_handed_over(
+def test_at_most_once_takes_records_back_when_their_commit_is_cancelled(
     service: MemoryPenstock, faulty: FaultyTransport, orders: str, gate: Gate
 ) -> None:
     async def main() -> None:
@@ -316,11 +323,11 @@ def test_cancelled_commit_of_at_most_once_takes_back_what_it_would_have_handed_o
     run(main)
 
 
-def test_close_gives_up_the_long_poll_and_ends_a_waiting_poll(service: MemoryPenstock, orders: str) -> None:
+def test_close_gives_up_the_long_poll_and_ends_a_waiting_poll(faulty: FaultyTransport, orders: str) -> None:
     async def main() -> None:
-        consumer = service.async_consumer(orders, fetch_wait_ms=300)
+        consumer = AsyncConsumer(orders, transport=ThreadedTransport(faulty), fetch_wait_ms=300)
         polling = asyncio.create_task(consumer.poll(timeout_ms=60_000))
-        while not consumer._core.buffer._in_flight:
+        while not faulty.count(FETCH):
             await asyncio.sleep(0.001)
         await consumer.close()
         with pytest.raises(ClosedError):
@@ -331,7 +338,7 @@ def test_close_gives_up_the_long_poll_and_ends_a_waiting_poll(service: MemoryPen
     run(main)
 
 
-def test_clients_without_aiohttp_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "penstock.aiohttp_transport", None)
+def test_async_clients_name_the_extra_to_install_when_aiohttp_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "penstock.http.aiohttp_transport", None)
     with pytest.raises(NotConfiguredError, match=r"penstock\[async\]"):
         AsyncProducer("http://127.0.0.1:1")

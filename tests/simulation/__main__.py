@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
+from tests.simulation.engine.scheduler import as_text, format_entry
 from tests.simulation.regressions import read_regressions
 from tests.simulation.run import Result, run
-from tests.simulation.scheduler import as_text, format_entry
 from tests.simulation.workloads import MIXED, WORKLOADS
 
 _TAIL_LINES = 40
@@ -72,7 +72,7 @@ class _Summary:
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Processes.")
 def main(seed: int | None, seeds: str | None, workload: str, trace: bool, as_json: bool, jobs: int) -> None:
-    """Run the simulator (docs/simulation.md). Seeds that once failed come first, unless one seed is asked for."""
+    """Run the simulator (docs/explanation/simulation.md). Seeds that once failed run first, unless you ask for one."""
     if (seed is None) == (seeds is None):
         raise click.UsageError("give --seed N or --seeds A..B")
     if workload != MIXED and not set(workload.split(",")) <= set(WORKLOADS):
@@ -101,7 +101,7 @@ def main(seed: int | None, seeds: str | None, workload: str, trace: bool, as_jso
 
 
 def explain(result: Result) -> str:
-    """What failed, the end of its trace, and how to see it again."""
+    """Describe the failure: what failed, the end of its trace, and how to replay it."""
     workloads = ",".join(result.workloads)
     return (
         f"\nseed {result.seed}, workloads {workloads}: {result.failure}\n\nThe end of its trace:\n"
@@ -128,7 +128,7 @@ def _run_all(runs: list[tuple[int, str]], jobs: int) -> Iterator[Result]:
 
 def _run_one(wanted: tuple[int, str]) -> Result:
     result = run(*wanted)
-    # Only text crosses from one process to another, whatever a trace holds.
+    # A trace may hold anything, so only its text crosses from one process to another.
     return replace(result, trace=as_text(result.trace[-_TAIL_LINES:]) if result.failure is not None else [])
 
 

@@ -1,4 +1,4 @@
-"""One run: a seed in, what happened out."""
+"""One run: it takes a seed, and gives the result."""
 
 import hashlib
 import traceback
@@ -6,17 +6,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.simulation.producer import count_outcomes
-from tests.simulation.scheduler import TraceEntry, format_entry
-from tests.simulation.verdict import judge
-from tests.simulation.violation import ViolationError
+from tests.simulation.clients.producer import count_outcomes
+from tests.simulation.engine.scheduler import TraceEntry, format_entry
+from tests.simulation.oracle.violation import ViolationError
+from tests.simulation.service.simulation import Simulation
+from tests.simulation.verdict.verdict import judge
 from tests.simulation.workloads import MIXED, WORKLOADS, choose
-from tests.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one run showed. `failure` is None, or what was broken."""
+    """The result of one run. `failure` is None, or names the promise that was broken."""
 
     seed: int
     workloads: tuple[str, ...]
@@ -35,37 +35,40 @@ class Result:
         return "\n".join(map(format_entry, self.trace[-lines:]))
 
     def digest(self) -> str:
-        """Stands for the whole trace."""
+        """A hash of the whole trace."""
         return hashlib.sha256("\n".join(map(format_entry, self.trace)).encode()).hexdigest()
 
 
 def run(seed: int, workload: str = MIXED) -> Result:
     """Run one seed. `workload` is a name, several joined by commas, or "mixed", where the seed chooses."""
     names = choose(Random(seed)) if workload == MIXED else workload.split(",")
-    world = World(seed)
+    simulation = Simulation(seed)
     # Zone loss decides which acks the others may use: it goes first.
     for name in sorted(names, key=list(WORKLOADS)[::-1].index):
-        WORKLOADS[name](world)
+        WORKLOADS[name](simulation)
     failure = None
     try:
-        world.scheduler.run()
-        world.faults.is_calm = True
-        judge(world)
+        simulation.scheduler.run()
+        simulation.faults.is_calm = True
+        judge(simulation)
     except ViolationError as violation:
         failure = str(violation)
     except Exception:  # a defect of the code under test as much as of a check: the run has failed, and says how
         failure = traceback.format_exc()
-    outcomes = count_outcomes(world)
+    outcomes = count_outcomes(simulation)
     return Result(
         seed=seed,
         workloads=tuple(names),
-        steps=world.scheduler.steps,
-        faults=world.faults.counts + world.counts,
+        steps=simulation.scheduler.steps,
+        faults=simulation.faults.counts + simulation.counts,
         acknowledged=outcomes["acknowledged"],
         maybe=outcomes["maybe"],
         failed=outcomes["failed"],
-        lost=sum(bool(sent.acked) and value not in world.truth.places for value, sent in world.claims.sent.items()),
-        duplicates=sum(len(places) - 1 for places in world.truth.places.values()),
+        lost=sum(
+            bool(sent.acked) and value not in simulation.oracle.log.places
+            for value, sent in simulation.claims.sent.items()
+        ),
+        duplicates=sum(len(places) - 1 for places in simulation.oracle.log.places.values()),
         failure=failure,
-        trace=world.scheduler.trace,
+        trace=simulation.scheduler.trace,
     )

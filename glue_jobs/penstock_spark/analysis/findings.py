@@ -1,4 +1,4 @@
-"""What stands out in a summary: a few sentences, the worst first, each with what may be done about it."""
+"""Findings of a summary: a few sentences, the worst first. Each one names a remedy."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from penstock_spark.analysis.page import key_text, text
 from penstock_spark.analysis.summary import HOT_RECORDS_MIN, Summary, TopicSummary
 from penstock_spark.analysis.units import format_count, format_ms, format_percent
 
-FINDINGS_MAX = 12
+FINDINGS_MAX = 12  # as many as an operator reads
 APPEND_LAG_MS_MAX = 60_000
 CONSUMER_LAG_MS_MAX = 3_600_000
 _ONE_KEY = 0.3
@@ -16,7 +16,7 @@ _NAMED = 3
 
 
 def findings(summary: Summary) -> list[str]:
-    """Sentences of HTML; none if all is as it should be."""
+    """The findings as sentences of HTML, at most `FINDINGS_MAX`. Empty if the summary shows no trouble."""
     looks = (_idle_groups, _late_groups, _hot, _skewed, _slow, _silent_groups)
     found = [each for look in looks for each in look(summary)]
     return found[:FINDINGS_MAX]
@@ -37,7 +37,7 @@ def _idle_groups(summary: Summary) -> Iterator[str]:
             oldest = max(row["lag_ms"] or 0 for row in rows)
             yield (
                 f"Group <b>{text(group)}</b> has no members and is {text(format_count(behind))} records behind, "
-                f"the oldest {text(format_ms(oldest))} old: start its consumers, or delete it if nobody needs it."
+                f"the oldest {text(format_ms(oldest))} old: start its consumers, or delete it if it is unused."
             )
 
 
@@ -47,7 +47,7 @@ def _late_groups(summary: Summary) -> Iterator[str]:
         if rows[0]["members"] and (worst["lag_ms"] or 0) >= CONSUMER_LAG_MS_MAX:
             yield (
                 f"Group <b>{text(group)}</b> is {text(format_ms(worst['lag_ms']))} behind in partition "
-                f"{worst['partition']} of {text(worst['topic'])}: is it alone there, then look at its member "
+                f"{worst['partition']} of {text(worst['topic'])}: if only this partition is behind, look at its member "
                 f"{text(worst['owner_name'] or 'none')}; else add consumers."
             )
 
@@ -103,5 +103,5 @@ def _slow(summary: Summary) -> Iterator[str]:
         more = f" and {len(slow) - _NAMED} more topics" if len(slow) > _NAMED else ""
         yield (
             f"One in a hundred records is appended that late after its timestamp, or later: {named}{more}. Producers "
-            "linger, retry or replay, or a clock is behind."
+            "linger, retry or replay, or a producer's clock is behind."
         )

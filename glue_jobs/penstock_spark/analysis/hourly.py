@@ -1,4 +1,4 @@
-"""Measured records to a row per topic, partition and hour, and these to one file per hour.
+"""Turns measured records into a row per topic, partition and hour, and these rows into one file per hour.
 
 ```
  measured ─┬─ group ──────────────────────> counts, bytes, percentiles ─┐
@@ -7,13 +7,13 @@
            └─ group by key ──┬─ group ────> number of keys              │
                              └─ rank ─────> top keys ───────────────────┘
 ```
-Every grouping is done in each task first, so a key or a partition with most of the records is one row per task by the
-time of the shuffle. What does not fit in memory Spark sorts on disk. Keys are told apart by the first 64 bytes, their
-length and 64 bits of xxHash, so that keys of any size cost the same.
+Each task first groups its own rows. So a key or a partition with most of the records is one row per task by the time of
+the shuffle. Spark sorts on disk if the rows exceed its memory. The first 64 bytes of a key, its length and 64 bits of
+xxHash identify it, so keys of any size cost the same.
 
-An hour's file is merged with what was there: of two rows of one topic and partition, the one with more records stays.
-So a run that is repeated changes nothing, late records replace what was measured without them, and an hour that
-retention has begun to remove keeps its figures.
+A new hour's file is merged with the stored one: of two rows of a topic and partition, the row with more records stays.
+So a repeated run changes nothing. Late records replace the figures that were measured without them. An hour keeps its
+figures after retention has begun to remove its records.
 """
 
 import io
@@ -25,16 +25,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock_broker.adapters.aws import Storage
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_service.adapters.aws import Storage
 from penstock_spark.result_store import ResultStore, open_results
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HOURS = "hours/"
-TOP_KEYS = 10
-KEY_PREFIX_BYTES = 64
+TOP_KEYS = 10  # per partition and hour: bounds a row of an hour's file
+KEY_PREFIX_BYTES = 64  # bounds a key's row in the shuffle and in the file
 PERCENTILES = (50, 95, 99)
 
 _PER_HOUR = ("topic", "partition", "hour_ms")
@@ -73,8 +73,11 @@ HOURS_SCHEMA = pa.schema(
 
 
 def count_hours(records: "DataFrame") -> "DataFrame":
-    """The columns of a file but those that follow from the others. Reads the records four times: persist them."""
-    from pyspark.sql import functions as F  # noqa: N812  # as all the world calls it
+    """Count the columns of an hour's file, except those that `write_hours` derives.
+
+    Reads the records four times, so persist them first.
+    """
+    from pyspark.sql import functions as F  # noqa: N812  # Spark's customary name for it
 
     percentages = [each / 100 for each in PERCENTILES]
     counted = records.groupBy(*_PER_HOUR).agg(
@@ -121,10 +124,12 @@ def count_hours(records: "DataFrame") -> "DataFrame":
 
 
 def write_hours(counted: "DataFrame", uri: str, storage: Storage, partitions: Mapping[str, int]) -> dict[str, int]:
-    """Merges each hour into its file, a task for one or several hours; how many hours, rows and records that were.
+    """Merge each hour into its file, with a task for one or several hours.
 
-    `uri` is where the results are, `partitions` how many each topic has. A task holds one hour at a time, about 1 KB
-    for each partition.
+    Returns the numbers of hours, rows and records.
+
+    `uri` is the place of the results, and `partitions` the number of partitions of each topic. A task holds one hour at
+    a time, about 1 KB for each partition.
     """
     by_hour = counted.repartition("hour_ms").sortWithinPartitions(*reversed(_PER_HOUR))
     done = by_hour.mapInArrow(_writer(uri, storage, dict(partitions)), "file_rows LONG, file_records LONG").collect()
@@ -136,16 +141,17 @@ def write_hours(counted: "DataFrame", uri: str, storage: Storage, partitions: Ma
 
 
 def hour_name(hour_ms: int) -> str:
-    """The file of an hour."""
+    """The path of an hour's file."""
     return f"{HOURS}hour={hour_text(hour_ms)}/hour.parquet"
 
 
 def hour_text(hour_ms: int) -> str:
+    """The hour as text, such as `2026-11-21T14`, in UTC."""
     return datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("%Y-%m-%dT%H")
 
 
 def read_hour(results: ResultStore, hour_ms: int) -> pa.Table | None:
-    """An hour's file; None if there is none. Raises UNSUPPORTED_FORMAT if its columns are not `HOURS_SCHEMA`'s."""
+    """An hour's file; None if there is none. Raises UNSUPPORTED_FORMAT if its columns differ from `HOURS_SCHEMA`."""
     name = hour_name(hour_ms)
     data = results.get(name)
     if data is None:
@@ -160,7 +166,7 @@ def read_hour(results: ResultStore, hour_ms: int) -> pa.Table | None:
 
 
 def merge_hour(new: pa.Table, old: pa.Table | None) -> pa.Table:
-    """One row for each topic and partition, by their order: the new one unless the old one counts more records."""
+    """One row for each topic and partition, in their order: the new row, unless the old one counts more records."""
     tables = [new] if old is None else [new, old]
     rows = pa.concat_tables(tables)
     best: dict[tuple[str, int], tuple[int, int]] = {}
@@ -211,7 +217,7 @@ def _writer(
 
 
 def _by_hour(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each hour, which come one hour behind the other."""
+    """Yield the rows of each hour. The hours come one after the other."""
     held: list[pa.Table] = []
     held_ms = 0
     for batch in batches:
@@ -227,7 +233,7 @@ def _by_hour(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]
 
 
 def _completed(rows: pa.Table, partitions: Mapping[str, int]) -> pa.Table:
-    """With the columns that follow from the others; heat comes with the merge."""
+    """The rows with their derived columns. `merge_hour` adds the heat."""
     counts = [
         partitions.get(topic, partition + 1)
         for topic, partition in zip(*(rows.column(each).to_pylist() for each in ("topic", "partition")), strict=True)
@@ -240,7 +246,7 @@ def _completed(rows: pa.Table, partitions: Mapping[str, int]) -> pa.Table:
 
 
 def _with_heat(rows: pa.Table) -> pa.Table:
-    """How many times the bytes that each partition of the topic would have if all had the same."""
+    """The rows with each partition's heat: its bytes as a multiple of an even share of the topic's bytes."""
     topics, sizes, counts = (rows.column(each).to_pylist() for each in ("topic", "bytes", "topic_partitions"))
     totals: dict[str, int] = {}
     for topic, size in zip(topics, sizes, strict=True):

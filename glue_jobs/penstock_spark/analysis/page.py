@@ -1,7 +1,7 @@
-"""The frame of a report: its style, in light and dark, and the pieces that its parts are made of.
+"""The frame of a report: its style, in light and dark, and the elements of its parts.
 
-Whatever comes from users goes through `text` or `key_text`. There are no scripts, fonts or pictures from elsewhere, and
-the page's own policy forbids them.
+Every text from users passes through `text` or `key_text`. The page loads no scripts, fonts or pictures from elsewhere,
+and its own content policy forbids them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -61,22 +61,22 @@ $body
 
 
 def page(title: str, parts: Iterable[str]) -> str:
-    """A whole document of parts that are HTML already."""
+    """A whole document. The parts must be HTML already."""
     return _PAGE.substitute(title=text(title), style=_STYLE, body="\n".join(part for part in parts if part))
 
 
 def text(value: object) -> str:
-    """Any value as text of HTML, in elements and in attributes."""
+    """Any value as HTML text, safe in elements and in attributes."""
     return escape(str(value), quote=True)
 
 
 def key_text(prefix: bytes, length: int) -> str:
-    """A record's key as HTML: its text if it is text that can be seen, else its bytes in hexadecimal; cut if long."""
+    """A record's key as HTML: its text if that is printable, else its bytes in hexadecimal. A long key is cut."""
     rest = "" if length <= len(prefix) else f" … ({format_bytes(length)})"
     try:
         shown = prefix.decode()
     except UnicodeDecodeError as error:
-        # A character that the cut has halved is no reason to show the rest as bytes.
+        # The cut may halve a character. The rest is still text.
         is_cut = length > len(prefix) and error.reason == "unexpected end of data"
         shown = prefix[: error.start].decode() if is_cut else ""
     if not length:
@@ -87,17 +87,21 @@ def key_text(prefix: bytes, length: int) -> str:
 
 
 def tile(value: str, label: str, *, is_bad: bool = False) -> str:
+    """A figure with its label. `is_bad` colours it."""
     return f'<div class="tile{" bad" if is_bad else ""}"><b>{text(value)}</b><span>{text(label)}</span></div>'
 
 
 def figure(svg: str, alt: str, caption: str = "") -> str:
-    """A plot; `alt` says in words what it shows, for those who do not see it."""
+    """A plot. `alt` describes the plot in words, for readers who do not see it."""
     shown = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
     return f'<figure><div role="img" aria-label="{text(alt)}">{svg}</div>{shown}</figure>'
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int = 1) -> str:
-    """Rows of cells that are HTML already, or whole `<td>` elements; from `numbers_from` on they stand right."""
+    """A table.
+
+    Cells must be HTML already, or whole `<td>` elements. Columns from `numbers_from` on are aligned right.
+    """
     body = "".join(f"<tr>{''.join(_cell(each, at, numbers_from) for at, each in enumerate(row))}</tr>" for row in rows)
     if not body:
         return ""
@@ -109,17 +113,17 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, 
 
 
 def bad(cell: str) -> str:
-    """A number that stands out."""
+    """The cell of a number that stands out."""
     return f'<td class="n bad">{cell}</td>'
 
 
 def bar(share: float) -> str:
-    """A share as the length of a bar; the number stands beside it."""
+    """A share as the length of a bar, to stand beside the number."""
     return f'<span class="bar" aria-hidden="true"><i style="width:{min(1.0, share) * 100:.1f}%"></i></span>'
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """The course of some values, without scale."""
+    """The course of some values, without a scale."""
     top = max(values, default=0) or 1
     step = 110 / max(1, len(values) - 1)
     points = " ".join(f"{index * step:.1f},{19 - 18 * value / top:.1f}" for index, value in enumerate(values))

@@ -1,8 +1,8 @@
-"""The plots of a report, as SVG that stands in the page itself.
+"""The plots of a report, as SVG inside the page.
 
-Colours are names of the page's style sheet, so a plot follows the reader's light or dark mode: matplotlib draws with
-stand-ins, which are replaced at the end. Texts stay texts. What users have named is drawn by matplotlib, which escapes
-it; a name is not taken for TeX.
+Colours are names of the page's style sheet, so a plot follows the reader's light or dark mode. matplotlib draws with
+stand-in colours, which `_svg` replaces. Texts stay texts. matplotlib draws names that users gave: it escapes them, and
+does not interpret them as TeX.
 """
 
 import io
@@ -23,8 +23,8 @@ from penstock_spark.analysis.measure import HOUR_MS, bucket_start
 from penstock_spark.analysis.summary import LagTrend, TopicSummary
 from penstock_spark.analysis.units import format_bytes, format_count, format_ms, shorten
 
-SERIES = 7  # --s0 to --s6 of the style sheet; the last is for what is left over
-HEAT_MAX = 4.0
+SERIES = 7  # --s0 to --s6 of the style sheet; the last one stands for the remaining topics
+HEAT_MAX = 4.0  # the brightest cell; hotter ones look the same
 _TICKS_MS = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000, 864_000_000, 8_640_000_000)
 _DATES = ("UTC", "%Y UTC", "%Y-%b UTC", "%Y-%b-%d UTC", "%Y-%b-%d UTC", "%Y-%b-%d UTC")
 _WIDTH = 9.6
@@ -59,7 +59,7 @@ _RC: dict[Any, Any] = {
 
 
 def throughput(hours_ms: Sequence[int], topics: Sequence[TopicSummary]) -> str:
-    """Bytes and records by hour, the largest topics one upon the other, and all others as one."""
+    """Bytes and records by hour: the largest topics stacked, and the other topics as one series."""
     shown, others = topics[: SERIES - 1], topics[SERIES - 1 :]
     labels = [shorten(each.name) for each in shown] + ([f"{len(others)} others"] if others else [])
     with matplotlib.rc_context(_RC):
@@ -83,7 +83,7 @@ def throughput(hours_ms: Sequence[int], topics: Sequence[TopicSummary]) -> str:
 
 
 def sizes(topics: Sequence[TopicSummary]) -> str:
-    """Of the largest topics, which share of the records has which size."""
+    """The distribution of record sizes in the largest topics."""
     shown = topics[: SERIES - 1]
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(_WIDTH, 2.8), layout="constrained")
@@ -108,7 +108,7 @@ def sizes(topics: Sequence[TopicSummary]) -> str:
 
 
 def append_lag(by_hour: Mapping[int, Histogram]) -> str:
-    """Percentiles of all records' time from timestamp to append, hour by hour."""
+    """Percentiles of the time from timestamp to append over all records, hour by hour."""
     hours = [hour_ms for hour_ms in sorted(by_hour) if by_hour[hour_ms]]
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(_WIDTH, 2.6), layout="constrained")
@@ -128,7 +128,7 @@ def append_lag(by_hour: Mapping[int, Histogram]) -> str:
 
 
 def heat_map(hours_ms: Sequence[int], topic: TopicSummary) -> str:
-    """A row per partition, a column per hour; the brighter, the more of the topic's bytes."""
+    """A row per partition and a column per hour. A brighter cell has more of the topic's bytes."""
     rows = topic.partitions
     height = min(5.0, 1.1 + 0.16 * rows)
     with matplotlib.rc_context({**_RC, "axes.grid": False}):
@@ -159,7 +159,7 @@ def heat_map(hours_ms: Sequence[int], topic: TopicSummary) -> str:
 
 
 def lag_trend(trend: LagTrend) -> str:
-    """Each run's sum of the records that each group had still to read: the groups that are furthest behind."""
+    """The records that each group had not read at each run, for the groups that are furthest behind."""
     behind = sorted(trend.records, key=lambda group: (-(trend.records[group][-1] or 0), group))[: SERIES - 1]
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(_WIDTH, 2.6), layout="constrained")
@@ -201,7 +201,7 @@ def _stack(axes: Any, hours_ms: Sequence[int], rows: Sequence[Any], colors: Sequ
 
 
 def _times(times_ms: Sequence[int]) -> Any:
-    """As matplotlib takes them."""
+    """The hours in the form that matplotlib takes."""
     return np.array([datetime.fromtimestamp(each / 1000, UTC) for each in times_ms])
 
 
@@ -223,7 +223,7 @@ def _log_durations(axes: Any) -> None:
 
 
 def _svg(figure: Figure, salt: str) -> str:
-    """The figure as an element to put into a page: nothing in it names a place outside."""
+    """The figure as an element of a page. It refers to no place outside the page."""
     sink = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": salt}):
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

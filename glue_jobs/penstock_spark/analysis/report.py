@@ -1,6 +1,6 @@
-"""A summary as one page for an operator: what stands out first, then the figures behind it.
+"""Renders a summary as one page for an operator: first the findings, then the figures behind them.
 
-At most so many topics, partitions and groups are shown as the constants say; what is left out is counted.
+The constants bound the topics, partitions and groups on the page. The page counts the rest.
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ from penstock_spark.analysis.page import bad, bar, figure, key_text, page, spark
 from penstock_spark.analysis.summary import HOT_HEAT, HOT_RECORDS_MIN, Summary, TopicSummary
 from penstock_spark.analysis.units import format_bytes, format_count, format_ms, format_percent
 
+# Bounds of the page, so that a person can read it whole. The page counts the rest.
 TOPICS_SHOWN = 25
 HEAT_MAPS_SHOWN = 4
 HOT_SHOWN = 15
@@ -28,7 +29,7 @@ EMPTY_NAMED = 20
 
 
 def render(summary: Summary, *, title: str, run_ms: int, place: str) -> str:
-    """The whole document; `place` is where its Parquet files are."""
+    """The whole document. `place` is the location of its Parquet files."""
     return page(
         title,
         [
@@ -157,10 +158,10 @@ def _partitions(summary: Summary) -> Iterator[str]:
         return
     yield "<h2>Partitions</h2>"
     yield (
-        f"<p>1 is an even share of the topic's bytes. Hot is a partition with {HOT_HEAT:g} times that or more, over "
-        "all hours or over the last 24, and a thousand records at least.</p>"
+        f"<p>1 is an even share of the topic's bytes. A partition is hot with {HOT_HEAT:g} times that or more, over "
+        "all hours or over the last 24, and at least a thousand records.</p>"
     )
-    # Of topics with few records chance alone makes a colourful map: after those with hot partitions, the largest.
+    # Chance alone makes the map of a small topic colourful: so first topics with hot partitions, then the largest.
     for topic in sorted(wide, key=lambda each: (not each.hot_partitions, -each.bytes))[:HEAT_MAPS_SHOWN]:
         hottest = int(topic.heat.argmax())
         yield figure(
@@ -194,11 +195,11 @@ def _keys(summary: Summary) -> Iterator[str]:
         return
     yield "<h2>Keys</h2>"
     yield (
-        "<p>The share of a topic's records with a key that its most frequent ones have, in the topics where the first "
-        "has most; a partition has to carry them all. A key is counted in the hours in which it is among its "
-        "partition's ten most frequent, so shares may be larger.</p>"
+        "<p>The most frequent keys of a topic, each with its share of the topic's records that have a key. One "
+        "partition carries all records of a key. An hour counts only the ten most frequent keys of a partition, so "
+        "shares may be larger.</p>"
     )
-    # Where there is but one partition, no other could have carried them.
+    # Topics with one partition come last: no other partition could carry their keys.
     skewed = sorted(
         keyed,
         key=lambda each: (each.keyed_records < HOT_RECORDS_MIN, each.partitions == 1, -each.top_key_share, each.name),
@@ -257,7 +258,7 @@ def _consumers(summary: Summary) -> Iterator[str]:
 
 
 def _group_row(group: str, rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, int, str], Sequence[str]]:
-    """Where it stands in the table, and its cells."""
+    """The row's order in the table, and its cells."""
     behind, oldest = sum(row["lag_records"] or 0 for row in rows), max(row["lag_ms"] or 0 for row in rows)
     silent = sum(row["lag_records"] is None for row in rows)
     members, is_known = str(rows[0]["members"]), silent < len(rows)
@@ -282,8 +283,8 @@ def _how(place: str) -> str:
         "<dt>Bytes, sizes</dt><dd>Key and value, uncompressed, without headers. Percentiles here are read off "
         "histograms, to within 19%; the Parquet files have closer ones for each partition and hour.</dd>"
         "<dt>Timestamp to append</dt><dd>From the record's timestamp to the time at which the service began to write "
-        "its segment; the commit follows within the appends' own latency. Below zero, where a producer's clock is "
-        "ahead, counts as zero.</dd>"
+        "its segment; the commit follows within the append's own latency. A negative time, from a producer's fast "
+        "clock, counts as zero.</dd>"
         "<dt>Oldest waits</dt><dd>The time from the timestamp of the first record that the group has not committed to "
         "this run.</dd>"
         f"<dt>Data</dt><dd>Parquet files, <code>{text(place)}</code>.</dd></dl>"

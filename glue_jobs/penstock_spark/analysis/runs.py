@@ -1,4 +1,4 @@
-"""Which hours a run counts, and the note that it leaves for the next."""
+"""The runs of `analyze`: the hours that a run counts, and the note that it leaves for the next run."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_spark.analysis.hourly import hour_text
-from penstock_spark.analysis.measure import HOUR_MS, Window
+from penstock_spark.analysis.measure import HOUR_MS, TimeWindow
 from penstock_spark.result_store import ResultStore
 
 RUNS = "runs/"
@@ -16,9 +16,12 @@ _FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """What a run that ended well leaves: all hours before `complete_to_ms` are counted, with records as late as the
-    run allowed. `topics` are those that it was for, empty if for all."""
+class RunNote:
+    """The note of a successful run.
+
+    All hours before `complete_to_ms` are counted, with the late records that the run allowed for. `topics` are the
+    topics of the run, empty for all.
+    """
 
     run: str
     from_ms: int
@@ -28,8 +31,12 @@ class Note:
 
 
 def last_complete(results: ResultStore, topics: Sequence[str]) -> int:
-    """Up to where all runs together have counted each of these topics, or all topics if none is named; 0 if they have
-    not. What a run counted of some topics makes nothing complete of the others."""
+    """The time up to which all runs together have counted each of these topics, or all topics if you name none.
+
+    0 without a run.
+
+    A run over some topics completes nothing for the other topics.
+    """
     complete: dict[str, int] = dict.fromkeys(topics, 0)
     complete_of_all = 0
     for name in results.names(RUNS):
@@ -42,8 +49,8 @@ def last_complete(results: ResultStore, topics: Sequence[str]) -> int:
     return max(complete_of_all, min(complete.values(), default=0))
 
 
-def choose_window(from_text: str, to_text: str, *, complete_to_ms: int, now_ms: int) -> Window:
-    """The window that the options mean. Raises INVALID_REQUEST if they are no hours, or the wrong way round."""
+def choose_window(from_text: str, to_text: str, *, complete_to_ms: int, now_ms: int) -> TimeWindow:
+    """The window that the options mean. Raises INVALID_REQUEST for texts that are no hours, and for an empty window."""
     starts = {LAST: complete_to_ms, EARLIEST: 0}
     from_ms = starts[from_text] if from_text in starts else parse_hour(from_text)
     to_ms = now_ms if to_text == NOW else min(parse_hour(to_text), now_ms)
@@ -52,7 +59,7 @@ def choose_window(from_text: str, to_text: str, *, complete_to_ms: int, now_ms: 
         raise PenstockError(
             ErrorCode.INVALID_REQUEST, f"--from {from_text}{last} --to {to_text}: nothing lies between them, up to now"
         )
-    return Window(from_ms=from_ms, to_ms=to_ms)
+    return TimeWindow(from_ms=from_ms, to_ms=to_ms)
 
 
 def parse_hour(text: str) -> int:
@@ -70,21 +77,22 @@ def parse_hour(text: str) -> int:
 def note_run(
     results: ResultStore,
     run: str,
-    window: Window,
+    window: TimeWindow,
     *,
     topics: Sequence[str],
     complete_to_ms: int,
     now_ms: int,
     late_ms: int,
-) -> Note:
-    """Leaves the note of a run whose files are all written.
+    is_complete: bool = True,
+) -> RunNote:
+    """Leave the note of a run whose files are all written. It completes no hour if a topic of it failed.
 
-    The hours that may still get records are not complete, so the next run counts them again. A run that left out hours
-    behind the complete ones does not make those complete.
+    Hours that may still get records are not complete, so the next run counts them again. A run that skips hours after
+    the complete ones does not complete the skipped hours.
     """
     reached = min(window.to_ms, now_ms - late_ms) // HOUR_MS * HOUR_MS
-    is_joined = window.from_ms <= complete_to_ms
-    note = Note(
+    is_joined = is_complete and window.from_ms <= complete_to_ms
+    note = RunNote(
         run=run,
         from_ms=window.from_ms,
         to_ms=window.to_ms,

@@ -1,4 +1,4 @@
-"""Stored files to a summary. All of it is done on columns: no Python object is made for a row.
+"""Reads stored files into a summary. All work is done on columns, without a Python object for a row.
 
 ```
  hours/ ──8 files at a time──┬─> a number per partition and hour ────────────┐
@@ -27,8 +27,8 @@ from penstock_spark.analysis.measure import HOUR_MS
 from penstock_spark.analysis.summary import Key, LagTrend, Summary, TopicSummary
 from penstock_spark.result_store import ResultStore
 
-_FILES_AT_ONCE = 8
-_KEYS_HELD = 500  # of each topic
+_FILES_AT_ONCE = 8  # threads, and files in memory
+_KEYS_HELD = 500  # of each topic; a report shows a few of them
 _NUMBERS = ("partition", "records", "bytes", "null_keys", "tombstones", "size_max", "topic_partitions", "keys")
 _COLUMNS = ("topic", *_NUMBERS, "size_histogram", "append_lag_histogram", "top_keys")
 _KEY = ("topic", "partition", "key", "key_bytes")
@@ -44,15 +44,16 @@ def summarize(
     lags: pa.Table,
     runs_max: int,
 ) -> Summary:
-    """The hours of `[from_ms, to_ms)` that there are files of. `topics` are those that exist, with their partitions;
-    with `only`, nothing but these is looked at. `lags` are those of this run. A get for each hour, and for the last
-    `runs_max` files of lags.
+    """Summarize the stored hours of `[from_ms, to_ms)`.
+
+    `topics` are the existing topics, with their numbers of partitions. With `only`, the summary covers no other topics.
+    `lags` are those of this run. Costs a get for each hour, and for each of the last `runs_max` files of lags.
     """
-    wanted = range(from_ms // HOUR_MS * HOUR_MS, to_ms, HOUR_MS)
-    counted = _Counted()
+    hours_ms = range(from_ms // HOUR_MS * HOUR_MS, to_ms, HOUR_MS)
+    counted = _HourTotals()
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        for at in range(0, len(wanted), _FILES_AT_ONCE):
-            block = wanted[at : at + _FILES_AT_ONCE]
+        for at in range(0, len(hours_ms), _FILES_AT_ONCE):
+            block = hours_ms[at : at + _FILES_AT_ONCE]
             tables = pool.map(lambda hour_ms: read_hour(results, hour_ms), block)
             for hour_ms, table in zip(block, tables, strict=True):
                 if table is not None:
@@ -72,8 +73,8 @@ def summarize(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Counted:
-    """What is held of the hours read so far, as tables."""
+class _HourTotals:
+    """The hours read so far, as tables."""
 
     rows: list[pa.Table] = field(default_factory=list)  # hour_ms, topic and _NUMBERS
     sizes: list[pa.Table] = field(default_factory=list)  # hour_ms, topic, bucket, records
@@ -81,6 +82,7 @@ class _Counted:
     keys: list[pa.Table] = field(default_factory=list)  # _KEY, records
 
     def add(self, hour_ms: int, table: pa.Table) -> None:
+        """Add an hour's table."""
         table = table.select(_COLUMNS).combine_chunks()
         if not len(table):
             return
@@ -91,7 +93,7 @@ class _Counted:
         self.keys.append(_exploded(table.select(["topic", "partition", "top_keys"]), ("key", "key_bytes", "records")))
 
     def forget_rare_keys(self) -> None:
-        """Adds up the keys, and keeps those of each topic that have most records."""
+        """Add up the keys, and keep the most frequent ones of each topic. Bounds the memory."""
         if not self.keys:
             return
         keys = _added_up(pa.concat_tables(self.keys), _KEY)
@@ -101,11 +103,12 @@ class _Counted:
         self.keys = [keys.take(order[rank < _KEYS_HELD])]
 
     def hours(self) -> Sequence[int]:
-        """From the first with records to the last."""
+        """The hours from the first to the last with records."""
         found = [int(table.column("hour_ms")[0].as_py()) for table in self.rows]
         return range(min(found), max(found) + 1, HOUR_MS) if found else ()
 
     def topics(self, hours: Sequence[int], partitions: Mapping[str, int]) -> list[TopicSummary]:
+        """A summary of each topic with records. `partitions` holds the numbers of partitions of the existing topics."""
         if not self.rows:
             return []
         sizes, lags = (_histograms(pa.concat_tables(each), "topic") for each in (self.sizes, self.append_lags))
@@ -117,13 +120,17 @@ class _Counted:
         ]
 
     def append_lags_by_hour(self) -> dict[int, Histogram]:
+        """The histogram of append lags of each hour."""
         return dict(_histograms(pa.concat_tables(self.append_lags), "hour_ms")) if self.append_lags else {}
 
 
 def _topic(
     name: str, rows: pa.Table, hours: Sequence[int], exist: int, sizes: Histogram, lags: Histogram, keys: pa.Table
 ) -> TopicSummary:
-    """One topic, with room for all partitions that it has now or had: it may have lost some by a new life."""
+    """The summary of one topic.
+
+    It has room for all partitions that the topic has or had: a topic that was deleted and created again may have fewer.
+    """
     number = {column: rows.column(column).to_numpy() for column in ("hour_ms", *_NUMBERS)}
     hour = (number["hour_ms"] - hours[0]) // HOUR_MS
     partitions = int(max(exist, number["topic_partitions"].max(), number["partition"].max() + 1))
@@ -172,9 +179,9 @@ def _of(table: pa.Table, only: Collection[str]) -> pa.Table:
 
 
 def _exploded(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """A row for each entry of the lists, or maps, in the last column, with the entry's first parts by these names."""
+    """A row for each entry of the lists, or maps, in the last column. The entry's first parts get these names."""
     lists = table.column(-1).combine_chunks()
-    if isinstance(lists, pa.ChunkedArray):  # what an older pyarrow makes of several chunks
+    if isinstance(lists, pa.ChunkedArray):  # an older pyarrow keeps several chunks
         lists = lists.chunk(0)
     ends = lists.offsets.to_numpy()
     entries = lists.values.slice(ends[0], ends[-1] - ends[0])
@@ -189,12 +196,12 @@ def _with_hour(table: pa.Table, hour_ms: int) -> pa.Table:
 
 
 def _added_up(table: pa.Table, by: Sequence[str]) -> pa.Table:
-    """The sum of `records` for each of what `by` tells apart."""
+    """The sum of `records` for each combination of the columns `by`."""
     return table.group_by(list(by)).aggregate([("records", "sum")]).rename_columns([*by, "records"])
 
 
 def _histograms(entries: pa.Table, by: str) -> dict[Any, Histogram]:
-    """One for each topic, or each hour; an empty one where there are no entries."""
+    """One histogram for each topic, or each hour. Missing ones are empty."""
     found: dict[Any, Histogram] = defaultdict(Counter)
     added_up = _added_up(entries, (by, "bucket"))
     for name, bucket, records in zip(*(each.to_pylist() for each in added_up.columns), strict=True):
@@ -203,7 +210,7 @@ def _histograms(entries: pa.Table, by: str) -> dict[Any, Histogram]:
 
 
 def _by_topic(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each topic."""
+    """Yield the rows of each topic."""
     names = table.column("topic").combine_chunks().dictionary_encode()
     codes = names.indices.to_numpy()
     order = np.argsort(codes, kind="stable")

@@ -1,6 +1,6 @@
-"""What a report shows: each topic over all its hours, and groups over the runs (summarize.py).
+"""The content of a report: each topic over all its hours, and the groups over the runs (summarize.py).
 
-For each partition and hour one number is kept, its bytes; for each topic a few hundred of its keys.
+A summary holds one number for each partition and hour, its bytes, and a few hundred keys for each topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from penstock_spark.analysis.histogram import Histogram
 
 HOT_HEAT = 2.0
-HOT_RECORDS_MIN = 1_000  # below, chance alone makes partitions uneven
+HOT_RECORDS_MIN = 1_000  # with fewer records, chance alone makes partitions uneven
 _RECENT_HOURS = 24
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -30,8 +30,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSummary:
-    """One topic over all hours of the report; arrays have an element per hour, `partition_bytes` a row per
-    partition."""
+    """One topic over all hours of the report.
+
+    Arrays have an element per hour. `partition_bytes` has a row per partition.
+    """
 
     name: str
     partitions: int
@@ -48,41 +50,50 @@ class TopicSummary:
 
     @property
     def bytes_by_hour(self) -> Numbers:
+        """The topic's bytes, hour by hour."""
         return np.asarray(self.partition_bytes.sum(axis=0))
 
     @property
     def records(self) -> int:
+        """The number of records."""
         return int(self.records_by_hour.sum())
 
     @property
     def bytes(self) -> int:
+        """The number of bytes."""
         return int(self.partition_bytes.sum())
 
     @property
     def keyed_records(self) -> int:
+        """The number of records with a key."""
         return self.records - self.null_keys
 
     @property
     def heat(self) -> Numbers:
-        """Of each partition: its bytes by the mean of all partitions of the topic, over all hours or over the last day,
-        whichever is more."""
+        """The heat of each partition: its bytes as a multiple of the mean of all partitions of the topic.
+
+        The greater of two figures counts: over all hours, or over the last day.
+        """
         return np.maximum(self._heat(self.partition_bytes), self._heat(self.partition_bytes[:, -_RECENT_HOURS:]))
 
     @property
     def hot_partitions(self) -> list[int]:
-        """Hottest first."""
+        """The hot partitions, the hottest first."""
         heat = self.heat
         is_hot = (heat >= HOT_HEAT) & (self.partition_records >= HOT_RECORDS_MIN)
         return sorted((int(each) for each in np.flatnonzero(is_hot)), key=lambda each: -float(heat[each]))
 
     @property
     def hourly_heat(self) -> Numbers:
-        """A row per partition; NaN in hours without bytes."""
+        """The heat of each partition, hour by hour: a row per partition. NaN in hours without bytes."""
         totals = self.bytes_by_hour
         return self.partition_bytes * self.partitions / np.where(totals > 0, totals, np.nan)
 
     def top_keys(self, count: int, partition: int | None = None) -> list[tuple[Key, int]]:
-        """Keys with most records first. They had these many at least: hours count their ten top keys only."""
+        """The keys with the most records first, each with a lower bound of its records.
+
+        An hour counts only its ten top keys.
+        """
         found = [(key, n) for key, n in self.key_records.items() if partition is None or key.partition == partition]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:count]
 
@@ -91,13 +102,14 @@ class TopicSummary:
 
     @property
     def top_key_share(self) -> float:
+        """The share of the keyed records that have the most frequent key."""
         top = self.top_keys(1)
         return top[0][1] / self.keyed_records if top and self.keyed_records else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagTrend:
-    """The lag of groups, run by run: the sum of their partitions, None for a group that a run did not see."""
+    """The lag of groups, run by run: the sum over their partitions, None for a group that the run did not see."""
 
     runs_ms: Sequence[int]
     records: Mapping[str, Sequence[int | None]]
@@ -106,8 +118,11 @@ class LagTrend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """All that a report shows. `topics` have records, largest first; `empty_topics` have none in these hours. `only`
-    names the topics that were asked for, none if it is of all."""
+    """The content of a report.
+
+    `topics` have records, the largest first; `empty_topics` have none in these hours. `only` names the topics that the
+    user asked for, and is empty for all.
+    """
 
     hours_ms: Sequence[int]
     only: Sequence[str]

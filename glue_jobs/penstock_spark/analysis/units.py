@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 _COUNTS = ("", "k", "M", "G", "T")
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -8,22 +8,22 @@ _TIMES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def shorten(name: str) -> str:
-    """A name for where there is little room: its beginning and its end if it is long."""
+    """A name for a small space: the start and the end of a long name."""
     return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 9]}…{name[-8:]}"
 
 
 def format_count(value: float) -> str:
-    """`950`, `1.2k`, `35M`."""
+    """Such as `950`, `1.2k`, `35M`."""
     return _scaled(value, 1000, _COUNTS, "")
 
 
 def format_bytes(value: float, base: int = 1000) -> str:
-    """`950 B`, `1.2 kB`; by powers of 1,024 `1.2 KiB`."""
+    """Such as `950 B`, `1.2 kB`; with base 1,024 `1.2 KiB`."""
     return _scaled(value, base, _BYTES if base == 1000 else _BINARY, " ")
 
 
 def format_ms(value: float | None) -> str:
-    """`120 ms`, `3.5 s`, `2.1 h`; `–` for None."""
+    """Such as `120 ms`, `3.5 s`, `2.1 h`; `–` for None."""
     if value is None:
         return "–"
     for unit_ms, unit in _TIMES:
@@ -33,7 +33,7 @@ def format_ms(value: float | None) -> str:
 
 
 def format_percent(share: float) -> str:
-    """`12%`, `0.4%`."""
+    """Such as `12%`, `0.4%`."""
     percent = share * 100
     return f"{percent:.0f}%" if percent >= 10 or percent == 0 else f"{percent:.1f}%" if percent >= 0.1 else "<0.1%"
 

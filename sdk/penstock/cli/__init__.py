@@ -2,14 +2,19 @@
 
 import click
 
+from penstock.cli.completion import completion
 from penstock.cli.consume import consume
+from penstock.cli.dev import dev
 from penstock.cli.groups import groups
 from penstock.cli.jobs import jobs
 from penstock.cli.local import local
 from penstock.cli.offsets import offsets
 from penstock.cli.produce import produce
+from penstock.cli.producers import producers
 from penstock.cli.topics import topics
 from penstock.cli.zones import zones
+
+__all__ = ["main"]
 
 
 @click.group(name="penstock", context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,10 +22,11 @@ from penstock.cli.zones import zones
 def main() -> None:
     """Penstock: a serverless message queue in your own AWS account.
 
-    The service is found by --url, else PENSTOCK_URL, else the local stack (`penstock local up`) of this directory or
-    a parent. Credentials and region come from the usual AWS chain. Add --json to any command for programs.
+    The commands find the service by --url, else PENSTOCK_URL, else the local one (`penstock dev`) of this
+    directory or a parent. Credentials and region come from the usual AWS chain. With --json a command prints for
+    programs.
     """
 
 
-for command in (topics, produce, consume, offsets, groups, zones, jobs, local):
+for command in (topics, produce, consume, offsets, groups, producers, zones, jobs, dev, local, completion):
     main.add_command(command)

@@ -1,25 +1,32 @@
 """`penstock consume`: records to standard output."""
 
-import base64
-import json
 import os
 import re
 import sys
-from collections.abc import Callable
-from typing import Any, BinaryIO
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import BinaryIO, Literal
 
 import click
 
-from penstock.admin import Admin
-from penstock.cli.service import Service, parse_time_ms, service_command
-from penstock.consumer import Consumer
+from penstock.admin.admin import Admin
+from penstock.cli.completion import complete_groups, complete_topics
+from penstock.cli.json_lines import json_line
+from penstock.cli.service import Service, service_command
+from penstock.cli.signals import stopped_by_signals
+from penstock.cli.start import START, Start
+from penstock.cli.times import TIME_FORMS
+from penstock.consumer.consumer import Consumer
+from penstock.errors import AccessDeniedError, UnknownPartitionError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.system import monotonic_ms
+from penstock_core.errors import ErrorCode
+from penstock_core.groups.topic_patterns import check_pattern, matches
+from penstock_core.plain_text import escaped
 
 POLL_RECORDS = 5_000
 POLL_MS = 500
 
-_NOT_PLAIN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # as the API: base64 rather than control characters
 _FIELD = re.compile(r"\{(\w+)\}")
 _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
     "topic": lambda record: record.topic.encode(),
@@ -33,71 +40,121 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--from",
     "start",
+    type=START,
     metavar="WHERE",
-    help="earliest, latest, an offset, or an ISO 8601 time. Without it: where the group is, else earliest.",
+    help=f"earliest, latest, an offset, {TIME_FORMS}. By default the group's offsets, else earliest.",
 )
-@click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this; may come often.")
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="N", help="Start N offsets before the end of each partition."
+)
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this partition; you may repeat this.",
+)
 @click.option(
     "--group",
     metavar="GROUP",
-    help="Share the partitions with the other members, go on where the group is, commit. Not shared with --partition.",
+    shell_complete=complete_groups,
+    help="Share the partitions with the other members, start at the group's offsets, and commit. TOPIC may be a "
+    "pattern then: * stands for any characters. With --partition there is no sharing.",
 )
-@click.option("--max-records", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop when none comes for so long.")
+@click.option("--max-records", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop when no record comes for so long."
+)
 @click.option(
     "--format",
     "template",
     default=r"{value}\n",
     show_default=True,
-    help=f"What to write of a record: {', '.join(f'{{{field}}}' for field in _FIELDS)}, and escapes such as \\t.",
+    help=f"Write each record so. Fields: {', '.join(f'{{{field}}}' for field in _FIELDS)}; and escapes such as \\t.",
+)
+@click.option(
+    "--on-undecodable",
+    type=click.Choice(("raise", "skip")),
+    default="raise",
+    show_default=True,
+    help="What to do with a batch that nobody can decode: end with its error, or go on behind it and count it.",
 )
 @service_command
 def consume(
     service: Service,
     topic: str,
-    start: str | None,
+    start: Start | None,
+    last: int | None,
     partitions: tuple[int, ...],
     group: str | None,
     max_records: int | None,
     timeout: float | None,
     template: str,
+    on_undecodable: Literal["raise", "skip"],
 ) -> None:
-    """Write the records of TOPIC to standard output, as they come, until interrupted.
+    """Write the records of TOPIC to standard output, as they come, until you interrupt it (INT or TERM).
 
-    With --json: an object per line, as the HTTP API's JSON fetch gives it.
+    A terminal gets control characters as escapes, but tab and newline. A file or a pipe gets every byte.
+
+    With --json: an object per line, as the HTTP API's JSON fetch gives it, and as `produce --format json` takes it.
     """
-    write_record = _json_line if service.as_json else _formatter(template)
+    write_record = json_line if service.as_json else _formatter(template, for_terminal=sys.stdout.isatty())
+    if last is not None:
+        if start is not None:
+            raise click.UsageError("give --from or --last, not both")
+        start = Start(last=last)
     is_shared = group is not None and not partitions
-    chosen = [TopicPartition(topic, each) for each in partitions]
-    chosen = chosen or Admin(transport=service.transport).partitions(
-        [topic]
-    )  # also tells whether there is such a topic
+    chosen = _chosen(Admin(transport=service.transport), topic, partitions, is_shared=is_shared)
 
     def seek(assigned: list[TopicPartition]) -> None:
         if start is not None:
-            _seek(consumer, assigned, start)
+            for partition, offset in start.offsets(consumer, assigned).items():
+                consumer.seek(partition, offset)
 
-    with Consumer(
+    consumer = Consumer(
         *((topic,) if is_shared else ()),
         transport=service.transport,
         group_id=group,
-        auto_offset_reset="latest" if start == "latest" else "earliest",
+        auto_offset_reset="earliest" if start is None else start.offset_reset,
         on_assigned=seek if is_shared else None,
-    ) as consumer:
-        if not is_shared:
-            consumer.assign(chosen)
-            seek(chosen)
-        try:
+        on_undecodable=on_undecodable,
+    )
+    try:
+        with consumer, stopped_by_signals(consumer.stop):
+            if not is_shared:
+                consumer.assign(chosen)
+                seek(chosen)
             _copy(consumer, write_record, sys.stdout.buffer, max_records, timeout)
-        except KeyboardInterrupt:
-            pass  # the way to end it
-        except BrokenPipeError:
-            # The reader has gone. Python flushes stdout once more at exit: let that go nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            for each, count in consumer.skipped_batches().items():
+                click.echo(f"skipped {count} undecodable batches of {each.topic}[{each.partition}]", err=True)
+    except BrokenPipeError:
+        # The reader has gone, so the consumer has not committed the last records. Python flushes stdout once more at
+        # exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _chosen(admin: Admin, topic: str, partitions: Sequence[int], *, is_shared: bool) -> list[TopicPartition]:
+    """The partitions to read without sharing. Raises UnknownTopicError and UnknownPartitionError."""
+    if "*" in topic:
+        if not is_shared:
+            raise click.UsageError(f"{topic!r:.100} is a pattern: give --group, and no --partition")
+        check_pattern(topic)
+        with suppress(AccessDeniedError):  # a policy may let it read, and not list
+            if not any(matches(topic, each.name) for each in admin.list_topics()):
+                click.echo(f"no topic matches {topic} yet: waiting for one", err=True)
+        return []
+    found = admin.partitions([topic])
+    for number in partitions:
+        if number >= len(found):
+            raise UnknownPartitionError(
+                ErrorCode.UNKNOWN_PARTITION,
+                f"topic {topic!r} has no partition {number}: it has 0 to {len(found) - 1}",
+            )
+    return [TopicPartition(topic, number) for number in partitions] or found
 
 
 def _copy(
@@ -109,7 +166,7 @@ def _copy(
 ) -> None:
     left = max_records
     last_ms = monotonic_ms()
-    while left is None or left > 0:
+    while not consumer.is_stopped and (left is None or left > 0):
         wait_ms = POLL_MS if timeout is None else max(0, min(POLL_MS, last_ms + int(timeout * 1_000) - monotonic_ms()))
         records = consumer.poll(POLL_RECORDS if left is None else min(left, POLL_RECORDS), wait_ms)
         if records:
@@ -121,23 +178,7 @@ def _copy(
             return
 
 
-def _seek(consumer: Consumer, assignment: list[TopicPartition], start: str) -> None:
-    if start == "earliest":
-        offsets = consumer.beginning_offsets(assignment)
-    elif start == "latest":
-        offsets = consumer.end_offsets(assignment)
-    elif start.isascii() and start.isdigit():
-        offsets = dict.fromkeys(assignment, int(start))
-    else:
-        at_time = consumer.offsets_for_times(dict.fromkeys(assignment, parse_time_ms(start)))
-        found = {each: at.offset for each, at in at_time.items() if at is not None}
-        # Nothing that late yet: what comes will be.
-        offsets = consumer.end_offsets(each for each in assignment if each not in found) | found
-    for partition, offset in offsets.items():
-        consumer.seek(partition, offset)
-
-
-def _formatter(template: str) -> Callable[[ConsumerRecord], bytes]:
+def _formatter(template: str, *, for_terminal: bool) -> Callable[[ConsumerRecord], bytes]:
     unknown = [field for field in _FIELD.findall(template) if field not in _FIELDS]
     if unknown:
         raise click.BadParameter(f"unknown field {{{unknown[0]}}}: there are {', '.join(_FIELDS)}")
@@ -148,45 +189,18 @@ def _formatter(template: str) -> Callable[[ConsumerRecord], bytes]:
     def write(record: ConsumerRecord) -> bytes:
         written = [texts[0]]
         for field, text in zip(fields, texts[1:], strict=True):
-            written += (field(record), text)
+            content = field(record)
+            written += (_for_terminal(content) if for_terminal else content, text)
         return b"".join(written)
 
     return write
 
 
+def _for_terminal(content: bytes) -> bytes:
+    """The bytes as text that a terminal shows, and does not obey."""
+    return escaped(content.decode(errors="backslashreplace"), kept="\t\n").encode()
+
+
 def _unescape(template: str) -> str:
     escapes = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\0": "\0", r"\\": "\\"}
     return re.sub(r"\\[ntr0\\]", lambda match: escapes[match[0]], template)
-
-
-def _json_line(record: ConsumerRecord) -> bytes:
-    document: dict[str, Any] = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        **_text_or_base64("key", record.key),
-        **_text_or_base64("value", record.value),
-        "headers": [[name, _header_value(value)] for name, value in record.headers],
-    }
-    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
-
-
-def _text_or_base64(name: str, content: bytes | None) -> dict[str, str | None]:
-    text = _plain_text(content)
-    if content is None or text is not None:
-        return {name: text}
-    return {f"{name}_base64": base64.b64encode(content).decode()}
-
-
-def _header_value(content: bytes | None) -> str | dict[str, str] | None:
-    text = _plain_text(content)
-    return text if content is None or text is not None else {"base64": base64.b64encode(content).decode()}
-
-
-def _plain_text(content: bytes | None) -> str | None:
-    try:
-        text = None if content is None else content.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if text is None or _NOT_PLAIN.search(text) else text

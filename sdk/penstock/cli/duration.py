@@ -13,24 +13,33 @@ _FOREVER = "forever"
 
 
 class Duration(click.ParamType[int]):
-    """A whole number with its unit to milliseconds; `forever` to -1."""
+    """A click type: a whole number with its unit becomes milliseconds, and `forever` becomes -1."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The milliseconds of the text. Fails with the format if it is not a duration."""
         if value == _FOREVER:
             return UNLIMITED
-        match = _FORMAT.fullmatch(str(value))
-        if match is None:
-            self.fail(f"{value!r} is no duration: write a number with s, m, h or d, or {_FOREVER}", param, ctx)
-        return int(match[1]) * _UNIT_MS[match[2]]
+        try:
+            return parse_duration_ms(str(value))
+        except ValueError:
+            self.fail(f"{value!r:.100} is not a duration: write a number with s, m, h or d, or {_FOREVER}", param, ctx)
 
 
 DURATION = Duration()
 
 
+def parse_duration_ms(text: str) -> int:
+    """The milliseconds of a number with its unit, such as 90m. Raises ValueError."""
+    match = _FORMAT.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
 def duration_text(duration_ms: int) -> str:
-    """In the largest unit that tells it exactly."""
+    """The duration in the largest unit that tells it exactly."""
     for unit in ("d", "h", "m", "s"):
         if duration_ms % _UNIT_MS[unit] == 0:
             return f"{duration_ms // _UNIT_MS[unit]}{unit}"

@@ -1,15 +1,16 @@
-"""`penstock groups`: list, describe, alter, reset, delete; and where groups are, and where they shall be."""
+"""`penstock groups`: list, describe, alter, reset and delete groups, and read and set their offsets."""
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
-from penstock.admin import Admin
-from penstock.cli.service import Service, parse_offsets, parse_pairs, parse_time_ms, service_command, time_text
-from penstock.group_model import Group
+from penstock.admin.admin import Admin
+from penstock.cli.completion import complete_groups, complete_topics
+from penstock.cli.service import Service, parse_offsets, service_command, time_text
+from penstock.cli.settings import GROUP_DEFAULTS, changed_settings_text, parse_settings, settings_text
+from penstock.cli.times import TIME, TIME_FORMS
 from penstock.model import CommittedOffset, TopicPartition
 
 
@@ -19,13 +20,15 @@ def groups() -> None:
 
 
 @groups.command("offsets")
-@click.argument("group")
-@click.option("--topic", metavar="TOPIC", help="Of this topic only.")
+@click.argument("group", shell_complete=complete_groups)
+@click.option("--topic", metavar="TOPIC", help="Only this topic.")
 @service_command
 def group_offsets(service: Service, group: str, topic: str | None) -> None:
-    """Show what GROUP has committed, and how far that is behind."""
+    """Show the offsets that GROUP has committed, and the lag of each."""
     admin = Admin(transport=service.transport)
     found = admin.group_offsets(group, topic)
+    if not found:
+        admin.describe_group(group)  # raises UNKNOWN_GROUP: a group without offsets is not the same
     lags = _lags(admin, found)
     service.show(
         [{**asdict(each), "lag": lag} for each, lag in zip(found, lags, strict=True)],
@@ -39,7 +42,7 @@ def group_offsets(service: Service, group: str, topic: str | None) -> None:
 
 
 def _lags(admin: Admin, found: Sequence[CommittedOffset]) -> list[int]:
-    """What each has still to read: what retention or truncation has removed does not count. Two requests a topic."""
+    """The records that each partition has still to read, without those that are gone. Two requests a topic."""
     topics = dict.fromkeys(each.topic for each in found)
     starts, ends = ({name: admin.list_offsets(name, at) for name in topics} for at in ("earliest", "latest"))
     bounds = ((starts[each.topic].get(each.partition), ends[each.topic].get(each.partition)) for each in found)
@@ -47,16 +50,22 @@ def _lags(admin: Admin, found: Sequence[CommittedOffset]) -> list[int]:
 
 
 @groups.command("commit")
-@click.argument("group")
-@click.argument("topic")
+@click.argument("group", shell_complete=complete_groups)
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("offsets", nargs=-1, required=True, metavar="PARTITION=OFFSET...")
+@click.option("--may-go-back", is_flag=True, help="Also set an offset below the group's.")
 @service_command
-def group_commit(service: Service, group: str, topic: str, offsets: tuple[str, ...]) -> None:
-    """Set the offsets of GROUP in TOPIC: of the next record to read. Consumers that choose their partitions
-    themselves do not notice."""
+def group_commit(service: Service, group: str, topic: str, offsets: tuple[str, ...], may_go_back: bool) -> None:
+    """Set the offsets of GROUP in TOPIC: of the next records to read.
+
+    Consumers that choose their partitions themselves do not notice.
+    """
     wanted = {TopicPartition(topic, number): offset for number, offset in parse_offsets(offsets).items()}
     Admin(transport=service.transport).commit_group_offsets(
-        group, wanted, metadata=f"penstock groups commit {time_text(time.time_ns() // 1_000_000)}"
+        group,
+        wanted,
+        metadata=f"penstock groups commit {time_text(time.time_ns() // 1_000_000)}",
+        may_go_back=may_go_back,
     )
     service.say(
         [{"topic": topic, "partition": each.partition, "offset": offset} for each, offset in wanted.items()],
@@ -72,16 +81,16 @@ def list_groups(service: Service) -> None:
     service.show(
         [asdict(group) for group in found],
         title="groups",
-        columns=("group", "members", "epoch", "settings"),
-        rows=[(each.group, each.member_count, each.epoch, _settings(each)) for each in found],
+        columns=("group", "members", "changed settings"),
+        rows=[(each.group, each.member_count, changed_settings_text(each.config, GROUP_DEFAULTS)) for each in found],
     )
 
 
 @groups.command()
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @service_command
 def describe(service: Service, group: str) -> None:
-    """Show the members of GROUP, who owns which partition, and how far it is behind."""
+    """Show the members of GROUP, the owner of each partition, and its lag."""
     found = Admin(transport=service.transport).describe_group(group)
     names = {each.member_id: each.client_id or each.instance_id or each.member_id for each in found.members}
     lag = sum(each.lag or 0 for each in found.partitions)
@@ -91,7 +100,7 @@ def describe(service: Service, group: str) -> None:
             "members": [asdict(each) for each in found.members],
             "partitions": [asdict(each) for each in found.partitions],
         },
-        title=f"{group}, epoch {found.group.epoch}, {_settings(found.group)}; "
+        title=f"{group}; {settings_text(found.group.config)}; "
         f"members: {', '.join(names.values()) or 'none'}; {lag} behind in all",
         columns=("topic", "partition", "owner", "goes to", "offset", "lag", "committed at"),
         rows=[
@@ -110,30 +119,37 @@ def describe(service: Service, group: str) -> None:
 
 
 @groups.command()
-@click.argument("group")
-@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may come often.")
-@click.option("--default", "defaults", multiple=True, metavar="NAME", help="Set a setting back to its default.")
+@click.argument("group", shell_complete=complete_groups)
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting; you may repeat this.")
+@click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    metavar="NAME",
+    help="Set a setting back to its default; you may repeat this.",
+)
 @service_command
 def alter(service: Service, group: str, settings: tuple[str, ...], defaults: tuple[str, ...]) -> None:
-    """Change settings of GROUP, also before anybody joins it."""
-    pairs = parse_pairs(settings, "NAME=VALUE")
-    config = {name: _value(text) for name, text in pairs.items()} | dict.fromkeys(defaults)
+    """Change settings of GROUP, also before a member joins it."""
+    config = parse_settings(settings) | dict.fromkeys(defaults)
     if not config:
         raise click.UsageError("nothing to change: give --config or --default")
     altered = Admin(transport=service.transport).alter_group(group, config)
-    service.say(asdict(altered), f"{group}: {_settings(altered)}")
+    service.say(asdict(altered), f"{group}: {settings_text(altered.config)}")
 
 
 @groups.command()
-@click.argument("group")
-@click.argument("topic")
+@click.argument("group", shell_complete=complete_groups)
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("offsets", nargs=-1, metavar="[PARTITION=OFFSET...]")
-@click.option("--to", type=click.Choice(["earliest", "latest"]), help="An end.")
-@click.option("--at", metavar="TIME", help="The first record at or after this time (ISO 8601).")
-@click.option("--shift-by", type=int, metavar="N", help="N records on, or back if negative.")
-@click.option("--partition", "partitions", type=int, multiple=True, help="Only this one; may come often.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--force", is_flag=True, help="Although members live: they start again from the new offsets.")
+@click.option("--to", type=click.Choice(["earliest", "latest"]), help="To this end of the partition.")
+@click.option(
+    "--at", "at_ms", type=TIME, metavar="TIME", help=f"To the first record at or after this time: {TIME_FORMS}."
+)
+@click.option("--shift-by", type=int, metavar="N", help="By N records forward, or back if N is negative.")
+@click.option("--partition", "partitions", type=int, multiple=True, help="Only this partition; you may repeat this.")
+@click.option("--dry-run", is_flag=True, help="Show the new offsets, and change nothing.")
+@click.option("--force", is_flag=True, help="Even if the group has members: they start again from the new offsets.")
 @service_command
 def reset(
     service: Service,
@@ -141,18 +157,18 @@ def reset(
     topic: str,
     offsets: tuple[str, ...],
     to: str | None,
-    at: str | None,
+    at_ms: int | None,
     shift_by: int | None,
     partitions: tuple[int, ...],
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Set the offsets of GROUP in TOPIC: by one of --to, --at, --shift-by, or offsets given."""
+    """Set the offsets of GROUP in TOPIC by --to, --at, --shift-by, or by PARTITION=OFFSET."""
     done = Admin(transport=service.transport).reset_group_offsets(
         group,
         topic,
         to=to,
-        timestamp_ms=None if at is None else parse_time_ms(at),
+        timestamp_ms=at_ms,
         shift_by=shift_by,
         offsets=parse_offsets(offsets) or None,
         partitions=partitions or None,
@@ -168,8 +184,8 @@ def reset(
 
 
 @groups.command()
-@click.argument("group")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("group", shell_complete=complete_groups)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @service_command
 def delete(service: Service, group: str, yes: bool) -> None:
     """Delete GROUP and its offsets."""
@@ -177,15 +193,3 @@ def delete(service: Service, group: str, yes: bool) -> None:
         click.confirm(f"Delete group {group} and its offsets?", abort=True, err=True)
     Admin(transport=service.transport).delete_group(group)
     service.say({"deleted": group}, f"deleted {group}")
-
-
-def _settings(group: Group) -> str:
-    return " ".join(f"{name}={value}" for name, value in group.config.items())
-
-
-def _value(text: str) -> object:
-    """A number where it is one: the service says what it takes."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

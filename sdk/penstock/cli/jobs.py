@@ -10,14 +10,16 @@ from functools import update_wrapper
 from typing import Any
 
 import click
-from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
+from rich.text import Text
 
+from penstock.cli.completion import complete_jobs
 from penstock.cli.local import find_checkout
 from penstock.cli.service import CommandError, show_table, time_text
 from penstock.jobs.local import LocalPlace
 from penstock.jobs.model import JobPlace, JobRun, RunState
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.plain_text import escaped
 
 DEFAULT_STACK = "Penstock"
 
@@ -35,18 +37,18 @@ class _Places:
     def open(self, where: str) -> JobPlace:
         if where == "local":
             return LocalPlace(find_checkout(), cores=self.cores, memory=self.memory)
-        from penstock.jobs.deployed import client, read_deployed
+        from penstock.jobs.deployed import client, read_deployed_jobs
         from penstock.jobs.emr import EmrPlace
         from penstock.jobs.glue import GluePlace
 
-        deployed = read_deployed(client("cloudformation", self.region), self.stack)
+        deployed = read_deployed_jobs(client("cloudformation", self.region), self.stack)
         logs = client("logs", self.region)
         if where == "emr":
             return EmrPlace(deployed, client("emr-serverless", self.region), logs)
         return GluePlace(deployed, client("glue", self.region), logs)
 
     def find_run(self, named: str) -> tuple[JobPlace, str]:
-        """A run's id tells where it runs; the name of a job stands for its latest run here."""
+        """The place and the id of a run. The id tells the place; the name of a job means its latest run here."""
         if named.startswith("jr_"):
             return self.open("glue"), named
         if named.startswith("local-"):
@@ -57,14 +59,14 @@ class _Places:
                 return local, latest.run_id
             raise PenstockError(
                 ErrorCode.INVALID_NAME,
-                f"{named!r} is no run's id, nor a job that was run here: `penstock jobs status` lists the runs here, "
-                "with --emr or --glue those there",
+                f"{named!r} is neither a run's id nor a job that ran here: `penstock jobs status` lists the runs here, "
+                "with --emr or --glue the runs there",
             )
         return self.open("emr"), named
 
 
 def _jobs_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --stack, --region and --json to a command, whose first argument is then the places."""
+    """Adds --stack, --region and --json to a command. Its first argument is then the places."""
 
     def with_places(stack: str | None, region: str | None, as_json: bool, **options: Any) -> None:
         own = {name: options.pop(name) for name in ("cores", "memory") if name in options}
@@ -73,21 +75,25 @@ def _jobs_command(command: Callable[..., None]) -> Callable[..., None]:
             command(_Places(stack=name, region=region, as_json=as_json, **own), **options)
         except PenstockError as error:
             raise CommandError(error, as_json=as_json) from error
-        except (BotoCoreError, ClientError) as error:
+        except Exception as error:
+            from botocore.exceptions import BotoCoreError, ClientError  # 0.1 s, which other commands need not wait for
+
+            if not isinstance(error, BotoCoreError | ClientError):
+                raise
             refused = PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"AWS refused: {error}")
             raise CommandError(refused, as_json=as_json) from error
 
     update_wrapper(with_places, command)
     click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(with_places)
-    click.option("--region", metavar="REGION", help="AWS region of the stack.")(with_places)
-    click.option("--stack", metavar="STACK", help="The deployed stack; else PENSTOCK_STACK, else Penstock.")(
+    click.option("--region", metavar="REGION", help="The AWS region of the stack.")(with_places)
+    click.option("--stack", metavar="STACK", help="The deployed stack; by default PENSTOCK_STACK, else Penstock.")(
         with_places
     )
     return with_places
 
 
 def _place_options(command: Callable[..., None]) -> Callable[..., None]:
-    for where, what in (("glue", "On Glue."), ("emr", "On EMR Serverless."), ("local", "On this machine.")):
+    for where, what in (("glue", "Use Glue."), ("emr", "Use EMR Serverless."), ("local", "Use this machine.")):
         command = click.option(f"--{where}", "where", flag_value=where, help=what)(command)
     return command
 
@@ -98,20 +104,20 @@ def jobs() -> None:
 
 
 @jobs.command(context_settings={"ignore_unknown_options": True})
-@click.argument("job")
+@click.argument("job", shell_complete=complete_jobs)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_place_options
-@click.option("--wait", is_flag=True, help="Wait for its end; the exit code is 1 unless it succeeds.")
-@click.option("--cores", type=click.IntRange(1), help="With --local: how many.  [default: all]")
-@click.option("--memory", default="2g", show_default=True, help="With --local: of Spark's process.")
+@click.option("--wait", is_flag=True, help="Wait until it ends. The exit code is 1 unless it succeeds.")
+@click.option("--cores", type=click.IntRange(1), help="With --local: the number of cores.  [default: all]")
+@click.option("--memory", default="2g", show_default=True, help="With --local: the memory of Spark's process.")
 @_jobs_command
 def run(places: _Places, job: str, arguments: tuple[str, ...], where: str | None, wait: bool) -> None:
-    """Start JOB with its own ARGUMENTS, which stand behind it; `-- --help` shows which those are."""
+    """Start JOB with its own ARGUMENTS, which follow it. `-- --help` shows its arguments."""
     if "--help" in arguments:
         click.echo(LocalPlace(find_checkout()).usage(job))
         return
     if where is None:
-        raise click.UsageError("say where it shall run: --local, --emr or --glue")
+        raise click.UsageError("give the place to run it: --local, --emr or --glue")
     place = places.open(where)
     started = place.start(job, arguments)
     ended = _wait(place, started) if wait else started
@@ -128,7 +134,7 @@ def run(places: _Places, job: str, arguments: tuple[str, ...], where: str | None
 @_place_options
 @_jobs_command
 def list_jobs(places: _Places, where: str | None) -> None:
-    """Show the jobs that there are (here, unless told otherwise), each with its latest run."""
+    """Show all jobs, each with its latest run: here, or with --emr or --glue there."""
     place = places.open(where or "local")
     latest: dict[str, JobRun] = {}
     for each in place.runs():
@@ -142,13 +148,13 @@ def list_jobs(places: _Places, where: str | None) -> None:
 
 
 @jobs.command()
-@click.argument("run_id", required=False)
+@click.argument("run_id", required=False, shell_complete=complete_jobs)
 @_place_options
 @_jobs_command
 def status(places: _Places, run_id: str | None, where: str | None) -> None:
-    """Show the run RUN_ID, wherever it runs, or all runs that are remembered. The exit code is 1 if RUN_ID failed.
+    """Show the run RUN_ID, wherever it runs, or all runs that are remembered.
 
-    The name of a job stands for its latest run here.
+    The exit code is 1 if RUN_ID failed. The name of a job means its latest run here.
     """
     if run_id is None:
         found = list(places.open(where or "local").runs())
@@ -166,17 +172,18 @@ def status(places: _Places, run_id: str | None, where: str | None) -> None:
 
 
 @jobs.command()
-@click.argument("run_id")
+@click.argument("run_id", shell_complete=complete_jobs)
 @_jobs_command
 def logs(places: _Places, run_id: str) -> None:
-    """Print what the run RUN_ID has printed so far. The name of a job stands for its latest run here."""
+    """Print the output of the run RUN_ID so far. The name of a job means its latest run here."""
     place, known_id = places.find_run(run_id)
     lines: Iterable[str] = place.logs(known_id)
     if places.as_json:
         click.echo(json.dumps(list(lines)))
         return
+    is_shown = sys.stdout.isatty()
     for line in lines:
-        click.echo(line)
+        click.echo(escaped(line, kept="\t") if is_shown else line)
 
 
 def _show_ended(ended: JobRun) -> None:
@@ -184,11 +191,12 @@ def _show_ended(ended: JobRun) -> None:
     if result:
         show_table(f"{ended.job} {ended.state.value}: {ended.run_id}", ("what", "found"), result)
     else:
-        click.echo(f"{ended.job} {ended.state.value}: {ended.run_id}{f' ({ended.detail})' if ended.detail else ''}")
+        detail = f" ({escaped(ended.detail)})" if ended.detail else ""
+        click.echo(f"{ended.job} {ended.state.value}: {ended.run_id}{detail}")
 
 
 def _facts(detail: str) -> list[tuple[str, str]]:
-    """What a line of JSON tells that a job has printed, by name; nothing if it is no such line."""
+    """The fields of a line of JSON that a job has printed, by name; empty for every other line."""
     try:
         line = json.loads(detail)
     except json.JSONDecodeError:
@@ -206,12 +214,13 @@ def _fact(value: object) -> str:
 
 
 def _wait(place: JobPlace, current: JobRun) -> JobRun:
-    """Shows on stderr how far the run is. It goes on if this is interrupted."""
+    """Show the state of the run on stderr until it ends. An interruption does not end the run."""
     console = Console(stderr=True, highlight=False)
     try:
         with console.status("") as shown:
             while not current.state.is_over:
-                shown.update(f"{current.job} {current.state.value} {current.detail}"[: console.width - 4])
+                text = escaped(f"{current.job} {current.state.value} {current.detail}")
+                shown.update(Text(text[: console.width - 4]))
                 time.sleep(place.poll_s)
                 current = place.find(current.run_id)
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
-"""`penstock local`: the local stack of a checkout, by that checkout's own `python -m localstack`.
+"""`penstock local`: the local stack of a checkout, run by that checkout's own `python -m localstack`.
 
-The SDK is installed without the local stack's code, so this finds the checkout and runs it as a program of its own.
+The SDK is installed without the local stack's code, so this finds the checkout and runs its program.
 """
 
 import subprocess
@@ -16,30 +16,30 @@ def local() -> None:
 
 
 @local.command()
-@click.option("--port", type=click.IntRange(1, 65535), help="Where to listen on 127.0.0.1.  [default: 4566]")
-@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the stack keeps its state.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1.  [default: 4566]")
+@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The folder of the stack's state.")
 def up(port: int | None, state_dir: Path | None) -> None:
     """Start the stack, or bring a running one up to date with the sources."""
     _run("up", state_dir, *(("--port", str(port)) if port is not None else ()))
 
 
 @local.command()
-@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the stack keeps its state.")
+@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The folder of the stack's state.")
 def down(state_dir: Path | None) -> None:
     """Stop the stack and keep its state."""
     _run("down", state_dir)
 
 
 @local.command()
-@click.option("--json", "as_json", is_flag=True, help="Answer one JSON object.")
-@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the stack keeps its state.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The folder of the stack's state.")
 def status(as_json: bool, state_dir: Path | None) -> None:
-    """Say what runs where. The exit code is 1 if nothing does."""
+    """Show which parts of the stack run, and where. The exit code is 1 if none runs."""
     _run("status", state_dir, *(("--json",) if as_json else ()))
 
 
 def _run(command: str, state_dir: Path | None, *options: str) -> None:
-    """Runs the command in the checkout and exits as it does. Its state is in the checkout unless told otherwise."""
+    """Run the command in the checkout and exit with its code. By default its state is in the checkout."""
     checkout = find_checkout()
     if state_dir is not None:
         options = (*options, "--state-dir", str(state_dir.resolve()))
@@ -56,6 +56,6 @@ def find_checkout() -> Path:
         if (folder / "localstack" / "__main__.py").is_file() and (folder / "app.py").is_file():
             return folder
     raise click.ClickException(
-        f"{here} is not in a checkout of Penstock, which the local stack is deployed from: clone the repository, run "
-        "`make setup` there, and call `.venv/bin/penstock local up` in it"
+        f"{here} is not in a checkout of Penstock, which the local stack is deployed from. Run `penstock dev` for a "
+        "service without a checkout. Or clone the repository, run `make setup`, and call `.venv/bin/penstock local up`"
     )

@@ -1,20 +1,23 @@
-"""`penstock offsets`: where topics begin and end."""
+"""`penstock offsets`: the first and the last offset of each partition."""
 
 from dataclasses import asdict
 
 import click
 
-from penstock.admin import Admin
-from penstock.cli.service import Service, parse_time_ms, service_command
+from penstock.admin.admin import Admin
+from penstock.cli.completion import complete_topics
+from penstock.cli.service import Service, service_command, time_text
+from penstock.cli.times import TIME, TIME_FORMS
 
 
 @click.command()
-@click.argument("topic")
-@click.option("--at", metavar="TIME", help="Also the first record at or after this time (ISO 8601).")
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "--at", "at_ms", type=TIME, metavar="TIME", help=f"Also the first record at or after this time: {TIME_FORMS}."
+)
 @service_command
-def offsets(service: Service, topic: str, at: str | None) -> None:
-    """Show where each partition of TOPIC begins and ends."""
-    at_ms = None if at is None else parse_time_ms(at)
+def offsets(service: Service, topic: str, at_ms: int | None) -> None:
+    """Show the first and the last offset of each partition of TOPIC."""
     admin = Admin(transport=service.transport)
     found = admin.describe_topic(topic).offsets
     at_time = {} if at_ms is None else admin.list_offsets(topic, at_ms)
@@ -24,14 +27,20 @@ def offsets(service: Service, topic: str, at: str | None) -> None:
     service.show(
         documents,
         title=topic,
-        columns=("partition", "log start", "high watermark", "records", *(() if at is None else (f"at {at}",))),
+        columns=(
+            "partition",
+            "log start",
+            "high watermark",
+            "records",
+            *(() if at_ms is None else (f"at {time_text(at_ms)}",)),
+        ),
         rows=[
             (
                 each.partition,
                 each.log_start_offset,
                 each.high_watermark,
                 each.high_watermark - each.log_start_offset,
-                *(() if at is None else (at_time.get(each.partition),)),
+                *(() if at_ms is None else (at_time.get(each.partition),)),
             )
             for each in found
         ],

@@ -1,26 +1,81 @@
 """`penstock produce`: a record per line."""
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
+from penstock.admin.admin import Admin
+from penstock.cli.completion import complete_topics
+from penstock.cli.json_lines import parse_json_line
+from penstock.cli.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
-from penstock.configured_producer import ACKS
+from penstock.cli.signals import stopped_by_signals
+from penstock.errors import InvalidError
 from penstock.model import RecordMetadata
-from penstock.producer import Producer
-from penstock_core.errors import PenstockError
-from penstock_core.record_batch import Compression
+from penstock.producer.producer import Producer
+from penstock.producer.settings import ACKS
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.record_batch import Compression
+from penstock_core.zones.quorum import ACKS_ALIASES
 
 PROGRESS_LINES = 1_000  # between two looks at the progress bar
 
 
+class _Source:
+    """The records of the input. `stop` ends it: at once while it waits for a line, else after the record in hand."""
+
+    def __init__(self, lines: Iterator[bytes], parse: Callable[[bytes], LineRecord], *, is_skipping: bool) -> None:
+        self.read_bytes = 0
+        self.skipped = 0
+        self.bad_line: InvalidError | None = None  # the line that ended the input
+        self.is_stopped = False
+        self._lines = lines
+        self._parse = parse
+        self._is_skipping = is_skipping
+        self._is_reading = False
+
+    def stop(self) -> None:
+        """End the input. A signal handler calls it."""
+        self.is_stopped = True
+        if self._is_reading:
+            raise KeyboardInterrupt
+
+    def __iter__(self) -> Iterator[LineRecord]:
+        for number in count(1):
+            line = self._next_line()
+            if line is None:
+                return
+            try:
+                record = self._parse(line)
+            except ValueError as error:
+                if not self._is_skipping:
+                    self.bad_line = _bad_line(number, line, error)
+                    return
+                self.skipped += 1
+                continue
+            self.read_bytes += len(line)
+            yield record
+
+    def _next_line(self) -> bytes | None:
+        try:
+            self._is_reading = True
+            return None if self.is_stopped else next(self._lines, None)
+        except KeyboardInterrupt:
+            self.is_stopped = True
+            return None
+        finally:
+            self._is_reading = False
+
+
 class _Outcome:
-    """Counts deliveries; called by the producer's threads, one batch at a time per thread."""
+    """Counts deliveries. The producer's threads call it, one batch at a time per thread."""
 
     def __init__(self) -> None:
         self.failed = 0
@@ -32,61 +87,147 @@ class _Outcome:
             self.error = self.error or error
 
 
+class _AcksChoice(click.Choice[str]):
+    """The names of acks. It takes their aliases too, which the help leaves out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        alias = ACKS_ALIASES.get(value)
+        return super().convert(value if alias is None else alias.value, param, ctx)
+
+
 @click.command()
-@click.argument("topic")
-@click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Read this; else stdin.")
-@click.option("--key-separator", metavar="TEXT", help="A line is KEY, this, VALUE; without it there are no keys.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="For every record; may come often.")
-@click.option("--partition", type=click.IntRange(min=0), help="Send all there.")
-@click.option("--acks", type=click.Choice(ACKS), default="quorum", show_default=True, help="Zones to wait for.")
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read this file; by default standard input.",
+)
+@click.option(
+    "--format",
+    "line_format",
+    type=click.Choice(["lines", "json"]),
+    default="lines",
+    show_default=True,
+    help="json: each line is an object as `penstock consume --json` writes it, and goes to its `partition` if it has "
+    "one.",
+)
+@click.option("--key", metavar="TEXT", help="The key of every record. By default records have no key.")
+@click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this text, VALUE.")
+@click.option("--null", metavar="TEXT", help="A key or a value that is this text becomes null; such a value deletes.")
+@click.option("--skip-bad", is_flag=True, help="Pass over lines that cannot be read, and count them.")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; you may repeat this."
+)
+@click.option("--partition", type=click.IntRange(min=0), help="Send all records to this partition.")
+@click.option("--by-key", is_flag=True, help="With --format json: pass over `partition`, and let the key decide.")
+@click.option(
+    "--acks",
+    type=_AcksChoice(ACKS),
+    default="quorum",
+    show_default=True,
+    help="The zones that must store a record before it counts as delivered.",
+)
 @click.option(
     "--compression",
     type=click.Choice([member.name.lower() for member in Compression]),
     default="zstd",
     show_default=True,
-    help="Of the batches.",
+    help="Compress the batches so.",
 )
 @service_command
 def produce(
     service: Service,
     topic: str,
     file: Path | None,
+    line_format: str,
+    key: str | None,
     key_separator: str | None,
+    null: str | None,
+    skip_bad: bool,
     headers: tuple[str, ...],
     partition: int | None,
+    by_key: bool,
     acks: str,
     compression: str,
 ) -> None:
     """Send each line of a file, or of standard input, to TOPIC as a record.
 
-    Line ends (LF, CR LF) are not part of the record. Exits with 1 if any record was not delivered.
+    Line ends (LF, CR LF) are not part of the record. The exit code is 1 if any record was not delivered, and if a line
+    cannot be read: the records before it are delivered.
     """
     parsed = [(name, value.encode()) for name, value in parse_pairs(headers, "NAME=VALUE").items()]
-    separator = None if key_separator is None else key_separator.encode().decode("unicode_escape").encode()
+    parse = _parser(line_format, key, key_separator, null)
+    if by_key and line_format != "json":
+        raise click.UsageError("--by-key is for --format json")
+    Admin(transport=service.transport).partitions([topic])  # says so if there is no such topic, or no service
     outcome = _Outcome()
     started = time.monotonic()
-    records = sent_bytes = 0
+    records = 0
     with (
-        click.open_file(str(file or "-"), "rb") as source,
+        click.open_file(str(file or "-"), "rb") as opened,
         Producer(transport=service.transport, acks=acks, compression_type=compression, on_delivery=outcome) as producer,
     ):
-        for line in _lines(source, file, is_shown=not service.as_json):
-            key, value = _split(line, separator)
-            producer.send(topic, value, key=key, headers=parsed, partition=partition)
-            records += 1
-            sent_bytes += len(line)
-    seconds = time.monotonic() - started
+        source = _Source(_lines(opened, file, is_shown=not service.as_json), parse, is_skipping=skip_bad)
+        with stopped_by_signals(source.stop):
+            for record in source:
+                producer.send(
+                    topic,
+                    record.value,
+                    key=record.key,
+                    headers=[*record.headers, *parsed],
+                    partition=partition if partition is not None or by_key else record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                records += 1
+    _tell(service, topic, source, outcome, records, time.monotonic() - started)
+
+
+def _parser(
+    line_format: str, key: str | None, key_separator: str | None, null: str | None
+) -> Callable[[bytes], LineRecord]:
+    if line_format == "json":
+        if (key, key_separator, null) != (None, None, None):
+            raise click.UsageError("--key, --key-separator and --null are for --format lines")
+        return parse_json_line
+    if key is not None and key_separator is not None:
+        raise click.UsageError("give --key or --key-separator, not both")
+    separator = None if key_separator is None else key_separator.encode().decode("unicode_escape").encode()
+    if separator == b"":
+        raise click.UsageError("--key-separator '': give 1 character or more")
+    return text_line_parser(
+        key=None if key is None else key.encode(), separator=separator, null=None if null is None else null.encode()
+    )
+
+
+def _tell(service: Service, topic: str, source: _Source, outcome: _Outcome, records: int, seconds: float) -> None:
+    """Say what was sent, and exit with 1 unless all of the input was."""
     if outcome.error is not None:
         click.echo(f"{outcome.failed:,} of {records:,} records were not delivered", err=True)
         raise CommandError(outcome.error, as_json=service.as_json)
-    service.say(
-        {"topic": topic, "records": records, "bytes": sent_bytes, "seconds": round(seconds, 3)},
-        f"{records:,} records, {sent_bytes / 1e6:,.1f} MB to {topic} in {seconds:.1f} s",
+    if source.bad_line is not None:
+        click.echo(f"{records:,} records were sent", err=True)
+        raise CommandError(source.bad_line, as_json=service.as_json)
+    size_bytes = source.read_bytes
+    skipped = f", {source.skipped:,} bad lines skipped" if source.skipped else ""
+    text = f"{records:,} records, {size_bytes / 1e6:,.1f} MB to {topic} in {seconds:.1f} s{skipped}"
+    if source.is_stopped:
+        click.echo(f"interrupted: {text}", err=True)
+        sys.exit(1)
+    document = {"topic": topic, "records": records, "bytes": size_bytes, "seconds": round(seconds, 3)}
+    service.say(document | ({"skipped": source.skipped} if source.skipped else {}), text)
+
+
+def _bad_line(number: int, line: bytes, error: ValueError) -> InvalidError:
+    shown = line[:60].decode(errors="replace")
+    return InvalidError(
+        ErrorCode.INVALID_REQUEST,
+        f"line {number} ({shown!r}): {error!s:.200}; mend it and send the rest, or use --skip-bad",
+        line=number,
     )
 
 
 def _lines(source: IO[bytes], file: Path | None, *, is_shown: bool) -> Iterator[bytes]:
-    """The lines without their ends; with a progress bar on stderr if it is a terminal and the length is known."""
+    """The lines without their ends. Shows a progress bar on stderr if it is a terminal and the length is known."""
     console = Console(stderr=True)
     if file is None or not (is_shown and console.is_terminal):
         for line in source:
@@ -102,12 +243,3 @@ def _lines(source: IO[bytes], file: Path | None, *, is_shown: bool) -> Iterator[
             if number % PROGRESS_LINES == 0:
                 progress.update(task, completed=read_bytes)
         progress.update(task, completed=read_bytes)
-
-
-def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
-    if separator is None:
-        return None, line
-    key, found, value = line.partition(separator)
-    if not found:
-        raise click.UsageError(f"a line without the key separator: {line[:100].decode(errors='replace')!r}")
-    return key, value

@@ -1,4 +1,4 @@
-"""What the commands share: how they reach the service, how they print, and how they fail."""
+"""The common parts of the commands: how they reach the service, print, and fail."""
 
 import json
 import sys
@@ -11,9 +11,12 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from penstock.transport import Transport, open_transport
+from penstock.cli.connection import CommandTransport, ServiceDownError, without_logs_of_failed_calls
+from penstock.http.transport import Transport, open_transport
 from penstock_core.errors import PenstockError
+from penstock_core.plain_text import escaped
 
 TEXT_COLUMNS = frozenset(
     [
@@ -25,7 +28,7 @@ TEXT_COLUMNS = frozenset(
         "group",
         "owner",
         "goes to",
-        "settings",
+        "changed settings",
         "created",
         "committed at",
         "metadata",
@@ -37,11 +40,11 @@ TEXT_COLUMNS = frozenset(
         "detail",
     ]
 )
-FILE_COLUMNS = 10_000  # where there is no terminal: never wrap what a program may read
+FILE_COLUMNS = 10_000  # without a terminal: never wrap lines that a program may read
 
 
 class CommandError(click.ClickException):
-    """One line on stderr, the API's error object with --json, and exit code 1."""
+    """One line on stderr, or with --json the API's error object, and exit code 1."""
 
     def __init__(self, error: PenstockError, *, as_json: bool) -> None:
         super().__init__(str(error))
@@ -49,15 +52,16 @@ class CommandError(click.ClickException):
         self._as_json = as_json
 
     def show(self, file: Any = None) -> None:
+        """Print the error."""
         if self._as_json:
             click.echo(json.dumps({"error": self._error.to_json()}), file=file, err=True)
         else:
-            click.echo(f"error: {' '.join(self.message.split())}", file=file, err=True)
+            click.echo(escaped(f"error: {' '.join(self.message.split())}"), file=file, err=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Where a command's requests go, and whether it prints for machines."""
+    """The transport of a command, and how it prints: for people, or for programs."""
 
     transport: Transport
     as_json: bool
@@ -71,35 +75,53 @@ class Service:
 
     def say(self, document: Any, text: str) -> None:
         """Print `document` as one line of JSON, or the text."""
-        click.echo(json.dumps(document) if self.as_json else text)
+        click.echo(json.dumps(document) if self.as_json else escaped(text))
 
 
 def service_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --url, --region and --json to a command, whose first argument is then a Service."""
+    """Adds --url, --region and --json to a command. Its first argument is then a Service."""
 
     def with_service(url: str | None, region: str | None, as_json: bool, **options: Any) -> None:
         given = click.get_current_context().obj  # a test's transport
+        transport = CommandTransport(lambda: open_transport(url, region, given), _ignore if as_json else _tell)
         try:
-            transport = open_transport(url, region, given)
-            command(Service(transport=transport, as_json=as_json), **options)
+            with without_logs_of_failed_calls():
+                command(Service(transport=transport, as_json=as_json), **options)
         except PenstockError as error:
             raise CommandError(error, as_json=as_json) from error
+        except ServiceDownError as down:
+            raise CommandError(down.error, as_json=as_json) from down
 
     update_wrapper(with_service, command)
     click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(with_service)
-    click.option("--region", metavar="REGION", help="AWS region to sign for, if the URL does not tell.")(with_service)
-    click.option("--url", metavar="URL", help="The API's URL; else PENSTOCK_URL, else the local stack.")(with_service)
+    click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")(
+        with_service
+    )
+    click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")(
+        with_service
+    )
     return with_service
 
 
+def _tell(text: str) -> None:
+    click.echo(escaped(" ".join(text.split())), err=True)
+
+
+def _ignore(_: str) -> None:
+    pass
+
+
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table, as wide as it takes where there is no terminal; None is shown as a dash."""
-    click.echo(title)
+    """Print a table; None is shown as a dash. Without a terminal it is as wide as its content.
+
+    Text comes from others too: it is no markup of rich's, and characters that a terminal would obey are escaped.
+    """
+    click.echo(escaped(title))
     table = Table()
     for column in columns:
         table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right", overflow="fold")
     for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        table.add_row(*(Text("-" if cell is None else escaped(str(cell))) for cell in row))
     console = Console(width=None if sys.stdout.isatty() else FILE_COLUMNS)
     console.print(table)
 
@@ -107,17 +129,6 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
 def time_text(timestamp_ms: int) -> str:
     """A time as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970 of an ISO 8601 time (UTC if it names no zone). Raises click.BadParameter."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not an ISO 8601 time such as 2026-11-21T07:30:00Z") from error
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return round(time.timestamp() * 1_000)
 
 
 def parse_pairs(texts: Iterable[str], what: str) -> dict[str, str]:

@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
-from penstock.admin import Admin
+from penstock.admin.admin import Admin
+from penstock.cli.completion import complete_topics
 from penstock.cli.duration import DURATION, duration_text
-from penstock.cli.service import Service, parse_offsets, parse_pairs, service_command, time_text
+from penstock.cli.service import Service, parse_offsets, service_command, time_text
+from penstock.cli.settings import TOPIC_DEFAULTS, changed_settings_text, parse_settings, settings_text
 from penstock.model import Topic
 from penstock_core.limits import UNLIMITED
 
-YES = click.option("--yes", is_flag=True, help="Do not ask.")
+YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.group()
@@ -22,13 +24,15 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="The number of partitions."
+)
 @click.option("--retention", type=DURATION, help="How long to keep records, such as 90m, 12h, 14d, or forever.")
-@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may come often.")
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting; you may repeat this.")
 @service_command
 def create(service: Service, name: str, partitions: int, retention: int | None, settings: tuple[str, ...]) -> None:
     """Create the topic NAME."""
-    config = _config(settings) | ({} if retention is None else {"retention_ms": retention})
+    config = parse_settings(settings) | ({} if retention is None else {"retention_ms": retention})
     topic = Admin(transport=service.transport).create_topic(name, partitions, config)
     service.say(asdict(topic), f"created {topic.name} with {topic.partitions} partitions")
 
@@ -42,17 +46,16 @@ def list_topics(service: Service) -> None:
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @service_command
 def describe(service: Service, name: str) -> None:
-    """Show the topic NAME, and what each partition holds."""
+    """Show the topic NAME, and the offsets of each partition."""
     described = Admin(transport=service.transport).describe_topic(name)
     topic = described.topic
-    settings = " ".join(f"{setting}={value}" for setting, value in topic.config.items()) or "all by default"
     service.show(
         {**asdict(topic), "offsets": [asdict(each) for each in described.offsets]},
         title=f"{topic.name}, id {topic.topic_id}, created {time_text(topic.created_at_ms)}, "
-        f"keeps records {_kept(topic.config)}; settings: {settings}",
+        f"keeps records {_kept(topic.config)}; settings: {settings_text(topic.config)}",
         columns=("partition", "log start", "high watermark", "records"),
         rows=[
             (each.partition, each.log_start_offset, each.high_watermark, each.high_watermark - each.log_start_offset)
@@ -62,11 +65,17 @@ def describe(service: Service, name: str) -> None:
 
 
 @topics.command()
-@click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), help="How many in all; they can only be added.")
+@click.argument("name", shell_complete=complete_topics)
+@click.option("--partitions", type=click.IntRange(min=1), help="The new number of partitions; it can only grow.")
 @click.option("--retention", type=DURATION, help="How long to keep records, such as 90m, 12h, 14d, or forever.")
-@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may come often.")
-@click.option("--default", "defaults", multiple=True, metavar="NAME", help="A setting to set back to its default.")
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting; you may repeat this.")
+@click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    metavar="NAME",
+    help="Set a setting back to its default; you may repeat this.",
+)
 @service_command
 def alter(
     service: Service,
@@ -77,7 +86,7 @@ def alter(
     defaults: tuple[str, ...],
 ) -> None:
     """Add partitions to the topic NAME, or change its settings."""
-    config = {**_config(settings), **dict.fromkeys(defaults)} | (
+    config = {**parse_settings(settings), **dict.fromkeys(defaults)} | (
         {} if retention is None else {"retention_ms": retention}
     )
     if partitions is None and not config:
@@ -91,7 +100,7 @@ def alter(
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @YES
 @service_command
 def delete(service: Service, name: str, yes: bool) -> None:
@@ -103,7 +112,7 @@ def delete(service: Service, name: str, yes: bool) -> None:
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @click.argument("offsets", nargs=-1, required=True, metavar="PARTITION=OFFSET...")
 @YES
 @service_command
@@ -125,12 +134,12 @@ def _show(service: Service, document: Any, title: str, found: list[Topic]) -> No
     service.show(
         document,
         title=title,
-        columns=("topic", "partitions", "settings", "created"),
+        columns=("topic", "partitions", "changed settings", "created"),
         rows=[
             (
                 topic.name,
                 topic.partitions,
-                " ".join(f"{setting}={value}" for setting, value in topic.config.items()),
+                changed_settings_text(topic.config, TOPIC_DEFAULTS),
                 time_text(topic.created_at_ms),
             )
             for topic in found
@@ -143,8 +152,3 @@ def _kept(config: Mapping[str, Any]) -> str:
     time_ms, size = config.get("retention_ms", UNLIMITED), config.get("retention_bytes", UNLIMITED)
     kept = "for ever" if time_ms == UNLIMITED else f"for {duration_text(time_ms)}"
     return kept if size == UNLIMITED else f"{kept}, {size} bytes a partition"
-
-
-def _config(settings: tuple[str, ...]) -> dict[str, Any]:
-    pairs = parse_pairs(settings, "NAME=VALUE")
-    return {name: int(value) if value.lstrip("-").isdigit() else value for name, value in pairs.items()}

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from penstock.admin import Admin
+from penstock.admin.admin import Admin
 from penstock.cli.service import Service, service_command, time_text
 from penstock.model import Zone
 
-REASON = click.option("--reason", default="", help="Why; shown to whoever lists the zones.")
+REASON = click.option("--reason", default="", help="The reason, for the list of zones.")
 
 
 @click.group()
@@ -30,7 +30,7 @@ def list_zones(service: Service) -> None:
 @REASON
 @service_command
 def out(service: Service, zone: str, reason: str) -> None:
-    """Take ZONE out: nothing is written to it, and it is read from last."""
+    """Take ZONE out: no function writes to it, and functions read from it last."""
     moved = Admin(transport=service.transport).take_zone_out(zone, reason)
     _show(service, asdict(moved), [moved])
 
@@ -40,7 +40,7 @@ def out(service: Service, zone: str, reason: str) -> None:
 @REASON
 @service_command
 def let_in(service: Service, zone: str, reason: str) -> None:
-    """Let ZONE catch up, or look it over if it is in sync; it is in sync again when it holds everything."""
+    """Let ZONE catch up, or have it looked over if it is in sync. It is in sync when it holds every segment."""
     moved = Admin(transport=service.transport).let_zone_in(zone, reason)
     _show(service, asdict(moved), [moved])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from penstock.jobs.deployed import Deployed, log_lines, to_ms
+from penstock.jobs.deployed import DeployedJobs, log_lines, to_ms
 from penstock.jobs.model import JobRun, RunState, unknown_job, unknown_run
 from penstock_core.errors import ErrorCode, PenstockError
 
@@ -16,28 +16,32 @@ _STATES: Mapping[str, RunState] = {
     "SUCCESS": RunState.SUCCEEDED,
     "FAILED": RunState.FAILED,
     "CANCELLED": RunState.CANCELLED,
-}  # what comes before is pending
+}  # every earlier state is pending
 _MINUTES_MAX = 720
 _RUNS_MAX = 50
 
 
 class EmrPlace:
-    """Starts runs with the application's defaults, which hold all but script, arguments and role."""
+    """Starts runs with the application's defaults; a run adds script, arguments and role."""
 
     poll_s = 5.0
 
-    def __init__(self, deployed: Deployed, emr: Any, logs: Any) -> None:
+    def __init__(self, deployed: DeployedJobs, emr: Any, logs: Any) -> None:
         if deployed.application_id is None:
-            raise PenstockError(ErrorCode.INVALID_CONFIG, "the stack has no EMR application (setting emr_release)")
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, "the stack has no EMR application: set emr_release and deploy it"
+            )
         self._application_id = deployed.application_id
         self._deployed = deployed
         self._emr = emr
         self._logs = logs
 
     def jobs(self) -> list[str]:
+        """The names of the stack's jobs, sorted."""
         return sorted(self._deployed.jobs)
 
     def start(self, job: str, arguments: Sequence[str]) -> JobRun:
+        """One StartJobRun and one GetJobRun."""
         if job not in self._deployed.jobs:
             raise unknown_job(job, self.jobs())
         how = self._deployed.jobs[job]
@@ -52,10 +56,12 @@ class EmrPlace:
         return self.find(answer["jobRunId"])
 
     def runs(self) -> list[JobRun]:
+        """One ListJobRuns: the latest 50 runs."""
         answer = self._emr.list_job_runs(applicationId=self._application_id, maxResults=_RUNS_MAX)
         return [self._run(found, found["id"]) for found in answer["jobRuns"]]
 
     def find(self, run_id: str) -> JobRun:
+        """One GetJobRun. Raises INVALID_NAME for an unknown run."""
         try:
             answer = self._emr.get_job_run(applicationId=self._application_id, jobRunId=run_id)
         except ClientError as error:
@@ -65,6 +71,7 @@ class EmrPlace:
         return self._run(answer["jobRun"], run_id)
 
     def logs(self, run_id: str) -> Iterator[str]:
+        """The lines that the run has printed so far, by time."""
         prefix = f"applications/{self._application_id}/jobs/{run_id}"
         return log_lines(self._logs, self._deployed.log_group, prefix)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from penstock.jobs.deployed import Deployed, log_lines, to_ms
+from penstock.jobs.deployed import DeployedJobs, log_lines, to_ms
 from penstock.jobs.model import JobRun, RunState, unknown_job, unknown_run
 
 PREFIX = "jr_"
@@ -19,9 +19,9 @@ _STATES: Mapping[str, RunState] = {
     "TIMEOUT": RunState.FAILED,
     "EXPIRED": RunState.FAILED,
     "STOPPED": RunState.CANCELLED,
-}  # what comes before is pending
+}  # every earlier state is pending
 _RUNS_MAX = 50
-_LOGS = ("error", "output")  # what Spark says, and what the script prints
+_LOGS = ("error", "output")  # Spark's log, and the output of the script
 
 
 class GluePlace:
@@ -29,15 +29,17 @@ class GluePlace:
 
     poll_s = 5.0
 
-    def __init__(self, deployed: Deployed, glue: Any, logs: Any) -> None:
+    def __init__(self, deployed: DeployedJobs, glue: Any, logs: Any) -> None:
         self._deployed = deployed
         self._glue = glue
         self._logs = logs
 
     def jobs(self) -> list[str]:
+        """The names of the stack's jobs, sorted."""
         return sorted(self._deployed.jobs)
 
     def start(self, job: str, arguments: Sequence[str]) -> JobRun:
+        """One StartJobRun, and a look at the run."""
         if job not in self._deployed.jobs:
             raise unknown_job(job, self.jobs())
         answer = self._glue.start_job_run(
@@ -47,6 +49,7 @@ class GluePlace:
         return self.find(answer["JobRunId"])
 
     def runs(self) -> list[JobRun]:
+        """One GetJobRuns per job: the latest 50 runs of each, latest first."""
         found = [
             _run(each, name)
             for name, how in self._deployed.jobs.items()
@@ -55,6 +58,7 @@ class GluePlace:
         return sorted(found, key=lambda run: run.started_at_ms, reverse=True)
 
     def find(self, run_id: str) -> JobRun:
+        """Up to one GetJobRun per job. Raises INVALID_NAME for an unknown run."""
         for name, how in self._deployed.jobs.items():
             try:
                 answer = self._glue.get_job_run(JobName=how.glue_name, RunId=run_id)
@@ -66,6 +70,7 @@ class GluePlace:
         raise unknown_run(run_id, "Glue")
 
     def logs(self, run_id: str) -> Iterator[str]:
+        """The lines of Spark's log, then those that the script printed."""
         for each in _LOGS:
             yield from log_lines(self._logs, f"{self._deployed.log_group}/{each}", run_id)
 

@@ -22,16 +22,18 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.jobs.model import JobRun, RunState, unknown_job, unknown_run
+from penstock.local_files import FOLDER, JOBS_ENV_NAMES, find_local_file, read_local_file
 from penstock_core.errors import ErrorCode, PenstockError
 
 PREFIX = "local-"
 SCRIPTS = Path("glue_jobs")
-STATE_FOLDER = Path(".penstock")
+STATE_FOLDER = FOLDER
+JOBS_ENV = "jobs.env"
 _PACKAGE_FOLDERS = (Path("functions"), Path("sdk"), Path("glue_jobs"))
 
 
 class LocalPlace:
-    """Runs the scripts of a checkout, recorded in the state folder of the local stack that is near."""
+    """Runs the scripts of a checkout, and records the runs in the state folder of the local stack that is near."""
 
     poll_s = 0.2
 
@@ -42,17 +44,23 @@ class LocalPlace:
         self._state = _state_folder(checkout)
 
     def jobs(self) -> list[str]:
+        """The names of the scripts, sorted."""
         return sorted(path.stem for path in (self._checkout / SCRIPTS).glob("*.py"))
 
     def start(self, job: str, arguments: Sequence[str]) -> JobRun:
-        """Raises INVALID_CONFIG if Java, pyspark or the local stack is missing, with what to do."""
+        """Start the job's process.
+
+        Raises INVALID_CONFIG if Java, pyspark or the local stack is missing; the message tells the way out.
+        """
         if job not in self.jobs():
             raise unknown_job(job, self.jobs())
         environment = self._environment()
         started_at_ms = _now_ms()
         run_id = f"{PREFIX}{time.strftime('%Y%m%d-%H%M%S', time.gmtime(started_at_ms / 1_000))}-{secrets.token_hex(3)}"
         folder = self._state / "jobs" / run_id
-        folder.mkdir(parents=True)
+        self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700)
         record = {"job": job, "arguments": list(arguments), "started_at_ms": started_at_ms}
         (folder / "run.json").write_text(json.dumps(record))
         command = [*self._command(job), *arguments]
@@ -70,7 +78,7 @@ class LocalPlace:
         return self.find(run_id)
 
     def usage(self, job: str) -> str:
-        """What the job says of its options. Starts nothing."""
+        """The options of the job, as its `--help` prints them. Starts no run."""
         if job not in self.jobs():
             raise unknown_job(job, self.jobs())
         return subprocess.run(  # noqa: S603 - our own script
@@ -82,13 +90,15 @@ class LocalPlace:
         ).stdout
 
     def runs(self) -> list[JobRun]:
+        """The recorded runs, latest first."""
         found = [self.find(path.parent.name) for path in (self._state / "jobs").glob(f"{PREFIX}*/run.json")]
         return sorted(found, key=lambda run: (run.started_at_ms, run.run_id), reverse=True)
 
     def find(self, run_id: str) -> JobRun:
+        """The run as it is now. Raises INVALID_NAME for an unknown run."""
         folder = self._folder(run_id)
         record = json.loads((folder / "run.json").read_text())
-        # Before it is looked for how it ended: an end comes first, then the lock.
+        # Look at the lock first: the process writes its end, then gives up the lock.
         is_alive = _is_locked(folder / "lock")
         ended = json.loads((folder / "ended.json").read_text()) if (folder / "ended.json").exists() else None
         state, detail = RunState.RUNNING, _latest_line(folder / "out")
@@ -108,6 +118,7 @@ class LocalPlace:
         )
 
     def logs(self, run_id: str) -> Iterator[str]:
+        """The lines of the run's standard error, then of its standard output."""
         folder = self._folder(run_id)
         for name in ("err", "out"):
             with (folder / name).open(errors="replace") as lines:
@@ -146,31 +157,28 @@ class LocalPlace:
         return [sys.executable, str(self._checkout / SCRIPTS / f"{job}.py")]
 
     def _path(self) -> Mapping[str, str]:
-        """Where the scripts find Penstock's packages."""
+        """The search path for Penstock's packages."""
         path = [str(self._checkout / folder) for folder in _PACKAGE_FOLDERS]
         return {"PYTHONPATH": os.pathsep.join([*path, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
     def _storage(self) -> Mapping[str, str]:
-        """Of the local stack that is near, unless the environment says where the storage is."""
+        """The storage of the local stack that is near, unless the environment names one."""
         if os.environ.get("PENSTOCK_TOPICS_TABLE") or os.environ.get("PENSTOCK_STACK"):
             return {}
-        path = self._state / "jobs.env"
+        path = self._state / JOBS_ENV
         if not path.exists():
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
                 f"there is no {path}: start a local stack with `penstock local up`, or set PENSTOCK_STACK to the "
                 "name of a deployed one, to run Spark here on its data",
             )
-        return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
+        return read_local_file(path, JOBS_ENV_NAMES)
 
 
 def _state_folder(checkout: Path) -> Path:
     """The state folder of the working directory or of a parent, else the checkout's."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / STATE_FOLDER / "jobs.env").exists():
-            return folder / STATE_FOLDER
-    return checkout / STATE_FOLDER
+    found = find_local_file(JOBS_ENV)
+    return checkout / STATE_FOLDER if found is None else found.parent
 
 
 def _check_java() -> None:

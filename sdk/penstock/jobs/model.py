@@ -1,4 +1,4 @@
-"""What a run of a job is, wherever it runs, and what a place to run jobs can do."""
+"""A run of a job, wherever it runs, and the interface of the places that run jobs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 
 
 class RunState(Enum):
-    """How far a run is."""
+    """The state of a run."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -19,7 +19,7 @@ class RunState(Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether the state stays as it is."""
+        """The state stays as it is."""
         return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 
 
@@ -36,7 +36,7 @@ class JobRun:
     detail: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """As commands print it."""
+        """The run as commands print it."""
         return {
             "run_id": self.run_id,
             "job": self.job,
@@ -49,35 +49,35 @@ class JobRun:
 
 
 class JobPlace(Protocol):
-    """Where jobs run."""
+    """A place that runs jobs."""
 
     poll_s: float
 
     def jobs(self) -> Sequence[str]:
-        """The names of the jobs that there are, sorted."""
+        """The names of the jobs, sorted."""
 
     def start(self, job: str, arguments: Sequence[str]) -> JobRun:
-        """Starts a run and does not wait for it."""
+        """Start a run, and do not wait for it."""
 
     def runs(self) -> Sequence[JobRun]:
         """The runs that the place remembers, latest first."""
 
     def find(self, run_id: str) -> JobRun:
-        """The run as it is now. NOT_FOUND errors name what there is."""
+        """The run as it is now. Raises INVALID_NAME for an unknown run, and says where to look."""
 
     def logs(self, run_id: str) -> Iterator[str]:
         """The lines that the run has printed so far."""
 
 
 def unknown_job(job: str, jobs: Sequence[str]) -> PenstockError:
-    """What is raised for a job that the place does not have."""
+    """The error for a job that the place does not have."""
     there_are = f"there are {', '.join(jobs)}" if jobs else "there is none"
     return PenstockError(ErrorCode.INVALID_NAME, f"there is no job {job!r} here: {there_are}")
 
 
 def unknown_run(run_id: str, where: str) -> PenstockError:
-    """What is raised for a run that the place does not remember."""
+    """The error for a run that the place does not remember."""
     return PenstockError(
         ErrorCode.INVALID_NAME,
-        f"no run {run_id!r} is known here ({where}): `penstock jobs status` lists those that are",
+        f"no run {run_id!r} is known here ({where}): `penstock jobs status` lists the known runs",
     )

@@ -1,36 +1,42 @@
-"""What happens in a run: each module installs clients and troubles into a world; runs combine them by their seed."""
+"""The workloads: each module installs clients and faults into a simulation. The seed combines them."""
 
 from collections.abc import Callable
 from random import Random
 
+from tests.simulation.service.simulation import Simulation
 from tests.simulation.workloads import (
-    cleaning,
     commits,
-    compaction,
+    crowding,
+    forging,
     groups,
-    keeper,
     numbering,
     recreation,
-    repair,
-    replicate,
-    retention,
     rolling,
-    scrub,
-    sweep,
     traffic,
     transactions,
     truncation,
     zone_loss,
     zone_moves,
 )
-from tests.simulation.world import World
+from tests.simulation.workloads.jobs import (
+    cleaning,
+    compaction,
+    recover_zones,
+    repair,
+    replicate,
+    retention,
+    scrub,
+    sweep,
+)
 
-Install = Callable[[World], None]
+Install = Callable[[Simulation], None]
 
 WORKLOADS: dict[str, Install] = {
     "traffic": traffic.install,
     "rolling": rolling.install,
     "numbering": numbering.install,
+    "crowding": crowding.install,
+    "forging": forging.install,
     "truncation": truncation.install,
     "transactions": transactions.install,
     "recreation": recreation.install,
@@ -43,16 +49,16 @@ WORKLOADS: dict[str, Install] = {
     "repair": repair.install,
     "replicate": replicate.install,
     "scrub": scrub.install,
-    "keeper": keeper.install,
+    "recover_zones": recover_zones.install,
     "retention": retention.install,
     "sweep": sweep.install,
 }
 MIXED = "mixed"
-_TAKE_MINUTES = {"keeper", "retention", "sweep"}
+_TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 
 def choose(random: Random) -> list[str]:
-    """Traffic or rolling, and some of the others."""
+    """Choose traffic or rolling, and some of the other workloads."""
     chosen = [random.choice(["traffic", "rolling"])]
     others = [name for name in WORKLOADS if name not in {"traffic", "rolling"}]
-    return chosen + [name for name in others if random.random() < (0.2 if name in _TAKE_MINUTES else 0.3)]
+    return chosen + [name for name in others if random.random() < (0.2 if name in _TAKE_LONG else 0.3)]

@@ -1,24 +1,24 @@
-"""More idempotent producers of one partition than its head keeps: they leave it, come back, and repeat themselves."""
+"""One partition has more idempotent producers than its head keeps. They leave the head, come back, and repeat sends."""
 
-from penstock_core.limits import HEAD_PRODUCERS_KEPT
-from tests.simulation.producer import SimulatedProducer
-from tests.simulation.reader import SimulatedReader
-from tests.simulation.world import World
+from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT
+from tests.simulation.clients.producer import SimulatedProducer
+from tests.simulation.clients.reader import SimulatedReader
+from tests.simulation.service.simulation import Simulation
 
 
-def install(world: World) -> None:
-    random = world.scheduler.random
-    topic = world.topic("numbered", partitions=1)
-    for number in range(HEAD_PRODUCERS_KEPT + random.choice([2, 10])):
+def install(simulation: Simulation) -> None:
+    random = simulation.scheduler.random
+    topic = simulation.topic("numbered", partitions=1)
+    for number in range(HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN + random.choice([2, 10])):
         SimulatedProducer(
-            world,
+            simulation,
             f"n{number}",
             topic,
             records=random.choice([2, 4]),
-            acks=world.acks_allowed[0],
+            acks=simulation.acks_allowed[0],
             pace_ms=random.choice([10.0, 1_000.0]),
             max_in_flight=1,
             is_batching=False,
             is_idempotent=True,
         ).start()
-    SimulatedReader(world, "nr", topic, is_topic_stable=True).start()
+    SimulatedReader(simulation, "nr", topic, is_topic_stable=True).start()

@@ -1,34 +1,36 @@
-"""Many small appends to one partition by several producers: tails roll under contention, old offsets are read."""
+"""Several producers make many small appends to one partition: tails roll under contention, readers read old offsets."""
 
-from tests.simulation.producer import SimulatedProducer
-from tests.simulation.reader import SimulatedReader
-from tests.simulation.world import World
+from tests.simulation.clients.producer import SimulatedProducer
+from tests.simulation.clients.reader import SimulatedReader
+from tests.simulation.service.simulation import Simulation
 
 
-def install(world: World) -> None:
-    random = world.scheduler.random
-    topic = world.topic("hot", partitions=1)
-    world.faults.sluggish = random.choice(["roll", "pages", "heads" if world.lasts_ms else world.faults.sluggish])
+def install(simulation: Simulation) -> None:
+    random = simulation.scheduler.random
+    topic = simulation.topic("hot", partitions=1)
+    simulation.faults.sluggish = random.choice(
+        ["put_page", "shorten_tail", "pages", "heads" if simulation.lasts_ms else simulation.faults.sluggish]
+    )
     for number in range(random.choice([4, 8, 16])):
         SimulatedProducer(
-            world,
+            simulation,
             f"h{number}",
             topic,
             records=random.choice([10, 20]),
-            acks=world.acks_allowed[0],
+            acks=simulation.acks_allowed[0],
             pace_ms=random.choice([1.0, 10.0]),
             max_in_flight=1,
             is_batching=False,
         ).start()
-    for number in range(3 if world.lasts_ms else 0):
+    for number in range(3 if simulation.lasts_ms else 0):
         SimulatedProducer(
-            world,
+            simulation,
             f"late{number}",
             topic,
             records=20,
-            acks=world.acks_allowed[0],
+            acks=simulation.acks_allowed[0],
             pace_ms=10.0,
             is_batching=False,
-        ).start(delay_ms=world.later())
+        ).start(delay_ms=simulation.later())
     for number in range(2):
-        SimulatedReader(world, f"hr{number}", topic, is_topic_stable=True).start()
+        SimulatedReader(simulation, f"hr{number}", topic, is_topic_stable=True).start()

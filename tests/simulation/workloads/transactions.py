@@ -1,53 +1,78 @@
-"""Transactional producers, of which two processes with one id fence each other, over partitions that all write to.
+"""Transactional producers write to the same partitions. Two processes with one id fence each other.
 
-Each transaction writes one value to each of two partitions, and the number of the next transaction as a group's offset.
-Whoever cannot learn what became of a commit begins another epoch, and is told for good.
+Each process runs the SDK's own core (producer/transaction_core.py) against the handlers. Its network loses requests and
+answers, delivers requests late or twice, and cuts it off for seconds, so that it comes back as a zombie. Its tasks are
+cancelled while a request is under way. Some of its sends are gathered.
+
+Each transaction writes one value to each of three partitions, and the number of the next transaction as a group's
+offset.
 """
 
-from typing import Any
+import base64
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
-from penstock_broker.begin_transactions import begin_transactions
-from penstock_broker.broker import Broker
-from penstock_broker.commit_transaction import GroupOffset, commit_transaction, stage
-from penstock_broker.committed_offsets import committed_offsets
-from penstock_broker.produce import ProduceEntry
+from penstock.errors import ConnectionFailedError, FencedError
+from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
+from penstock.http.steps import Steps, Wait, drive
+from penstock.model import GroupOffset, TopicPartition
+from penstock.producer.producer_batch import TopicQueues
+from penstock.producer.transaction_core import TransactionalState, TransactionCore, TransactionSettings
+from penstock.retry import Attempts, RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import TransactionalId
-from penstock_core.quorum import Acks
-from penstock_core.records import NewRecord, encode
-from penstock_core.transaction import Transaction, TransactionalProducer
+from penstock_core.ids import NONCE_BYTES, TransactionalId
+from penstock_core.records.record_batch import Compression
+from penstock_core.transaction import Transaction
+from penstock_handlers import transactions as handler
+from penstock_handlers.edge.http import Result, error_result
+from penstock_service.groups.committed_offsets import committed_offsets
+from penstock_service.instance.instance import Instance
 from tests.history import format as history
-from tests.simulation.instance import EPOCH_MS
-from tests.simulation.reader import SimulatedReader
-from tests.simulation.violation import expect
-from tests.simulation.workloads.observer import Observer
-from tests.simulation.world import World
+from tests.simulation.clients.observer import Observer
+from tests.simulation.clients.reader import SimulatedReader
+from tests.simulation.engine.timing import EPOCH_MS
+from tests.simulation.oracle.violation import expect
+from tests.simulation.service.simulation import Simulation
+
+T = TypeVar("T")
 
 _TOPIC = "moved"
-_PARTITIONS = 2
+_PARTITIONS = 3  # gathered, one send stages the first record while two wait
+_BATCH_BYTES = 10_000
+_CALL_MS = 8_000
 
 
-def install(world: World) -> None:
-    random = world.scheduler.random
-    world.topic(_TOPIC, partitions=_PARTITIONS)
-    judge = _Judge(world)
-    world.observers.append(judge.observe)
-    world.final_checks.append(judge.check_end)
+class Cancelled(BaseException):
+    """The task of a process was cancelled. Its request may arrive all the same."""
+
+
+def install(simulation: Simulation) -> None:
+    random = simulation.scheduler.random
+    simulation.topic(_TOPIC, partitions=_PARTITIONS)
+    checks = _TransactionChecks(simulation)
+    simulation.storage.observers.append(checks.observe)
+    simulation.final_checks.append(checks.check_end)
     for number in range(random.choice([1, 2])):
         for process in range(random.choice([1, 2, 2])):
-            _Process(world, judge, TransactionalId(f"t{number}"), process).start()
-    SimulatedReader(world, "tr", _TOPIC, is_topic_stable=True).start()
-    Observer(world, "to", _TOPIC).start()
+            _Process(simulation, checks, TransactionalId(f"t{number}"), process).start()
+    SimulatedReader(simulation, "tr", _TOPIC, is_topic_stable=True).start()
+    Observer(simulation, "to", _TOPIC).start()
 
 
-class _Judge:
-    """What must hold of all transactions, at the effect of each call and at the end."""
+class _TransactionChecks:
+    """The checks of all transactions, at the effect of each call and at the end.
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    A life is one run of a process: after a restart it is another instance of its producer.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
         self._epochs: dict[TransactionalId, int] = {}
         self._committed: dict[TransactionalId, list[str]] = {}  # their texts, in order
-        self.outcomes: dict[str, bool] = {}  # what the processes know of their texts
+        self._begun: dict[TransactionalId, list[bytes]] = {}  # the nonces of the begins that took effect
+        self.lives: dict[bytes, str] = {}  # by nonce: the life that drew it
+        self.outcomes: dict[str, bool] = {}  # by text, where its process knows: True if it is committed
 
     def observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         if label != "transactions" or isinstance(outcome, PenstockError):
@@ -55,8 +80,22 @@ class _Judge:
         if method == "begin_epoch":
             expect(outcome.epoch > self._epochs.get(arguments[0], -1), f"epoch {outcome.epoch} of {arguments[0]} again")
             self._epochs[arguments[0]] = outcome.epoch
+            self._begin(arguments[0], outcome.begins[0])
         elif method == "commit" and outcome:
             self._commit(arguments[0])
+
+    def _begin(self, transactional_id: TransactionalId, nonce: bytes) -> None:
+        begun = self._begun.setdefault(transactional_id, [])
+        expect(nonce not in begun, f"one begin of {transactional_id} has raised its epoch twice")
+        lives = [self.lives.get(each) for each in begun]
+        life = self.lives.get(nonce)
+        is_overtaken = life in lives and lives[-1] != life
+        expect(not is_overtaken, f"{life} had lost {transactional_id} to {lives[-1:]}, and has fenced it")
+        begun.append(nonce)
+
+    def is_overtaken(self, transactional_id: TransactionalId, life: str) -> bool:
+        """True if another life has begun an epoch."""
+        return any(self.lives.get(nonce) != life for nonce in self._begun.get(transactional_id, ()))
 
     def _commit(self, transaction: Transaction) -> None:
         producer = transaction.producer
@@ -64,121 +103,241 @@ class _Judge:
         expect(producer.epoch == newest, f"{producer} committed, and epoch {newest} has begun")
         texts = self._committed.setdefault(producer.transactional_id, [])
         expect(transaction.number == len(texts), f"transaction {transaction.number} of {producer} after {len(texts)}")
-        values = {value.rpartition("/")[0] for value in self._world.truth.newest_values(transaction)}
+        values = {value.rpartition("/")[0] for value in self._simulation.oracle.log.newest_values(transaction)}
         expect(len(values) == 1 and len(transaction.refs) == _PARTITIONS, f"{producer} committed {values}")
         texts += values
 
     def check_end(self) -> None:
         committed = [text for texts in self._committed.values() for text in texts]
         expect(len(committed) == len(set(committed)), f"a transaction was committed twice: {committed}")
-        places = self._world.truth.places
+        places = self._simulation.oracle.log.places
         for text, is_committed in self.outcomes.items():
             for partition in range(_PARTITIONS):
                 copies = len(places.get(f"{text}/{partition}", ()))
-                expect(copies == is_committed, f"{text} is told to be {is_committed}, and stands {copies} times")
+                expect(
+                    copies == is_committed,
+                    f"{text} is reported as committed: {is_committed}, and stands {copies} times",
+                )
         for transactional_id, texts in self._committed.items():
-            offsets = {each.offset for each in committed_offsets(self._world.stores, transactional_id, None)}
+            offsets = {each.offset for each in committed_offsets(self._simulation.bare, transactional_id, None)}
             expect(offsets == {len(texts)}, f"{transactional_id} has committed {len(texts)}, its offset is {offsets}")
 
 
-class _Process:
-    """One instance of a transactional producer."""
+class _Network:
+    """The way of a process's requests to the service, and the retries of its client."""
 
-    def __init__(self, world: World, judge: _Judge, transactional_id: TransactionalId, process: int) -> None:
-        self._world = world
-        self._judge = judge
+    def __init__(self, simulation: Simulation, name: str) -> None:
+        random = simulation.scheduler.random
+        self._simulation = simulation
+        self._name = name
+        self._cut_until_ms = 0.0
+        self._cut_rate = random.choice([0.0, 0.02, 0.1])
+        self._late_rate = random.choice([0.0, 0.05, 0.2])
+        self._cancel_rate = random.choice([0.0, 0.1, 0.3])
+        self._retry = RetryPolicy(backoff_ms=random.choice([10, 100]), backoff_max_ms=1_000)
+
+    def do(self, effect: HttpRequest | Wait) -> Document:
+        """Carry out what a procedure asks for, as penstock.http.client and the producer's driver do."""
+        scheduler = self._simulation.scheduler
+        if isinstance(effect, Wait):
+            scheduler.pause(5.0)  # a wait may end for no reason
+            return {}
+        attempts = Attempts(
+            self._retry, is_repeatable=effect.is_repeatable, deadline_ms=int(scheduler.now_ms) + _CALL_MS
+        )
+        if scheduler.random.random() < self._cancel_rate:
+            self._send_late(effect)
+            scheduler.pause(scheduler.random.uniform(0.0, 100.0))
+            self._simulation.count("task cancelled")
+            raise Cancelled
+        while True:
+            try:
+                document = json_document(effect, self._try_once(effect))
+                return final_document(effect, document, maybe_applied=attempts.maybe_applied)
+            except PenstockError as error:
+                wait_ms = attempts.wait_ms(error, now_ms=int(scheduler.now_ms), chance=scheduler.random.random())
+                if wait_ms is None:
+                    raise final_error(effect, error, maybe_applied=attempts.maybe_applied) from None
+            scheduler.pause(float(wait_ms))
+
+    def _try_once(self, request: HttpRequest) -> Response:
+        scheduler, random = self._simulation.scheduler, self._simulation.scheduler.random
+        if scheduler.now_ms >= self._cut_until_ms and random.random() < self._cut_rate:
+            self._cut_until_ms = scheduler.now_ms + random.uniform(1_000.0, 20_000.0)
+            self._simulation.count("process cut off")
+        if scheduler.now_ms < self._cut_until_ms:
+            scheduler.pause(random.uniform(1.0, 500.0))
+            raise ConnectionFailedError("simulated: cut off", maybe_applied=random.random() < 0.5)
+        if random.random() < self._late_rate:
+            self._send_late(request)
+            scheduler.pause(random.uniform(1.0, 500.0))
+            raise ConnectionFailedError("simulated: the request is slow", maybe_applied=True)
+        return self._send(request)
+
+    def _send_late(self, request: HttpRequest) -> None:
+        """The request arrives in some seconds. Its sender does not wait for it."""
+
+        def send() -> None:
+            try:
+                self._send(request)
+            except PenstockError:
+                self._simulation.count("late request unanswered")
+
+        delay_ms = self._simulation.scheduler.random.choice([50.0, 500.0, 5_000.0])
+        self._simulation.scheduler.spawn(f"{self._name} late", send, delay_ms=delay_ms)
+
+    def _send(self, request: HttpRequest) -> Response:
+        event = {
+            "routeKey": f"{request.method} {request.path}",
+            "requestContext": {"authorizer": {"iam": {"userArn": "arn:aws:iam::111122223333:user/ledger"}}},
+            "body": base64.b64encode(request.body).decode(),
+            "isBase64Encoded": True,
+        }
+
+        def serve(instance: Instance) -> Result:
+            try:
+                return handler.serve(event, instance)
+            except PenstockError as error:
+                return error_result(error)
+
+        answer = self._simulation.call(serve, is_read=False)
+        return Response(answer["statusCode"], answer["headers"], answer["body"].encode())
+
+
+class _Process:
+    """A process that begins, transacts, and restarts when it is fenced."""
+
+    def __init__(
+        self, simulation: Simulation, checks: _TransactionChecks, transactional_id: TransactionalId, process: int
+    ) -> None:
+        self._simulation = simulation
+        self._random = simulation.scheduler.random
+        self._checks = checks
         self._id = transactional_id
         self._name = f"{transactional_id}.{process}"
+        self._network = _Network(simulation, self._name)
+        self._lives = 0
+        # A request takes one record, or all of them: with the smaller one, each record is staged but the last.
+        self._request_bytes = _BATCH_BYTES + self._random.choice([1, 100_000])
+        self._topic = TopicQueues(_TOPIC)
+        self._topic.update(_PARTITIONS, _BATCH_BYTES, _BATCH_BYTES)
+        self._state = self._new_life()
 
     def start(self) -> None:
-        self._world.work(self._name, self._run)
+        self._simulation.work(self._name, self._run)
+
+    @property
+    def _life(self) -> str:
+        return f"{self._name} life {self._lives}"
+
+    def _new_life(self) -> TransactionalState:
+        self._lives += 1
+        settings = TransactionSettings(
+            transactional_id=self._id,
+            acks="quorum",
+            batch_bytes=_BATCH_BYTES,
+            request_bytes=self._request_bytes,
+            compression=Compression.NONE,
+        )
+        return TransactionalState(settings, self._nonce_of(self._life))
+
+    def _nonce_of(self, life: str) -> Callable[[], str]:
+        def draw() -> str:
+            nonce = self._random.randbytes(NONCE_BYTES)
+            self._checks.lives[nonce] = life
+            return nonce.hex()
+
+        return draw
 
     def _run(self) -> None:
-        random = self._world.scheduler.random
-        state: tuple[int, int] | None = None
-        for count in range(random.choice([3, 8])):
-            self._world.scheduler.pause(random.uniform(0.0, 400.0))
-            state = state or self._begin()
-            if state is not None:
-                state = self._transact(f"{self._name}-{count}", *state)
-
-    def _begin(self) -> tuple[int, int] | None:
-        """The epoch, and the number of the next transaction; None if the service does not answer for long."""
-        for _ in range(20):
+        for count in range(self._random.choice([3, 8])):
+            self._simulation.scheduler.pause(self._random.uniform(0.0, 400.0))
             try:
-                state = self._world.call(lambda broker: begin_transactions(broker, self._id), is_read=False)
-            except PenstockError:
-                self._world.scheduler.pause(500.0)
-            else:
-                return state.epoch, state.number + 1
-        return None
+                self._transact(f"{self._name}-{count}")
+            except FencedError:
+                self._fenced()
+            except (PenstockError, Cancelled):
+                self._simulation.count("transaction failed")
+            if self._random.random() < 0.1:
+                self._state = self._new_life()
 
-    def _transact(self, text: str, epoch: int, number: int) -> tuple[int, int] | None:
-        """The state to go on with; None to begin anew."""
-        producer = TransactionalProducer(transactional_id=self._id, epoch=epoch)
-        # As if the transactions of one id were made from the records of one partition, each from the next.
+    def _fenced(self) -> None:
+        """Fenced for good. Its supervisor may start it anew, which takes over."""
+        self._simulation.count("transaction fenced")
+        is_overtaken = self._checks.is_overtaken(self._id, self._life)
+        expect(is_overtaken, f"{self._life} is fenced, and nobody else has begun")
+        if self._random.random() < 0.5:
+            self._state = self._new_life()
+
+    def _drive(self, steps: Steps[T]) -> T:
+        return drive(steps, self._network.do)
+
+    def _transact(self, text: str) -> None:
+        core = TransactionCore(self._state, lambda _: 0)
+        self._drive(core.begin())
+        number = self._state.number
+        # For the history, each transaction of one id comes from the next record of one partition.
         sends = [
             history.Send((_TOPIC, partition), f"{text}/{partition}", None, (self._id, 0, number, f"to {partition}"))
             for partition in range(_PARTITIONS)
         ]
-        recorder = self._world.story.recorder
-        ops = [*sends, history.Commit((_TOPIC, 0), number + 1)]
+        recorder = self._simulation.recorder
+        ops: list[history.MicroOp] = [*sends, history.Commit((_TOPIC, 0), number + 1)]
         operation = recorder.invoke(self._name, history.Function.TXN, ops, group=self._id)
-        is_committed = self._try(producer, number, text)
-        if is_committed is None:
-            begun = self._begin()
-            if begun is None or begun[0] != epoch + 1:  # else another process may have committed since
-                recorder.maybe(operation, attempts=1)
-                return begun
-            is_committed = begun[1] > number
-            self._world.count("outcome learnt")
+        failure: BaseException | None = None
+        try:
+            self._send_all(core, text)
+            core.add_offsets([GroupOffset(group=self._id, partition=TopicPartition(_TOPIC, 0), offset=number + 1)])
+            batches = self._drive(core.commit())
+        except (PenstockError, Cancelled) as error:
+            failure = error
+            batches = core.abort(error)
+        outcomes = [each.outcome for each in batches]
+        if any(isinstance(outcome, PenstockError) and outcome.maybe_applied for outcome in outcomes):
+            self._simulation.count("outcome unknown")
+            recorder.maybe(operation, attempts=1)
         else:
-            begun = (epoch, number + 1) if is_committed else None
-        self._judge.outcomes[text] = is_committed
-        (recorder.ok if is_committed else recorder.fail)(operation)
-        self._world.count("transaction committed" if is_committed else "transaction refused")
-        return begun
+            is_committed = failure is None
+            expect(all(isinstance(each, int) is is_committed for each in outcomes), f"{text}: {failure}, {outcomes}")
+            self._checks.outcomes[text] = is_committed
+            (recorder.ok if is_committed else recorder.fail)(operation)
+            self._simulation.count("transaction committed" if is_committed else "transaction refused")
+        if failure is not None:
+            is_disordered = isinstance(failure, PenstockError) and failure.code is ErrorCode.OUT_OF_ORDER_SEQUENCE
+            expect(not is_disordered, f"{text} of {self._life}: {failure}")
+            raise failure
 
-    def _try(self, producer: TransactionalProducer, number: int, text: str) -> bool | None:
-        """Whether it was committed; None if nobody says."""
-        random = self._world.scheduler.random
-        entries = [self._entry(text, partition) for partition in range(_PARTITIONS)]
-        staged = random.choice([0, 0, 1, 2])
-        was_unanswered = False
-        for _ in range(random.choice([1, 3, 6])):
+    def _send_all(self, core: TransactionCore, text: str) -> None:
+        """Send to all partitions, one after the other or gathered. A send that is cancelled may be tried again."""
+        if self._random.random() < 0.5:
+            for partition in range(_PARTITIONS):
+                try:
+                    self._send(core, text, partition)
+                except Cancelled:
+                    if self._random.random() < 0.5:
+                        raise
+                    self._send(core, text, partition)
+            return
+        failures: list[BaseException | None] = []
+
+        def gathered(partition: int) -> None:
             try:
-                for index in range(staged):
-                    self._world.call(
-                        lambda broker, index=index: stage(  # type: ignore[misc]  # mypy cannot infer it
-                            broker, producer, number, index, [entries[index]], Acks.QUORUM
-                        ),
-                        is_read=False,
-                    )
-                self._world.call(
-                    lambda broker: self._commit(broker, producer, number, entries[staged:], staged), is_read=False
-                )
-            except PenstockError as error:
-                was_unanswered |= error.maybe_applied
-                if error.code is ErrorCode.PRODUCER_FENCED:
-                    return None if was_unanswered else self._fenced()
-                if not error.code.is_retriable:
-                    return None if was_unanswered else False
-                self._world.scheduler.pause(random.uniform(1.0, 300.0))
+                self._send(core, text, partition)
+            except (PenstockError, Cancelled) as error:
+                failures.append(error)
             else:
-                return True
-        return None
+                failures.append(None)
 
-    def _fenced(self) -> bool:
-        self._world.count("transaction fenced")
-        return False
+        scheduler = self._simulation.scheduler
+        for partition in range(_PARTITIONS):
+            scheduler.spawn(f"{self._name} send {partition}", partial(gathered, partition))
+        while len(failures) < _PARTITIONS:
+            scheduler.pause(5.0)
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
-    def _entry(self, text: str, partition: int) -> ProduceEntry:
-        now_ms = EPOCH_MS + int(self._world.scheduler.now_ms)
-        data = encode([NewRecord(now_ms, None, f"{text}/{partition}".encode())])
-        return ProduceEntry(topic=_TOPIC, partition=partition, data=data)
-
-    def _commit(
-        self, broker: Broker, producer: TransactionalProducer, number: int, entries: list[ProduceEntry], stages: int
-    ) -> None:
-        offset = GroupOffset(group=self._id, topic=_TOPIC, partition=0, offset=number + 1)
-        commit_transaction(broker, producer, number, entries, [offset], stages, Acks.QUORUM)
+    def _send(self, core: TransactionCore, text: str, partition: int) -> None:
+        self._drive(core.make_room())
+        now_ms = EPOCH_MS + int(self._simulation.scheduler.now_ms)
+        core.append(self._topic, partition, None, f"{text}/{partition}".encode(), (), now_ms, now_ms)

@@ -1,0 +1,1 @@
+"""The work that benches measure: what they send, store, read and kill."""

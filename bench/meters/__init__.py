@@ -1,0 +1,1 @@
+"""Instruments of the benches: they count calls, units, bytes, CPU and processes."""

@@ -1,0 +1,1 @@
+"""Compaction: which refs to merge, and which records of a key to keep."""

@@ -1,0 +1,212 @@
+"""A consumer group and its members as they are stored, and the rules about them that need no I/O.
+
+The group's own item is small. It changes only with the target assignment, the settings or the time of the next check,
+each time by compare-and-set on `version`. Only a member's own heartbeats write that member's item. Once its session has
+ended, another member's heartbeat may remove the item.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.groups.topic_patterns import check_pattern, matches
+from penstock_core.ids import GroupName, MemberName
+
+ASSIGNORS = ("sticky", "range", "round_robin")
+FINGERPRINT_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Settings of a group, each with its default."""
+
+    assignor: str = ASSIGNORS[0]
+    session_timeout_ms: int = limits.SESSION_TIMEOUT_MS_DEFAULT
+    heartbeat_interval_ms: int = limits.HEARTBEAT_INTERVAL_MS_DEFAULT
+    offsets_retention_ms: int = limits.OFFSETS_RETENTION_MS_DEFAULT
+
+
+GROUP_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "session_timeout_ms": (limits.SESSION_TIMEOUT_MS_MIN, limits.SESSION_TIMEOUT_MS_MAX),
+    "heartbeat_interval_ms": (limits.HEARTBEAT_INTERVAL_MS_MIN, limits.SESSION_TIMEOUT_MS_MAX),
+    "offsets_retention_ms": (limits.OFFSETS_RETENTION_MS_MIN, limits.OFFSETS_RETENTION_MS_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """The group's item. Each `epoch` has one target assignment, stored under `target_id` before the epoch begins.
+
+    Epoch 0 has none, because no member has joined yet. `empty_since_ms` is when the group was first seen without
+    members.
+    """
+
+    name: GroupName
+    version: int = 0
+    epoch: int = 0
+    target_id: str = ""
+    member_count: int = 0
+    config: GroupConfig = field(default_factory=GroupConfig)
+    next_check_ms: int = 0
+    changed_at_ms: int = 0
+    empty_since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """Topics by name, and patterns of names (`topic_patterns`). Both are sorted, so that equal ones compare equal."""
+
+    topics: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+    def selects(self, topic: str) -> bool:
+        """True if the topic is named, or matches a pattern."""
+        return topic in self.topics or any(matches(pattern, topic) for pattern in self.patterns)
+
+    def fingerprint(self) -> bytes:
+        """Eight bytes that differ for different subscriptions."""
+        text = "\n".join([*self.topics, "", *self.patterns])
+        return hashlib.blake2b(text.encode(), digest_size=FINGERPRINT_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A member's item.
+
+    - `epoch` is the group epoch whose target the member was last told. It is 0 if the member was told none since it
+      joined or changed its subscription.
+    - `is_settled`: the member has said that it holds nothing outside its part of that target. It stays true until the
+      next epoch, since the member acquires only partitions inside its part.
+    - `sequence` is the number of its newest heartbeat.
+    - `session` is the number of the heartbeat that joined. So the member can tell its own session from one that it does
+      not know.
+    """
+
+    name: MemberName
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    subscription: Subscription
+    sequence: int
+    session: int
+    deadline_ms: int
+    epoch: int = 0
+    is_settled: bool = False
+    joined_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberProgress:
+    """The part of the member's item that a heartbeat writes once it has seen the target of `epoch`."""
+
+    epoch: int
+    is_settled: bool
+
+
+def parse_subscription(topics: Iterable[str], patterns: Iterable[str]) -> Subscription:
+    """The subscription to these names and patterns. Raises INVALID_NAME for a bad pattern.
+
+    Raises INVALID_REQUEST for too many names or too long ones. A name that no topic can have is no error: a topic that
+    does not exist selects nothing.
+    """
+    subscription = Subscription(topics=tuple(sorted(set(topics))), patterns=tuple(sorted(set(patterns))))
+    for pattern in subscription.patterns:
+        check_pattern(pattern)
+    names = subscription.topics + subscription.patterns
+    if len(names) > limits.SUBSCRIPTION_NAMES_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"a subscription to {len(names)} names: {limits.SUBSCRIPTION_NAMES_MAX} at most, use a pattern",
+        )
+    size = sum(len(name.encode()) for name in names)
+    if size > limits.SUBSCRIPTION_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"a subscription whose names have {size} bytes: {limits.SUBSCRIPTION_BYTES_MAX} at most, use a pattern",
+        )
+    return subscription
+
+
+def alter_group_config(config: GroupConfig, changes: Mapping[str, Any]) -> GroupConfig:
+    """`config` with `changes`; None sets a setting back to its default.
+
+    Raises INVALID_CONFIG naming the setting, the value and what is allowed.
+    """
+    known = {setting.name for setting in fields(GroupConfig)}
+    checked: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name not in known:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"unknown group setting {shown(name)}: known are {', '.join(sorted(known))}"
+            )
+        checked[name] = getattr(GroupConfig(), name) if value is None else _checked_setting(name, value)
+    altered = replace(config, **checked)
+    if altered.heartbeat_interval_ms * limits.HEARTBEATS_PER_SESSION_MIN > altered.session_timeout_ms:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"heartbeat_interval_ms={altered.heartbeat_interval_ms} with session_timeout_ms="
+            f"{altered.session_timeout_ms}: a session must last {limits.HEARTBEATS_PER_SESSION_MIN} intervals at least",
+        )
+    return altered
+
+
+def group_config_to_json(config: GroupConfig) -> dict[str, Any]:
+    """Every setting by name, as the API shows it."""
+    return asdict(config)
+
+
+def next_check_ms(members: Iterable[Member], now_ms: int) -> int:
+    """The time of the next look at the group's members and topics.
+
+    It is the first deadline of a session, so no session ends unnoticed. It comes `GROUP_CHECK_MS_MAX` from now at the
+    latest, so new partitions wait no longer, and `GROUP_CHECK_MS_MIN` from now at the earliest.
+    """
+    first = min((member.deadline_ms for member in members), default=now_ms + limits.GROUP_CHECK_MS_MAX)
+    return max(now_ms + limits.GROUP_CHECK_MS_MIN, min(first, now_ms + limits.GROUP_CHECK_MS_MAX))
+
+
+def state_after_check(state: GroupState, members: Collection[Member], now_ms: int) -> GroupState:
+    """The group's item after a check that found its target to fit these members."""
+    return replace(
+        state,
+        version=state.version + 1,
+        next_check_ms=next_check_ms(members, now_ms),
+        empty_since_ms=None if members else (state.empty_since_ms or now_ms),
+    )
+
+
+def state_after_rebalance(
+    state: GroupState, members: Collection[Member], now_ms: int, first_epoch: int, target_id: str
+) -> GroupState:
+    """The group's item once `target_id` is its target, made for these members: its epoch is the next one.
+
+    A group that has had no target yet begins with `first_epoch`.
+    """
+    return replace(
+        state_after_check(state, members, now_ms),
+        epoch=state.epoch + 1 if state.epoch else first_epoch,
+        target_id=target_id,
+        member_count=len(members),
+        changed_at_ms=now_ms,
+    )
+
+
+def _checked_setting(name: str, value: Any) -> Any:
+    if name == "assignor":
+        if value not in ASSIGNORS:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"assignor={shown(value)}: must be one of {', '.join(ASSIGNORS)}"
+            )
+        return value
+    low, high = GROUP_BOUNDS[name]
+    may_be_unlimited = name == "offsets_retention_ms"
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number or not (low <= value <= high or (may_be_unlimited and value == limits.UNLIMITED)):
+        unlimited = f", or {limits.UNLIMITED} for ever" if may_be_unlimited else ""
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a whole number from {low} to {high}{unlimited}"
+        )
+    return value

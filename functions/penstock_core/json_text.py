@@ -1,0 +1,37 @@
+"""JSON as requests carry it: parsed strictly, and with bounds on what one document may cost."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from penstock_core.errors import shown
+from penstock_core.limits import JSON_NAMES_MAX
+
+
+def parse_json(text: str) -> Any:
+    """The value that the JSON `text` holds.
+
+    Raises ValueError for what is not JSON (RFC 8259), for NaN and infinities, and for numbers of thousands of digits.
+    Raises it also for an object that has more than `JSON_NAMES_MAX` names, or one name twice: two readers of the
+    document may take different values for it.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError(f"it is nested too deep: {error}") from error
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > JSON_NAMES_MAX:
+        raise ValueError(f"an object has {len(pairs)} names: at most {JSON_NAMES_MAX} are allowed")
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"an object has the name {shown(twice)} twice: give each name once")
+    return fields
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

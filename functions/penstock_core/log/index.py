@@ -1,0 +1,163 @@
+"""The index of one partition: its head (the sequencer), its tail, and the pages that refs roll into.
+
+Invariants:
+- The refs of the pages below the tail base, and of the tail, in order, cover every offset from the first page's base to
+  the head's `next_offset`, without gap or overlap. A page that begins at the tail base is not there yet: its roll has
+  put it, and has not shortened the tail (roll.py).
+- An append never changes a page.
+- `log_start_offset` only rises.
+
+```
+ page [0,900)   page [900,1700)   head: tail_base=1700  tail=[ref ref ref]  next_offset=1763
+ 16 refs        16 refs                 0 to about 18 refs
+```
+
+A page is keyed by the end of its range (docs/adr/0001). So one ascending query finds the page that covers an offset,
+and those behind it. A page's `max_timestamp_ms` is the largest of everything up to the page's end. It never falls from
+page to page, so a time can be found by bisection. `rolled_bytes` counts all bytes up to the page's end in the same way.
+So a reader of the head knows how much a partition holds, without reading its pages.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, PartitionKey, segment_time_ms
+from penstock_core.log.ref import LocatedRef, Ref, locate, span
+from penstock_core.records.producer_state import ProducerSequence, ProducerState, precedes, state_after
+
+_BEGINNING = Offset(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A partition's head as one consistent read shows it.
+
+    - `noted_log_start` is a log start that was seen at `log_start_noted_ms`, and so has held ever since
+      (docs/adr/0005).
+    - `producers` are the idempotent producers that wrote lately, by id.
+    - `evictions` rises whenever some of them leave the head for items of their own (docs/adr/0019).
+    """
+
+    next_offset: Offset
+    log_start_offset: Offset
+    tail_base: Offset
+    tail: tuple[Ref, ...]
+    rolled_max_timestamp_ms: int
+    rolled_bytes: int = 0
+    noted_log_start: Offset = _BEGINNING
+    log_start_noted_ms: int = 0
+    producers: Mapping[int, ProducerState] = field(default_factory=dict)
+    evictions: int = 0
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The offset behind the last committed record. It equals `next_offset`: nothing else is ever visible."""
+        return self.next_offset
+
+    def located_tail(self) -> tuple[LocatedRef, ...]:
+        """The tail's refs with their base offsets."""
+        return tuple(locate(self.tail_base, self.tail))
+
+
+EMPTY_HEAD = Head(
+    next_offset=Offset(0), log_start_offset=Offset(0), tail_base=Offset(0), tail=(), rolled_max_timestamp_ms=-1
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Refs that have left the head; covers `[base_offset, end_offset)`."""
+
+    base_offset: Offset
+    refs: tuple[Ref, ...]
+    max_timestamp_ms: int
+    rolled_bytes: int = 0
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset behind the page's last record."""
+        return Offset(self.base_offset + span(self.refs))
+
+    def located(self) -> tuple[LocatedRef, ...]:
+        """The page's refs with their base offsets."""
+        return tuple(locate(self.base_offset, self.refs))
+
+
+def appended(head: Head, ref: Ref) -> Head:
+    """The head after `ref` was appended to it."""
+    producers = head.producers
+    if ref.sequence is not None:
+        producers = {**producers, ref.sequence.producer_id: state_written(ref, ref.sequence)}
+    return replace(
+        head, next_offset=Offset(head.next_offset + ref.offset_span), tail=(*head.tail, ref), producers=producers
+    )
+
+
+def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
+    """The head's entry of a producer after `ref`, which has `sequence`. Its time is that of the segment's id."""
+    return state_after(sequence, segment_time_ms(ref.segment_id))
+
+
+def appended_in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, looked_at: Offset | None) -> Head | None:
+    """The head after the append of `ref` with `sequence`, or None if the condition does not hold.
+
+    If the head has an entry of the producer, that entry must be the one before `sequence`. If it has none, the writer
+    must know that `sequence` is right, in one of two ways:
+
+    - It has looked for the producer outside the head. `looked_at` is the next offset of a head without the entry, which
+      the writer read before that. The tail base must not be above it. Then the producer has appended nothing since: its
+      ref would still be in the tail, and no producer with a ref in the tail leaves the head (docs/adr/0019).
+    - `sequence` is a producer's first, and no producer has ever left the head.
+    """
+    state = head.producers.get(sequence.producer_id)
+    if state is not None:
+        holds = precedes(state, sequence)
+    elif looked_at is not None:
+        holds = head.tail_base <= looked_at
+    else:
+        holds = sequence.first_sequence == 0 and head.evictions == 0
+    return appended(head, ref) if holds else None
+
+
+def unknown_partition(key: PartitionKey) -> PenstockError:
+    """The error for a partition without a head."""
+    return PenstockError(ErrorCode.UNKNOWN_PARTITION, f"partition {key} does not exist")
+
+
+def with_zones_marked(
+    base_offset: Offset, refs: Sequence[Ref], wanted: LocatedRef, zones: int
+) -> tuple[int, Ref] | None:
+    """The index of `wanted` among `refs`, and the ref with the bits `zones` set; None if it is not there.
+
+    The first of `refs` begins at `base_offset`. Two refs are the same if they differ in zone bits at most.
+    """
+    for index, found in enumerate(locate(base_offset, refs)):
+        if found.base_offset == wanted.base_offset:
+            is_same = replace(found.ref, zones=0) == replace(wanted.ref, zones=0)
+            return (index, replace(found.ref, zones=found.ref.zones | zones)) if is_same else None
+    return None
+
+
+def with_log_start(head: Head, offset: Offset) -> Head:
+    """The head with its log start raised to `offset`, or unchanged if that is there already.
+
+    Raises OFFSET_OUT_OF_RANGE, with the bounds, for an offset above the high watermark.
+    """
+    if offset > head.high_watermark:
+        raise PenstockError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is above the high watermark {head.high_watermark}: nothing was truncated",
+            log_start_offset=head.log_start_offset,
+            high_watermark=head.high_watermark,
+        )
+    return replace(head, log_start_offset=max(offset, head.log_start_offset))
+
+
+def safe_log_start(head: Head, now_ms: int, grace_ms: int) -> Offset:
+    """The offset below which no function reads any more, now or later. Refs wholly below it may be removed.
+
+    It was the log start `grace_ms` ago. A function that still holds an older head runs less long than that.
+    """
+    is_settled = now_ms - head.log_start_noted_ms >= grace_ms
+    return head.noted_log_start if is_settled else _BEGINNING

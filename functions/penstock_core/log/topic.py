@@ -1,0 +1,175 @@
+"""A topic and its settings."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import Partition, TopicId, TopicName
+
+DELETE, COMPACT = "delete", "compact"
+CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Settings of a topic, each with its default.
+
+    - `retention_bytes` is for each partition.
+    - `cleanup_policy` is one of `CLEANUP_POLICIES`.
+    - `delete_retention_ms`: compaction removes the records that a tombstone deletes, and keeps the tombstone for that
+      long.
+    - `validate_records`: produce decodes each batch, and refuses those that do not hold what their headers claim.
+    """
+
+    max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
+    min_insync_zones: int = limits.MIN_INSYNC_ZONES_DEFAULT
+    retention_ms: int = limits.RETENTION_MS_DEFAULT
+    retention_bytes: int = limits.UNLIMITED
+    cleanup_policy: str = DELETE
+    delete_retention_ms: int = limits.DELETE_RETENTION_MS_DEFAULT
+    validate_records: bool = False
+
+    @property
+    def is_compacted(self) -> bool:
+        """True if the topic must keep only the latest record of each key."""
+        return COMPACT in self.cleanup_policy.split(",")
+
+    @property
+    def is_expiring(self) -> bool:
+        """True if retention removes records by time and size."""
+        return DELETE in self.cleanup_policy.split(",")
+
+
+TOPIC_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "max_batch_bytes": (limits.BATCH_BYTES_MIN, limits.BATCH_BYTES_MAX),
+    "min_insync_zones": (1, limits.ZONES_MAX),  # and as many as there are: check_zones
+    "retention_ms": (limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX),
+    "retention_bytes": (limits.RETENTION_BYTES_MIN, limits.RETENTION_BYTES_MAX),
+    "delete_retention_ms": (limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX),
+}
+_POLICY_LENGTH_MAX = 100  # with room for spaces, which do not count
+MAY_BE_UNLIMITED = ("retention_ms", "retention_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as the topics table holds it; its id is never used again after it is deleted.
+
+    `was_compacted` is true from the moment on that its `cleanup_policy` has `compact`. It stays true: compaction has
+    removed records whose bytes the pages' sums still count.
+    """
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: int
+    created_at_ms: int
+    config: TopicConfig = field(default_factory=TopicConfig)
+    was_compacted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.config.is_compacted:
+            object.__setattr__(self, "was_compacted", True)
+
+    def all_partitions(self) -> tuple[Partition, ...]:
+        """The numbers of all partitions, from 0."""
+        return tuple(map(Partition, range(self.partitions)))
+
+
+def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
+    """`config` with `changes`; None sets a setting back to its default.
+
+    Raises INVALID_CONFIG naming the setting, the value and what is allowed.
+    """
+    known = {setting.name: setting for setting in fields(TopicConfig)}
+    checked: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name not in known:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"unknown topic setting {shown(name)}: known are {', '.join(sorted(known))}"
+            )
+        checked[name] = getattr(TopicConfig(), name) if value is None else _checked(name, value)
+    return replace(config, **checked)
+
+
+def check_zones(config: TopicConfig, zone_count: int) -> None:
+    """Raises INVALID_CONFIG if the topic wants more zones in sync than there are.
+
+    The default is exempt: fewer zones meet it.
+    """
+    wanted = config.min_insync_zones
+    if wanted > zone_count and wanted != TopicConfig().min_insync_zones:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"min_insync_zones={wanted}: must be from 1 to {zone_count}, the number of zones"
+        )
+
+
+def config_to_json(config: TopicConfig) -> dict[str, Any]:
+    """Every setting by name, as the API shows it."""
+    return asdict(config)
+
+
+def check_partitions(count: int) -> int:
+    """Returns `count`. Raises INVALID_REQUEST unless a topic may have so many partitions."""
+    if not 1 <= count <= limits.TOPIC_PARTITIONS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{shown(count)} partitions: a topic has 1 to {limits.TOPIC_PARTITIONS_MAX}",
+        )
+    return count
+
+
+def _checked(name: str, value: Any) -> int | str:
+    if name == "validate_records":
+        if not isinstance(value, bool):
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be true or false")
+        return value
+    if name != "cleanup_policy":
+        return _checked_number(name, value)
+    is_short = isinstance(value, str) and len(value) <= _POLICY_LENGTH_MAX
+    policy = ",".join(sorted(value.replace(" ", "").split(","))) if is_short else None
+    if policy not in CLEANUP_POLICIES:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be {', '.join(map(repr, CLEANUP_POLICIES))}"
+        )
+    return str(policy)
+
+
+def _checked_number(name: str, value: Any) -> int:
+    low, high = TOPIC_BOUNDS[name]
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    is_unlimited = value == limits.UNLIMITED and name in MAY_BE_UNLIMITED
+    if not is_number or not (low <= value <= high or is_unlimited):
+        unlimited = f", or {limits.UNLIMITED} for no limit" if name in MAY_BE_UNLIMITED else ""
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a whole number from {low} to {high}{unlimited}"
+        )
+    return int(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    """The note of a topic id without a name. Its heads and pages may be removed.
+
+    With `is_being_created`, a creation that began at `deleted_at_ms` makes its heads, and may yet name it. At
+    `heads_removed_at_ms`, if it is known, none of its heads was left.
+    """
+
+    topic_id: TopicId
+    name: TopicName
+    partitions: int
+    deleted_at_ms: int
+    is_being_created: bool = False
+    heads_removed_at_ms: int | None = None
+
+
+def note_of(topic: Topic, now_ms: int, *, is_being_created: bool = False) -> DeletedTopic:
+    """The note of a topic that is deleted or created now."""
+    return DeletedTopic(
+        topic_id=topic.topic_id,
+        name=topic.name,
+        partitions=topic.partitions,
+        deleted_at_ms=now_ms,
+        is_being_created=is_being_created,
+    )

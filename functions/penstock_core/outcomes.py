@@ -1,0 +1,71 @@
+"""The outcome of each entry of a call: its value or its error, in the order of the entries.
+
+One entry that fails does not fail its neighbours. So a step of a use case runs for the entries that are still good,
+and every error keeps the place of its entry.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias, TypeVar
+
+from penstock_core.errors import PenstockError
+
+A = TypeVar("A")
+T = TypeVar("T")
+U = TypeVar("U")
+T_co = TypeVar("T_co", covariant=True)
+
+Outcome: TypeAlias = T | PenstockError
+
+
+def outcome_of(function: Callable[[A], T], item: A) -> Outcome[T]:
+    """The function's value for the item, or the PenstockError that it raises. Any other exception is raised."""
+    try:
+        return function(item)
+    except PenstockError as error:
+        return error
+
+
+class Outcomes(tuple[Outcome[T_co], ...]):
+    """One outcome per entry. It is a tuple, so you can unpack, index and compare it."""
+
+    __slots__ = ()
+
+    @classmethod
+    def collect(cls, function: Callable[[A], U], entries: Iterable[A]) -> "Outcomes[U]":
+        """Call the function for each entry, one after the other."""
+        return Outcomes([outcome_of(function, entry) for entry in entries])
+
+    @property
+    def ok(self) -> list[T_co]:
+        """The values of the entries that have no error."""
+        return [outcome for outcome in self if not isinstance(outcome, PenstockError)]
+
+    @property
+    def errors(self) -> list[PenstockError]:
+        """The errors of the entries that have one."""
+        return [outcome for outcome in self if isinstance(outcome, PenstockError)]
+
+    def all_ok(self) -> list[T_co]:
+        """The values of all entries. Raises the first error if there is one."""
+        for error in self.errors:
+            raise error
+        return self.ok
+
+    def map_ok(self, function: Callable[[T_co], U]) -> "Outcomes[U]":
+        """Call the function for each value. A PenstockError that it raises becomes the error of that entry."""
+        return Outcomes(
+            [outcome if isinstance(outcome, PenstockError) else outcome_of(function, outcome) for outcome in self]
+        )
+
+    def map_all_ok(self, function: Callable[[list[T_co]], Iterable[Outcome[U]]]) -> "Outcomes[U]":
+        """Call the function once with all values; it returns their outcomes in the same order.
+
+        Does not call it when every entry has an error. A PenstockError that it raises is raised.
+        """
+        values = self.ok
+        outcomes = iter(function(values) if values else ())
+        return Outcomes([outcome if isinstance(outcome, PenstockError) else next(outcomes) for outcome in self])
+
+    def merge(self, later: "Mapping[int, Outcome[T_co]]") -> "Outcomes[T_co]":
+        """The same outcomes, except that `later` has newer ones for the entries at these indexes."""
+        return Outcomes([later.get(index, outcome) for index, outcome in enumerate(self)])

@@ -1,0 +1,50 @@
+"""Checks the records of produced batches, for topics with `validate_records`: it decodes them all."""
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import VALIDATED_BYTES_MAX
+from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_batch import BatchHeader, BytesLike, walk
+
+
+def check_records(data: BytesLike, budget: DecodeBudget) -> None:
+    """Check that batches which `validate` has passed decode, and hold what their headers claim.
+
+    Raises CORRUPT_BATCH or UNSUPPORTED_FORMAT, with the number of the batch as `facts["batch"]`, and REQUEST_TOO_LARGE
+    once the budget is spent.
+    """
+    view = memoryview(data)
+    for index, (position, header) in enumerate(walk(data)):
+        if budget.is_spent:
+            raise PenstockError(
+                ErrorCode.REQUEST_TOO_LARGE,
+                f"the batches before batch {index} take {VALIDATED_BYTES_MAX} bytes or more without compression, and "
+                "the topic has validate_records: send fewer or smaller batches at once",
+                limit=VALIDATED_BYTES_MAX,
+                batch=index,
+            )
+        try:
+            _check_batch(view[position : position + header.length], header, budget)
+        except PenstockError as error:
+            cause = error.__cause__ if isinstance(error.__cause__, PenstockError) else error
+            raise PenstockError(
+                error.code,
+                f"batch {index} at byte {position}: {cause.message}; the topic has validate_records, so build it again",
+                batch=index,
+            ) from error
+
+
+def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget) -> None:
+    count, newest_ms = 0, -1
+    for record in budget.decode(batch, header):
+        if record.offset != header.base_offset + count:
+            raise _mismatch(f"record {count} has the offset delta {record.offset - header.base_offset}")
+        count += 1
+        newest_ms = max(newest_ms, record.timestamp)
+    if count != header.record_count:
+        raise _mismatch(f"it says it has {header.record_count} records and has {count}")
+    if newest_ms != header.max_timestamp_ms:
+        raise _mismatch(f"it says its max timestamp is {header.max_timestamp_ms}, and it is {newest_ms}")
+
+
+def _mismatch(what: str) -> PenstockError:
+    return PenstockError(ErrorCode.CORRUPT_BATCH, what)

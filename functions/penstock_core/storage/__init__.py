@@ -1,0 +1,1 @@
+"""Stored items and keys: each is built and parsed here, and nowhere else."""

@@ -1,0 +1,69 @@
+"""The item of a consumer group, and the item that lists it.
+
+```
+groups table   pk group name   sk "group"
+version          N   rises with each change of this item: the condition of the next change
+epoch            N   the group epoch; each has one target assignment
+target_id        S   names that assignment's items (storage/target_item.py)
+member_count     N   members that the target was made for
+config           M   settings that differ from their defaults: N, or S for the assignor
+next_check_ms    N   when a heartbeat looks at members and topics again
+changed_at_ms    N   when this item was last changed
+empty_since_ms   N   when the group was first seen without members; absent while it has some
+
+groups table   pk "#groups"   sk group name      no further attribute: a query of this key lists all groups
+```
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_core.groups.group import GroupConfig, GroupState, alter_group_config, group_config_to_json
+from penstock_core.ids import GroupName
+from penstock_core.storage import keys
+from penstock_core.storage.item import Item, number
+
+
+def group_key(group: GroupName) -> Item:
+    """The key of the group's own item."""
+    return {"pk": {"S": group}, "sk": {"S": keys.GROUP}}
+
+
+def group_item(group: GroupState) -> Item:
+    """The item stores no default setting, so that a default can change with the code."""
+    defaults = group_config_to_json(GroupConfig())
+    settings = {name: value for name, value in group_config_to_json(group.config).items() if value != defaults[name]}
+    item = {
+        **group_key(group.name),
+        "version": number(group.version),
+        "epoch": number(group.epoch),
+        "target_id": {"S": group.target_id},
+        "member_count": number(group.member_count),
+        "config": {"M": {name: {"S": v} if isinstance(v, str) else number(v) for name, v in settings.items()}},
+        "next_check_ms": number(group.next_check_ms),
+        "changed_at_ms": number(group.changed_at_ms),
+    }
+    if group.empty_since_ms is not None:
+        item["empty_since_ms"] = number(group.empty_since_ms)
+    return item
+
+
+def parse_group(item: Mapping[str, Any]) -> GroupState:
+    """The inverse of `group_item`. Raises INVALID_CONFIG for a setting that this release does not know."""
+    settings = {name: value["S"] if "S" in value else int(value["N"]) for name, value in item["config"]["M"].items()}
+    return GroupState(
+        name=GroupName(item["pk"]["S"]),
+        version=int(item["version"]["N"]),
+        epoch=int(item["epoch"]["N"]),
+        target_id=item["target_id"]["S"],
+        member_count=int(item["member_count"]["N"]),
+        config=alter_group_config(GroupConfig(), settings),
+        next_check_ms=int(item["next_check_ms"]["N"]),
+        changed_at_ms=int(item["changed_at_ms"]["N"]),
+        empty_since_ms=int(item["empty_since_ms"]["N"]) if "empty_since_ms" in item else None,
+    )
+
+
+def registered_key(group: GroupName) -> Item:
+    """The item that lists the group. It is its own key."""
+    return {"pk": {"S": keys.GROUPS}, "sk": {"S": group}}

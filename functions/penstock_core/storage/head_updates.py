@@ -1,0 +1,48 @@
+"""The conditional updates of a head that take something away (docs/adr/0019). head_item.py has the item.
+
+An update removes list elements in descending order. AWS takes the indexes in the list as it was, and some emulators in
+the list as it shrinks: in this order both agree.
+"""
+
+from collections.abc import Mapping
+
+from penstock_core.ids import PartitionKey
+from penstock_core.log.index import Page
+from penstock_core.log.ref import encode_ref
+from penstock_core.records.producer_state import ProducerState, encode_state
+from penstock_core.storage.head_item import head_key
+from penstock_core.storage.item import ConditionalUpdate, Item, number
+from penstock_core.storage.keys import producer_name
+
+
+def tail_shortening(key: PartitionKey, page: Page) -> ConditionalUpdate:
+    """Takes the refs of `page` out of the tail (`roll.shortened`)."""
+    values: Item = {
+        ":base": number(page.base_offset),
+        ":end": number(page.end_offset),
+        ":newest": number(page.max_timestamp_ms),
+        ":bytes": number(page.rolled_bytes),
+    }
+    values |= {f":r{index}": {"B": encode_ref(ref)} for index, ref in enumerate(page.refs)}
+    places = range(len(page.refs))
+    removals = ", ".join(f"tail[{index}]" for index in reversed(places))
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=f"SET tail_base = :end, rolled_max_timestamp_ms = :newest, rolled_bytes = :bytes REMOVE {removals}",
+        condition=" AND ".join(["tail_base = :base", *(f"tail[{index}] = :r{index}" for index in places)]),
+        values=values,
+    )
+
+
+def producers_removal(key: PartitionKey, leaving: Mapping[int, ProducerState]) -> ConditionalUpdate:
+    """Takes the producers out of the head (`roll.without_producers`)."""
+    names = {f"#p{index}": producer_name(producer_id) for index, producer_id in enumerate(leaving)}
+    states = {f":p{index}": {"B": encode_state(state)} for index, state in enumerate(leaving.values())}
+    removals = ", ".join(f"producers.{name}" for name in names)
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=f"SET evictions = evictions + :one REMOVE {removals}",
+        condition=" AND ".join(f"producers.{name} = {value}" for name, value in zip(names, states, strict=True)),
+        values={":one": number(1), **states},
+        names=names,
+    )

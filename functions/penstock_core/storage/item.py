@@ -1,0 +1,50 @@
+"""DynamoDB items in their low-level form (`{"N": "1"}`), and conditional writes of one. All items build on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalUpdate:
+    """The arguments of an UpdateItem, or of an Update in a transaction, without the table's name."""
+
+    key: Item
+    update: str
+    condition: str
+    values: Item
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by the names that boto3 gives them."""
+        arguments: dict[str, Any] = {
+            "Key": self.key,
+            "UpdateExpression": self.update,
+            "ConditionExpression": self.condition,
+            "ExpressionAttributeValues": self.values,
+        }
+        return arguments | ({"ExpressionAttributeNames": dict(self.names)} if self.names else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalPut:
+    """The arguments of a PutItem, or of a Put in a transaction, without the table's name."""
+
+    item: Item
+    condition: str
+    values: Item = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by the names that boto3 gives them."""
+        arguments: dict[str, Any] = {"Item": self.item, "ConditionExpression": self.condition}
+        if self.values:
+            arguments["ExpressionAttributeValues"] = self.values
+        return arguments | ({"ExpressionAttributeNames": dict(self.names)} if self.names else {})
+
+
+def number(value: int) -> dict[str, str]:
+    """The attribute value of a whole number. DynamoDB keeps 38 digits of it."""
+    return {"N": str(value)}

@@ -1,0 +1,89 @@
+"""The item of a page: refs that have left the head.
+
+```
+log table   pk "<topic id>#<partition>"   sk "page#<end offset, 20 digits>"
+base_offset        N   the offset of the page's first record
+refs               B   the refs one behind the other (log/ref.py)
+max_timestamp_ms   N   the newest timestamp of everything up to the page's end, -1 for none
+rolled_bytes       N   bytes of everything up to the page's end
+```
+The key has the end of the page's range (docs/adr/0001). So one ascending query from `page_key(offset + 1)` finds the
+page that covers an offset, and those behind it.
+
+If compaction merges the page into one with another end, a mark takes the item's place. So no late roll can put the page
+again (docs/adr/0019):
+
+```
+marks_before       N   how many marks the same merge left right before this one, and right behind it: a query that meets
+marks_behind       N   marks asks for so many more items
+expires_at_s       N   DynamoDB removes the item some time after it: `MERGE_MARK_KEPT_MS` after the merge
+```
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_core.ids import Offset, PartitionKey
+from penstock_core.limits import MERGE_MARK_KEPT_MS
+from penstock_core.log.index import Page
+from penstock_core.log.ref import decode_refs, encode_refs
+from penstock_core.storage.item import Item, number
+
+PAGE_LAST = "page#~"  # behind every page of a partition
+
+
+def page_key(end_offset: Offset | int) -> str:
+    """Sort key of the page that ends before `end_offset`. Twenty digits hold every offset and sort as numbers do."""
+    return f"page#{end_offset:020d}"
+
+
+def page_item_key(key: PartitionKey, end_offset: Offset) -> Item:
+    """The key of the partition's page that ends before `end_offset`."""
+    return {"pk": {"S": str(key)}, "sk": {"S": page_key(end_offset)}}
+
+
+def page_item(key: PartitionKey, page: Page) -> Item:
+    """The whole item, for a PutItem."""
+    return {
+        **page_item_key(key, page.end_offset),
+        "base_offset": number(page.base_offset),
+        "refs": {"B": encode_refs(page.refs)},
+        "max_timestamp_ms": number(page.max_timestamp_ms),
+        "rolled_bytes": number(page.rolled_bytes),
+    }
+
+
+def parse_page(item: Mapping[str, Any]) -> Page:
+    """The inverse of `page_item`. Raises CORRUPT_SEGMENT for damaged refs."""
+    return Page(
+        base_offset=Offset(int(item["base_offset"]["N"])),
+        refs=decode_refs(item["refs"]["B"]),
+        max_timestamp_ms=int(item["max_timestamp_ms"]["N"]),
+        rolled_bytes=int(item["rolled_bytes"]["N"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeMark:
+    """What is left of a merged page: how many marks of the same merge come right before it, and right behind it."""
+
+    marks_before: int
+    marks_behind: int
+
+
+def merge_mark_item(key: PartitionKey, end_offset: Offset, mark: MergeMark, merged_ms: int) -> Item:
+    """The mark that takes the place of the page that ended before `end_offset`."""
+    return {
+        **page_item_key(key, end_offset),
+        "marks_before": number(mark.marks_before),
+        "marks_behind": number(mark.marks_behind),
+        "expires_at_s": number((merged_ms + MERGE_MARK_KEPT_MS) // 1_000),
+    }
+
+
+def parse_merge_mark(item: Mapping[str, Any]) -> MergeMark | None:
+    """The mark, or None if the item is a page."""
+    if "marks_before" not in item:
+        return None
+    return MergeMark(marks_before=int(item["marks_before"]["N"]), marks_behind=int(item["marks_behind"]["N"]))

@@ -1,0 +1,63 @@
+"""The item of a topic.
+
+```
+topics table   pk topic name   sk "topic"
+topic_id        S   20 hexadecimal digits, never used again
+partitions      N   how many partitions the topic has
+created_at_ms   N   when it was created
+config          M   settings that differ from their defaults: N, S for cleanup_policy, BOOL for validate_records
+was_compacted   BOOL  compaction was on at some time; missing: never
+```
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_core.ids import TopicId, TopicName
+from penstock_core.log.topic import Topic, TopicConfig, alter_config, config_to_json
+from penstock_core.storage import keys
+from penstock_core.storage.item import Item, number
+
+
+def topic_key(name: TopicName) -> Item:
+    """The key of the topic of that name."""
+    return {"pk": {"S": name}, "sk": {"S": keys.TOPIC}}
+
+
+def topic_item(topic: Topic) -> Item:
+    """The whole item. It stores no default setting, so that a default can change with the code."""
+    defaults = config_to_json(TopicConfig())
+    set_values = {name: value for name, value in config_to_json(topic.config).items() if value != defaults[name]}
+    item: Item = {
+        **topic_key(topic.name),
+        "topic_id": {"S": topic.topic_id},
+        "partitions": number(topic.partitions),
+        "created_at_ms": number(topic.created_at_ms),
+        "config": {"M": {name: _setting(value) for name, value in set_values.items()}},
+    }
+    return {**item, "was_compacted": {"BOOL": True}} if topic.was_compacted else item
+
+
+def parse_topic(item: Mapping[str, Any]) -> Topic:
+    """The inverse of `topic_item`. Raises INVALID_CONFIG for a setting that this release does not know."""
+    config = {name: _parse_setting(value) for name, value in item["config"]["M"].items()}
+    return Topic(
+        name=TopicName(item["pk"]["S"]),
+        topic_id=TopicId(item["topic_id"]["S"]),
+        partitions=int(item["partitions"]["N"]),
+        created_at_ms=int(item["created_at_ms"]["N"]),
+        config=alter_config(TopicConfig(), config),
+        was_compacted="was_compacted" in item,
+    )
+
+
+def _setting(value: int | str | bool) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    return {"S": value} if isinstance(value, str) else number(value)
+
+
+def _parse_setting(value: Mapping[str, Any]) -> int | str | bool:
+    if "BOOL" in value:
+        return bool(value["BOOL"])
+    return str(value["S"]) if "S" in value else int(value["N"])

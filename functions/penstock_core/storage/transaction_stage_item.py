@@ -1,0 +1,65 @@
+"""The item of one stage of a transaction: refs to data that is stored, and invisible until the transaction commits.
+
+```
+log table   pk "#transactional#<transactional id>"   sk "stage#<epoch, 5 digits>#<transaction, 20>:<nonce>#<stage, 5>"
+refs           L   each M: topic S (its name), partition S ("<topic id>#<partition>"), ref B (log/ref.py)
+expires_at_s   N   DynamoDB removes the item some time after it: a day after the stage was put
+```
+The nonce is that of the transaction, in hexadecimal. So a stage that arrives late never replaces a stage of another
+transaction, although an aborted transaction and the next one have the same number (docs/adr/0021). A transaction
+without a nonce has keys without `:<nonce>`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from penstock_core.ids import Nonce, PartitionKey, parse_partition_key
+from penstock_core.limits import TRANSACTION_MS_MAX
+from penstock_core.log.ref import Ref, decode_ref, encode_ref
+from penstock_core.storage import keys
+from penstock_core.storage.item import Item, number
+from penstock_core.transaction import TransactionalProducer
+
+_KEPT_S = 24 * 3_600  # far longer than a transaction may last
+assert _KEPT_S * 1_000 > TRANSACTION_MS_MAX
+
+
+class StagedRef(NamedTuple):
+    """A ref that a transaction will append if it commits, with the name that the topic had."""
+
+    topic: str
+    key: PartitionKey
+    ref: Ref
+
+
+def stage_prefix(epoch: int, number: int, nonce: Nonce) -> str:
+    """The prefix of the sort keys of all stages of transaction `number` with this nonce."""
+    return f"stage#{epoch:05d}#{number:020d}{f':{nonce.hex()}' if nonce else ''}#"
+
+
+def stage_item(
+    producer: TransactionalProducer, transaction: int, nonce: Nonce, stage: int, refs: Sequence[StagedRef], now_ms: int
+) -> Item:
+    """The whole item, for a PutItem; `stage` counts from 0."""
+    return {
+        "pk": {"S": keys.transactional_key(producer.transactional_id)},
+        "sk": {"S": f"{stage_prefix(producer.epoch, transaction, nonce)}{stage:05d}"},
+        "refs": {"L": [{"M": _staged(each)} for each in refs]},
+        "expires_at_s": number(now_ms // 1_000 + _KEPT_S),
+    }
+
+
+def _staged(each: StagedRef) -> Item:
+    return {"topic": {"S": each.topic}, "partition": {"S": str(each.key)}, "ref": {"B": encode_ref(each.ref)}}
+
+
+def parse_stage(item: Mapping[str, Any]) -> Sequence[StagedRef]:
+    """The refs of the item, in the order in which they were staged."""
+    return [
+        StagedRef(
+            topic=each["M"]["topic"]["S"],
+            key=parse_partition_key(each["M"]["partition"]["S"]),
+            ref=decode_ref(each["M"]["ref"]["B"]),
+        )
+        for each in item["refs"]["L"]
+    ]

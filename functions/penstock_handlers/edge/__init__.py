@@ -1,0 +1,1 @@
+"""The parts that every Lambda function shares: entry points, parsing, answers."""

@@ -1,0 +1,76 @@
+"""The entry point of a request: one log line and metrics for each, and the last resort for errors."""
+
+from collections.abc import Callable
+from typing import Any
+
+from aws_lambda_powertools.metrics import MetricUnit
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_handlers.edge.http import Event, Result, error_result, within_bounds
+from penstock_handlers.edge.lambda_function import Stopwatch, logger, metrics, observed
+from penstock_service.instance.instance import Instance
+
+Serve = Callable[[Event, Instance], Result]
+
+
+def entry_point(serve: Serve) -> Callable[[Event, Any], Result]:
+    """The function that Lambda calls, around `serve`.
+
+    Every answer gets two more headers. `Server-Timing` has the milliseconds in this function, as `total` and `cpu`.
+    `Penstock-Storage-Calls` has `service.Operation=count`, separated by commas.
+    """
+
+    def respond(event: Event, to: Instance, stopwatch: Stopwatch) -> Result:
+        result = answer(serve, event, to)
+        cpu_ms, total_ms, calls = stopwatch.cpu_ms(), stopwatch.total_ms(), stopwatch.storage_calls()
+        result["headers"] |= {
+            "Server-Timing": f"total;dur={total_ms:.2f}, cpu;dur={cpu_ms:.2f}",
+            "Penstock-Storage-Calls": ",".join(f"{name}={count}" for name, count in calls.items()),
+        }
+        _report(event, result, total_ms, cpu_ms, calls)
+        return result
+
+    return observed(respond)
+
+
+def answer(serve: Serve, event: Event, to: Instance) -> Result:
+    """The result of `serve`, or the answer for its error. A defect may follow a write, so it says `maybe_applied`."""
+    try:
+        return within_bounds(event, serve(event, to))
+    except PenstockError as error:
+        return error_result(error)
+    except Exception:
+        logger.exception("unexpected error")
+        return error_result(
+            PenstockError(
+                ErrorCode.INTERNAL,
+                "an unexpected error, which is ours: the function's log has it under this request's id",
+                maybe_applied=True,
+            )
+        )
+
+
+def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, calls: dict[str, int]) -> None:
+    request_bytes, response_bytes = len(event.get("body") or ""), len(result.get("body") or "")
+    status = result["statusCode"]
+    logger.info(
+        "request",
+        extra={
+            "route": event.get("routeKey"),
+            "path": event.get("rawPath"),
+            "status": status,
+            "request_bytes": request_bytes,
+            "response_bytes": response_bytes,
+            "total_ms": round(total_ms, 2),
+            "cpu_ms": round(cpu_ms, 2),
+            "storage_calls": calls,
+        },
+    )
+    metrics.add_metric("requests_served", MetricUnit.Count, 1)
+    metrics.add_metric("requests_failed", MetricUnit.Count, status >= 500)
+    metrics.add_metric("requests_refused", MetricUnit.Count, 400 <= status < 500)
+    metrics.add_metric("request_duration", MetricUnit.Milliseconds, total_ms)
+    metrics.add_metric("request_cpu", MetricUnit.Milliseconds, cpu_ms)
+    metrics.add_metric("bytes_received", MetricUnit.Bytes, request_bytes)
+    metrics.add_metric("bytes_sent", MetricUnit.Bytes, response_bytes)
+    metrics.add_metric("storage_calls_sent", MetricUnit.Count, sum(calls.values()))

@@ -1,0 +1,155 @@
+"""The resolver of the JSON functions. It validates with pydantic and answers errors in our form."""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.event_handler.openapi.params import Query
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import BeforeValidator
+
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.limits import EXPLAINED_MISTAKES_MAX, JSON_RESPONSE_BYTES_MAX, NAME_LENGTH_MAX
+from penstock_core.plain_text import escaped_json
+from penstock_handlers.edge.entry import Serve
+from penstock_handlers.edge.fields import whole_number
+from penstock_handlers.edge.http import (
+    Event,
+    Result,
+    bytes_in_envelope,
+    error_headers,
+    parse_body,
+    routed_path,
+    text_of,
+    unknown_route,
+)
+from penstock_handlers.edge.models import Error
+from penstock_service.instance.instance import Instance
+
+# Powertools keeps the current event in an attribute of a class. A Lambda function serves one request at a time. A
+# process that gets many at once (router.py) must resolve them one after the other.
+_resolving = threading.Lock()
+
+
+def _digits(value: object) -> object:
+    if isinstance(value, str) and value != str(whole_number(value)):
+        raise ValueError("a whole number must be written in the digits 0 to 9")
+    return value
+
+
+# A number in a path or a query. pydantic alone takes " 1", "+1", "1.0" and "1_0" for one, too.
+Digits = Annotated[int, BeforeValidator(_digits)]
+
+# The place behind which a page of a list starts: a name or the text of a partition. A key of DynamoDB can be as long.
+After = Annotated[str, Query(max_length=NAME_LENGTH_MAX)]
+
+
+def json_app() -> APIGatewayHttpResolver:
+    """A resolver that answers errors in our form: 400 INVALID_REQUEST names each wrong field and its value."""
+    app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_body, serializer=to_json)
+
+    def on_invalid(error: RequestValidationError) -> Response[dict[str, Any]]:
+        return _error_response(PenstockError(ErrorCode.INVALID_REQUEST, _explain(error)))
+
+    def on_unknown_route(_error: NotFoundError) -> Response[dict[str, Any]]:
+        http = app.current_event.request_context.http
+        return _error_response(unknown_route(http.method, http.path))
+
+    app.exception_handler(PenstockError)(_error_response)
+    app.exception_handler(RequestValidationError)(on_invalid)
+    app.not_found(on_unknown_route)
+    return app
+
+
+def only_parameters(*known: str) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
+    """Middleware that refuses query parameters other than `known`: a typo must not act as the default."""
+
+    def check(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+        for name in app.current_event.query_string_parameters:
+            if name not in known:
+                raise PenstockError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"unknown parameter {shown(name)}: "
+                    + (f"known are {', '.join(known)}" if known else "this route takes none"),
+                )
+        return next_middleware(app)
+
+    return check
+
+
+def serve_with(app: APIGatewayHttpResolver) -> Serve:
+    """The `serve` of a function whose routes are on `app`; they find the broker by `instance_of`."""
+
+    def serve(event: Event, instance: Instance) -> Result:
+        # All bodies are JSON, whatever a client calls them: curl's default is a form.
+        headers = {**event.get("headers", {}), "content-type": "application/json"}
+        as_json = {
+            **event,
+            "headers": headers,
+            "rawPath": routed_path(event),
+            "body": text_of(event),
+            "isBase64Encoded": False,
+        }
+        with _resolving:
+            app.append_context(instance=instance)  # type: ignore[no-untyped-call] # Powertools leaves it untyped
+            result: Result = app.resolve(as_json, LambdaContext())
+        result["body"] = result.get("body") or ""  # MiniStack takes no null body, which API Gateway does
+        result["headers"] = {
+            name: values[0] if isinstance(values, list) else values
+            for name, values in result.get("headers", {}).items()
+        }
+        return result
+
+    return serve
+
+
+def instance_of(app: APIGatewayHttpResolver) -> Instance:
+    """Return the instance that this request runs on."""
+    instance: Instance = app.context["instance"]
+    return instance
+
+
+def error_json(error: PenstockError) -> Error:
+    """The error object of an answer."""
+    return error.to_json()  # type: ignore[return-value] # facts vary by code
+
+
+def count_fitting(items: Sequence[Any]) -> int:
+    """The number of items from the first on that fit into one page, at least one of them."""
+    size = 0
+    for index, item in enumerate(items):
+        size += bytes_in_envelope(to_json(item))
+        if index and size > JSON_RESPONSE_BYTES_MAX:
+            return index
+    return len(items)
+
+
+def _error_response(error: PenstockError) -> Response[dict[str, Any]]:
+    return Response(
+        status_code=HTTPStatus(error.code.http_status),
+        content_type="application/json",
+        body={"error": error.to_json()},
+        headers=error_headers(error),
+    )
+
+
+def _explain(error: RequestValidationError) -> str:
+    details = error.errors()
+    told = [
+        f"{'.'.join(map(str, detail['loc'])):.100}: {detail['msg']}"
+        + (f", got {shown(detail['input'])}" if "input" in detail else "")
+        for detail in details[:EXPLAINED_MISTAKES_MAX]
+    ]
+    more = len(details) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more else "")
+
+
+def to_json(content: Any) -> str:
+    """The content as JSON, with text as it is, but for what a terminal obeys. In ASCII it would be far longer."""
+    return escaped_json(json.dumps(content, separators=(",", ":"), ensure_ascii=False))

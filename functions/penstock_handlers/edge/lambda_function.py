@@ -1,0 +1,84 @@
+"""A Lambda function: the instance that it serves with, and the log line, metrics and trace of each invocation."""
+
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools.metrics import MetricUnit
+
+from penstock_service.adapters.aws import aws_instance, storage_of_environment
+from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.instance.instance import Instance
+from penstock_service.instance.telemetry import Telemetry
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+STORAGE_CALLS = StorageCalls()
+
+logger = Logger()
+metrics = Metrics()
+_tracer = Tracer()
+
+
+@cache
+def instance() -> Instance:
+    """The instance of this process, made from its environment at the first invocation and then kept.
+
+    Reads the variables of `storage_of_environment`. Sends no call.
+    """
+    return aws_instance(storage_of_environment(), STORAGE_CALLS)
+
+
+class Stopwatch:
+    """The time, CPU and storage calls of an invocation since the stopwatch was made."""
+
+    def __init__(self) -> None:
+        self._calls = STORAGE_CALLS.snapshot()
+        self._wall_s = time.perf_counter()
+        self._cpu_s = time.process_time()
+
+    def cpu_ms(self) -> float:
+        """CPU of this process, all threads together, in milliseconds."""
+        return (time.process_time() - self._cpu_s) * 1_000
+
+    def total_ms(self) -> float:
+        """Milliseconds on the clock."""
+        return (time.perf_counter() - self._wall_s) * 1_000
+
+    def storage_calls(self) -> dict[str, int]:
+        """The number of calls by `service.Operation`, sorted by name."""
+        return STORAGE_CALLS.since(self._calls)
+
+
+def observed(
+    serve: Callable[[E, Instance, Stopwatch], R], *, is_response_traced: bool = False
+) -> Callable[[E, Any], R]:
+    """The function that Lambda calls, around `serve`.
+
+    `serve` gets the event, the instance of this process and a running stopwatch. When it ends, by a result or an
+    error, the instance's telemetry becomes metrics and log lines. `is_response_traced` puts the result into the trace:
+    leave it off for results that hold records.
+    """
+
+    def handler(event: E, context: Any) -> R:  # noqa: ARG001 - Lambda passes it
+        stopwatch = Stopwatch()
+        to = instance()
+        try:
+            return serve(event, to, stopwatch)
+        finally:
+            _report(to.telemetry)
+
+    measured = metrics.log_metrics(logger.inject_lambda_context(handler))
+    traced: Callable[[E, Any], R] = _tracer.capture_lambda_handler(measured, capture_response=is_response_traced)
+    return traced
+
+
+def _report(telemetry: Telemetry) -> None:
+    counts, entries = telemetry.take()
+    for name, facts in entries:
+        logger.warning(name, extra={"event": name, **facts})
+    for name, count in counts.items():
+        metrics.add_metric(name, MetricUnit.Count, count)

@@ -1,0 +1,59 @@
+"""POST /v1/fetch: batches of many topic-partitions in one binary frame."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.errors import PenstockError
+from penstock_core.outcomes import Outcome
+from penstock_core.records import frame
+from penstock_handlers.edge.entry import entry_point
+from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
+from penstock_handlers.edge.http import Event, Result, batches_result, json_object_of
+from penstock_service.instance.instance import Instance
+from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
+
+
+def serve(event: Event, instance: Instance) -> Result:
+    """Answer a fetch with one frame: the result of each partition, then the batches of all. May wait for records."""
+    fields = json_object_of(event)
+    refuse_unknown(fields, "partitions", "max_bytes", "min_bytes", "wait_ms")
+    max_bytes = take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_DEFAULT_MAX)
+    entries = [_entry(partition, max_bytes) for partition in take_objects(fields, "partitions")]
+    results = fetch(
+        instance,
+        entries,
+        max_bytes=max_bytes,
+        min_bytes=take_number(fields, "min_bytes", 0, limits.FETCH_BYTES_MAX, 1),
+        wait_ms=take_number(fields, "wait_ms", 0, limits.FETCH_WAIT_MS_MAX, 0),
+    )
+    header = {"partitions": [_to_json(entry, result) for entry, result in zip(entries, results, strict=True)]}
+    return batches_result(frame.encode(header, [result.data for result in results.ok]))
+
+
+def _entry(fields: Mapping[str, Any], max_bytes: int) -> FetchEntry:
+    refuse_unknown(fields, "topic", "topic_id", "partition", "offset", "max_bytes")
+    return FetchEntry(
+        topic=take(fields, "topic", str),
+        partition=take_number(fields, "partition", 0, limits.TOPIC_PARTITIONS_MAX - 1),
+        offset=take_number(fields, "offset", 0, limits.OFFSET_MAX),
+        max_bytes=take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, max_bytes),
+        topic_id=take(fields, "topic_id", str) if "topic_id" in fields else None,
+    )
+
+
+def _to_json(entry: FetchEntry, result: Outcome[FetchResult]) -> dict[str, Any]:
+    named = {"topic": entry.topic, "partition": entry.partition}
+    if isinstance(result, PenstockError):
+        return {**named, "error": result.to_json()}
+    return {
+        **named,
+        "topic_id": result.topic_id,
+        "log_start_offset": result.log_start_offset,
+        "high_watermark": result.high_watermark,
+        "next_offset": result.next_offset,
+        "length": len(result.data),
+    }
+
+
+handler = entry_point(serve)

@@ -1,0 +1,192 @@
+"""/v1/groups for operators: list, describe, alter, delete, reset offsets."""
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+
+from penstock_core.errors import PenstockError
+from penstock_core.groups.group import GroupConfig, GroupState, Member, group_config_to_json
+from penstock_core.ids import GroupName
+from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
+from penstock_core.outcomes import Outcome
+from penstock_handlers.edge.entry import entry_point
+from penstock_handlers.edge.fields import partition_number
+from penstock_handlers.edge.json_api import (
+    After,
+    Digits,
+    count_fitting,
+    error_json,
+    instance_of,
+    json_app,
+    only_parameters,
+    serve_with,
+)
+from penstock_handlers.edge.models import (
+    AlterGroup,
+    GroupAnswer,
+    GroupDescriptionAnswer,
+    GroupList,
+    GroupMemberAnswer,
+    GroupPartitionAnswer,
+    ResetOffsets,
+    ResetResult,
+    ResetResults,
+)
+from penstock_service.groups.alter_group import alter_group
+from penstock_service.groups.delete_group import delete_group
+from penstock_service.groups.describe_group import GroupPartition, describe_group, list_groups
+from penstock_service.groups.reset_offsets import ResetOffset, ResetTo, reset_offsets
+from penstock_service.topics.list_offsets import OffsetSpec
+
+app = json_app()
+_TAG = ["groups"]
+
+
+@app.get(
+    "/v1/groups",
+    operation_id="listGroups",
+    summary="List groups",
+    tags=_TAG,
+    middlewares=[only_parameters("limit", "after")],
+)
+def list_all(limit: Annotated[Digits, Query(ge=1, le=GROUP_LIST_MAX)] = GROUP_LIST_MAX, after: After = "") -> GroupList:
+    """List the groups by name, `limit` at a time, from behind `after`."""
+    groups, next_after = list_groups(instance_of(app).stores.memberships, limit, after)
+    return {"groups": [_group(name, state) for name, state in groups], "next_after": next_after}
+
+
+@app.get(
+    "/v1/groups/<group>",
+    operation_id="describeGroup",
+    summary="Describe a group, with lag",
+    tags=_TAG,
+    middlewares=[only_parameters("limit", "after")],
+)
+def describe(
+    group: Annotated[str, Path()],
+    limit: Annotated[Digits, Query(ge=1, le=GROUP_PAGE_MAX)] = GROUP_PAGE_MAX,
+    after: After = "",
+) -> GroupDescriptionAnswer:
+    """Describe a group: its members, and each partition's owner, committed offset and lag; `limit` at a time."""
+    found = describe_group(instance_of(app), group, after, limit)
+    members = [_member(member) for member in found.members]
+    partitions = [_partition(each) for each in found.partitions]
+    fitting = count_fitting([*members, *partitions])
+    next_after = found.next_after
+    if fitting < len(members) + len(partitions):
+        names = [*(str(each.name) for each in found.members), *(str(each.partition) for each in found.partitions)]
+        next_after = names[fitting - 1]
+    return {
+        **_group(found.group, found.state),
+        "member_count": found.member_count,
+        "members": members[:fitting],
+        "partitions": partitions[: max(0, fitting - len(members))],
+        "next_after": next_after,
+    }
+
+
+@app.patch(
+    "/v1/groups/<group>",
+    operation_id="alterGroup",
+    summary="Alter a group's settings",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def alter(group: Annotated[str, Path()], request: AlterGroup) -> GroupAnswer:
+    """Change some of a group's settings."""
+    state = alter_group(instance_of(app), group, request.config)
+    return _group(state.name, state)
+
+
+@app.delete(
+    "/v1/groups/<group>",
+    status_code=204,
+    operation_id="deleteGroup",
+    summary="Delete a group",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def delete(group: Annotated[str, Path()]) -> Response[None]:
+    """Delete a group without members, with its committed offsets."""
+    delete_group(instance_of(app), group)
+    return Response(status_code=204)
+
+
+@app.post(
+    "/v1/groups/<group>/reset",
+    operation_id="resetOffsets",
+    summary="Reset a group's offsets",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def reset(group: Annotated[str, Path()], request: ResetOffsets) -> ResetResults:
+    """Set a group's offsets in one topic, or show what would change."""
+    given = request.offsets
+    to = ResetTo(
+        end=None if request.to is None else OffsetSpec(request.to),
+        timestamp_ms=request.timestamp_ms,
+        shift_by=request.shift_by,
+        offsets=None if given is None else {partition_number(name): offset for name, offset in given.items()},
+    )
+    results = reset_offsets(
+        instance_of(app),
+        group,
+        request.topic,
+        to,
+        request.partitions,
+        is_dry_run=request.dry_run,
+        is_forced=request.force,
+    )
+    return {"partitions": [_reset(*each) for each in results]}
+
+
+def _group(name: GroupName, state: GroupState | None) -> GroupAnswer:
+    """The group's answer. `state` is None if no member has ever joined, as in a group of simple consumers."""
+    known = state or GroupState(name=name, config=GroupConfig())
+    return {
+        "group": name,
+        "epoch": known.epoch,
+        "member_count": known.member_count,
+        "config": group_config_to_json(known.config),
+        "changed_at_ms": known.changed_at_ms,
+    }
+
+
+def _member(member: Member) -> GroupMemberAnswer:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "topics": [*member.subscription.topics],
+        "patterns": [*member.subscription.patterns],
+        "epoch": member.epoch,
+        "joined_at_ms": member.joined_at_ms,
+        "session_ends_at_ms": member.deadline_ms,
+    }
+
+
+def _partition(each: GroupPartition) -> GroupPartitionAnswer:
+    return {
+        "topic": each.topic,
+        "partition": each.partition.partition,
+        "assigned_to": None if each.assigned_to is None else each.assigned_to.member_id,
+        "owner": None if each.owner is None else each.owner.member_id,
+        "lease_epoch": each.lease.epoch,
+        "offset": each.lease.offset,
+        "metadata": each.lease.metadata,
+        "committed_at_ms": each.lease.committed_at_ms,
+        "log_start_offset": each.log_start_offset,
+        "high_watermark": each.high_watermark,
+        "lag": each.lag,
+    }
+
+
+def _reset(partition: int, result: Outcome[ResetOffset]) -> ResetResult:
+    if isinstance(result, PenstockError):
+        return {"partition": partition, "error": error_json(result)}
+    return {"partition": partition, "old_offset": result.old_offset, "new_offset": result.new_offset}
+
+
+serve = serve_with(app)
+handler = entry_point(serve)

@@ -1,0 +1,181 @@
+"""/v1/groups for consumers: heartbeats of members, and committed offsets."""
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.group import parse_subscription
+from penstock_core.groups.lease import Lease, SeenCommit
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
+from penstock_core.limits import GROUP_PAGE_MAX, OWNED_PARTITIONS_MAX
+from penstock_core.plain_text import check_label
+from penstock_handlers.edge.entry import entry_point
+from penstock_handlers.edge.json_api import (
+    After,
+    Digits,
+    count_fitting,
+    error_json,
+    instance_of,
+    json_app,
+    only_parameters,
+    serve_with,
+)
+from penstock_handlers.edge.models import (
+    CommitOffsets,
+    CommitResult,
+    CommitResults,
+    CommittedOffsetJson,
+    CommittedOffsets,
+    GrantedLease,
+    HeartbeatAnswerJson,
+    HeartbeatJson,
+    SeenCommitJson,
+)
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
+from penstock_service.groups.committed_offsets import committed_page
+from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest, heartbeat, leave
+
+app = json_app()
+
+
+@app.post(
+    "/v1/groups/<group>/heartbeat",
+    operation_id="heartbeat",
+    summary="Join a group, stay, or leave it",
+    tags=["groups"],
+    middlewares=[only_parameters()],
+)
+def beat(group: Annotated[str, Path()], request: HeartbeatJson) -> HeartbeatAnswerJson:
+    """Take a member's heartbeat, or its leave, and answer its leases."""
+    if request.leave and (request.subscription is not None or request.owned is not None):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, "a member that leaves names no subscription and holds nothing")
+    return _answer_json((leave if request.leave else heartbeat)(instance_of(app), group, _beat(request)))
+
+
+@app.post(
+    "/v1/groups/<group>/offsets",
+    operation_id="commitOffsets",
+    summary="Commit offsets of a group",
+    tags=["groups"],
+    middlewares=[only_parameters()],
+)
+def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResults:
+    """Commit offsets of a group, each for itself."""
+    entries = [
+        CommitEntry(
+            topic=item.topic,
+            partition=item.partition,
+            offset=item.offset,
+            metadata=item.metadata,
+            lease_epoch=item.lease_epoch,
+            back_from=_seen(item.back_from),
+            topic_id=item.topic_id,
+        )
+        for item in request.offsets
+    ]
+    results = commit_offsets(instance_of(app), group, entries, request.member_id, request.instance_id)
+    return {"results": [_to_json(*pair) for pair in zip(entries, results, strict=True)]}
+
+
+@app.get(
+    "/v1/groups/<group>/offsets",
+    operation_id="committedOffsets",
+    summary="Read a group's offsets",
+    tags=["groups"],
+    middlewares=[only_parameters("topic", "limit", "after")],
+)
+def committed(
+    group: Annotated[str, Path()],
+    topic: Annotated[str | None, Query()] = None,
+    limit: Annotated[Digits, Query(ge=1, le=GROUP_PAGE_MAX)] = GROUP_PAGE_MAX,
+    after: After = "",
+) -> CommittedOffsets:
+    """List a group's committed offsets, of one topic or of all, `limit` at a time, from behind `after`."""
+    found, next_after = committed_page(instance_of(app), group, topic, after, limit)
+    offsets: list[CommittedOffsetJson] = [
+        {
+            "topic": item.topic,
+            "topic_id": item.partition.topic_id,
+            "partition": item.partition.partition,
+            "offset": item.offset,
+            "metadata": item.metadata,
+            "committed_at_ms": item.committed_at_ms,
+        }
+        for item in found
+    ]
+    fitting = count_fitting(offsets)
+    if fitting < len(offsets):
+        next_after = str(found[fitting - 1].partition)
+    return {"offsets": offsets[:fitting], "next_after": next_after}
+
+
+def _seen(commit: SeenCommitJson | None) -> SeenCommit | None:
+    if commit is None:
+        return None
+    return SeenCommit(offset=Offset(commit.offset), committed_at_ms=commit.committed_at_ms)
+
+
+def _beat(request: HeartbeatJson) -> HeartbeatRequest:
+    check_label("client_id", request.client_id)
+    subscribed, owned = request.subscription, request.owned
+    owned_count = sum(map(len, (owned or {}).values()))
+    if owned_count > OWNED_PARTITIONS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"owned has {owned_count} partitions: a member holds {OWNED_PARTITIONS_MAX} at most, add members",
+        )
+    return HeartbeatRequest(
+        member_id=request.member_id,
+        sequence=request.sequence,
+        epoch=request.epoch,
+        session=request.session,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        subscription=None if subscribed is None else parse_subscription(subscribed.topics, subscribed.patterns),
+        owned=None
+        if owned is None
+        else frozenset(
+            PartitionKey(TopicId(topic_id), Partition(number)) for topic_id, held in owned.items() for number in held
+        ),
+        config=request.config,
+    )
+
+
+def _answer_json(answer: HeartbeatAnswer) -> HeartbeatAnswerJson:
+    revoked: dict[str, list[int]] = {}
+    for key in answer.revoked:
+        revoked.setdefault(key.topic_id, []).append(key.partition)
+    return {
+        "epoch": answer.epoch,
+        "session": answer.session,
+        "heartbeat_after_ms": answer.heartbeat_after_ms,
+        "session_timeout_ms": answer.session_timeout_ms,
+        "is_complete": answer.is_complete,
+        "granted": [_granted(lease, is_late=lease.partition in answer.late) for lease in answer.granted],
+        "revoked": revoked,
+        "waiting": answer.waiting,
+    }
+
+
+def _granted(lease: Lease, *, is_late: bool) -> GrantedLease:
+    return {
+        "topic": lease.topic,
+        "topic_id": lease.partition.topic_id,
+        "partition": lease.partition.partition,
+        "lease_epoch": lease.epoch,
+        "offset": lease.offset,
+        "metadata": lease.metadata,
+        "is_late": is_late,
+    }
+
+
+def _to_json(entry: CommitEntry, result: PenstockError | None) -> CommitResult:
+    answer: CommitResult = {"topic": entry.topic, "partition": entry.partition}
+    if result is not None:
+        answer["error"] = error_json(result)
+    return answer
+
+
+serve = serve_with(app)
+handler = entry_point(serve)

@@ -1,0 +1,218 @@
+"""The OpenAPI document of the whole API, made from the handlers (`make openapi`).
+
+The JSON routes describe themselves by their types; the binary ones, which do without pydantic, are described here.
+"""
+
+import json
+import sys
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.ids import NONCE_BYTES
+from penstock_handlers import group_admin, groups, records_fetch, records_produce, topics, zones
+from penstock_handlers.edge.http import BATCHES
+from penstock_handlers.openapi_rules import NAME, PARTITION, apply_rules
+
+_TITLE = "Penstock"
+_VERSION = "1"
+_DESCRIPTION = "A serverless message queue. docs/reference/http-api.md is this for people."
+_ERROR = {"$ref": "#/components/schemas/Error"}
+_UNUSED = {"HTTPValidationError", "ResponseValidationError", "ValidationError"}  # Powertools' own, which never leave
+_OFFSET = {"type": "integer", "minimum": 0, "maximum": limits.OFFSET_MAX}
+
+
+def document() -> dict[str, Any]:
+    """OpenAPI 3.1, its keys sorted, so that it changes only when the API does."""
+    merged: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": _TITLE, "version": _VERSION, "description": _DESCRIPTION},
+        "paths": {},
+        "components": {"schemas": {}, "securitySchemes": {"sigv4": _sigv4()}},
+        "security": [{"sigv4": []}],
+        "servers": [_server()],
+    }
+    for module in (topics, records_produce, records_fetch, groups, group_admin, zones):
+        part = json.loads(module.app.get_openapi_json_schema(title=_TITLE, version=_VERSION))
+        for path, operations in part["paths"].items():
+            merged["paths"].setdefault(path, {}).update(operations)
+        schemas = part["components"]["schemas"]
+        merged["components"]["schemas"] |= {name: schemas[name] for name in schemas if name not in _UNUSED}
+    merged["paths"]["/v1/produce"] = {"post": _produce()}
+    merged["paths"]["/v1/fetch"] = {"post": _fetch()}
+    merged["paths"]["/v1/producers"] = {"post": _begin_transactions()}
+    merged["paths"]["/v1/producers/{transactional_id}/release"] = {"post": _release_producer()}
+    merged["paths"]["/v1/transactions"] = {"post": _transact()}
+    for operations in merged["paths"].values():
+        for operation in operations.values():
+            _describe_errors(operation)
+    merged = json.loads(json.dumps(merged))  # no two places share an object: the rules change them in place
+    apply_rules(merged)
+    return merged
+
+
+def _describe_errors(operation: dict[str, Any]) -> None:
+    """Every error has the same form, whatever Powertools says by itself of 422."""
+    operation["responses"].pop("422", None)
+    operation["responses"]["default"] = {
+        "description": "An error: docs/reference/http-api.md lists the codes",
+        "content": {"application/json": {"schema": _object(error=_ERROR)}},
+    }
+
+
+def _produce() -> dict[str, Any]:
+    result = _object(
+        "topic",
+        "partition",
+        topic=NAME,
+        partition=PARTITION,
+        base_offset=_OFFSET,
+        next_offset=_OFFSET,
+        error=_ERROR,
+    )
+    return {
+        "operationId": "produce",
+        "summary": "Produce batches in binary",
+        "tags": ["records"],
+        "requestBody": {"required": True, "content": {BATCHES: {"schema": {"type": "string", "format": "binary"}}}},
+        "responses": {
+            "200": {
+                "description": "One result per batch entry, in request order",
+                "content": {
+                    "application/json": {"schema": _object("results", results={"type": "array", "items": result})}
+                },
+            }
+        },
+    }
+
+
+def _begin_transactions() -> dict[str, Any]:
+    number = {"type": "integer", "minimum": 0}
+    answer = _object(
+        "producer_id",
+        "epoch",
+        "transaction",
+        "last_nonce",
+        producer_id=number,
+        epoch=number,
+        transaction=number,
+        last_nonce={"type": "string"},
+    )
+    request = _request(
+        "transactional_id",
+        transactional_id=NAME,
+        nonce={"type": "string", "pattern": f"^[0-9a-f]{{{2 * NONCE_BYTES}}}$"},
+        producer_id=number,
+        epoch=number,
+    )
+    return {
+        "operationId": "beginTransactions",
+        "summary": "Begin an epoch of a transactional producer",
+        "tags": ["transactions"],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
+        "responses": {
+            "200": {
+                "description": "The producer id, its epoch, the number of its next transaction, and the nonce of the "
+                "last committed one",
+                "content": {"application/json": {"schema": answer}},
+            },
+        },
+    }
+
+
+def _release_producer() -> dict[str, Any]:
+    return {
+        "operationId": "releaseProducer",
+        "summary": "Let a transactional id belong to the principal that begins with it next",
+        "tags": ["transactions"],
+        "parameters": [{"name": "transactional_id", "in": "path", "required": True, "schema": NAME}],
+        "responses": {
+            "200": {"description": "Done", "content": {"application/json": {"schema": _object()}}},
+        },
+    }
+
+
+def _transact() -> dict[str, Any]:
+    placed = _object(
+        "topic",
+        "partition",
+        "base_offset",
+        "next_offset",
+        topic=NAME,
+        partition=PARTITION,
+        base_offset=_OFFSET,
+        next_offset=_OFFSET,
+    )
+    return {
+        "operationId": "transact",
+        "summary": "Stage a part of a transaction, or commit all of it, in binary",
+        "tags": ["transactions"],
+        "requestBody": {"required": True, "content": {BATCHES: {"schema": {"type": "string", "format": "binary"}}}},
+        "responses": {
+            "200": {
+                "description": "The offsets of a committed transaction by partition; an empty object for a stage",
+                "content": {"application/json": {"schema": _object(results={"type": "array", "items": placed})}},
+            }
+        },
+    }
+
+
+def _fetch() -> dict[str, Any]:
+    wanted = _request(
+        "topic",
+        "partition",
+        "offset",
+        topic=NAME,
+        partition=PARTITION,
+        offset=_OFFSET,
+        max_bytes={"type": "integer", "minimum": 1, "maximum": limits.FETCH_BYTES_MAX},
+    )
+    request = _request(
+        "partitions",
+        partitions={"type": "array", "items": wanted, "minItems": 1, "maxItems": limits.REQUEST_PARTITIONS_MAX},
+        max_bytes={"type": "integer", "minimum": 1, "maximum": limits.FETCH_BYTES_MAX},
+        min_bytes={"type": "integer", "minimum": 0},
+        wait_ms={"type": "integer", "minimum": 0, "maximum": limits.FETCH_WAIT_MS_MAX},
+    )
+    return {
+        "operationId": "fetch",
+        "summary": "Fetch batches in binary",
+        "tags": ["records"],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
+        "responses": {
+            "200": {
+                "description": "A frame: its JSON header has one result per partition, in request order",
+                "content": {BATCHES: {"schema": {"type": "string", "format": "binary"}}},
+            }
+        },
+    }
+
+
+def _request(*required: str, **properties: Any) -> dict[str, Any]:
+    return {**_object(*required, **properties), "additionalProperties": False}
+
+
+def _object(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def _server() -> dict[str, Any]:
+    return {
+        "url": "https://{api_id}.execute-api.{region}.amazonaws.com",
+        "description": "The stack's output ApiUrl",
+        "variables": {"api_id": {"default": "abcdef1234"}, "region": {"default": "us-east-1"}},
+    }
+
+
+def _sigv4() -> dict[str, Any]:
+    return {
+        "type": "apiKey",
+        "name": "Authorization",
+        "in": "header",
+        "description": "AWS Signature Version 4, service execute-api",
+        "x-amazon-apigateway-authtype": "awsSigv4",
+    }
+
+
+if __name__ == "__main__":
+    json.dump(document(), sys.stdout, indent=1, sort_keys=True)
+    sys.stdout.write("\n")

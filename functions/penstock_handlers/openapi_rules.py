@@ -1,0 +1,137 @@
+"""The rules that the handlers' types do not tell: names, choices, what belongs together. From the core's own limits.
+
+A generated client refuses a wrong request before it sends it, and a fuzzer knows what the service must refuse.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.errors import ErrorCode
+from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS
+from penstock_core.groups.topic_patterns import PATTERN_CHARACTERS
+from penstock_core.ids import NAME_CHARACTERS, TOPIC_ID_BYTES
+from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, TOPIC_BOUNDS, TopicConfig
+from penstock_core.zones.quorum import ACKS_ALIASES, Acks
+
+_NUMBER = "(0|[1-9][0-9]{0,18})"
+_PARTITION_NAME = {"pattern": "^(0|[1-9][0-9]{0,2})$"}  # a number as the name of a field
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+# Pydantic and Powertools write these by other names, and bounds as floats, which cannot hold the largest offset.
+_KEYWORDS = {"ge": "minimum", "le": "maximum"}
+_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
+
+NAME = {"type": "string", "maxLength": limits.NAME_LENGTH_MAX, "pattern": rf"^(?!\.\.?$){NAME_CHARACTERS}$"}
+MEMBER_ID = {**NAME, "maxLength": limits.MEMBER_ID_LENGTH_MAX}
+TOPIC_PATTERN = {"type": "string", "maxLength": limits.NAME_LENGTH_MAX, "pattern": f"^{PATTERN_CHARACTERS}$"}
+TOPIC_ID = {"type": "string", "pattern": f"^[0-9a-f]{{{2 * TOPIC_ID_BYTES}}}$"}
+PLACE = {"type": "string", "pattern": f"^(earliest|latest|{_NUMBER})$"}
+ACKS = {"type": "string", "enum": [*(each.value for each in Acks), *sorted(ACKS_ALIASES)]}
+PARTITION = {"type": "integer", "minimum": 0, "maximum": limits.TOPIC_PARTITIONS_MAX - 1}
+PARTITION_COUNT = {"type": "integer", "minimum": 1, "maximum": limits.TOPIC_PARTITIONS_MAX}
+
+_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "topic": NAME,
+    "topic_id": TOPIC_ID,
+    "group": NAME,
+    "transactional_id": NAME,
+    "partition": PARTITION,
+    "offset": PLACE,
+    "timestamp": PLACE,
+    "acks": ACKS,
+}
+_REQUEST_FIELDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("CreateTopic", "name"): NAME,
+    ("CreateTopic", "partitions"): PARTITION_COUNT,
+    ("AlterTopic", "partitions"): PARTITION_COUNT,
+    ("CommitOffset", "topic"): NAME,
+    ("ResetOffsets", "topic"): NAME,
+    ("HeartbeatJson", "member_id"): MEMBER_ID,
+    ("HeartbeatJson", "instance_id"): MEMBER_ID,
+    ("CommitOffsets", "member_id"): MEMBER_ID,
+    ("CommitOffsets", "instance_id"): MEMBER_ID,
+    ("Record", "key_base64"): {"type": "string", "pattern": _BASE64},
+    ("Record", "value_base64"): {"type": "string", "pattern": _BASE64},
+    ("Base64", "base64"): {"type": "string", "pattern": _BASE64},
+}
+
+
+def apply_rules(document: dict[str, Any]) -> None:
+    """Change the document in place."""
+    _mend(document)
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                _refine(parameter["schema"], _PARAMETERS.get(parameter["name"], {}))
+            operation["responses"].get("204", {}).pop("content", None)
+    schemas = document["components"]["schemas"]
+    for (schema, field), rule in _REQUEST_FIELDS.items():
+        _refine(schemas[schema]["properties"][field], rule)
+    for names, rule in (("topics", NAME), ("patterns", TOPIC_PATTERN)):
+        _refine(schemas["Subscribed"]["properties"][names]["items"], rule)
+    for schema in ("CreateTopic", "AlterTopic"):
+        schemas[schema]["properties"]["config"] = _topic_config()
+    for schema in ("AlterGroup", "HeartbeatJson"):
+        schemas[schema]["properties"]["config"] = _group_config()
+    truncated = document["paths"]["/v1/topics/{topic}/truncate"]["post"]["requestBody"]["content"]["application/json"]
+    truncated["schema"]["propertyNames"] = _PARTITION_NAME
+    _refine(schemas["ResetOffsets"]["properties"]["offsets"], {"type": "object", "propertyNames": _PARTITION_NAME})
+    schemas["Record"] |= {"oneOf": _each_required("value", "value_base64"), "not": {"required": ["key", "key_base64"]}}
+    schemas["ResetOffsets"]["oneOf"] = _each_required("to", "timestamp_ms", "shift_by", "offsets")
+    schemas["Error"]["properties"]["code"]["enum"] = sorted(ErrorCode.__members__)
+
+
+def _mend(node: Any) -> None:
+    """Give bounds their names in JSON Schema, and whole numbers."""
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _mend(child)
+    if not isinstance(node, dict) or node.get("type") != "integer":
+        return
+    for name, right in _KEYWORDS.items():
+        if name in node:
+            node[right] = node.pop(name)
+    for name in _BOUNDS & node.keys():
+        whole = int(node[name])
+        node[name] = max(-limits.OFFSET_MAX, min(whole, limits.OFFSET_MAX))
+
+
+def _refine(schema: dict[str, Any], rule: Mapping[str, Any]) -> None:
+    """Add a rule to a schema, or to the part of it that is not null."""
+    parts: list[dict[str, Any]] = schema.get("anyOf", [])
+    next((each for each in parts if each.get("type") == rule.get("type")), schema).update(rule)
+
+
+def _topic_config() -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        name: _between(bounds, may_be_unlimited=name in MAY_BE_UNLIMITED) for name, bounds in TOPIC_BOUNDS.items()
+    }
+    for each in fields(TopicConfig):
+        if isinstance(each.default, bool):
+            settings[each.name] = _or_null({"type": "boolean"})
+    return _config({**settings, "cleanup_policy": _or_null({"type": "string", "enum": list(CLEANUP_POLICIES)})})
+
+
+def _group_config() -> dict[str, Any]:
+    settings = {name: _between(bounds, may_be_unlimited=False) for name, bounds in GROUP_BOUNDS.items()}
+    return _config({**settings, "assignor": _or_null({"type": "string", "enum": list(ASSIGNORS)})})
+
+
+def _config(settings: Mapping[str, Any]) -> dict[str, Any]:
+    description = "A setting that you leave out stays; null sets it to its default"
+    return {"type": "object", "description": description, "properties": settings, "additionalProperties": False}
+
+
+def _between(bounds: tuple[int, int], *, may_be_unlimited: bool) -> dict[str, Any]:
+    number = _or_null({"type": "integer", "minimum": bounds[0], "maximum": bounds[1]})
+    if may_be_unlimited:
+        number["anyOf"].append({"const": limits.UNLIMITED})
+    return number
+
+
+def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _each_required(*names: str) -> list[dict[str, Any]]:
+    return [{"required": [name]} for name in names]

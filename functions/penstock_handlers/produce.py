@@ -1,0 +1,60 @@
+"""POST /v1/produce: batches for many topic-partitions in one binary frame."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import REQUEST_BYTES_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.outcomes import Outcome
+from penstock_core.records import frame
+from penstock_core.zones.quorum import parse_acks
+from penstock_handlers.edge.entry import entry_point
+from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
+from penstock_handlers.edge.http import Event, Result, body_of, json_result
+from penstock_service.instance.instance import Instance
+from penstock_service.records.append import AppendedRange
+from penstock_service.records.produce import ProduceEntry, produce
+
+
+def serve(event: Event, instance: Instance) -> Result:
+    """Append the batches of a frame, and answer each partition's offsets or its error."""
+    header, payload = frame.decode(body_of(event))
+    refuse_unknown(header, "acks", "batches")
+    acks = parse_acks(header.get("acks", "quorum"))
+    entries = parse_entries(take_objects(header, "batches"), payload)
+    results = produce(instance, entries, acks)
+    return json_result({"results": [_to_json(entry, result) for entry, result in zip(entries, results, strict=True)]})
+
+
+def parse_entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> list[ProduceEntry]:
+    """The entries that a frame's header lists, each with its part of the payload. Raises INVALID_REQUEST."""
+    entries: list[ProduceEntry] = []
+    position = 0
+    for fields in batches:
+        refuse_unknown(fields, "topic", "partition", "length")
+        end = position + take_number(fields, "length", 0, REQUEST_BYTES_MAX)
+        entries.append(
+            ProduceEntry(
+                topic=take(fields, "topic", str),
+                partition=take_number(fields, "partition", 0, TOPIC_PARTITIONS_MAX - 1),
+                data=payload[position:end],
+            )
+        )
+        position = end
+    if position != len(payload):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"the lengths of all batches add up to {position} bytes, but {len(payload)} follow the header: "
+            "the body is cut off or a length is wrong",
+        )
+    return entries
+
+
+def _to_json(entry: ProduceEntry, result: Outcome[AppendedRange]) -> dict[str, Any]:
+    named = {"topic": entry.topic, "partition": entry.partition}
+    if isinstance(result, PenstockError):
+        return {**named, "error": result.to_json()}
+    return {**named, "base_offset": result.base_offset, "next_offset": result.next_offset}
+
+
+handler = entry_point(serve)

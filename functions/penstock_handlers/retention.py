@@ -1,0 +1,36 @@
+"""The scheduled function `retention`: raises log starts, deletes pages and offsets that are no longer needed."""
+
+import os
+from typing import Any
+
+from penstock_handlers.edge.scheduled import scheduled_entry_point
+from penstock_service.groups.expire_offsets import expire_offsets
+from penstock_service.instance.instance import Instance
+from penstock_service.retention.retain import retain
+
+_GROUPS_SHARE = 0.2  # of the time budget
+
+
+def run(instance: Instance) -> dict[str, Any]:
+    """Retains topics, then expires offsets. Reads `PENSTOCK_BUDGET_MS` and `PENSTOCK_LOG_START_GRACE_MS`."""
+    budget_ms = int(os.environ["PENSTOCK_BUDGET_MS"])
+    done = retain(
+        instance,
+        budget_ms=budget_ms * (1 - _GROUPS_SHARE),
+        grace_ms=int(os.environ["PENSTOCK_LOG_START_GRACE_MS"]),
+    )
+    expired = expire_offsets(instance, budget_ms=budget_ms * _GROUPS_SHARE)
+    return {
+        "partitions_checked": done.partitions,
+        "refs_expired": done.refs_expired,
+        "pages_deleted": done.pages_deleted,
+        "topics_removed": done.topics_removed,
+        "groups_checked": expired.groups,
+        "offsets_expired": expired.offsets_expired,
+        "groups_removed": expired.groups_removed,
+        "retention_failed": done.failures + expired.failures,
+        "retention_unfinished": int(not (done.is_finished and expired.is_finished)),
+    }
+
+
+handler = scheduled_entry_point(run)

@@ -1,0 +1,109 @@
+"""Every route in one place, for programs that run the service in one process: tests and `penstock.testing`.
+
+In AWS, API Gateway routes requests (infra/service/routes.py). A test holds that both know the same routes.
+"""
+
+import base64
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote, urlencode
+
+from penstock_handlers import (
+    fetch,
+    group_admin,
+    groups,
+    produce,
+    records_fetch,
+    records_produce,
+    topics,
+    transactions,
+    zones,
+)
+from penstock_handlers.edge.entry import Serve, answer
+from penstock_handlers.edge.http import Event, error_result, unknown_route
+from penstock_service.instance.instance import Instance
+
+ROUTES: Mapping[str, Serve] = {
+    "POST /v1/produce": produce.serve,
+    "POST /v1/fetch": fetch.serve,
+    "POST /v1/producers": transactions.serve,
+    "POST /v1/producers/{transactional_id}/release": transactions.serve,
+    "POST /v1/transactions": transactions.serve,
+    "POST /v1/topics/{topic}/records": records_produce.serve,
+    "GET /v1/topics/{topic}/partitions/{partition}/records": records_fetch.serve,
+    "POST /v1/topics": topics.serve,
+    "GET /v1/topics": topics.serve,
+    "GET /v1/metadata": topics.serve,
+    "GET /v1/topics/{topic}": topics.serve,
+    "PATCH /v1/topics/{topic}": topics.serve,
+    "DELETE /v1/topics/{topic}": topics.serve,
+    "GET /v1/topics/{topic}/offsets": topics.serve,
+    "POST /v1/topics/{topic}/truncate": topics.serve,
+    "GET /v1/zones": zones.serve,
+    "POST /v1/zones/{zone}": zones.serve,
+    "GET /v1/groups": group_admin.serve,
+    "GET /v1/groups/{group}": group_admin.serve,
+    "PATCH /v1/groups/{group}": group_admin.serve,
+    "DELETE /v1/groups/{group}": group_admin.serve,
+    "POST /v1/groups/{group}/reset": group_admin.serve,
+    "POST /v1/groups/{group}/heartbeat": groups.serve,
+    "POST /v1/groups/{group}/offsets": groups.serve,
+    "GET /v1/groups/{group}/offsets": groups.serve,
+}
+_PATTERNS = [
+    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route)), route, serve) for route, serve in ROUTES.items()
+]
+LOCAL_PRINCIPAL = "arn:aws:iam::000000000000:user/local"
+
+
+def dispatch(
+    method: str,
+    path: str,
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    body: bytes,
+    instance: Instance,
+    principal_arn: str = LOCAL_PRINCIPAL,
+) -> tuple[int, dict[str, str], bytes]:
+    """Answer as API Gateway and the functions behind it do: status, headers, body.
+
+    Signatures are not checked: the caller is `principal_arn`.
+    """
+    for pattern, route, serve in _PATTERNS:
+        found = pattern.fullmatch(f"{method} {path}")
+        if found:
+            event = _event(route, method, path, query, headers, body, principal_arn)
+            parameters = {name: unquote(value) for name, value in found.groupdict().items()}
+            result = answer(serve, {**event, "pathParameters": parameters}, instance)
+            break
+    else:
+        result = error_result(unknown_route(method, path))
+    content = result.get("body") or ""
+    data = base64.b64decode(content) if result.get("isBase64Encoded") else content.encode()
+    return result["statusCode"], result["headers"], data
+
+
+def _event(
+    route: str,
+    method: str,
+    path: str,
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    body: bytes,
+    principal_arn: str,
+) -> Event:
+    return {
+        "version": "2.0",
+        "routeKey": route,
+        "rawPath": unquote(path),
+        "rawQueryString": urlencode(query),
+        "queryStringParameters": dict(query),
+        "headers": {name.lower(): value for name, value in headers.items()},
+        "requestContext": {
+            "authorizer": {"iam": {"userArn": principal_arn}},
+            "http": {"method": method, "path": unquote(path)},
+            "stage": "$default",
+        },
+        "body": base64.b64encode(body).decode(),
+        "isBase64Encoded": True,
+    }

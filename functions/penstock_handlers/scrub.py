@@ -1,0 +1,24 @@
+"""The scheduled function `scrub`: each run reads a part of all copies, and heals missing and bad ones."""
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+from penstock_handlers.edge.scheduled import scheduled_entry_point
+from penstock_service.instance.instance import Instance
+from penstock_service.repair.scrub import scrub
+
+
+def run(instance: Instance) -> dict[str, Any]:
+    """Scrubs within the time of `PENSTOCK_BUDGET_MS` and the bytes of `PENSTOCK_SCRUB_BYTES`."""
+    done = scrub(
+        instance,
+        budget_ms=int(os.environ["PENSTOCK_BUDGET_MS"]),
+        budget_bytes=int(os.environ["PENSTOCK_SCRUB_BYTES"]),
+    )
+    for name in ("refs", "segments", "bytes", "copied", "healed", "marked", "failures"):
+        instance.telemetry.count(f"scrub_{name}", getattr(done, name))
+    return asdict(done)
+
+
+handler = scheduled_entry_point(run)

@@ -1,0 +1,34 @@
+"""The scheduled function `sweep`: deletes objects that no live ref names."""
+
+import os
+from typing import Any
+
+from penstock_handlers.edge.scheduled import scheduled_entry_point
+from penstock_service.instance.instance import Instance
+from penstock_service.retention.sweep import sweep
+
+
+def run(instance: Instance) -> dict[str, Any]:
+    """Sweeps all key prefixes once.
+
+    Reads `PENSTOCK_BUDGET_MS`, `PENSTOCK_SWEEP_GRACE_MS` and `PENSTOCK_LOG_START_GRACE_MS`.
+    """
+    done = sweep(
+        instance,
+        budget_ms=int(os.environ["PENSTOCK_BUDGET_MS"]),
+        grace_ms=int(os.environ["PENSTOCK_SWEEP_GRACE_MS"]),
+        log_start_grace_ms=int(os.environ["PENSTOCK_LOG_START_GRACE_MS"]),
+    )
+    return {
+        "prefixes_swept": done.prefixes,
+        "rounds_marked": done.rounds,
+        "segments_live": done.live,
+        "objects_listed": done.listed,
+        "objects_deleted": done.deleted,
+        "objects_foreign": done.foreign,
+        "sweep_failed": done.failures,
+        "sweep_unfinished": int(not done.is_finished),
+    }
+
+
+handler = scheduled_entry_point(run)

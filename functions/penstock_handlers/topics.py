@@ -1,0 +1,204 @@
+"""/v1/topics: create, list, describe, alter, delete, offsets, truncate."""
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.log.index import Head
+from penstock_core.log.topic import Topic, config_to_json
+from penstock_core.outcomes import Outcome
+from penstock_handlers.edge.entry import entry_point
+from penstock_handlers.edge.fields import partition_number, whole_number
+from penstock_handlers.edge.json_api import (
+    After,
+    Digits,
+    error_json,
+    instance_of,
+    json_app,
+    only_parameters,
+    serve_with,
+)
+from penstock_handlers.edge.models import (
+    AlterTopic,
+    CreateTopic,
+    Number,
+    OffsetList,
+    PartitionBounds,
+    TopicAnswer,
+    TopicDescription,
+    TopicList,
+    TruncatedPartition,
+    TruncatedPartitions,
+)
+from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.create_topic import create_topic
+from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.describe_topic import describe_topic, list_topics
+from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
+from penstock_service.topics.truncate import truncate
+
+app = json_app()
+_TAG = ["topics"]
+
+
+@app.post(
+    "/v1/topics",
+    status_code=201,
+    operation_id="createTopic",
+    summary="Create a topic",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def create(request: CreateTopic) -> TopicAnswer:
+    """Create a topic."""
+    return _topic(create_topic(instance_of(app), request.name, request.partitions, request.config))
+
+
+@app.get(
+    "/v1/topics",
+    operation_id="listTopics",
+    summary="List topics",
+    tags=_TAG,
+    middlewares=[only_parameters("limit", "after")],
+)
+def list_all(limit: Annotated[Digits, Query(ge=1, le=TOPIC_LIST_MAX)] = TOPIC_LIST_MAX, after: After = "") -> TopicList:
+    """List the topics by name, `limit` at a time, from behind `after`."""
+    topics, next_after = list_topics(instance_of(app).stores.topics, limit, after)
+    return {"topics": [_topic(topic) for topic in topics], "next_after": next_after}
+
+
+@app.get(
+    "/v1/metadata",
+    operation_id="topicMetadata",
+    summary="A topic's partitions and settings",
+    tags=_TAG,
+    middlewares=[only_parameters("topic")],
+)
+def metadata(topic: Annotated[str, Query()]) -> TopicAnswer:
+    """Answer a topic without the bounds of its partitions: one read of one item."""
+    # Not below /v1/topics/{topic}: IAM's * matches slashes, and a caller of this may not be allowed to read records.
+    return _topic(instance_of(app).topic_cache.read_through(topic))
+
+
+@app.get(
+    "/v1/topics/<topic>",
+    operation_id="describeTopic",
+    summary="Describe a topic",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def describe(topic: Annotated[str, Path()]) -> TopicDescription:
+    """Describe a topic, with the bounds of each partition."""
+    instance = instance_of(app)
+    found, bounds = describe_topic(instance.topic_cache, instance.stores.log, topic)
+    offsets: list[PartitionBounds] = [
+        {
+            "partition": item.partition,
+            "log_start_offset": item.log_start_offset,
+            "high_watermark": item.high_watermark,
+        }
+        for item in bounds
+    ]
+    return {**_topic(found), "offsets": offsets}
+
+
+@app.patch(
+    "/v1/topics/<topic>", operation_id="alterTopic", summary="Alter a topic", tags=_TAG, middlewares=[only_parameters()]
+)
+def alter(topic: Annotated[str, Path()], request: AlterTopic) -> TopicAnswer:
+    """Add partitions to a topic, or change some of its settings."""
+    return _topic(alter_topic(instance_of(app), topic, request.partitions, request.config))
+
+
+@app.delete(
+    "/v1/topics/<topic>",
+    status_code=204,
+    operation_id="deleteTopic",
+    summary="Delete a topic",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def delete(topic: Annotated[str, Path()]) -> Response[None]:
+    """Delete a topic with its records."""
+    delete_topic(instance_of(app), topic)
+    return Response(status_code=204)
+
+
+@app.get(
+    "/v1/topics/<topic>/offsets",
+    operation_id="listOffsets",
+    summary="Offsets by time, or of the ends",
+    tags=_TAG,
+    middlewares=[only_parameters("timestamp", "partition")],
+)
+def offsets(
+    topic: Annotated[str, Path()],
+    timestamp: Annotated[str, Query(description="earliest, latest, or milliseconds since 1970")] = "latest",
+    partition: Annotated[Digits | None, Query(ge=0)] = None,
+) -> OffsetList:
+    """Answer the offset of each partition, or of one, at a time or at an end."""
+    results = list_offsets(instance_of(app), topic, _spec(timestamp), partition).all_ok()
+    return {
+        "offsets": [
+            {
+                "topic_id": item.topic_id,
+                "partition": item.partition,
+                "offset": item.offset,
+                "timestamp_ms": item.timestamp_ms,
+            }
+            for item in results
+        ]
+    }
+
+
+@app.post(
+    "/v1/topics/<topic>/truncate",
+    operation_id="truncateTopic",
+    summary="Remove records",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def truncate_topic(
+    topic: Annotated[str, Path()],
+    before: Annotated[
+        dict[str, Number], Body(max_length=TOPIC_PARTITIONS_MAX, description="partition to the first offset that stays")
+    ],
+) -> TruncatedPartitions:
+    """Delete the records of some partitions before the offsets given."""
+    wanted = {partition_number(name): offset for name, offset in before.items()}
+    results = truncate(instance_of(app), topic, wanted)
+    return {"partitions": [_truncated(*pair) for pair in zip(wanted, results, strict=True)]}
+
+
+def _topic(topic: Topic) -> TopicAnswer:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": topic.partitions,
+        "config": config_to_json(topic.config),
+        "created_at_ms": topic.created_at_ms,
+    }
+
+
+def _spec(text: str) -> OffsetSpec | int:
+    if text in ("earliest", "latest"):
+        return OffsetSpec(text)
+    number = whole_number(text)
+    if number is not None:
+        return number
+    raise PenstockError(
+        ErrorCode.INVALID_REQUEST, f"timestamp={text!r:.100}: must be earliest, latest or milliseconds since 1970"
+    )
+
+
+def _truncated(partition: int, result: Outcome[Head]) -> TruncatedPartition:
+    if isinstance(result, PenstockError):
+        return {"partition": partition, "error": error_json(result)}
+    return {"partition": partition, "log_start_offset": result.log_start_offset}
+
+
+serve = serve_with(app)
+handler = entry_point(serve)

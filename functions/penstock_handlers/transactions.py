@@ -1,0 +1,141 @@
+"""Transactional producers: POST /v1/producers, POST /v1/transactions, and the release of a transactional id.
+
+Stages and commits are binary. The caller's principal goes with each request (penstock_handlers/edge/principal.py).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import NO_NONCE, Nonce, parse_nonce, parse_transactional_id
+from penstock_core.limits import (
+    OFFSET_MAX,
+    PRODUCER_EPOCH_MAX,
+    TOPIC_PARTITIONS_MAX,
+    TRANSACTION_STAGES_MAX,
+)
+from penstock_core.records import frame
+from penstock_core.transaction import Begin, TransactionalProducer
+from penstock_core.zones.quorum import Acks, parse_acks
+from penstock_handlers.edge.entry import entry_point
+from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
+from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, json_result
+from penstock_handlers.edge.principal import principal_of
+from penstock_handlers.produce import parse_entries
+from penstock_service.instance.instance import Instance
+from penstock_service.transactions.begin_transactions import begin_transactions, release_transactional_id
+from penstock_service.transactions.commit_transaction import (
+    OffsetEntry,
+    commit_transaction,
+    stage,
+)
+from penstock_service.transactions.committed_ranges import CommittedRange
+from penstock_service.transactions.transaction_part import TransactionPart
+
+
+def serve(event: Event, instance: Instance) -> Result:
+    """Begin the epoch of a transactional producer, stage a part of a transaction, commit it, or release an id."""
+    return _BY_ROUTE[event["routeKey"]](event, instance)
+
+
+def _begin(event: Event, instance: Instance) -> Result:
+    fields = json_object_of(event)
+    refuse_unknown(fields, "transactional_id", "nonce", "producer_id", "epoch")
+    name = take(fields, "transactional_id", str)
+    begin = Begin(nonce=_nonce(fields), last=_last_epoch(fields), principal=principal_of(event))
+    state = begin_transactions(instance.stores.transactions, instance.entropy, name, begin)
+    return json_result(
+        {
+            "producer_id": state.producer_id,
+            "epoch": state.epoch,
+            "transaction": state.number + 1,
+            "last_nonce": state.nonce.hex(),
+        }
+    )
+
+
+def _last_epoch(fields: Mapping[str, Any]) -> tuple[int, int] | None:
+    if ("producer_id" in fields) != ("epoch" in fields):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, "only one of producer_id and epoch: send both as the last begin told them"
+        )
+    if "epoch" not in fields:
+        return None
+    return take_number(fields, "producer_id", 0, OFFSET_MAX), take_number(fields, "epoch", 0, PRODUCER_EPOCH_MAX)
+
+
+def _nonce(fields: Mapping[str, Any]) -> Nonce:
+    return parse_nonce(take(fields, "nonce", str)) if "nonce" in fields else NO_NONCE
+
+
+def _transact(event: Event, instance: Instance) -> Result:
+    header, payload = frame.decode(body_of(event))
+    refuse_unknown(
+        header, "transactional_id", "epoch", "transaction", "nonce", "stage", "stages", "acks", "batches", "offsets"
+    )
+    producer = TransactionalProducer(
+        transactional_id=parse_transactional_id(take(header, "transactional_id", str)),
+        epoch=take_number(header, "epoch", 0, PRODUCER_EPOCH_MAX),
+        principal=principal_of(event),
+    )
+    number = take_number(header, "transaction", 0, OFFSET_MAX)
+    acks = parse_acks(header.get("acks", "quorum"))
+    if acks not in (Acks.QUORUM, Acks.ALL):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"acks={header['acks']!r}: use 'quorum' or 'all' here")
+    batches = take_objects(header, "batches") if "batches" in header else []
+    part = TransactionPart(
+        producer=producer, number=number, entries=parse_entries(batches, payload), acks=acks, nonce=_nonce(header)
+    )
+    if "stage" in header:
+        for name in ("stages", "offsets"):
+            if name in header:
+                raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name!r} goes with the commit, not with a stage")
+        stage(instance, part, take_number(header, "stage", 0, OFFSET_MAX))
+        return json_result({})
+    offsets = [_offset(each) for each in take_objects(header, "offsets")] if "offsets" in header else []
+    stages = take_number(header, "stages", 0, TRANSACTION_STAGES_MAX, 0)
+    found = commit_transaction(instance, part, offsets, stages)
+    return json_result({"results": [_to_json(each) for each in found]})
+
+
+def _offset(fields: Mapping[str, Any]) -> OffsetEntry:
+    names = ("group", "topic", "topic_id", "partition", "offset", "metadata", "member_id", "instance_id", "lease_epoch")
+    refuse_unknown(fields, *names)
+    return OffsetEntry(
+        group=take(fields, "group", str),
+        topic=take(fields, "topic", str),
+        partition=take_number(fields, "partition", 0, TOPIC_PARTITIONS_MAX - 1),
+        offset=take_number(fields, "offset", 0, OFFSET_MAX),
+        metadata=take(fields, "metadata", str, ""),
+        member_id=take(fields, "member_id", str) if fields.get("member_id") is not None else None,
+        instance_id=take(fields, "instance_id", str) if fields.get("instance_id") is not None else None,
+        lease_epoch=take_number(fields, "lease_epoch", 0, OFFSET_MAX)
+        if fields.get("lease_epoch") is not None
+        else None,
+        topic_id=take(fields, "topic_id", str) if fields.get("topic_id") is not None else None,
+    )
+
+
+def _to_json(each: CommittedRange) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "base_offset": each.base_offset,
+        "next_offset": each.next_offset,
+    }
+
+
+def _release(event: Event, instance: Instance) -> Result:
+    if body_of(event):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, "a release takes no body: send none")
+    release_transactional_id(instance.stores.transactions, event["pathParameters"]["transactional_id"])
+    return json_result({})
+
+
+_BY_ROUTE: Mapping[str, Callable[[Event, Instance], Result]] = {
+    "POST /v1/producers": _begin,
+    "POST /v1/producers/{transactional_id}/release": _release,
+    "POST /v1/transactions": _transact,
+}
+
+handler = entry_point(serve)

@@ -1,0 +1,291 @@
+"""Calls to DynamoDB: this module decides which failures are tried again, and what they mean to the caller.
+
+botocore's own retries must be off: they would send an append again after a lost answer, and append twice. The client
+repeats a call only in two cases. Either the call leaves the same state however often it is applied (`is_repeatable`;
+all reads do), or DynamoDB surely did not apply it.
+
+A write is sent again only within `STORAGE_REPEAT_MS_MAX` of its first attempt, by both clocks. A machine that slept in
+between would else name data that is gone by now (penstock_service/segments/update_window.py).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
+
+from penstock_core.backoff import full_jitter_ms
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import (
+    BATCH_GET_KEYS_MAX,
+    STORAGE_ATTEMPTS_MAX,
+    STORAGE_BACKOFF_MS_MAX,
+    STORAGE_REPEAT_MS_MAX,
+    TRANSACT_ATTEMPTS_MAX,
+)
+from penstock_service.ports.runtime import Clock, Entropy
+
+_BACKOFF_MS = 10.0
+_THROTTLED = {
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "ThrottlingException",
+}
+# Refused because a transaction (a tail roll) holds the item for a moment.
+_IN_CONFLICT = {"TransactionConflictException", "TransactionInProgressException"}
+_CANCELLED_FOR_NOW = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+_CANCELLED_FOR_GOOD = {"ValidationError", "ItemCollectionSizeLimitExceeded"}  # an item would be too large, for one
+_CONDITION_FAILED = "ConditionalCheckFailed"
+_TRANSACT = "transact_write_items"
+_READS = {"get_item", "batch_get_item", "query", "scan"}
+_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """DynamoDB applied the write. `attributes` is the item that `ReturnValues` asked for; without it, empty."""
+
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The condition did not hold, and DynamoDB changed nothing.
+
+    `item` is the stored item, if `ReturnValuesOnConditionCheckFailure` asked for it and there is one.
+
+    After a lost answer the client may have sent a repeatable write again. Then the write's own first attempt may be
+    what made the condition fail.
+    """
+
+    item: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """DynamoDB cancelled the transaction and changed nothing.
+
+    `codes` has one reason for each action, in order. It is "None" for an action that could have been applied.
+    """
+
+    codes: Sequence[str]
+
+    def is_refused(self, action: int) -> bool:
+        """True if the condition of the action at this place did not hold."""
+        return self.codes[action] == _CONDITION_FAILED
+
+    @property
+    def is_any_refused(self) -> bool:
+        """True if the condition of at least one action did not hold."""
+        return _CONDITION_FAILED in self.codes
+
+
+class DynamoDbClient:
+    """A boto3 DynamoDB client made with `retries={"total_max_attempts": 1}`, and the policy above around it."""
+
+    def __init__(self, client: Any, clock: Clock, entropy: Entropy) -> None:
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+
+    def call(self, operation: str, *, is_repeatable: bool, **arguments: Any) -> Any:
+        """The answer to `operation`, which has no condition.
+
+        Makes at most `STORAGE_ATTEMPTS_MAX` attempts, with full jitter up to `STORAGE_BACKOFF_MS_MAX` between them.
+        Raises THROTTLED or STORAGE_UNAVAILABLE, with `maybe_applied` if one of the attempts at a write may have been
+        applied.
+        """
+        answer, error, maybe_applied = self._attempt(operation, is_repeatable=is_repeatable, arguments=arguments)
+        if error is not None:
+            raise _failure(operation, error, maybe_applied=maybe_applied) from error
+        return answer
+
+    def conditional(self, operation: str, *, is_repeatable: bool, **arguments: Any) -> Applied | Refused:
+        """Makes a write that has a condition. Attempts and errors are those of `call`."""
+        answer, error, maybe_applied = self._attempt(operation, is_repeatable=is_repeatable, arguments=arguments)
+        if error is None:
+            return Applied(attributes=answer.get("Attributes", {}))
+        if _is(error, "ConditionalCheckFailedException"):
+            return Refused(item=error.response.get("Item"))
+        raise _failure(operation, error, maybe_applied=maybe_applied) from error
+
+    def transact_once(self, actions: Sequence[dict[str, Any]], *, is_repeatable: bool) -> Cancelled | None:
+        """Sends the actions in one TransactWriteItems. None: all of them were applied.
+
+        Does not wait for a conflict with another transaction: that is a reason to cancel, too. Attempts and errors are
+        those of `call`.
+        """
+        arguments = {"TransactItems": actions}
+        _, error, maybe_applied = self._attempt(_TRANSACT, is_repeatable=is_repeatable, arguments=arguments)
+        if error is None:
+            return None
+        if _is(error, "TransactionCanceledException"):
+            return _cancelled(error)
+        raise _failure(_TRANSACT, error, maybe_applied=maybe_applied) from error
+
+    def transact(self, actions: Sequence[dict[str, Any]]) -> Cancelled | None:
+        """Tries `transact_once` while other writers hold the items. None: all actions were applied.
+
+        Tries up to `TRANSACT_ATTEMPTS_MAX` times. The conditions must refuse a second application, because the client
+        repeats a transaction that may have been applied. Client tokens could not: DynamoDB knows one for ten minutes
+        only. (That is why each attempt has its own, by botocore.)
+
+        A failed condition ends the call at once, unless an earlier attempt may have been applied. In that case the
+        call goes on until conditions are the only reasons. Before that, the one condition that tells the attempts
+        apart may be undecided.
+
+        Raises as `call`, and THROTTLED if other writers never let go of the items. Raises TRANSACTION_REFUSED if
+        DynamoDB says that the transaction is not valid, such as one that makes an item too large: no further try heals
+        that. Other reasons raise STORAGE_UNAVAILABLE.
+        """
+        maybe_applied = False
+        begun_ms = self._times()
+        for attempt in range(TRANSACT_ATTEMPTS_MAX):
+            arguments = {"TransactItems": actions}
+            _, error, is_unsure = self._attempt(_TRANSACT, is_repeatable=True, arguments=arguments, begun_ms=begun_ms)
+            maybe_applied |= is_unsure
+            if error is None:
+                return None
+            cancelled = _cancelled(error) if _is(error, "TransactionCanceledException") else Cancelled(codes=())
+            reasons = {*cancelled.codes} - {"None"}
+            if not reasons & _CANCELLED_FOR_NOW or (reasons - _CANCELLED_FOR_NOW and not maybe_applied):
+                if cancelled.is_any_refused:
+                    return cancelled
+                if reasons & _CANCELLED_FOR_GOOD or _is(error, "ValidationException"):
+                    raise _not_valid(error, maybe_applied=maybe_applied) from error
+                raise _failure(_TRANSACT, error, maybe_applied=maybe_applied) from error
+            if attempt < TRANSACT_ATTEMPTS_MAX - 1:
+                self._back_off(attempt)
+                if self._is_too_late(begun_ms):
+                    break
+        raise PenstockError(
+            ErrorCode.THROTTLED,
+            f"other writers hold the items of the transaction all the time: {_effect(maybe_applied)}, try again later",
+            maybe_applied=maybe_applied,
+        )
+
+    def get(self, table: str, key: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The item, or None if there is none. One consistent read. Raises as `call`."""
+        answer = self.call("get_item", is_repeatable=True, TableName=table, Key=key, ConsistentRead=True)
+        item: Mapping[str, Any] | None = answer.get("Item")
+        return item
+
+    def batch_get(self, table: str, keys: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """The items of these keys, in no order. A key without item is missing. Consistent.
+
+        One BatchGetItem for each `BATCH_GET_KEYS_MAX` keys, repeated while DynamoDB leaves keys unprocessed. Raises as
+        `call`, and THROTTLED if keys stay unprocessed `STORAGE_ATTEMPTS_MAX` times.
+        """
+        for start in range(0, len(keys), BATCH_GET_KEYS_MAX):
+            wanted = keys[start : start + BATCH_GET_KEYS_MAX]
+            request: Mapping[str, Any] = {table: {"Keys": wanted, "ConsistentRead": True}}
+            for attempt in range(STORAGE_ATTEMPTS_MAX):
+                answer = self.call("batch_get_item", is_repeatable=True, RequestItems=request)
+                yield from answer["Responses"].get(table, ())
+                request = answer.get("UnprocessedKeys", {})
+                if not request:
+                    break
+                self._back_off(attempt)
+            else:
+                raise _throttled("batch_get_item")
+
+    def read_pages(self, operation: str, **arguments: Any) -> Iterator[Sequence[Any]]:
+        """The items of a query or scan, answer by answer to its end. Consistent. Raises as `call`.
+
+        One call for each megabyte that the caller takes.
+        """
+        start: dict[str, object] = {}
+        while True:
+            answer = self.call(operation, is_repeatable=True, ConsistentRead=True, **arguments, **start)
+            yield answer["Items"]
+            if "LastEvaluatedKey" not in answer:
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def _attempt(
+        self,
+        operation: str,
+        *,
+        is_repeatable: bool,
+        arguments: Mapping[str, Any],
+        begun_ms: tuple[int, float] | None = None,
+    ) -> tuple[Any, ClientError | BotoCoreError | None, bool]:
+        """The answer or the last attempt's error, and whether any attempt at a write may have been applied."""
+        maybe_applied = False
+        begun_ms = begun_ms or self._times()
+        for attempt in range(STORAGE_ATTEMPTS_MAX):
+            try:
+                return getattr(self._client, operation)(**arguments), None, maybe_applied
+            except (ClientError, BotoCoreError) as error:
+                maybe_applied |= operation not in _READS and _is_ambiguous(error)
+                if attempt == STORAGE_ATTEMPTS_MAX - 1 or not _helps_again(error, is_repeatable=is_repeatable):
+                    return None, error, maybe_applied
+                self._back_off(attempt)
+                if operation not in _READS and self._is_too_late(begun_ms):
+                    return None, error, maybe_applied
+        raise AssertionError("the last attempt returns")
+
+    def _times(self) -> tuple[int, float]:
+        return self._clock.now_ms(), self._clock.monotonic_ms()
+
+    def _is_too_late(self, begun_ms: tuple[int, float]) -> bool:
+        """True if a write that began then is not to be sent again, by either clock."""
+        now_ms = self._times()
+        return max(now_ms[0] - begun_ms[0], now_ms[1] - begun_ms[1]) > STORAGE_REPEAT_MS_MAX
+
+    def _back_off(self, attempt: int) -> None:
+        chance = int.from_bytes(self._entropy.random_bytes(2), "big") / 2**16
+        self._clock.sleep_ms(full_jitter_ms(attempt, _BACKOFF_MS, STORAGE_BACKOFF_MS_MAX, chance))
+
+
+def _is(error: ClientError | BotoCoreError, *codes: str) -> TypeGuard[ClientError]:
+    """True if DynamoDB answered with one of these codes."""
+    return isinstance(error, ClientError) and error.response["Error"]["Code"] in codes
+
+
+def _cancelled(error: ClientError) -> Cancelled:
+    reasons = error.response.get("CancellationReasons", ())
+    return Cancelled(codes=tuple(reason.get("Code") or "None" for reason in reasons))
+
+
+def _helps_again(error: ClientError | BotoCoreError, *, is_repeatable: bool) -> bool:
+    if _is(error, *_THROTTLED, *_IN_CONFLICT) or isinstance(error, _NEVER_SENT):
+        return True
+    return is_repeatable and _is_ambiguous(error)
+
+
+def _is_ambiguous(error: ClientError | BotoCoreError) -> bool:
+    """True if the call may have been applied: no answer came, or one that does not say, such as a damaged one."""
+    if isinstance(error, ClientError):
+        return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)) >= 500
+    return not isinstance(error, _NEVER_SENT)
+
+
+def _failure(operation: str, error: ClientError | BotoCoreError, *, maybe_applied: bool) -> PenstockError:
+    if _is(error, *_THROTTLED):
+        return _throttled(operation, maybe_applied=maybe_applied)
+    return PenstockError(
+        ErrorCode.STORAGE_UNAVAILABLE,
+        f"DynamoDB did not answer {operation}: {error}",
+        maybe_applied=maybe_applied,
+    )
+
+
+def _not_valid(error: ClientError | BotoCoreError, *, maybe_applied: bool) -> PenstockError:
+    reasons = error.response.get("CancellationReasons", ()) if isinstance(error, ClientError) else ()
+    told = [str(each.get("Message", "")) for each in reasons if each.get("Code") in _CANCELLED_FOR_GOOD]
+    return PenstockError(
+        ErrorCode.TRANSACTION_REFUSED,
+        f"DynamoDB refuses the transaction as it is ({(told or [str(error)])[0]:.100}): {_effect(maybe_applied)}. Do "
+        "not repeat it: write to fewer or to other partitions, and see why an item is that large",
+        maybe_applied=maybe_applied,
+    )
+
+
+def _throttled(operation: str, *, maybe_applied: bool = False) -> PenstockError:
+    message = f"DynamoDB throttles {operation}: {_effect(maybe_applied)}, try again later"
+    return PenstockError(ErrorCode.THROTTLED, message, maybe_applied=maybe_applied)
+
+
+def _effect(maybe_applied: bool) -> str:
+    return "an earlier attempt may have been applied" if maybe_applied else "nothing was changed"

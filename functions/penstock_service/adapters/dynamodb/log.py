@@ -1,0 +1,319 @@
+"""LogIndex on the log table: heads and pages of partitions.
+
+Each write is of one item, so DynamoDB puts all writes of a head in order, and none cancels another. The append of an
+idempotent producer may be sent again after a lost answer, because its condition refuses a second one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, PartitionKey, parse_partition_key
+from penstock_core.limits import MARK_ATTEMPTS_MAX
+from penstock_core.log.index import (
+    EMPTY_HEAD,
+    Head,
+    Page,
+    state_written,
+    unknown_partition,
+    with_log_start,
+    with_zones_marked,
+)
+from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
+from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
+from penstock_core.storage.head_item import head_item, head_key, parse_head
+from penstock_core.storage.head_updates import producers_removal, tail_shortening
+from penstock_core.storage.item import ConditionalUpdate, Item, number
+from penstock_core.storage.keys import producer_name
+from penstock_core.storage.page_item import (
+    PAGE_LAST,
+    page_item,
+    page_item_key,
+    page_key,
+    parse_merge_mark,
+    parse_page,
+)
+from penstock_core.storage.producer_item import parse_producer, producer_item_key, producer_put
+from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
+
+_APPEND = "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed"
+_HEAD_EXISTS = "attribute_exists(next_offset)"
+
+
+class DynamoDbLogIndex:
+    """LogIndex: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def create_head(self, key: PartitionKey) -> None:
+        self._client.conditional(
+            "put_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Item=head_item(key, EMPTY_HEAD),
+            ConditionExpression="attribute_not_exists(pk)",
+        )
+
+    def delete_head(self, key: PartitionKey) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=head_key(key))
+
+    def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
+        if len(partitions) == 1:
+            item = self._client.get(self._table, head_key(partitions[0]))
+            return {} if item is None else {partitions[0]: parse_head(item)}
+        items = self._client.batch_get(self._table, [head_key(key) for key in partitions])
+        return {parse_partition_key(item["pk"]["S"]): parse_head(item) for item in items}
+
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=False,
+            TableName=self._table,
+            Key=head_key(key),
+            UpdateExpression=_APPEND,
+            ConditionExpression=_HEAD_EXISTS,
+            ExpressionAttributeValues=_append_values(ref, unconfirmed_zones),
+            ReturnValues="ALL_NEW",
+        )
+        if isinstance(done, Refused):
+            raise unknown_partition(key)
+        return parse_head(done.attributes)
+
+    def append_in_sequence(
+        self,
+        key: PartitionKey,
+        ref: Ref,
+        unconfirmed_zones: int,
+        sequence: ProducerSequence,
+        looked_at: Offset | None,
+    ) -> tuple[bool, Head]:
+        values: Item = {
+            **_append_values(ref, unconfirmed_zones),
+            ":entry": {"B": encode_state(state_written(ref, sequence))},
+        }
+        conditions = []
+        if looked_at is not None:
+            conditions.append("attribute_not_exists(producers.#producer) AND tail_base <= :looked")
+            values |= {":looked": number(looked_at)}
+        elif sequence.first_sequence == 0:
+            conditions.append("attribute_not_exists(producers.#producer) AND evictions = :none")
+            values |= {":none": number(0)}
+        if bounds := entries_preceding(sequence):
+            conditions.append("producers.#producer BETWEEN :lowest AND :highest")
+            values |= {":lowest": {"B": bounds[0]}, ":highest": {"B": bounds[1]}}
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=head_key(key),
+            UpdateExpression=f"{_APPEND}, producers.#producer = :entry",
+            ConditionExpression=f"{_HEAD_EXISTS} AND ({' OR '.join(conditions)})",
+            ExpressionAttributeNames={"#producer": producer_name(sequence.producer_id)},
+            ExpressionAttributeValues=values,
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if isinstance(done, Applied):
+            return True, parse_head(done.attributes)
+        if done.item is None:
+            raise unknown_partition(key)
+        return False, parse_head(done.item)
+
+    def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
+        item = self._client.get(self._table, producer_item_key(key, producer_id))
+        return None if item is None else parse_producer(item)
+
+    def put_page(self, key: PartitionKey, page: Page) -> Page | None:
+        done = self._client.conditional(
+            "put_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Item=page_item(key, page),
+            ConditionExpression="attribute_not_exists(pk)",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if isinstance(done, Applied):
+            return page
+        if done.item is None or parse_merge_mark(done.item) is not None:
+            return None
+        return parse_page(done.item)
+
+    def replace_page(self, key: PartitionKey, old: Page, new: Page) -> bool:
+        return bool(
+            self._updated(
+                page_item_key(key, old.end_offset),
+                "SET refs = :new",
+                "base_offset = :base AND refs = :old",
+                {
+                    ":base": number(old.base_offset),
+                    ":new": {"B": encode_refs(new.refs)},
+                    ":old": {"B": encode_refs(old.refs)},
+                },
+            )
+        )
+
+    def shorten_tail(self, key: PartitionKey, page: Page) -> tuple[bool, Head | None]:
+        return self._changed_head(tail_shortening(key, page))
+
+    def put_evicted(self, key: PartitionKey, producer_id: int, state: ProducerState, evicted_ms: int) -> None:
+        put = producer_put(key, producer_id, state, evicted_ms)
+        self._client.conditional("put_item", is_repeatable=True, TableName=self._table, **put.arguments())
+
+    def remove_producers(self, key: PartitionKey, leaving: Mapping[int, ProducerState]) -> tuple[bool, Head | None]:
+        return self._changed_head(producers_removal(key, leaving))
+
+    def _changed_head(self, update: ConditionalUpdate) -> tuple[bool, Head | None]:
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            **update.arguments(),
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if isinstance(done, Applied):
+            return True, parse_head(done.attributes)
+        return False, None if done.item is None else parse_head(done.item)
+
+    def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        return self._query_pages(key, page_key(offset + 1), PAGE_LAST, limit, is_ascending=True)
+
+    def pages_before(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        return self._query_pages(key, page_key(0), page_key(offset), limit, is_ascending=False)
+
+    def _query_pages(
+        self, key: PartitionKey, first: str, last: str, limit: int, *, is_ascending: bool
+    ) -> Sequence[Page]:
+        """The pages with keys in [first, last]. One query, and one more after each row of marks of merged pages."""
+        found: list[Page] = []
+        start: dict[str, Any] = {}
+        items_max = limit
+        while True:
+            answer = self._client.call(
+                "query",
+                is_repeatable=True,
+                TableName=self._table,
+                KeyConditionExpression="pk = :partition AND sk BETWEEN :first AND :last",
+                ExpressionAttributeValues={
+                    ":partition": {"S": str(key)},
+                    ":first": {"S": first},
+                    ":last": {"S": last},
+                },
+                Limit=items_max,
+                ScanIndexForward=is_ascending,
+                ConsistentRead=True,
+                **start,
+            )
+            marks = [parse_merge_mark(item) for item in answer["Items"]]
+            found += [parse_page(item) for item, mark in zip(answer["Items"], marks, strict=True) if mark is None]
+            if "LastEvaluatedKey" not in answer or len(found) >= limit or all(mark is None for mark in marks):
+                return found[:limit]
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            items_max = limit - len(found)
+            if (mark := marks[-1]) is not None:
+                items_max += mark.marks_behind if is_ascending else mark.marks_before
+
+    def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=head_key(key),
+            UpdateExpression="SET log_start_offset = :offset",
+            ConditionExpression="log_start_offset < :offset AND next_offset >= :offset",
+            ExpressionAttributeValues={":offset": number(offset)},
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if isinstance(done, Applied):
+            return parse_head(done.attributes)
+        if done.item is None:
+            raise unknown_partition(key)
+        return with_log_start(parse_head(done.item), offset)
+
+    def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
+        is_noted = self._updated(
+            head_key(key),
+            "SET settling_offset = :offset, settling_since_ms = :seen",
+            "attribute_exists(next_offset)",
+            {":offset": number(offset), ":seen": number(seen_ms)},
+        )
+        if not is_noted:
+            raise unknown_partition(key)
+
+    def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=page_item_key(key, end_offset))
+
+    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
+        for _ in range(MARK_ATTEMPTS_MAX):
+            head = self.heads([key]).get(key)
+            if head is None:
+                return False
+            is_rolled = located.base_offset < head.tail_base
+            is_marked = (self._mark_in_page if is_rolled else self._mark_in_tail)(key, head, located, zones)
+            if is_marked is not None:
+                return is_marked
+        raise PenstockError(
+            ErrorCode.CONCURRENT_UPDATE,
+            f"the ref at offset {located.base_offset} of partition {key} was changed by other writers "
+            f"{MARK_ATTEMPTS_MAX} times meanwhile: try again",
+        )
+
+    def _mark_in_tail(self, key: PartitionKey, head: Head, located: LocatedRef, zones: int) -> bool | None:
+        """None if the tail was rolled, or the ref changed, since `head` was read."""
+        marked = with_zones_marked(head.tail_base, head.tail, located, zones)
+        if marked is None:
+            return False
+        index, ref = marked
+        # The stream has carried each value of under_replicated when an append wrote it. So clearing it here hides
+        # nothing, and keeps this update from waking the function `replicate`.
+        return ref == head.tail[index] or self._updated(
+            head_key(key),
+            f"SET tail[{index}] = :new, under_replicated = :none",
+            f"tail_base = :base AND tail[{index}] = :old",
+            {
+                ":new": {"B": encode_ref(ref)},
+                ":old": {"B": encode_ref(head.tail[index])},
+                ":base": number(head.tail_base),
+                ":none": number(0),
+            },
+        )
+
+    def _mark_in_page(self, key: PartitionKey, head: Head, located: LocatedRef, zones: int) -> bool | None:  # noqa: ARG002 - as _mark_in_tail
+        pages = self.pages(key, located.base_offset, 1)
+        marked = with_zones_marked(pages[0].base_offset, pages[0].refs, located, zones) if pages else None
+        if marked is None:
+            return False
+        index, ref = marked
+        old = pages[0]
+        new = replace(old, refs=(*old.refs[:index], ref, *old.refs[index + 1 :]))
+        return new == old or self._updated(
+            page_item_key(key, old.end_offset),
+            "SET refs = :new",
+            "refs = :old",
+            {":new": {"B": encode_refs(new.refs)}, ":old": {"B": encode_refs(old.refs)}},
+        )
+
+    def _updated(self, item_key: Item, update: str, condition: str, values: Item) -> bool | None:
+        """None if the condition does not hold, perhaps because of our own attempt whose answer was lost."""
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=item_key,
+            UpdateExpression=update,
+            ConditionExpression=condition,
+            ExpressionAttributeValues=values,
+        )
+        return True if isinstance(done, Applied) else None
+
+
+def _append_values(ref: Ref, unconfirmed_zones: int) -> Item:
+    return {
+        ":span": number(ref.offset_span),
+        ":refs": {"L": [{"B": encode_ref(ref)}]},
+        ":unconfirmed": number(unconfirmed_zones),
+    }

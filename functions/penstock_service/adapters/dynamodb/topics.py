@@ -1,0 +1,137 @@
+"""TopicStore on the topics table."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import TopicId, TopicName
+from penstock_core.log.topic import DeletedTopic, Topic, note_of
+from penstock_core.storage.deleted_topic_item import deleted_topic_item, deleted_topic_key, parse_deleted_topic
+from penstock_core.storage.item import number
+from penstock_core.storage.keys import DELETED, TOPIC
+from penstock_core.storage.topic_item import parse_topic, topic_item, topic_key
+from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
+
+
+class DynamoDbTopicStore:
+    """TopicStore: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def begin(self, note: DeletedTopic) -> None:
+        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=deleted_topic_item(note))
+
+    def create(self, topic: Topic) -> None:
+        # Repeatable: no other creation has this topic id. So a repeat after a lost answer is refused, and then finds
+        # the item of the first attempt.
+        put = {
+            "TableName": self._table,
+            "Item": topic_item(topic),
+            "ConditionExpression": "attribute_not_exists(pk)",
+        }
+        delete = {
+            "TableName": self._table,
+            "Key": deleted_topic_key(topic.topic_id),
+            "ConditionExpression": "attribute_exists(is_being_created)",
+        }
+        if self._client.transact_once([{"Put": put}, {"Delete": delete}], is_repeatable=True) is None:
+            return
+        stored = self.get(topic.name)
+        if stored is None:
+            raise PenstockError(
+                ErrorCode.CONCURRENT_UPDATE,
+                f"topic {topic.name!r} was not created: it took too long, or another request is creating it; try again",
+            )
+        if stored.topic_id != topic.topic_id:
+            raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already")
+
+    def give_up(self, note: DeletedTopic) -> bool:
+        put = self._client.conditional(
+            "put_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Item=deleted_topic_item(replace(note, is_being_created=False)),
+            ConditionExpression="attribute_exists(is_being_created)",
+        )
+        return isinstance(put, Applied)
+
+    def get(self, name: TopicName) -> Topic | None:
+        item = self._client.get(self._table, topic_key(name))
+        return None if item is None else parse_topic(item)
+
+    def list(self) -> Sequence[Topic]:
+        topics: list[Topic] = []
+        for items in self._client.read_pages(
+            "scan",
+            TableName=self._table,
+            FilterExpression="sk = :topic",
+            ExpressionAttributeValues={":topic": {"S": TOPIC}},
+        ):
+            topics += map(parse_topic, items)
+        return sorted(topics, key=lambda topic: topic.name)
+
+    def replace(self, old: Topic, new: Topic) -> None:
+        stored = topic_item(old)
+        put = self._client.conditional(
+            "put_item",
+            is_repeatable=False,
+            TableName=self._table,
+            Item=topic_item(new),
+            ConditionExpression="topic_id = :id AND #partitions = :partitions AND config = :config",
+            ExpressionAttributeNames={"#partitions": "partitions"},
+            ExpressionAttributeValues={
+                ":id": stored["topic_id"],
+                ":partitions": stored["partitions"],
+                ":config": stored["config"],
+            },
+        )
+        if isinstance(put, Refused):
+            raise PenstockError(
+                ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request: read it and try again"
+            )
+
+    def delete(self, topic: Topic, now_ms: int) -> None:
+        delete = {
+            "TableName": self._table,
+            "Key": topic_key(topic.name),
+            # The caller deletes the heads of these partitions next, so there must be no further ones.
+            "ConditionExpression": "topic_id = :id AND #partitions = :partitions",
+            "ExpressionAttributeNames": {"#partitions": "partitions"},
+            "ExpressionAttributeValues": {":id": {"S": topic.topic_id}, ":partitions": number(topic.partitions)},
+        }
+        put = {"TableName": self._table, "Item": deleted_topic_item(note_of(topic, now_ms))}
+        if self._client.transact_once([{"Delete": delete}, {"Put": put}], is_repeatable=False) is None:
+            return
+        stored = self.get(topic.name)
+        if stored is None or stored.topic_id != topic.topic_id:
+            raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {topic.name!r} was deleted by another request")
+        raise PenstockError(
+            ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} is being altered by another request: try again"
+        )
+
+    def deleted(self) -> Sequence[DeletedTopic]:
+        found: list[DeletedTopic] = []
+        for items in self._client.read_pages(
+            "query",
+            TableName=self._table,
+            KeyConditionExpression="pk = :deleted",
+            ExpressionAttributeValues={":deleted": {"S": DELETED}},
+        ):
+            found += map(parse_deleted_topic, items)
+        return found
+
+    def note_heads_removed(self, topic_id: TopicId, now_ms: int) -> None:
+        self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=deleted_topic_key(topic_id),
+            UpdateExpression="SET heads_removed_at_ms = :now",
+            ConditionExpression="attribute_exists(pk) AND attribute_not_exists(heads_removed_at_ms)",
+            ExpressionAttributeValues={":now": number(now_ms)},
+        )
+
+    def forget_deleted(self, topic_id: TopicId) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=deleted_topic_key(topic_id))

@@ -1,0 +1,173 @@
+"""TransactionStore on the log table. A commit writes heads there and leases in the groups table, at once."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.lease import refusal
+from penstock_core.ids import Nonce, PartitionKey, TransactionalId
+from penstock_core.log.index import unknown_partition
+from penstock_core.log.ref import encode_ref, span
+from penstock_core.storage.head_item import head_key
+from penstock_core.storage.item import Item, number
+from penstock_core.storage.keys import transactional_key
+from penstock_core.storage.lease_item import commit_update, lease_item_key, parse_lease
+from penstock_core.storage.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
+from penstock_core.storage.transactional_producer_item import parse_state, state_key
+from penstock_core.transaction import OffsetCommit, Transaction, TransactionalProducer, TransactionState
+from penstock_service.adapters.dynamodb.client import Applied, Cancelled, DynamoDbClient, Refused
+
+
+class DynamoDbTransactionStore:
+    """TransactionStore: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, log_table: str, groups_table: str) -> None:
+        self._client = client
+        self._log_table = log_table
+        self._groups_table = groups_table
+
+    def get(self, transactional_id: TransactionalId) -> TransactionState | None:
+        item = self._client.get(self._log_table, state_key(transactional_id))
+        return None if item is None else parse_state(item)
+
+    def begin_epoch(
+        self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
+    ) -> TransactionState:
+        condition = "attribute_not_exists(pk)"
+        values = {
+            ":producer": number(new.producer_id),
+            ":epoch": number(new.epoch),
+            ":number": number(new.number),
+            ":segments": {"B": b"".join(new.segments)},
+            ":begins": {"B": b"".join(new.begins)},
+            ":principal": {"S": new.principal},
+        }
+        if old is not None:
+            condition = "producer_id = :old_producer AND epoch = :old_epoch"
+            values |= {":old_producer": number(old.producer_id), ":old_epoch": number(old.epoch)}
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=False,  # the first attempt would refuse a repeat
+            TableName=self._log_table,
+            Key=state_key(transactional_id),
+            UpdateExpression="SET producer_id = :producer, epoch = :epoch, begin_nonces = :begins, "
+            "principal = :principal, "
+            "transaction_number = if_not_exists(transaction_number, :number), "
+            "segment_ids = if_not_exists(segment_ids, :segments)",
+            ConditionExpression=condition,
+            ExpressionAttributeValues=values,
+            ReturnValues="ALL_NEW",
+        )
+        if isinstance(done, Refused):
+            raise PenstockError(
+                ErrorCode.CONCURRENT_UPDATE,
+                f"another instance of producer {transactional_id!r} has begun at the same time: try again",
+            )
+        return parse_state(done.attributes)
+
+    def release(self, transactional_id: TransactionalId) -> bool:
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._log_table,
+            Key=state_key(transactional_id),
+            UpdateExpression="SET principal = :nobody",
+            ConditionExpression="attribute_exists(pk)",
+            ExpressionAttributeValues={":nobody": {"S": ""}},
+        )
+        return isinstance(done, Applied)
+
+    def put_stage(
+        self,
+        producer: TransactionalProducer,
+        transaction: int,
+        nonce: Nonce,
+        stage: int,
+        refs: Sequence[StagedRef],
+        now_ms: int,
+    ) -> None:
+        item = stage_item(producer, transaction, nonce, stage, refs, now_ms)
+        self._client.call("put_item", is_repeatable=True, TableName=self._log_table, Item=item)
+
+    def stages(self, producer: TransactionalProducer, transaction: int, nonce: Nonce) -> Sequence[Sequence[StagedRef]]:
+        return [*map(parse_stage, self._query_stages(producer, stage_prefix(producer.epoch, transaction, nonce)))]
+
+    def commit(self, transaction: Transaction) -> bool:
+        updates = [
+            self._state_update(transaction),
+            *(self._head_update(key, transaction) for key in transaction.refs),
+            *(self._lease_update(each) for each in transaction.offsets),
+        ]
+        cancelled = self._client.transact([{"Update": each} for each in updates])
+        if cancelled is None:
+            return True
+        if cancelled.is_refused(0):
+            return False
+        raise self._why(transaction, cancelled)
+
+    def _why(self, transaction: Transaction, cancelled: Cancelled) -> PenstockError:
+        """The error for the first refused action behind the state's. One read if that is an offset."""
+        for action, key in enumerate(transaction.refs, start=1):
+            if cancelled.is_refused(action):
+                return unknown_partition(key)
+        for action, each in enumerate(transaction.offsets, start=1 + len(transaction.refs)):
+            key = each.committed.partition
+            if cancelled.is_refused(action):
+                item = self._client.get(self._groups_table, lease_item_key(each.group, key))
+                lease = None if item is None else parse_lease(item)
+                why = refusal(lease, key, each.committed.offset, each.token, may_go_back=True)
+                if why is not None:
+                    return why
+        return PenstockError(
+            ErrorCode.THROTTLED,
+            "another writer changed the lease of an offset meanwhile: nothing was committed, try again",
+        )
+
+    def _state_update(self, transaction: Transaction) -> dict[str, Any]:
+        return {
+            "TableName": self._log_table,
+            "Key": state_key(transaction.producer.transactional_id),
+            "UpdateExpression": "SET transaction_number = :number, segment_ids = :segments, transaction_nonce = :nonce",
+            "ConditionExpression": "epoch = :epoch AND transaction_number = :before "
+            "AND (attribute_not_exists(principal) OR principal IN (:nobody, :principal))",
+            "ExpressionAttributeValues": {
+                ":number": number(transaction.number),
+                ":before": number(transaction.number - 1),
+                ":epoch": number(transaction.producer.epoch),
+                ":segments": {"B": b"".join(transaction.segments)},
+                ":nonce": {"B": transaction.nonce},
+                ":nobody": {"S": ""},
+                ":principal": {"S": transaction.producer.principal},
+            },
+        }
+
+    def _head_update(self, key: PartitionKey, transaction: Transaction) -> dict[str, Any]:
+        refs = transaction.refs[key]
+        return {
+            "TableName": self._log_table,
+            "Key": head_key(key),
+            "UpdateExpression": "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), "
+            "under_replicated = :unconfirmed",
+            "ConditionExpression": "attribute_exists(next_offset)",
+            "ExpressionAttributeValues": {
+                ":span": number(span(refs)),
+                ":refs": {"L": [{"B": encode_ref(ref)} for ref in refs]},
+                ":unconfirmed": number(transaction.unconfirmed.get(key, 0)),
+            },
+        }
+
+    def _lease_update(self, each: OffsetCommit) -> dict[str, Any]:
+        update = commit_update(each.group, each.committed, each.token, may_go_back=True)
+        return {"TableName": self._groups_table, **update.arguments()}
+
+    def _query_stages(self, producer: TransactionalProducer, prefix: str) -> Iterator[Item]:
+        for items in self._client.read_pages(
+            "query",
+            TableName=self._log_table,
+            KeyConditionExpression="pk = :producer AND begins_with(sk, :transaction)",
+            ExpressionAttributeValues={
+                ":producer": {"S": transactional_key(producer.transactional_id)},
+                ":transaction": {"S": prefix},
+            },
+        ):
+            yield from items

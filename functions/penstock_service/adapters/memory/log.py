@@ -1,0 +1,209 @@
+"""LogIndex in memory, as faithful as the one on DynamoDB, with DynamoDB's limits."""
+
+import threading
+from bisect import insort
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from penstock_core.ids import Offset, PartitionKey
+from penstock_core.log.index import (
+    EMPTY_HEAD,
+    Head,
+    Page,
+    appended,
+    appended_in_sequence,
+    unknown_partition,
+    with_log_start,
+    with_zones_marked,
+)
+from penstock_core.log.ref import LocatedRef, Ref
+from penstock_core.log.roll import shortened, without_producers
+from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from penstock_core.storage.dynamodb_limits import check_item, check_update
+from penstock_core.storage.head_item import head_item
+from penstock_core.storage.head_updates import producers_removal, tail_shortening
+from penstock_core.storage.page_item import page_item
+from penstock_service.adapters.memory.contention import Contention
+
+_SMALL = 2_000  # refs and producers: with fewer, a head is far from DynamoDB's bound
+
+
+class MemoryLogIndex:
+    """LogIndex: the port documents its methods."""
+
+    def __init__(self, contention: Contention | None = None) -> None:
+        self._contention = contention
+        self._lock = threading.RLock()
+        self._heads: dict[PartitionKey, Head] = {}
+        self._pages: dict[PartitionKey, list[Page]] = {}
+        self._marks: dict[PartitionKey, set[Offset]] = {}  # the ends of pages that were merged
+        self._evicted: dict[tuple[PartitionKey, int], tuple[ProducerState, int]] = {}
+
+    def held(self) -> AbstractContextManager[object]:
+        """A context in which no other thread changes this store."""
+        return self._lock
+
+    def create_head(self, key: PartitionKey) -> None:
+        with self._lock:
+            self._heads.setdefault(key, EMPTY_HEAD)
+
+    def delete_head(self, key: PartitionKey) -> None:
+        with self._lock:
+            self._heads.pop(key, None)
+
+    def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
+        with self._lock:
+            return {key: self._heads[key] for key in partitions if key in self._heads}
+
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:  # noqa: ARG002 - nothing reads it here
+        self._wait(key)
+        return self._change(key, lambda head: appended(head, ref))
+
+    def append_in_sequence(
+        self,
+        key: PartitionKey,
+        ref: Ref,
+        unconfirmed_zones: int,  # noqa: ARG002 - nothing reads it here
+        sequence: ProducerSequence,
+        looked_at: Offset | None,
+    ) -> tuple[bool, Head]:
+        is_appended, head = self._change_if(key, lambda head: appended_in_sequence(head, ref, sequence, looked_at))
+        if head is None:
+            raise unknown_partition(key)
+        return is_appended, head
+
+    def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
+        there = self._evicted.get((key, producer_id))
+        return None if there is None else there[0]
+
+    def put_page(self, key: PartitionKey, page: Page) -> Page | None:
+        with self._lock:
+            if page.end_offset in self._marks.get(key, ()):
+                return None
+            pages = self._pages.setdefault(key, [])
+            there = next((each for each in pages if each.end_offset == page.end_offset), None)
+            if there is None:
+                check_item(page_item(key, page))
+                insort(pages, page, key=_end)
+            return there or page
+
+    def replace_page(self, key: PartitionKey, old: Page, new: Page) -> bool:
+        with self._lock:
+            pages = self._pages.get(key, [])
+            for number, page in enumerate(pages):
+                if (page.base_offset, page.refs) == (old.base_offset, old.refs):
+                    pages[number] = replace(page, refs=new.refs)
+                    return True
+            return False
+
+    def shorten_tail(self, key: PartitionKey, page: Page) -> tuple[bool, Head | None]:
+        check_update(tail_shortening(key, page))
+        return self._change_if(key, lambda head: shortened(head, page))
+
+    def put_evicted(self, key: PartitionKey, producer_id: int, state: ProducerState, evicted_ms: int) -> None:
+        with self._lock:
+            there = self._evicted.get((key, producer_id))
+            if there is None or _precedence(*there) <= _precedence(state, evicted_ms):
+                self._evicted[key, producer_id] = state, evicted_ms
+
+    def remove_producers(self, key: PartitionKey, leaving: Mapping[int, ProducerState]) -> tuple[bool, Head | None]:
+        check_update(producers_removal(key, leaving))
+        return self._change_if(key, lambda head: without_producers(head, leaving))
+
+    def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        with self._lock:
+            return [page for page in self._pages.get(key, ()) if page.end_offset > offset][:limit]
+
+    def pages_before(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        with self._lock:
+            return [page for page in reversed(self._pages.get(key, ())) if page.end_offset <= offset][:limit]
+
+    def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
+        self._wait(key)
+        return self._change(key, lambda head: with_log_start(head, offset))
+
+    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
+        self._wait(key)
+        with self._lock:
+            head = self._heads.get(key)
+            if head is None:
+                return False
+            if located.base_offset >= head.tail_base:
+                marked = with_zones_marked(head.tail_base, head.tail, located, zones)
+                if marked is not None:
+                    self._heads[key] = replace(head, tail=_with(head.tail, *marked))
+                return marked is not None
+            pages = self._pages.get(key, [])
+            for number, page in enumerate(pages):
+                marked = with_zones_marked(page.base_offset, page.refs, located, zones)
+                if marked is not None:
+                    pages[number] = replace(page, refs=_with(page.refs, *marked))
+                    return True
+            return False
+
+    def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
+        self._wait(key)
+        self._change(key, lambda head: replace(head, noted_log_start=offset, log_start_noted_ms=seen_ms))
+
+    def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
+        with self._lock:
+            self._pages[key] = [page for page in self._pages.get(key, ()) if page.end_offset != end_offset]
+
+    def swap_pages(self, key: PartitionKey, old: Sequence[Page], new: Sequence[Page]) -> bool:
+        """Exchanges pages, and leaves a mark in the place of each that has no successor with the same end.
+
+        False, and nothing is changed, unless all of `old` are stored as they are given, and the tail base is not below
+        their end.
+        """
+        with self._lock:
+            pages, head = self._pages.get(key, []), self._heads.get(key)
+            if head is None or head.tail_base < old[-1].end_offset or any(page not in pages for page in old):
+                return False
+            ends = {page.end_offset for page in new}
+            self._marks[key] = (self._marks.get(key, set()) | {page.end_offset for page in old}) - ends
+            self._pages[key] = sorted([*(page for page in pages if page not in old), *new], key=_end)
+            return True
+
+    def append_held(self, key: PartitionKey, ref: Ref) -> None:
+        """Appends, for a transaction that holds the head."""
+        self._change(key, lambda head: appended(head, ref))
+
+    def _wait(self, key: PartitionKey) -> None:
+        """Waits while a transaction holds the head."""
+        if self._contention is not None:
+            self._contention.write(key)
+
+    def _change(self, key: PartitionKey, change: Callable[[Head], Head]) -> Head:
+        _, head = self._change_if(key, change, is_held=True)
+        if head is None:
+            raise unknown_partition(key)
+        return head
+
+    def _change_if(
+        self, key: PartitionKey, change: Callable[[Head], Head | None], *, is_held: bool = False
+    ) -> tuple[bool, Head | None]:
+        """Whether `change` gave a new head, and the head then; None if there is none."""
+        if not is_held:
+            self._wait(key)
+        with self._lock:
+            head = self._heads.get(key)
+            changed = None if head is None else change(head)
+            if changed is None:
+                return False, head
+            if len(changed.tail) + len(changed.producers) > _SMALL:
+                check_item(head_item(key, changed))
+            self._heads[key] = changed
+            return True, changed
+
+
+def _end(page: Page) -> Offset:
+    return page.end_offset
+
+
+def _precedence(state: ProducerState, evicted_ms: int) -> tuple[int, int, int]:
+    return state.epoch, state.last_sequence, evicted_ms
+
+
+def _with(refs: tuple[Ref, ...], index: int, ref: Ref) -> tuple[Ref, ...]:
+    return (*refs[:index], ref, *refs[index + 1 :])

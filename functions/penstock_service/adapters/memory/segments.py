@@ -1,0 +1,76 @@
+"""Segments in memory."""
+
+from collections.abc import Iterable, Sequence
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId, ZoneName
+from penstock_core.limits import LIST_KEYS_MAX
+from penstock_core.storage.keys import prefix_number, segment_key, segment_prefix
+from penstock_service.ports.segments import ListedKeys
+
+
+class MemorySegmentStore:
+    """SegmentStore of one zone: the port documents its methods. `is_down` makes it refuse, as a lost zone does."""
+
+    def __init__(self, zone: str) -> None:
+        self._zone = ZoneName(zone)
+        self.segments: dict[SegmentId, bytes] = {}
+        self.is_down = False
+
+    @property
+    def zone(self) -> ZoneName:
+        return self._zone
+
+    def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:  # noqa: ARG002 - memory does not rot
+        self._check_up()
+        self.segments.setdefault(segment_id, bytes(body))
+
+    def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
+        self._check_up()
+        if segment_id not in self.segments:
+            raise PenstockError(
+                ErrorCode.STORAGE_UNAVAILABLE,
+                f"zone {self._zone} has no segment {segment_id.hex()}",
+                is_missing=True,
+            )
+        data = self.segments[segment_id][position : position + length]
+        if len(data) != length:
+            raise PenstockError(
+                ErrorCode.CORRUPT_SEGMENT,
+                f"zone {self._zone} holds {len(data)} of {length} bytes from {position} of segment {segment_id.hex()}",
+            )
+        return data
+
+    def get_whole(self, segment_id: SegmentId) -> bytes | None:
+        self._check_up()
+        return self.segments.get(segment_id)
+
+    def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:  # noqa: ARG002 - as put
+        self._check_up()
+        self.segments[segment_id] = bytes(body)
+
+    def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
+        self._check_up()
+        near = [each for each in self.segments.copy() if prefix.startswith(segment_prefix(prefix_number(each)))]
+        keys = sorted(key for key in map(segment_key, near) if key.startswith(prefix))
+        behind = [key for key in keys if token is None or key > token]
+        part = behind[:LIST_KEYS_MAX]
+        return ListedKeys(keys=part, next_token=part[-1] if len(behind) > len(part) else None)
+
+    def delete(self, segment_ids: Sequence[SegmentId]) -> None:
+        self._check_up()
+        for segment_id in segment_ids:
+            self.segments.pop(segment_id, None)
+
+    def _check_up(self) -> None:
+        if self.is_down:
+            raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} does not answer")
+
+
+class MemoryArchiveStore(MemorySegmentStore):
+    """ArchiveStore: the port documents its methods."""
+
+    def upload(self, segment_id: SegmentId, chunks: Iterable[bytes]) -> None:
+        body = b"".join(chunks)
+        self._check_up()
+        self.segments.setdefault(segment_id, body)

@@ -1,0 +1,53 @@
+"""Every port in memory, as faithful as the AWS adapters: the same contract suite holds both.
+
+Each call is atomic under one lock, as single calls of DynamoDB and S3 are. Values are immutable or copied, so that a
+caller's value never changes under it.
+"""
+
+from collections.abc import Sequence
+
+from penstock_service.adapters.memory.compaction import MemoryCompactionStore
+from penstock_service.adapters.memory.contention import Contention
+from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
+from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
+from penstock_service.adapters.memory.topics import MemoryTopicStore
+from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryRepairQueue, MemoryZoneStateStore
+from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.runtime import Clock, Entropy, Executor, Runtime
+from penstock_service.ports.segments import ARCHIVE
+from penstock_service.stores import Stores
+
+
+def memory_instance(
+    *,
+    zones: Sequence[str] = ("a", "b", "c"),
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+    executor: Executor | None = None,
+) -> Instance:
+    """A whole service in memory. It runs on the system's clock, entropy and threads unless you give others."""
+    runtime = Runtime(
+        clock=clock or SystemClock(), entropy=entropy or SystemEntropy(), executor=executor or ThreadExecutor()
+    )
+    return Instance.new(memory_stores(zones), runtime)
+
+
+def memory_stores(zones: Sequence[str] = ("a", "b", "c"), contention: Contention | None = None) -> Stores:
+    """Empty stores in memory. With a `contention`, transactions take time, and other writes conflict with them."""
+    log, groups = MemoryLogIndex(contention), MemoryGroupStore()
+    return Stores(
+        topics=MemoryTopicStore(),
+        log=log,
+        groups=groups,
+        memberships=MemoryMembershipStore(),
+        transactions=MemoryTransactionStore(log, groups, contention),
+        compaction=MemoryCompactionStore(log, contention),
+        zone_states=MemoryZoneStateStore(),
+        cursors=MemoryJobCursors(),
+        zones=[MemorySegmentStore(zone) for zone in zones],
+        archive=MemoryArchiveStore(ARCHIVE),
+        repair_queue=MemoryRepairQueue(),
+    )

@@ -1,0 +1,109 @@
+"""TransactionStore in memory, over the log and the groups of the same service. A commit holds both."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.lease import refusal
+from penstock_core.ids import Nonce, TransactionalId
+from penstock_core.log.index import unknown_partition
+from penstock_core.storage.dynamodb_limits import check_actions
+from penstock_core.storage.transaction_stage_item import StagedRef
+from penstock_core.transaction import (
+    Transaction,
+    TransactionalProducer,
+    TransactionState,
+    committed_state,
+    may_commit,
+)
+from penstock_service.adapters.memory.contention import Contention, held_items
+from penstock_service.adapters.memory.groups import MemoryGroupStore
+from penstock_service.adapters.memory.log import MemoryLogIndex
+
+
+class MemoryTransactionStore:
+    """TransactionStore: the port documents its methods."""
+
+    def __init__(self, log: MemoryLogIndex, groups: MemoryGroupStore, contention: Contention | None = None) -> None:
+        self._log = log
+        self._contention = contention
+        self._groups = groups
+        self._lock = threading.Lock()
+        self._states: dict[TransactionalId, TransactionState] = {}
+        self._stages: dict[tuple[TransactionalId, int, int, Nonce], dict[int, Sequence[StagedRef]]] = {}
+
+    def get(self, transactional_id: TransactionalId) -> TransactionState | None:
+        return self._states.get(transactional_id)
+
+    def begin_epoch(
+        self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
+    ) -> TransactionState:
+        with self._lock:
+            stored = self._states.get(transactional_id)
+            if _epoch(stored) != _epoch(old):
+                raise PenstockError(
+                    ErrorCode.CONCURRENT_UPDATE,
+                    f"another instance of producer {transactional_id!r} has begun at the same time: try again",
+                )
+            current = stored or new
+            self._states[transactional_id] = replace(
+                new, number=current.number, segments=current.segments, nonce=current.nonce
+            )
+            return self._states[transactional_id]
+
+    def release(self, transactional_id: TransactionalId) -> bool:
+        with self._lock:
+            stored = self._states.get(transactional_id)
+            if stored is not None:
+                self._states[transactional_id] = replace(stored, principal="")
+            return stored is not None
+
+    def put_stage(
+        self,
+        producer: TransactionalProducer,
+        transaction: int,
+        nonce: Nonce,
+        stage: int,
+        refs: Sequence[StagedRef],
+        now_ms: int,  # noqa: ARG002 - memory keeps a stage for ever
+    ) -> None:
+        with self._lock:
+            key = producer.transactional_id, producer.epoch, transaction, nonce
+            self._stages.setdefault(key, {})[stage] = refs
+
+    def stages(self, producer: TransactionalProducer, transaction: int, nonce: Nonce) -> Sequence[Sequence[StagedRef]]:
+        with self._lock:
+            key = producer.transactional_id, producer.epoch, transaction, nonce
+            return [refs for _, refs in sorted(self._stages.get(key, {}).items())]
+
+    def commit(self, transaction: Transaction) -> bool:
+        producer = transaction.producer
+        check_actions(1 + len(transaction.refs) + len(transaction.offsets))
+        with held_items(self._contention, [*transaction.refs]), self._lock, self._log.held(), self._groups.held():
+            state = self._states.get(producer.transactional_id)
+            if state is None or not may_commit(state, transaction):
+                return False
+            self._check(transaction)
+            for key, refs in transaction.refs.items():
+                for ref in refs:
+                    self._log.append_held(key, ref)
+            for each in transaction.offsets:
+                self._groups.commit(each.group, each.committed, each.token, True)
+            self._states[producer.transactional_id] = committed_state(state, transaction)
+            return True
+
+    def _check(self, transaction: Transaction) -> None:
+        heads = self._log.heads([*transaction.refs])
+        for key in transaction.refs:
+            if key not in heads:
+                raise unknown_partition(key)
+        for each in transaction.offsets:
+            key = each.committed.partition
+            lease = self._groups.find_leases(each.group, [key]).get(key)
+            if error := refusal(lease, key, each.committed.offset, each.token, may_go_back=True):
+                raise error
+
+
+def _epoch(state: TransactionState | None) -> tuple[int, int] | None:
+    return None if state is None else (state.producer_id, state.epoch)

@@ -1,0 +1,116 @@
+"""SegmentStore on one zone's bucket. The bucket may be a directory bucket or an ordinary one."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId, ZoneName
+from penstock_core.storage.keys import segment_key
+from penstock_service.ports.segments import ListedKeys
+
+
+class S3SegmentStore:
+    """SegmentStore: the port documents its methods.
+
+    botocore's retries may be on, because a repeated put meets its own object.
+    """
+
+    def __init__(self, client: Any, bucket: str, zone: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._zone = ZoneName(zone)
+
+    @property
+    def zone(self) -> ZoneName:
+        return self._zone
+
+    def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
+        self._put(segment_id, body, crc32c, IfNoneMatch="*")
+
+    def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
+        self._put(segment_id, body, crc32c)
+
+    def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
+        try:
+            answer = self._client.get_object(
+                Bucket=self._bucket,
+                Key=segment_key(segment_id),
+                Range=f"bytes={position}-{position + length - 1}",
+            )
+            data: bytes = answer["Body"].read()
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "InvalidRange":  # the object ends before `position`
+                raise self._unavailable("read", segment_id, error) from error
+            data = b""
+        except BotoCoreError as error:
+            raise self._unavailable("read", segment_id, error) from error
+        if len(data) != length:
+            raise PenstockError(
+                ErrorCode.CORRUPT_SEGMENT,
+                f"zone {self._zone} holds {len(data)} of {length} bytes from {position} of segment {segment_id.hex()}",
+            )
+        return data
+
+    def get_whole(self, segment_id: SegmentId) -> bytes | None:
+        try:
+            answer = self._client.get_object(Bucket=self._bucket, Key=segment_key(segment_id))
+            data: bytes = answer["Body"].read()
+        except (ClientError, BotoCoreError) as error:
+            if _is_missing(error):
+                return None
+            raise self._unavailable("read", segment_id, error) from error
+        return data
+
+    def _put(self, segment_id: SegmentId, body: bytes, crc32c: int, **condition: str) -> None:
+        try:
+            self._client.put_object(
+                Bucket=self._bucket,
+                Key=segment_key(segment_id),
+                Body=body,
+                ChecksumCRC32C=base64.b64encode(crc32c.to_bytes(4, "big")).decode(),
+                **condition,
+            )
+        except ClientError as error:
+            # No other put has this id, so an earlier attempt of this put has left the object.
+            if error.response["Error"]["Code"] != "PreconditionFailed":
+                raise self._unavailable("store", segment_id, error) from error
+        except BotoCoreError as error:
+            raise self._unavailable("store", segment_id, error) from error
+
+    def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
+        start = {} if token is None else {"ContinuationToken": token}
+        try:
+            answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **start)
+        except (ClientError, BotoCoreError) as error:
+            raise self._failed(f"list {prefix}", error) from error
+        return ListedKeys(
+            keys=[item["Key"] for item in answer.get("Contents", ())], next_token=answer.get("NextContinuationToken")
+        )
+
+    def delete(self, segment_ids: Sequence[SegmentId]) -> None:
+        objects = [{"Key": segment_key(segment_id)} for segment_id in segment_ids]
+        try:
+            answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
+        except (ClientError, BotoCoreError) as error:
+            raise self._failed(f"delete {len(objects)} segments", error) from error
+        if failed := answer.get("Errors"):
+            first = f"{failed[0].get('Key')}: {failed[0].get('Message')}"
+            raise self._failed(f"delete {len(failed)} of {len(objects)} segments", first)
+
+    def _unavailable(self, verb: str, segment_id: SegmentId, error: Exception) -> PenstockError:
+        facts = {"is_missing": True} if _is_missing(error) else {}
+        return self._failed(f"{verb} segment {segment_id.hex()}", error, **facts)
+
+    def _failed(self, what: str, error: object, **facts: bool) -> PenstockError:
+        return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"zone {self._zone} could not {what}: {error}", **facts)
+
+
+def _is_missing(error: Exception) -> bool:
+    """True if S3 says that there is no such object.
+
+    S3 says so only if the caller may list the bucket. If not, it answers AccessDenied, which may mean anything.
+    """
+    return isinstance(error, ClientError) and error.response["Error"]["Code"] == "NoSuchKey"

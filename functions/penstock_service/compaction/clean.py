@@ -1,0 +1,129 @@
+"""Clean one partition of a topic with `cleanup_policy=compact`: keep the newest record of each key (core's cleaning).
+
+One pass has three steps:
+
+1. It reads the keys of all pages that no pass has cleaned.
+2. From the oldest page on, it rewrites each row of pages from which a record goes, one swap for each row.
+3. After the last swap it notes the end of the pass as cleaned.
+
+A pass that dies before step 3 is done again. So no tombstone is removed before the records that it deletes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from penstock_core.compaction.cleaning import Cleaner, LatestOffsets, tombstone_horizon, with_cleaned
+from penstock_core.compaction.merging import CompactionState, fits, is_worth_merging
+from penstock_core.ids import Offset
+from penstock_core.log.index import Page
+from penstock_core.log.ref import stored_bytes
+from penstock_core.log.topic import TopicConfig
+from penstock_service.compaction.compaction_run import CompactionRun
+from penstock_service.compaction.rewrite_run import RewriteResult, read_batches, rewrite_run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassEnd:
+    """A pass that came to its end, with the lease's state after it.
+
+    `batches_left_whole` counts batches that cannot be read or written record by record. While there are any, the pass
+    notes nothing as cleaned. Then every pass begins at the same place, and tombstones stay. `are_keys_left`: memory did
+    not hold all keys, and the next pass takes the rest.
+    """
+
+    lease: CompactionState
+    batches_left_whole: int
+    are_keys_left: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassCutShort:
+    """The time was up before the pass came to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DirtyKeys:
+    """The newest offset of each key in the pages `[…, end_offset)` that no pass has cleaned."""
+
+    latest: LatestOffsets
+    end_offset: Offset
+    are_keys_left: bool
+
+
+def clean(run: CompactionRun, config: TopicConfig) -> Iterator[RewriteResult | PassEnd | PassCutShort]:
+    """One pass: the result of each rewritten row of pages, and last how the pass ended.
+
+    The end is missing if too little is new to be worth a pass, or if a swap was refused. Reads the index twice. Reads
+    the pages up to the end of the pass once or twice, and those never cleaned once more. A rewritten row costs what
+    `rewrite_run` costs. Raises as `rewrite_run` does: the pass is over then, and the next run begins it anew.
+    """
+    first_dirty = max(run.head.log_start_offset, *(each.end_offset for each in run.lease.cleaned), Offset(0))
+    if not _is_dirty(run, first_dirty):
+        return
+    dirty = _read_keys(run, first_dirty)
+    if dirty is None:
+        yield PassCutShort()
+        return
+    now_ms, log_start = run.instance.clock.now_ms(), run.head.log_start_offset
+    horizon = tombstone_horizon(run.lease.cleaned, now_ms, config.delete_retention_ms)
+    left_whole = 0
+    for row in _rows(run, dirty.end_offset):
+        if run.is_time_up:
+            yield PassCutShort()
+            return
+        probe = Cleaner(dirty.latest, horizon)
+        located = [each for page in row for each in page.located()]
+        batches = read_batches(run.instance, located, log_start)
+        for _ in probe.clean((offset, batch) for _, offset, batch in batches):
+            pass
+        left_whole += probe.left_whole
+        if not probe.removed and not is_worth_merging(row, run.settings):
+            continue
+        done = rewrite_run(run, row, Cleaner(dirty.latest, horizon).clean, log_start)
+        yield done
+        if not done.is_swapped:
+            return
+    cleaned = run.lease.cleaned
+    if not left_whole:
+        cleaned = with_cleaned(cleaned, dirty.end_offset, run.instance.clock.now_ms(), config.delete_retention_ms)
+    lease = replace(run.lease, cleaned=cleaned)
+    yield PassEnd(lease=lease, batches_left_whole=left_whole, are_keys_left=dirty.are_keys_left)
+
+
+def _is_dirty(run: CompactionRun, first_dirty: Offset) -> bool:
+    """Tells if enough bytes are new since the last pass."""
+    total = dirty = 0
+    for page in run.old_pages():
+        size = stored_bytes(page.refs)
+        total, dirty = total + size, dirty + (size if page.end_offset > first_dirty else 0)
+    return dirty > 0 and dirty >= run.settings.dirty_share_min * total
+
+
+def _read_keys(run: CompactionRun, first_dirty: Offset) -> _DirtyKeys | None:
+    """The keys of the pages that no pass has cleaned, up to the page that fills memory; None if the time is up."""
+    latest, end = LatestOffsets(), first_dirty
+    for page in run.old_pages():
+        if page.end_offset <= first_dirty:
+            continue
+        if len(latest) >= run.settings.keys_max:
+            return _DirtyKeys(latest=latest, end_offset=end, are_keys_left=True)
+        if run.is_time_up:
+            return None
+        for _, offset, batch in read_batches(run.instance, page.located(), run.head.log_start_offset):
+            latest.add(batch, offset)
+        end = page.end_offset
+    return _DirtyKeys(latest=latest, end_offset=end, are_keys_left=False)
+
+
+def _rows(run: CompactionRun, end: Offset) -> Iterator[Sequence[Page]]:
+    """All pages up to `end`, as many in each row as one swap takes."""
+    row: list[Page] = []
+    for page in run.old_pages():
+        if page.end_offset > end:
+            break
+        if row and not fits(row, page, run.settings):
+            yield row
+            row = []
+        row.append(page)
+    if row:
+        yield row

@@ -1,0 +1,178 @@
+"""Compact one partition: merge its small refs into large ones of the archive tier, swap by swap (docs/adr/0013).
+
+If the topic has `cleanup_policy=compact`, the run removes superseded records first (clean.py).
+
+Each row of pages is rewritten and swapped alone. So a crash leaves every finished swap in place, and the next run goes
+on behind it. A lease keeps two runs from doing the same work. It is not what keeps the data safe: a swap succeeds only
+if its pages are still as the run has read them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock_core.compaction.merging import CompactionSettings, CompactionState, plan_runs
+from penstock_core.errors import PenstockError
+from penstock_core.ids import Offset, Partition, PartitionKey
+from penstock_core.log.index import Page
+from penstock_core.log.ref import stored_bytes
+from penstock_core.log.topic import TopicConfig
+from penstock_service.compaction.clean import PassCutShort, PassEnd, clean
+from penstock_service.compaction.compaction_run import CompactionRun
+from penstock_service.compaction.rewrite_run import RewriteResult, rewrite_run
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.log import LogIndex
+
+DEFAULTS = CompactionSettings()
+_NO_LEASE = CompactionState(epoch=0, deadline_ms=0)  # of a dry run, which swaps nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """The counts of one run over one partition.
+
+    `runs` counts the rows of pages that were swapped, and the refs and bytes are those of these rows. A dry run counts
+    the rows that it would swap. `refused` counts rows that another process had changed. `failures` counts rows that
+    could not be read or written now, and `errors` tells why. `is_held`: another run holds the lease, so this one did
+    nothing. `is_finished` is false if the time was up first. The rest comes from cleaning (PassEnd).
+    """
+
+    topic: str
+    partition: int
+    runs: int = 0
+    refs_before: int = 0
+    refs_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    refused: int = 0
+    failures: int = 0
+    batches_left_whole: int = 0
+    are_keys_left: bool = False
+    errors: tuple[str, ...] = ()
+    is_held: bool = False
+    is_finished: bool = True
+
+    def plus(self, done: RewriteResult) -> "CompactionResult":
+        """The result with one more row of pages."""
+        if not done.is_swapped:
+            return replace(self, refused=self.refused + 1)
+        return replace(
+            self,
+            runs=self.runs + 1,
+            refs_before=self.refs_before + done.refs_before,
+            refs_after=self.refs_after + done.refs_after,
+            bytes_before=self.bytes_before + done.bytes_before,
+            bytes_after=self.bytes_after + done.bytes_after,
+        )
+
+    def failed(self, error: PenstockError) -> "CompactionResult":
+        """The result with one more failure."""
+        return replace(self, failures=self.failures + 1, errors=(*self.errors, str(error)))
+
+
+def compact(
+    instance: Instance,
+    topic_name: str,
+    partition: int,
+    settings: CompactionSettings = DEFAULTS,
+    *,
+    budget_ms: float = float("inf"),
+    is_dry_run: bool = False,
+) -> CompactionResult:
+    """One run over the partition. It ends between two swaps once `budget_ms` are over.
+
+    Costs two updates for the lease, a read of the head, a query for each 64 pages, and for each row of pages what
+    `rewrite_run` costs. Raises UNKNOWN_TOPIC, UNKNOWN_PARTITION, and what reading the index raises.
+    """
+    topic, key = instance.topic_cache.get_partition(topic_name, partition)
+    result = CompactionResult(topic=topic_name, partition=partition)
+    head = instance.stores.log.heads([key]).get(key)
+    if head is None:  # deleted since
+        return result
+    run = CompactionRun(
+        instance=instance,
+        key=key,
+        head=head,
+        lease=_NO_LEASE,
+        settings=settings,
+        deadline_ms=instance.clock.monotonic_ms() + budget_ms,
+    )
+    if is_dry_run:
+        return _planned(result, plan_runs(run.pages(), head, instance.clock.now_ms(), settings))
+    now_ms = instance.clock.now_ms()
+    lease = instance.stores.compaction.acquire(key, now_ms, now_ms + settings.lease_ms)
+    if lease is None:
+        return replace(result, is_held=True)
+    run = replace(run, lease=lease)
+    if topic.config.is_compacted:
+        result, run = _clean(run, topic.config, result)
+    if result.is_finished and not (result.refused or result.failures):
+        result = _merge(run, result)
+    release(run)
+    return result
+
+
+def release(run: CompactionRun) -> None:
+    """Ends the lease, so that the next run may begin at once. If this fails, it begins when the lease has expired.
+
+    The lease ends one lease's time ago, in case the clock of the next run is behind. The item's expiry counts from its
+    end, so the end is never long ago.
+    """
+    ended_ms = run.instance.clock.now_ms() - run.settings.lease_ms
+    try:
+        run.instance.stores.compaction.save(run.key, replace(run.lease, deadline_ms=ended_ms))
+    except PenstockError as error:
+        run.instance.telemetry.log("compaction_lease_kept", partition=str(run.key), error=str(error))
+
+
+def partitions_of(instance: Instance, topic_names: Sequence[str]) -> list[tuple[str, Partition]]:
+    """All partitions of these topics, or of every topic if you name none. One read per topic. Raises UNKNOWN_TOPIC."""
+    topics = [instance.topic_cache.read_through(name) for name in topic_names] or instance.stores.topics.list()
+    return [(str(topic.name), partition) for topic in topics for partition in topic.all_partitions()]
+
+
+def _planned(result: CompactionResult, rows: Iterable[Sequence[Page]]) -> CompactionResult:
+    for row in rows:
+        refs = [ref for page in row for ref in page.refs]
+        result = result.plus(RewriteResult(is_swapped=True, refs_before=len(refs), bytes_before=stored_bytes(refs)))
+    return result
+
+
+def _clean(run: CompactionRun, config: TopicConfig, result: CompactionResult) -> tuple[CompactionResult, CompactionRun]:
+    """The result after cleaning, and the run with the end of the pass, if it came to its end."""
+    try:
+        for each in clean(run, config):
+            match each:
+                case RewriteResult():
+                    result = result.plus(each)
+                case PassCutShort():
+                    result = replace(result, is_finished=False)
+                case PassEnd():
+                    run = replace(run, lease=each.lease)
+                    result = replace(
+                        result, batches_left_whole=each.batches_left_whole, are_keys_left=each.are_keys_left
+                    )
+    except PenstockError as error:
+        if not _is_removed(run.instance.stores.log, run.key, run.head.log_start_offset):
+            result = result.failed(error)
+    return result, run
+
+
+def _merge(run: CompactionRun, result: CompactionResult) -> CompactionResult:
+    for row in plan_runs(run.pages(), run.head, run.instance.clock.now_ms(), run.settings):
+        if run.is_time_up:
+            return replace(result, is_finished=False)
+        try:
+            result = result.plus(rewrite_run(run, row))
+        except PenstockError as error:
+            if not _is_removed(run.instance.stores.log, run.key, row[0].base_offset):
+                result = result.failed(error)
+    return result
+
+
+def _is_removed(log: LogIndex, key: PartitionKey, start: Offset) -> bool:
+    """Tells if retention, truncation or a deletion has removed a part of what the run read from `start` on."""
+    try:
+        head = log.heads([key]).get(key)
+    except PenstockError:
+        return False
+    return head is None or head.log_start_offset > start

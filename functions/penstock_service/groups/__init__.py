@@ -1,0 +1,1 @@
+"""The use cases of groups: heartbeats and rebalances, committed offsets, and the operators' calls."""

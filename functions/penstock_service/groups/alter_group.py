@@ -1,0 +1,30 @@
+"""Change a group's settings."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock_core.groups.group import GroupState, alter_group_config
+from penstock_core.ids import parse_group_name
+from penstock_service.groups.rebalance import create_group, rebalance
+from penstock_service.instance.instance import Instance
+
+
+def alter_group(instance: Instance, group_name: str, changes: Mapping[str, Any]) -> GroupState:
+    """The group with the changed settings. It is created if it does not exist. None sets a setting back to its default.
+
+    A new interval reaches each member with its next answer. A new assignor makes a new target at once. One read and
+    one conditional put, or a rebalance. Raises INVALID_NAME, INVALID_CONFIG, CONCURRENT_UPDATE.
+    """
+    group = parse_group_name(group_name)
+    state = instance.stores.memberships.get_group(group)
+    if state is None:
+        return create_group(instance, group, {name: value for name, value in changes.items() if value is not None})
+    config = alter_group_config(state.config, changes)
+    if config == state.config:
+        return state
+    new = replace(state, version=state.version + 1, config=config)
+    instance.stores.memberships.change_group(state, new)
+    if config.assignor != state.config.assignor and state.epoch:
+        new, _ = rebalance(instance, group, is_forced=True)
+    return new

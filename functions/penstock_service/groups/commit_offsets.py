@@ -1,0 +1,161 @@
+"""Commit a group's offsets: as the member that owns the partitions, or without a member where no member owns them.
+
+A simple consumer chooses its own partitions and commits without a member. The commit is refused while a live member
+owns the lease. If the owner is gone, the commit takes the lease away, so that the owner cannot come back and commit.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.groups.lease import CommittedOffset, LeaseToken, MayGoBack, SeenCommit
+from penstock_core.ids import GroupName, MemberName, Offset, member_name, parse_group_name
+from penstock_core.limits import COMMIT_METADATA_BYTES_MAX, COMMIT_OFFSETS_MAX
+from penstock_core.log.index import Head
+from penstock_core.outcomes import Outcomes
+from penstock_service.groups.abandoned_lease import release_abandoned_lease
+from penstock_service.instance.instance import Instance
+from penstock_service.instance.topic_cache import TopicCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEntry:
+    """The offset of one topic-partition. `offset` is the one to read next, in `[0, OFFSET_MAX]`.
+
+    `lease_epoch` is that of the member's lease, None without a member. An offset below the committed one counts only if
+    `back_from` is the group's last commit. `topic_id` is the topic that the caller has read, None if it does not say.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+    lease_epoch: int | None = None
+    back_from: SeenCommit | None = None
+    topic_id: str | None = None
+
+
+def commit_offsets(
+    instance: Instance,
+    group_name: str,
+    entries: Sequence[CommitEntry],
+    member_id: str | None = None,
+    instance_id: str | None = None,
+) -> Outcomes[None]:
+    """None or an error per entry, in order. One conditional update per entry.
+
+    Without a member also one read per topic, and one of the heads for 100 partitions (docs/adr/0022). A commit without
+    a member that meets an owner reads the lease, the group and the owner.
+
+    An entry's error is LEASE_FENCED if the lease is not the member's, LEASE_HELD if the lease has an owner and the
+    commit names no member, OFFSET_BEHIND, OFFSET_OUT_OF_RANGE without a member above the high watermark, or
+    UNKNOWN_TOPIC_ID if the name stands for another topic than the caller has read. Raises INVALID_NAME, and
+    INVALID_REQUEST for too many entries or a topic-partition that stands twice.
+    """
+    group = parse_group_name(group_name)
+    _check_entries(entries)
+    if member_id is not None:
+        owner = member_name(member_id, instance_id)
+        return instance.executor.map(lambda entry: _commit_as_owner(instance, group, owner, entry), entries)
+    if instance_id is not None:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, "a commit with an instance id names its member id too")
+    return _commit_alone(instance, group, entries)
+
+
+def _commit_alone(instance: Instance, group: GroupName, entries: Sequence[CommitEntry]) -> Outcomes[None]:
+    """Commit without a member."""
+    instance.group_cache.register(group)
+    # Read past the cache: a commit under the id of a deleted topic would be lost.
+    names = list(dict.fromkeys(entry.topic for entry in entries))
+    found = instance.executor.map(instance.topic_cache.read_through, names)
+    refused = {name: topic for name, topic in zip(names, found, strict=True) if isinstance(topic, PenstockError)}
+
+    def check(entry: CommitEntry) -> CommittedOffset:
+        if entry.topic in refused:
+            raise refused[entry.topic]
+        if entry.lease_epoch is not None:
+            raise PenstockError(ErrorCode.INVALID_REQUEST, "a commit with lease epochs names its member id")
+        return _committed(instance.topic_cache, entry, instance.clock.now_ms())
+
+    checked = Outcomes.collect(check, entries)
+    heads = instance.stores.log.heads([each.partition for each in checked.ok])
+
+    def commit_one(pair: tuple[CommitEntry, CommittedOffset | PenstockError]) -> None:
+        entry, committed = pair
+        if isinstance(committed, PenstockError):
+            raise committed
+        _check_in_log(entry, heads.get(committed.partition))
+        _commit_unowned(instance, group, committed, entry.back_from or False)
+
+    return instance.executor.map(commit_one, [*zip(entries, checked, strict=True)])
+
+
+def _commit_unowned(instance: Instance, group: GroupName, committed: CommittedOffset, may_go_back: MayGoBack) -> None:
+    """Commit where no member owns the lease, or take the lease away from an owner that is gone."""
+    try:
+        instance.stores.groups.commit(group, committed, None, may_go_back)
+    except PenstockError as error:
+        if error.code is not ErrorCode.LEASE_HELD:
+            raise
+        if not release_abandoned_lease(instance, group, committed.partition):
+            raise
+        instance.stores.groups.commit(group, committed, None, may_go_back)
+
+
+def _commit_as_owner(instance: Instance, group: GroupName, owner: MemberName, entry: CommitEntry) -> None:
+    """The remembered topic id will do: under the id of a deleted topic the member still has its lease, or is fenced."""
+    if entry.lease_epoch is None:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"a member's commit for partition {entry.partition} of topic {shown(entry.topic)} names its lease_epoch",
+        )
+    token = LeaseToken(owner=owner, epoch=entry.lease_epoch)
+    committed = _committed(instance.topic_cache, entry, instance.clock.now_ms())
+    instance.stores.groups.commit(group, committed, token, entry.back_from or False)
+
+
+def _check_in_log(entry: CommitEntry, head: Head | None) -> None:
+    """Raise OFFSET_OUT_OF_RANGE for an offset that no reader of the log can have reached."""
+    if head is None:
+        raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {entry.topic!r} is being deleted")
+    if entry.offset > head.high_watermark:
+        raise PenstockError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {entry.offset} of partition {entry.partition} of topic {entry.topic!r} is above the high "
+            f"watermark {head.high_watermark}: nothing was committed",
+            log_start_offset=head.log_start_offset,
+            high_watermark=head.high_watermark,
+        )
+
+
+def _committed(topic_cache: TopicCache, entry: CommitEntry, now_ms: int) -> CommittedOffset:
+    topic, key = topic_cache.get_partition(entry.topic, entry.partition, entry.topic_id)
+    size = len(entry.metadata.encode())
+    if size > COMMIT_METADATA_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"metadata of {size} bytes with the offset of partition {entry.partition} of topic {entry.topic!r}: "
+            f"{COMMIT_METADATA_BYTES_MAX} at most",
+        )
+    return CommittedOffset(
+        topic=topic.name,
+        partition=key,
+        offset=Offset(entry.offset),
+        metadata=entry.metadata,
+        committed_at_ms=now_ms,
+    )
+
+
+def _check_entries(entries: Sequence[CommitEntry]) -> None:
+    if len(entries) > COMMIT_OFFSETS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{len(entries)} offsets in one commit: send {COMMIT_OFFSETS_MAX} at most"
+        )
+    for (topic_name, partition), count in Counter((entry.topic, entry.partition) for entry in entries).items():
+        if count > 1:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST,
+                f"partition {partition} of topic {shown(topic_name)} stands {count} times in one commit: "
+                "send its last one",
+            )

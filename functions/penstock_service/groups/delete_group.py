@@ -1,0 +1,51 @@
+"""Delete a group: its item first, then the rest. A member that joins after that creates a new group."""
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.group import GroupState
+from penstock_core.ids import GroupName, parse_group_name
+from penstock_core.limits import GROUP_DELETE_ROUNDS_MAX
+from penstock_service.groups.describe_group import live_members, unknown_group
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.groups import MembershipStore
+from penstock_service.ports.runtime import Executor
+
+_EVERY_EPOCH = 10**10 - 1
+
+
+def delete_group(instance: Instance, group_name: str) -> None:
+    """The group's offsets are gone once this returns. A read, some queries, and a delete for each item.
+
+    If it fails, some items are left; delete the group again to remove them. Raises GROUP_NOT_EMPTY while the group has
+    live members, UNKNOWN_GROUP, and CONCURRENT_UPDATE if consumers use the group meanwhile.
+    """
+    group = parse_group_name(group_name)
+    if alive := live_members(instance.stores.memberships, instance.clock, group):
+        raise PenstockError(
+            ErrorCode.GROUP_NOT_EMPTY, f"group {group} has {len(alive)} members: stop them before it is deleted"
+        )
+    state = instance.stores.memberships.get_group(group)
+    leases = instance.stores.groups.leases(group)
+    if state is None and not leases:
+        instance.stores.memberships.unregister(group)
+        raise unknown_group(group)
+    remove_group(instance.stores.memberships, instance.executor, group, state)
+    for _ in range(GROUP_DELETE_ROUNDS_MAX):
+        leases = instance.stores.groups.leases(group)
+        if not leases:
+            instance.stores.memberships.unregister(group)
+            return
+        instance.executor.map(lambda lease: instance.stores.groups.delete_lease(group, lease), leases).all_ok()
+    raise PenstockError(
+        ErrorCode.CONCURRENT_UPDATE, f"group {group} is being used: stop its consumers, then delete it again"
+    )
+
+
+def remove_group(memberships: MembershipStore, executor: Executor, group: GroupName, state: GroupState | None) -> None:
+    """Delete the group's item if it is still this `state`, then its members, whose sessions are over, and its targets.
+
+    A conditional delete, a query, a delete for each member, and the deletes of the targets. Raises CONCURRENT_UPDATE.
+    """
+    if state is not None:
+        memberships.delete_group(state)
+    executor.map(lambda member: memberships.remove_member(group, member), memberships.members(group)).all_ok()
+    memberships.remove_targets(group, _EVERY_EPOCH)

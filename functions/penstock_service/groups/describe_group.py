@@ -1,0 +1,164 @@
+"""List groups, and describe one: its members, the owner of each partition, and the offsets that it has committed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.group import GroupState, Member
+from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment
+from penstock_core.groups.lease import Lease
+from penstock_core.ids import GroupName, MemberName, Offset, PartitionKey, TopicName, parse_group_name
+from penstock_core.log.index import Head
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.groups import MembershipStore
+from penstock_service.ports.runtime import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPartition:
+    """One partition of a group. `assigned_to` is its owner in the target, `owner` has its lease.
+
+    The two differ while the partition moves from one member to another.
+    """
+
+    topic: TopicName
+    partition: PartitionKey
+    assigned_to: Member | None
+    owner: Member | None
+    lease: Lease
+    log_start_offset: Offset
+    high_watermark: Offset
+
+    @property
+    def lag(self) -> int | None:
+        """The number of offsets that the group has still to read, None if it has never committed."""
+        if self.lease.offset is None:
+            return None
+        return max(0, self.high_watermark - max(self.lease.offset, self.log_start_offset))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group with its live members, or a page of it: members by name, then partitions by `str(partition)`.
+
+    `state` is None for a group that only simple consumers commit for. `next_after` is the `after` of the next page, or
+    None after the last.
+    """
+
+    group: GroupName
+    state: GroupState | None
+    member_count: int
+    members: Sequence[Member]
+    partitions: Sequence[GroupPartition]
+    next_after: str | None
+
+
+def list_groups(
+    memberships: MembershipStore, limit: int, after: str
+) -> tuple[Sequence[tuple[GroupName, GroupState | None]], str | None]:
+    """Up to `limit` groups whose names sort after `after`, by name, and the `after` of the next page, or None.
+
+    One query, and one read for each 100 groups.
+    """
+    names = memberships.registered(after, limit + 1)
+    page = names[:limit]
+    states = memberships.find_groups(page)
+    return [(name, states.get(name)) for name in page], page[-1] if len(names) > limit else None
+
+
+def describe_group(instance: Instance, group_name: str, after: str = "", limit: int | None = None) -> GroupDescription:
+    """The group, its live members, and each partition of its target or with a commit. Leaves out deleted topics.
+
+    Without a `limit`, all of it, with the partitions sorted by topic and number. With one, a page of so many members
+    and partitions together, from behind `after`: a member's name or `str(partition)`, or empty.
+
+    One read, a query each of the members, the leases and the target, and a read of the heads for each 100 partitions.
+    Raises INVALID_NAME, and UNKNOWN_GROUP if no consumer has joined the group or committed for it.
+    """
+    group = parse_group_name(group_name)
+    state = instance.stores.memberships.get_group(group)
+    target = (instance.group_cache.target_of(state) if state else None) or EMPTY_TARGET
+    alive = live_members(instance.stores.memberships, instance.clock, group)
+    members = [] if _is_partition(after) else [member for member in alive if member.name > after]
+    leases: Mapping[PartitionKey, Lease] = {}
+    next_after: str | None
+    if limit is not None and len(members) >= limit:
+        members = members[:limit]
+        next_after = members[-1].name
+    else:
+        left = None if limit is None else limit - len(members)
+        leases, next_after = _leases(instance, group, target, after if _is_partition(after) else "", left)
+    if state is None and not (leases or after):
+        raise unknown_group(group)
+    heads = instance.stores.log.heads([*leases])
+    partitions = _partitions(leases, heads, target, {member.name: member for member in alive})
+    return GroupDescription(
+        group=group,
+        state=state,
+        member_count=len(alive),
+        members=members,
+        partitions=partitions if limit else sorted(partitions, key=lambda each: (each.topic, each.partition)),
+        next_after=next_after,
+    )
+
+
+def live_members(memberships: MembershipStore, clock: Clock, group: GroupName) -> Sequence[Member]:
+    """The members whose sessions go on. One query."""
+    now_ms = clock.now_ms()
+    return [member for member in memberships.members(group) if member.deadline_ms >= now_ms]
+
+
+def unknown_group(group: GroupName) -> PenstockError:
+    """The error for a group that no consumer has joined or committed for."""
+    return PenstockError(
+        ErrorCode.UNKNOWN_GROUP, f"group {group} does not exist: nobody has joined it, or committed for it"
+    )
+
+
+def _is_partition(after: str) -> bool:
+    """True for `str(partition)`, False for a member's name: no name has a "#"."""
+    return "#" in after
+
+
+def _leases(
+    instance: Instance, group: GroupName, target: TargetAssignment, after: str, limit: int | None
+) -> tuple[dict[PartitionKey, Lease], str | None]:
+    """The leases behind `after`, with an empty one for a partition of the target that has none; and the next `after`.
+
+    They are sorted by `str(partition)`.
+    """
+    if limit is None:
+        stored, has_more = instance.stores.groups.leases(group), False
+    else:
+        stored, has_more = instance.stores.groups.lease_page(group, None, after, limit)
+    leases = {lease.partition: lease for lease in stored}
+    for topic in target.topics:
+        for key in topic.partition_keys():
+            leases.setdefault(key, Lease(topic=topic.name, partition=key))
+    # The target's partitions behind the last lease of this page belong to later pages, among the leases there.
+    last = str(stored[-1].partition) if has_more else None
+    found = sorted((str(key), key) for key in leases if str(key) > after and (last is None or str(key) <= last))
+    page = found[:limit]
+    next_after = page[-1][0] if has_more or len(found) > len(page) else None
+    return {key: leases[key] for _, key in page}, next_after
+
+
+def _partitions(
+    leases: Mapping[PartitionKey, Lease],
+    heads: Mapping[PartitionKey, Head],
+    target: TargetAssignment,
+    members: Mapping[MemberName, Member],
+) -> Sequence[GroupPartition]:
+    return [
+        GroupPartition(
+            topic=lease.topic,
+            partition=key,
+            assigned_to=members.get(target.owner_of(key) or MemberName("")),
+            owner=members.get(lease.owner or MemberName("")),
+            lease=lease,
+            log_start_offset=heads[key].log_start_offset,
+            high_watermark=heads[key].high_watermark,
+        )
+        for key, lease in leases.items()
+        if key in heads
+    ]

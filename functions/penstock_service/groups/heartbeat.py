@@ -1,0 +1,303 @@
+"""A group member's heartbeat: the member joins, extends its session, releases partitions and gets new ones.
+
+A heartbeat takes these steps, and its function may die after any of them:
+
+1. It reads the group. If the member joins or changes its subscription, it writes the member's item (`_enrol`).
+2. If the group's target was not made for this member and subscription, it makes a new target (`rebalance`).
+3. It writes the member's item: the session goes on, and the item says whether the member holds anything outside its
+   part of the target. This write precedes each lease taken at that epoch, and other members rely on that order
+   (`penstock_core.groups.lease`).
+4. It takes the leases of the member's part that the member does not hold and whose owners have released them.
+5. If a check of the group is due, it ends expired sessions and looks for new topics and partitions (`check_group`).
+
+An idle heartbeat is one read, and one write of the member's own item. It does not name the partitions held.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.group import GroupState, Member, MemberProgress, Subscription
+from penstock_core.groups.group_target import TargetAssignment
+from penstock_core.groups.lease import Lease
+from penstock_core.groups.lease_plan import LeasePlan, plan_leases
+from penstock_core.groups.sessions import refuse_heartbeat, unknown_member
+from penstock_core.ids import GroupName, MemberName, PartitionKey, member_name, parse_group_name
+from penstock_core.limits import (
+    ENROL_ATTEMPTS_MAX,
+    GROUP_MEMBERS_MAX,
+    HEARTBEAT_SEQUENCE_AHEAD_MS_MAX,
+    WAITING_HEARTBEAT_MS,
+)
+from penstock_service.groups.acquire_leases import acquire_leases
+from penstock_service.groups.rebalance import check_group, create_group, rebalance
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.groups import MembershipStore
+from penstock_service.ports.runtime import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """A member's report. `sequence` rises with each heartbeat that the member sends, repeats included.
+
+    `epoch` is the newest that the member knows from an answer, 0 to join. To join or to change its subscription, the
+    member names a `subscription`. `session` is the number in the answer to its join. `owned` has all partitions that
+    the member holds. It may be None once an answer was complete. `config` has the settings of a group that this
+    heartbeat creates.
+    """
+
+    member_id: str
+    sequence: int
+    epoch: int
+    session: int = 0
+    instance_id: str | None = None
+    client_id: str = ""
+    subscription: Subscription | None = None
+    owned: frozenset[PartitionKey] | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> MemberName:
+        """The group's name for the member. Raises INVALID_NAME."""
+        return member_name(self.member_id, self.instance_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """The answer to a member. `granted` has the leases that it holds now and did not hold before.
+
+    Of these, `late` came after the group had begun to read: without an offset the member reads them from the beginning.
+    The member commits for the last time on the `revoked` partitions, then releases them. Until an answer `is_complete`,
+    the member's next heartbeat names all partitions that it holds. `waiting` counts the partitions that it will get
+    later.
+    """
+
+    epoch: int
+    session: int
+    heartbeat_after_ms: int
+    session_timeout_ms: int
+    is_complete: bool
+    granted: Sequence[Lease] = ()
+    late: frozenset[PartitionKey] = frozenset()
+    revoked: Sequence[PartitionKey] = ()
+    waiting: int = 0
+
+
+def heartbeat(instance: Instance, group_name: str, beat: HeartbeatRequest) -> HeartbeatAnswer:
+    """The answer to one heartbeat of a member. An idle one costs one read and one write.
+
+    Otherwise it costs the target (a query, unless remembered) and a read of the member. For 100 leases at most it adds
+    one read of them, one of their owners, and a conditional update each. A rebalance or a check comes on top.
+
+    Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG; UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT, GROUP_FULL;
+    CONCURRENT_UPDATE if heartbeats of the same member kept changing it meanwhile.
+    """
+    group, name = parse_group_name(group_name), beat.name
+    _check_request(beat)
+    _check_sequence(instance.clock, beat)
+    state = instance.stores.memberships.get_group(group)
+    member = None
+    if beat.subscription is not None:
+        state = state or create_group(instance, group, beat.config)
+        member = _enrol(instance.stores.memberships, instance.clock, state, beat, beat.subscription)
+    if state is None:
+        raise unknown_member(group, name)
+    if member is None and beat.owned is None:
+        answer = _extend_idle(instance, state, beat)
+    else:
+        member = member or _known_member(instance.stores.memberships, group, beat)
+        state, target = _target_for(instance, state, member)
+        answer = _reconcile(instance, state, target, member, beat)
+    return _check_if_due(instance, state, answer)
+
+
+def leave(instance: Instance, group_name: str, beat: HeartbeatRequest) -> HeartbeatAnswer:
+    """The member is gone once this returns, and other members may take its leases.
+
+    A read of the group and of the member, one conditional delete, and a rebalance. Raises as `heartbeat`.
+    """
+    group, name = parse_group_name(group_name), beat.name
+    _check_sequence(instance.clock, beat)
+    memberships = instance.stores.memberships
+    state = memberships.get_group(group)
+    member = memberships.find_members(group, [name]).get(name)
+    refuse_heartbeat(member, group, name, beat.member_id, beat.sequence, None)
+    if state is None or member is None:
+        raise unknown_member(group, name)
+    # A delete that the driver sent again finds nothing left to delete.
+    if not memberships.remove_member(group, member) and memberships.find_members(group, [name]):
+        raise _concurrent_heartbeats(group, name)
+    try:
+        state, _ = rebalance(instance, group, lambda target: not target.part_of(name))
+    except PenstockError:
+        instance.telemetry.count("group_rebalances_failed")  # the next check finds that the target does not fit
+    return _plain_answer(state, state.epoch, member.session)
+
+
+def _check_request(beat: HeartbeatRequest) -> None:
+    """Raise INVALID_REQUEST for a join or a session that contradicts itself."""
+    if beat.epoch == 0 and (beat.subscription is None or beat.owned):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            "a member joins (epoch 0) with a subscription and without partitions that it holds",
+        )
+    if beat.epoch != 0 and beat.session == 0:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"a heartbeat with epoch {beat.epoch} names its session: the number in the answer to the member's join",
+        )
+
+
+def _check_sequence(clock: Clock, beat: HeartbeatRequest) -> None:
+    """Raise INVALID_REQUEST for a sequence that neither a count nor a clock gives: all later ones would be stale."""
+    newest = clock.now_ms() + HEARTBEAT_SEQUENCE_AHEAD_MS_MAX
+    if beat.sequence > newest:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"heartbeat with sequence {beat.sequence}: count from 1, or use a clock in ms; {newest} at most now",
+        )
+
+
+def _enrol(
+    memberships: MembershipStore, clock: Clock, state: GroupState, beat: HeartbeatRequest, subscription: Subscription
+) -> Member:
+    """Write the item of a member that joins or changes its subscription. The item says that it knows no epoch yet."""
+    for _ in range(ENROL_ATTEMPTS_MAX):
+        stored = memberships.find_members(state.name, [beat.name]).get(beat.name)
+        if beat.epoch != 0 or (stored is not None and stored.member_id == beat.member_id):
+            session = None if beat.epoch == 0 else beat.session
+            refuse_heartbeat(stored, state.name, beat.name, beat.member_id, beat.sequence, session)
+        if stored is None and state.member_count >= GROUP_MEMBERS_MAX:
+            raise PenstockError(
+                ErrorCode.GROUP_FULL,
+                f"group {state.name} has {state.member_count} members: {GROUP_MEMBERS_MAX} at most",
+            )
+        now_ms = clock.now_ms()
+        new = Member(
+            name=beat.name,
+            member_id=beat.member_id,
+            instance_id=beat.instance_id,
+            client_id=beat.client_id,
+            subscription=subscription,
+            sequence=beat.sequence - 1,  # this heartbeat's own progress is still to be written
+            session=beat.sequence if beat.epoch == 0 else beat.session,
+            deadline_ms=now_ms + state.config.session_timeout_ms,
+            joined_at_ms=now_ms if stored is None else stored.joined_at_ms,
+        )
+        try:
+            memberships.put_member(state.name, stored, new)
+        except PenstockError as error:
+            if error.code is not ErrorCode.CONCURRENT_UPDATE:
+                raise
+        else:
+            return new
+    raise _concurrent_heartbeats(state.name, beat.name)
+
+
+def _extend_idle(instance: Instance, state: GroupState, beat: HeartbeatRequest) -> HeartbeatAnswer:
+    """Extend the session of a member that reports nothing. If it knows an older epoch, ask for all that it holds."""
+    member = _extend_session(instance, state, beat, beat.session, None)
+    answer = _plain_answer(state, beat.epoch, beat.session)
+    if state.epoch == beat.epoch == member.epoch:
+        return answer
+    return replace(answer, is_complete=False, heartbeat_after_ms=0)
+
+
+def _known_member(memberships: MembershipStore, group: GroupName, beat: HeartbeatRequest) -> Member:
+    """The member as stored. One read. Raises UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT."""
+    member = memberships.find_members(group, [beat.name]).get(beat.name)
+    refuse_heartbeat(member, group, beat.name, beat.member_id, beat.sequence, beat.session)
+    if member is None:
+        raise unknown_member(group, beat.name)
+    return member
+
+
+def _target_for(instance: Instance, state: GroupState, member: Member) -> tuple[GroupState, TargetAssignment | None]:
+    """The group and a target that was made for this member; None if the group changed too fast to make one."""
+    target = instance.group_cache.target_of(state)
+    if target is not None and target.includes(member):
+        return state, target
+    try:
+        return rebalance(instance, state.name, lambda found: found.includes(member))
+    except PenstockError as error:
+        if error.code is not ErrorCode.UNKNOWN_GROUP:
+            raise
+        raise unknown_member(state.name, member.name) from error  # the group was deleted meanwhile
+
+
+def _reconcile(
+    instance: Instance, state: GroupState, target: TargetAssignment | None, member: Member, beat: HeartbeatRequest
+) -> HeartbeatAnswer:
+    """Compare the member's partitions with its part of the target: revoke some of them, and take leases."""
+    if target is None:  # many members join at once: this one's turn comes later
+        _extend_session(instance, state, beat, member.session, None)
+        answer = _plain_answer(state, beat.epoch, member.session)
+        return replace(answer, is_complete=False, heartbeat_after_ms=WAITING_HEARTBEAT_MS)
+    part = target.part_of(member.name)
+    plan = plan_leases(part, beat.owned or frozenset(), beat.sequence)
+    progress = MemberProgress(epoch=state.epoch, is_settled=not plan.revoked)
+    _extend_session(instance, state, beat, member.session, progress)
+    granted, is_outdated = acquire_leases(instance, state, member.name, {key: part[key] for key in plan.tried})
+    answer = _lease_answer(state, member.session, plan, granted, is_outdated=is_outdated)
+    return replace(answer, late=frozenset(lease.partition for lease in granted if target.is_late(lease.partition)))
+
+
+def _lease_answer(
+    state: GroupState, session: int, plan: LeasePlan, granted: Sequence[Lease], *, is_outdated: bool
+) -> HeartbeatAnswer:
+    """The answer with the leases granted. The next heartbeat comes at once if it may get more, soon if it must wait."""
+    waiting = len(plan.wanted) - len(granted)
+    after_ms = state.config.heartbeat_interval_ms
+    if is_outdated or (plan.leaves_some_untried and granted):
+        after_ms = 0
+    elif waiting:
+        after_ms = min(after_ms, WAITING_HEARTBEAT_MS)
+    return replace(
+        _plain_answer(state, state.epoch, session),
+        heartbeat_after_ms=after_ms,
+        is_complete=not plan.revoked and not waiting,
+        granted=granted,
+        revoked=plan.revoked,
+        waiting=waiting,
+    )
+
+
+def _check_if_due(instance: Instance, state: GroupState, answer: HeartbeatAnswer) -> HeartbeatAnswer:
+    """Check the group if a check is due. An error of the check does not fail the heartbeat, whose answer stands."""
+    if instance.clock.now_ms() < state.next_check_ms:
+        return answer
+    try:
+        checked = check_group(instance, state)
+    except PenstockError:
+        instance.telemetry.count("group_checks_failed")
+        return answer
+    return answer if checked.epoch == state.epoch else replace(answer, is_complete=False, heartbeat_after_ms=0)
+
+
+def _extend_session(
+    instance: Instance, state: GroupState, beat: HeartbeatRequest, session: int, progress: MemberProgress | None
+) -> Member:
+    """Write the member's item: its session goes on, with this progress. One conditional update."""
+    deadline_ms = instance.clock.now_ms() + state.config.session_timeout_ms
+    return instance.stores.memberships.touch_member(
+        state.name, beat.name, beat.member_id, beat.sequence, session, deadline_ms, progress
+    )
+
+
+def _plain_answer(state: GroupState, epoch: int, session: int) -> HeartbeatAnswer:
+    """An answer that changes nothing for the member."""
+    return HeartbeatAnswer(
+        epoch=epoch,
+        session=session,
+        heartbeat_after_ms=state.config.heartbeat_interval_ms,
+        session_timeout_ms=state.config.session_timeout_ms,
+        is_complete=True,
+    )
+
+
+def _concurrent_heartbeats(group: GroupName, name: MemberName) -> PenstockError:
+    return PenstockError(
+        ErrorCode.CONCURRENT_UPDATE,
+        f"other heartbeats of member {name} of group {group} come at this moment: try again",
+    )

@@ -1,0 +1,149 @@
+"""The reader of a partition's index: every loop over pages is here, and every one that must see all pages checks that.
+
+Pages lie side by side from the log start up to the head's tail. A query does not see a swap of compaction as a whole
+(DynamoDB guide, "Isolation level": read-committed). So a gap counts only if a second look meets it too. It then has
+one of two causes:
+
+1. Retention deleted pages after the head was read. A newer head has a higher log start.
+2. The index is damaged.
+
+The reader raises CORRUPT_SEGMENT in both cases. A caller that may be slower than retention's grace reads the head again
+and tells the two apart, as `refs_of` and the sweep's mark do.
+
+`pages_per_query` is one of the `INDEX_…_PAGES` of limits.py. No function asks for a page before its caller wants one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, PartitionKey
+from penstock_core.limits import INDEX_READS_MAX
+from penstock_core.log.index import Head, Page
+from penstock_service.ports.log import LogIndex
+
+
+def pages_forward(log: LogIndex, key: PartitionKey, head: Head, offset: Offset, pages_per_query: int) -> Iterator[Page]:
+    """The pages from the one that covers `offset` up to the head's tail, oldest first.
+
+    Each page begins where the page before it ends. If a swap merged pages meanwhile, a page may begin below that
+    place: the reader then cuts off the refs that the caller has met. Pages below the log start may be missing if
+    `offset` lies below it. One query for each `pages_per_query` pages. Raises CORRUPT_SEGMENT at a gap.
+    """
+    return _forward(log, key, offset, head.tail_base, head.log_start_offset, pages_per_query)
+
+
+def pages_between(
+    log: LogIndex, key: PartitionKey, start_offset: Offset, end_offset: Offset, pages_per_query: int
+) -> Iterator[Page]:
+    """The pages that cover `[start_offset, end_offset)`, whatever the log start is.
+
+    The first and the last may reach beyond the range. Costs and errors are those of `pages_forward`.
+    """
+    return _forward(log, key, start_offset, end_offset, start_offset, pages_per_query)
+
+
+def pages_backward(log: LogIndex, key: PartitionKey, head: Head, pages_per_query: int) -> Iterator[Page]:
+    """The pages from the head's tail down to the one that covers the log start, newest first.
+
+    If a swap merged pages meanwhile, the reader cuts off the refs that the caller has met. One query for each
+    `pages_per_query` pages, and one more where pages do not lie side by side. Raises CORRUPT_SEGMENT at a gap.
+    """
+    below = head.tail_base
+    while below > head.log_start_offset:
+        before = below
+        for page in log.pages_before(key, below, pages_per_query):
+            if page.end_offset < below:
+                break
+            yield page
+            below = page.base_offset
+            if below <= head.log_start_offset:
+                return
+        if below == before:
+            page = _up_to(page_at(log, key, Offset(below - 1)), below)
+            yield page
+            below = page.base_offset
+
+
+def pages_below(log: LogIndex, key: PartitionKey, below: Offset | None, pages_per_query: int) -> Iterator[Page]:
+    """The pages that end at `below` or before it (None: all pages), oldest first.
+
+    For a caller that deletes them. It does not check for gaps, because another run may delete pages too. One query for
+    each `pages_per_query` pages.
+    """
+    offset = Offset(0)
+    while True:
+        pages = log.pages(key, offset, pages_per_query)
+        for page in pages:
+            if below is not None and page.end_offset > below:
+                return
+            yield page
+            offset = page.end_offset
+        if len(pages) < pages_per_query:
+            return
+
+
+def page_at(log: LogIndex, key: PartitionKey, offset: Offset) -> Page:
+    """The page that covers `offset`. One query, two if the first finds none. Raises CORRUPT_SEGMENT."""
+    for _ in range(INDEX_READS_MAX):
+        pages = log.pages(key, offset, 1)
+        if pages and pages[0].base_offset <= offset:
+            return pages[0]
+    raise _gap(key, offset)
+
+
+def head_past_gap(log: LogIndex, key: PartitionKey, offset: Offset, error: PenstockError) -> Head | None:
+    """The head whose log start has passed `offset`, where a reader has met the gap `error`.
+
+    None if the partition is gone. One read. Raises `error` if the log start has not passed: then the index is damaged,
+    or did not answer.
+    """
+    if error.code is not ErrorCode.CORRUPT_SEGMENT:
+        raise error
+    head = log.heads([key]).get(key)
+    if head is not None and head.log_start_offset <= offset:
+        raise error
+    return head
+
+
+def _forward(
+    log: LogIndex, key: PartitionKey, offset: Offset, end_offset: Offset, removed_below: Offset, pages_per_query: int
+) -> Iterator[Page]:
+    """The pages that cover `[offset, end_offset)`; those below `removed_below` may be missing."""
+    is_first, reads_in_vain = True, 0
+    while offset < end_offset:
+        pages = log.pages(key, offset, pages_per_query)
+        if not pages and removed_below >= end_offset:
+            return
+        before = offset
+        for page in pages:
+            if page.base_offset > max(offset, removed_below):
+                break
+            if page.base_offset >= end_offset:  # it left the tail after the caller read the head
+                return
+            if page.end_offset > offset:
+                yield page if is_first else _from(page, offset)
+                is_first, offset = False, page.end_offset
+        reads_in_vain = reads_in_vain + 1 if offset == before else 0
+        if reads_in_vain == INDEX_READS_MAX:
+            raise _gap(key, offset)
+
+
+def _from(page: Page, offset: Offset) -> Page:
+    """The page from the ref on that covers `offset`."""
+    if page.base_offset >= offset:
+        return page
+    located = [each for each in page.located() if each.end_offset > offset]
+    return replace(page, base_offset=located[0].base_offset, refs=tuple(each.ref for each in located))
+
+
+def _up_to(page: Page, below: Offset) -> Page:
+    """The page up to the ref that covers the offset before `below`."""
+    located = [each for each in page.located() if each.base_offset < below]
+    return replace(page, refs=tuple(each.ref for each in located))
+
+
+def _gap(key: PartitionKey, offset: Offset) -> PenstockError:
+    return PenstockError(
+        ErrorCode.CORRUPT_SEGMENT, f"the index of partition {key} has no page for offset {offset} below its tail"
+    )

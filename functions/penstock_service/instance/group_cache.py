@@ -1,0 +1,54 @@
+"""Groups, remembered between requests: their target assignments, which never change, and their place on the list.
+
+A warm heartbeat then reads no target, and does not register its group again.
+"""
+
+from penstock_core.groups.group import GroupState
+from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment, decode_target
+from penstock_core.ids import GroupName
+from penstock_core.limits import INSTANCE_GROUPS_MAX, INSTANCE_TARGETS_MAX
+from penstock_service.ports.groups import MembershipStore
+from penstock_service.ports.runtime import Clock
+
+REGISTERED_TTL_MS = 10 * 60_000  # within this time, a group that was deleted and is used again is back on the list
+
+
+class GroupCache:
+    """A cache over a MembershipStore. Each function instance has one.
+
+    It holds at most `INSTANCE_TARGETS_MAX` targets and `INSTANCE_GROUPS_MAX` names.
+    """
+
+    def __init__(self, memberships: MembershipStore, clock: Clock) -> None:
+        self._memberships = memberships
+        self._clock = clock
+        self._targets: dict[tuple[GroupName, str], TargetAssignment] = {}
+        self._registered: dict[GroupName, tuple[float, int]] = {}
+
+    def target_of(self, group: GroupState) -> TargetAssignment | None:
+        """The target of the group's epoch. None if a newer epoch has removed it. One query unless it is remembered."""
+        if group.epoch == 0:
+            return EMPTY_TARGET
+        remembered = self._targets.get((group.name, group.target_id))
+        if remembered is not None:
+            return remembered
+        chunks = self._memberships.get_target(group.name, group.epoch, group.target_id)
+        return self.remember(group, decode_target(chunks)) if chunks else None
+
+    def remember(self, group: GroupState, target: TargetAssignment) -> TargetAssignment:
+        """Keeps the target of the group's epoch for `target_of`."""
+        while len(self._targets) >= INSTANCE_TARGETS_MAX:
+            self._targets.pop(next(iter(self._targets)), None)
+        self._targets[group.name, group.target_id] = target
+        return target
+
+    def register(self, group: GroupName) -> None:
+        """Puts the group on the list of groups. One put, unless this instance did so within `REGISTERED_TTL_MS`."""
+        since_ms = self._registered.get(group)
+        now_ms = self._clock.monotonic_ms(), self._clock.now_ms()  # a frozen instance may stop the first
+        if since_ms is not None and max(now_ms[0] - since_ms[0], now_ms[1] - since_ms[1]) < REGISTERED_TTL_MS:
+            return
+        self._memberships.register(group)
+        if len(self._registered) >= INSTANCE_GROUPS_MAX:
+            self._registered.clear()
+        self._registered[group] = now_ms

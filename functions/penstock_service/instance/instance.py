@@ -1,0 +1,74 @@
+"""One function instance: the stores that all instances share, and its own memory, which it may lose at any time.
+
+`Instance.new` is the only constructor of a fresh instance. Tests and the simulator use it too, so a "new instance"
+forgets the same things everywhere as a new Lambda function instance does.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock_core.limits import PUT_TIMEOUT_MS
+from penstock_service.instance.group_cache import GroupCache
+from penstock_service.instance.held_segments import HeldSegments
+from penstock_service.instance.repair_throttle import RepairThrottle
+from penstock_service.instance.telemetry import Telemetry
+from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.instance.zone_cache import ZoneCache
+from penstock_service.instance.zone_health import ZoneHealth
+from penstock_service.instance.zone_latency import HEDGE_FLOOR_MS, ZoneLatency
+from penstock_service.ports.runtime import Clock, Entropy, Executor, Runtime
+from penstock_service.stores import Stores
+
+STRAGGLER_GRACE_MS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """The times that an instance waits for zones, in milliseconds.
+
+    `straggler_grace_ms`: once an append has its acks, it waits this long for the remaining zones to confirm too. A zone
+    that misses the quorum by a moment is then not marked as under-replicated. `put_timeout_ms`: a put that has not
+    answered by then has failed for its request. `hedge_floor_ms`: a read asks the next zone too when a zone takes
+    longer than usual, and at least this long.
+    """
+
+    straggler_grace_ms: int = STRAGGLER_GRACE_MS
+    put_timeout_ms: float = PUT_TIMEOUT_MS
+    hedge_floor_ms: float = HEDGE_FLOOR_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """Each use case gets one: the shared stores, the runtime, the tuning, and the memory of this function instance."""
+
+    stores: Stores
+    clock: Clock
+    entropy: Entropy
+    executor: Executor
+    topic_cache: TopicCache
+    group_cache: GroupCache
+    zone_cache: ZoneCache
+    tuning: Tuning = field(default_factory=Tuning)
+    zone_latency: ZoneLatency = field(default_factory=ZoneLatency)
+    zone_health: ZoneHealth = field(default_factory=ZoneHealth)
+    repair_throttle: RepairThrottle = field(default_factory=RepairThrottle)
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    held_segments: HeldSegments = field(default_factory=HeldSegments)
+
+    @classmethod
+    def new(cls, stores: Stores, runtime: Runtime, tuning: Tuning | None = None) -> "Instance":
+        """An instance that remembers nothing yet. Calls no store."""
+        return cls(
+            stores=stores,
+            clock=runtime.clock,
+            entropy=runtime.entropy,
+            executor=runtime.executor,
+            topic_cache=TopicCache(stores.topics, runtime.clock),
+            group_cache=GroupCache(stores.memberships, runtime.clock),
+            zone_cache=ZoneCache(stores.zone_states, runtime.clock),
+            tuning=tuning or Tuning(),
+        )
+
+    @property
+    def runtime(self) -> Runtime:
+        """The clock, entropy and executor that this instance runs on."""
+        return Runtime(clock=self.clock, entropy=self.entropy, executor=self.executor)

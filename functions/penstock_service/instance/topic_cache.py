@@ -1,0 +1,78 @@
+"""Topics by name, remembered between requests, so that a warm append or fetch reads no topic.
+
+A remembered topic may be up to `TTL_MS` old. That is safe. If the topic was deleted, its missing heads refuse an
+append. If a partition is not in the remembered count, the cache reads the topic again before it calls it unknown. A use
+case that removes data by a topic's settings reads the topic itself (`read_through`).
+"""
+
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import Partition, PartitionKey, TopicName, parse_topic_name
+from penstock_core.limits import INSTANCE_TOPICS_MAX
+from penstock_core.log.topic import Topic
+from penstock_service.ports.runtime import Clock
+from penstock_service.ports.topics import TopicStore
+
+TTL_MS = 10_000
+
+
+class TopicCache:
+    """A cache over a TopicStore, at most `INSTANCE_TOPICS_MAX` topics. Each function instance has one."""
+
+    def __init__(self, topics: TopicStore, clock: Clock) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._remembered: dict[TopicName, tuple[float, int, Topic]] = {}
+
+    def get(self, name: str) -> Topic:
+        """The topic, as it is or was at most `TTL_MS` ago. One read if the cache does not know it.
+
+        Raises INVALID_NAME or UNKNOWN_TOPIC.
+        """
+        remembered = self._remembered.get(TopicName(name))
+        if remembered is not None and self._age_ms(remembered) < TTL_MS:
+            return remembered[2]
+        return self.read_through(name)
+
+    def read_through(self, name: str) -> Topic:
+        """The topic as it is now; the cache remembers it. One read. Raises INVALID_NAME or UNKNOWN_TOPIC."""
+        topic_name = parse_topic_name(name)
+        # The time before the read: the topic that it shows may be as old as that.
+        asked = self._clock.monotonic_ms(), self._clock.now_ms()
+        topic = self._topics.get(topic_name)
+        if topic is None:
+            self._remembered.pop(topic_name, None)
+            raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {name!r} does not exist: create it first")
+        if len(self._remembered) >= INSTANCE_TOPICS_MAX:
+            self._remembered.clear()
+        self._remembered[topic_name] = (*asked, topic)
+        return topic
+
+    def get_partition(self, name: str, partition: int, topic_id: str | None = None) -> tuple[Topic, PartitionKey]:
+        """The topic as `get` finds it, and the key of one of its partitions.
+
+        Reads the topic again before it raises UNKNOWN_PARTITION for a number that is too high, or UNKNOWN_TOPIC_ID if
+        the name does not stand for `topic_id`. Raises as `get`, too.
+        """
+        topic = self.get(name)
+        if partition >= topic.partitions or topic_id not in (None, topic.topic_id):
+            topic = self.read_through(name)
+        if topic_id not in (None, topic.topic_id):
+            raise PenstockError(
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                f"topic {name!r} was deleted and created anew: its id is {topic.topic_id} now, not {shown(topic_id)}",
+                topic_id=topic.topic_id,
+            )
+        if not 0 <= partition < topic.partitions:
+            raise PenstockError(
+                ErrorCode.UNKNOWN_PARTITION,
+                f"partition {shown(partition)} of topic {name!r} does not exist: it has 0 to {topic.partitions - 1}",
+            )
+        return topic, PartitionKey(topic.topic_id, Partition(partition))
+
+    def forget(self, name: str) -> None:
+        """Makes the next `get` of this topic read it."""
+        self._remembered.pop(TopicName(name), None)
+
+    def _age_ms(self, remembered: tuple[float, int, Topic]) -> float:
+        """The larger age of both clocks. A frozen instance may stop the monotonic one; the other may be set back."""
+        return max(self._clock.monotonic_ms() - remembered[0], self._clock.now_ms() - remembered[1])

@@ -1,0 +1,21 @@
+"""Errors that follow a write whose result is not known."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock_core.errors import PenstockError
+
+
+@contextmanager
+def errors_maybe_applied() -> Iterator[None]:
+    """Mark retriable errors raised in the block as `maybe_applied`.
+
+    Wrap the reads that find out whether an earlier write succeeded: this try's, or one whose answer was lost. If such a
+    read fails, the write may have happened, so the caller must not report a clean failure.
+    """
+    try:
+        yield
+    except PenstockError as error:
+        if not error.code.is_retriable:
+            raise
+        raise PenstockError(error.code, error.message, maybe_applied=True, **error.facts) from error

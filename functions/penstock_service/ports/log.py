@@ -1,0 +1,108 @@
+"""The port of the index. `penstock_service.ports` says what all methods raise."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from penstock_core.ids import Offset, PartitionKey
+from penstock_core.log.index import Head, Page
+from penstock_core.log.ref import LocatedRef, Ref
+from penstock_core.records.producer_state import ProducerSequence, ProducerState
+
+
+class LogIndex(Protocol):
+    """Heads and pages of partitions. Reads are consistent."""
+
+    def create_head(self, key: PartitionKey) -> None:
+        """Creates an empty head, unless the partition has a head. One conditional put."""
+
+    def delete_head(self, key: PartitionKey) -> None:
+        """Deletes the head, so that every later append to the partition is refused. One delete."""
+
+    def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
+        """The heads of these partitions. A partition without a head is missing. One call for each 100."""
+
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:
+        """Appends the ref, advances the next offset, and returns the head after that.
+
+        `unconfirmed_zones` is the bitmap of zones that have not confirmed the segment. Raises UNKNOWN_PARTITION if
+        there is no head. One conditional update, never repeated once it may have been applied.
+        """
+
+    def append_in_sequence(
+        self,
+        key: PartitionKey,
+        ref: Ref,
+        unconfirmed_zones: int,
+        sequence: ProducerSequence,
+        looked_at: Offset | None,
+    ) -> tuple[bool, Head]:
+        """Appends the ref if its `sequence` comes next for its producer. Returns whether it did, and the head then.
+
+        `appended_in_sequence` of `penstock_core.log.index` has the condition, and the meaning of `looked_at`. Raises
+        UNKNOWN_PARTITION if there is no head. One conditional update. It is repeated if it may have been applied,
+        because its condition refuses a second one.
+        """
+
+    def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
+        """The producer's entry of the time when it last left the head, None if it never did. One read."""
+
+    def put_page(self, key: PartitionKey, page: Page) -> Page | None:
+        """Puts the page if its key is free, and returns the page that is there now: this one, or an earlier one.
+
+        None if a merge has left its mark there. One conditional put.
+        """
+
+    def replace_page(self, key: PartitionKey, old: Page, new: Page) -> bool:
+        """Puts the refs of `new` in the place of those of `old`, which has the same range; false if `old` has changed.
+
+        One conditional update.
+        """
+
+    def shorten_tail(self, key: PartitionKey, page: Page) -> tuple[bool, Head | None]:
+        """Takes the refs of the page out of the tail, as `penstock_core.log.roll.shortened` says.
+
+        Returns whether it did, and the head then, None if there is none. One conditional update. It is repeated if it
+        may have been applied: then it may be refused because of its own first attempt.
+        """
+
+    def put_evicted(self, key: PartitionKey, producer_id: int, state: ProducerState, evicted_ms: int) -> None:
+        """Puts the producer's own item, which expires `PRODUCER_KEPT_MS` after `evicted_ms`.
+
+        An item stays as it is if it is newer by (epoch, last sequence), or equal and kept longer. One conditional put.
+        """
+
+    def remove_producers(self, key: PartitionKey, leaving: Mapping[int, ProducerState]) -> tuple[bool, Head | None]:
+        """Takes the producers out of the head, as `penstock_core.log.roll.without_producers` says.
+
+        Returns what `shorten_tail` returns, and costs the same.
+        """
+
+    def pages(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        """The page that covers `offset` and the pages above it, `limit` at most, in order. One query."""
+
+    def pages_before(self, key: PartitionKey, offset: Offset, limit: int) -> Sequence[Page]:
+        """The pages that end at `offset` or below, newest first, `limit` at most. One query."""
+
+    def raise_log_start(self, key: PartitionKey, offset: Offset) -> Head:
+        """Raises the log start offset to `offset`, unless it is as high already, and returns the head after that.
+
+        Raises OFFSET_OUT_OF_RANGE if `offset` is above the high watermark, and UNKNOWN_PARTITION if there is no head.
+        One conditional update.
+        """
+
+    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
+        """Sets the bits `zones` in the ref, in the tail or in a page. Its other bits may differ from `located`.
+
+        False if the ref is gone. Raises CONCURRENT_UPDATE if other writers were faster `MARK_ATTEMPTS_MAX` times. A
+        roll takes the bits along. One or two reads, then one conditional update unless the bits are set.
+        """
+
+    def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
+        """Notes in the head that its log start was `offset` at `seen_ms`.
+
+        Raises UNKNOWN_PARTITION if there is no head. Such a note stays true for ever, so the order of two notes does
+        not matter. One conditional update.
+        """
+
+    def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
+        """Removes the page whose range ends at `end_offset`, exclusive, if it is there. One delete."""

@@ -1,0 +1,58 @@
+"""The port of topics. `penstock_service.ports` says what all methods raise."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock_core.ids import TopicId, TopicName
+from penstock_core.log.topic import DeletedTopic, Topic
+
+
+class TopicStore(Protocol):
+    """Topics by name. Reads are consistent."""
+
+    def begin(self, note: DeletedTopic) -> None:
+        """Notes that the creation of a topic begins, before the first of its heads is made. One put."""
+
+    def create(self, topic: Topic) -> None:
+        """Makes the topic visible and removes the note of its creation, both or neither.
+
+        Raises TOPIC_EXISTS if the name is taken, and CONCURRENT_UPDATE if the note is gone or was given up. One
+        transaction, and one read if it is refused.
+        """
+
+    def give_up(self, note: DeletedTopic) -> bool:
+        """Turns the note of a creation into the note of a deleted topic, so that the topic never becomes visible.
+
+        False if the topic is visible, or its creation was given up before. One conditional put.
+        """
+
+    def get(self, name: TopicName) -> Topic | None:
+        """The topic, or None if no topic has the name. One read."""
+
+    def list(self) -> Sequence[Topic]:
+        """All topics, sorted by name. A scan of the whole table, one call for each MB."""
+
+    def replace(self, old: Topic, new: Topic) -> None:
+        """Stores `new` in place of `old`. Raises CONCURRENT_UPDATE if `old` is not stored any more.
+
+        One conditional put.
+        """
+
+    def delete(self, topic: Topic, now_ms: int) -> None:
+        """Removes the topic and leaves a note of its data, both or neither.
+
+        Raises UNKNOWN_TOPIC if the name no longer stands for this topic id, and CONCURRENT_UPDATE if the topic has got
+        partitions since. One transaction, and one read if it is refused.
+        """
+
+    def deleted(self) -> Sequence[DeletedTopic]:
+        """The notes of topics that were deleted or are being created, in no order. One query for each MB."""
+
+    def note_heads_removed(self, topic_id: TopicId, now_ms: int) -> None:
+        """Notes in the note of a deleted topic, if there is one, that none of its heads is left.
+
+        An earlier time stays. One conditional update.
+        """
+
+    def forget_deleted(self, topic_id: TopicId) -> None:
+        """Removes the note of a deleted topic, if there is one. One delete."""

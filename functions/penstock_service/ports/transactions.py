@@ -1,0 +1,51 @@
+"""The port of transactions. `penstock_service.ports` says what all methods raise."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock_core.ids import Nonce, TransactionalId
+from penstock_core.storage.transaction_stage_item import StagedRef
+from penstock_core.transaction import Transaction, TransactionalProducer, TransactionState
+
+
+class TransactionStore(Protocol):
+    """Transactional producers, and the one write that commits a transaction. Reads are consistent."""
+
+    def get(self, transactional_id: TransactionalId) -> TransactionState | None:
+        """The producer's state, or None if it never began. One read."""
+
+    def begin_epoch(
+        self, transactional_id: TransactionalId, old: TransactionState | None, new: TransactionState
+    ) -> TransactionState:
+        """Stores the producer id, epoch, begins and principal of `new`, and returns the state after that.
+
+        The last transaction in the state stays as it is. Raises CONCURRENT_UPDATE unless the stored epoch is still the
+        one of `old`. One conditional update, never repeated once it may have been applied.
+        """
+
+    def release(self, transactional_id: TransactionalId) -> bool:
+        """Lets the id belong to nobody. False if it never began. One conditional update."""
+
+    def put_stage(
+        self,
+        producer: TransactionalProducer,
+        transaction: int,
+        nonce: Nonce,
+        stage: int,
+        refs: Sequence[StagedRef],
+        now_ms: int,
+    ) -> None:
+        """Keeps the refs of a stage for a day at least, in place of earlier refs of the same stage. One put."""
+
+    def stages(self, producer: TransactionalProducer, transaction: int, nonce: Nonce) -> Sequence[Sequence[StagedRef]]:
+        """The refs of the stages with this nonce, in the order of the stages. One query for each MB."""
+
+    def commit(self, transaction: Transaction) -> bool:
+        """Commits all of the transaction or nothing.
+
+        False, and nothing is changed, where `penstock_core.transaction.may_commit` says so: the producer has another
+        epoch, its last transaction is not the one before this, or it belongs to another principal. Raises
+        UNKNOWN_PARTITION if a partition has no head, and the errors of `GroupStore.commit` for an offset. One
+        transaction, and one read if an offset is refused. It is repeated if it may have been applied, because its
+        conditions refuse a second one.
+        """

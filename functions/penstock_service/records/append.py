@@ -1,0 +1,108 @@
+"""One append: a segment by quorum, then one update per partition (design.md §3). Every kind of produce uses it.
+
+A crash before an update leaves an object that no ref names. A crash after it leaves nothing to do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, PartitionKey
+from penstock_core.log.ref import Ref
+from penstock_core.log.retention import indexed_ms
+from penstock_core.log.segment import SegmentPart, build_segment
+from penstock_core.outcomes import Outcomes
+from penstock_core.records.record_batch import BatchesSummary
+from penstock_core.zones.quorum import Acks
+from penstock_service.instance.instance import Instance
+from penstock_service.records.append_in_sequence import AppendOutcome, append_in_sequence
+from penstock_service.records.shorten_head import GrownHead, shorten_heads
+from penstock_service.segments.put_segment import StoredSegment, put_segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBatches:
+    """Validated batches for one partition."""
+
+    key: PartitionKey
+    data: memoryview | bytes
+    summary: BatchesSummary
+    min_insync_zones: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedRange:
+    """The records of one partition have the offsets `[base_offset, next_offset)`.
+
+    This append gave them these offsets, or, if it repeats an earlier append of its producer, the earlier one did.
+    """
+
+    base_offset: Offset
+    next_offset: Offset
+
+
+def append(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) -> Outcomes[AppendedRange]:
+    """Append to each partition, which succeeds or fails by itself. One outcome per partition, in request order.
+
+    `batches` names each partition once. One put per zone and one update per partition, plus what `shorten_heads` costs.
+    Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE when nothing was appended anywhere.
+    """
+    stored, refs = put_batches(instance, batches, acks)
+    results = instance.executor.map(
+        lambda pair: _append_ref(instance, *pair, stored), [*zip(batches, refs, strict=True)]
+    )
+    grown = [
+        GrownHead(key=outcome.key, head=outcome.head, added_producer=outcome.added_producer)
+        for outcome in results.ok
+        if outcome.head is not None
+    ]
+    shorten_heads(instance, stored.window, grown)
+    return results.map_ok(
+        lambda outcome: AppendedRange(base_offset=outcome.base_offset, next_offset=outcome.next_offset)
+    )
+
+
+def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) -> tuple[StoredSegment, list[Ref]]:
+    """Put one segment with all the batches. The result is the segment and one ref for each part, to be appended.
+
+    One put per zone. Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE.
+    """
+    segment = build_segment(
+        [
+            SegmentPart(
+                topic_id=batch.key.topic_id,
+                partition=batch.key.partition,
+                data=(batch.data,),
+                offset_span=batch.summary.offset_span,
+                max_timestamp_ms=batch.summary.max_timestamp_ms,
+            )
+            for batch in batches
+        ]
+    )
+    stored = put_segment(instance, segment, acks, max(batch.min_insync_zones for batch in batches))
+    return stored, [
+        Ref(
+            segment_id=stored.segment_id,
+            position=entry.position,
+            length=entry.length,
+            offset_span=batch.summary.offset_span,
+            record_count=batch.summary.record_count,
+            max_timestamp_ms=indexed_ms(batch.summary.max_timestamp_ms, stored.segment_id),
+            zones=stored.zones,
+            sequence=batch.summary.sequence,
+        )
+        for batch, entry in zip(batches, segment.toc, strict=True)
+    ]
+
+
+def is_head_gone(result: object) -> bool:
+    """True if an append was refused because its partition has no head: its topic was deleted since the look-up."""
+    return isinstance(result, PenstockError) and result.code is ErrorCode.UNKNOWN_PARTITION
+
+
+def _append_ref(instance: Instance, batch: PartitionBatches, ref: Ref, stored: StoredSegment) -> AppendOutcome:
+    if ref.sequence is not None:
+        return append_in_sequence(instance, batch.key, ref, stored, ref.sequence, batch.data)
+    stored.window.check()
+    head = instance.stores.log.append(batch.key, ref, stored.unconfirmed_zones)
+    return AppendOutcome.of_append(batch.key, ref, head)

@@ -1,0 +1,252 @@
+"""Fetch the batches of many partitions from their offsets on. A fetch waits for the first of them if you ask it to.
+
+Each entry goes through the same stages: its partition is looked up, its refs are chosen within the budget, the ranges
+of all entries are read together, and the answer is cut from them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, PartitionKey, TopicId
+from penstock_core.limits import (
+    FETCH_POLL_MS_MAX,
+    FETCH_POLL_MS_MIN,
+    FETCH_REFS_MAX,
+    INDEX_FETCH_PAGES,
+    REQUEST_PARTITIONS_MAX,
+)
+from penstock_core.log.index import Head
+from penstock_core.log.read_plan import choose, cut, join_ranges
+from penstock_core.log.ref import LocatedRef
+from penstock_core.outcomes import Outcomes
+from penstock_core.records.record_batch import stamp
+from penstock_service.index.reader import pages_forward
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.log import LogIndex
+from penstock_service.segments.read_range import MAY_BE_REMOVED
+from penstock_service.segments.read_refs import RefContents, read_ranges, read_refs
+
+_POLL_GROWTH = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchEntry:
+    """One topic-partition to read: from `offset` on, `max_bytes` at most.
+
+    `topic_id` is the topic that the offset belongs to, None if the reader does not say. Then the offset may lie in a
+    topic that was made anew under the name.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResult:
+    """Whole batches with true base offsets, of the topic with this id.
+
+    The first batch may start below the offset asked for.
+    """
+
+    topic_id: TopicId
+    log_start_offset: Offset
+    high_watermark: Offset
+    next_offset: Offset
+    data: bytearray
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _PartitionFetch:
+    """One entry whose partition was found: its head, then the refs chosen for it, then its batches or its error."""
+
+    entry: FetchEntry
+    key: PartitionKey
+    head: Head
+    refs: Sequence[LocatedRef] = ()
+    next_offset: Offset
+    data: bytearray = field(default_factory=bytearray)
+    error: PenstockError | None = None
+
+    def available_bytes(self) -> int:
+        """Bytes in the tail from the entry's offset on."""
+        tail = self.head.located_tail()
+        return sum(located.ref.length for located in tail if located.end_offset > self.entry.offset)
+
+    def assemble(self, contents: RefContents, max_bytes: int) -> None:
+        """Take whole batches from the entry's offset on, stamped. Stop before a ref that cannot be read."""
+        max_bytes = min(max_bytes, self.entry.max_bytes)
+        for located in self.refs:
+            content = contents[located]
+            if isinstance(content, PenstockError):
+                self.error = None if self.data else content
+                return
+            budget = max_bytes - len(self.data)
+            start, end, end_offset = cut(content, located.base_offset, self.next_offset, budget, is_first=not self.data)
+            if start == end:
+                return
+            stamped = bytearray(content)
+            stamp(stamped, located.base_offset)
+            self.data += memoryview(stamped)[start:end]
+            self.next_offset = end_offset
+            if end < len(content):
+                return
+
+    def result(self) -> FetchResult:
+        """The answer to the entry. Raises its error."""
+        if self.error is not None:
+            raise self.error
+        return FetchResult(
+            topic_id=self.key.topic_id,
+            log_start_offset=self.head.log_start_offset,
+            # Since the head was read, a merge may have joined pages with refs that were appended after that.
+            high_watermark=max(self.head.high_watermark, self.next_offset),
+            next_offset=self.next_offset,
+            data=self.data,
+        )
+
+
+def fetch(
+    instance: Instance, entries: Sequence[FetchEntry], *, max_bytes: int, min_bytes: int, wait_ms: int
+) -> Outcomes[FetchResult]:
+    """One result per entry, in order.
+
+    The results hold `max_bytes` at most, except that the first batch of the first partition with data is always there.
+    At the tail a fetch costs one read of all heads and the ranged gets. While it waits, it repeats that read at
+    intervals that grow up to 200 ms. Below the tail it costs one query more per partition. Raises INVALID_REQUEST
+    for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and UNKNOWN_TOPIC_ID the topic's id.
+    """
+    if not entries or len(entries) > REQUEST_PARTITIONS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(entries)} topic-partitions in one fetch: ask for 1 to {REQUEST_PARTITIONS_MAX}",
+        )
+    found = _wait(instance, entries, min(min_bytes, max_bytes), wait_ms)
+    partitions = found.ok
+    _choose_refs(instance.stores.log, partitions, max_bytes)
+    contents = _read(instance, [located for partition in partitions for located in partition.refs])
+    for partition in partitions:
+        if partition.error is None:
+            partition.assemble(contents, max_bytes)
+            max_bytes = max(0, max_bytes - len(partition.data))
+    _explain(instance.stores.log, partitions)
+    return found.map_ok(_PartitionFetch.result)
+
+
+def _wait(instance: Instance, entries: Sequence[FetchEntry], min_bytes: int, wait_ms: int) -> Outcomes[_PartitionFetch]:
+    """Read the heads until `min_bytes` are there, a partition has an error, or the time is up."""
+    deadline_ms = instance.clock.monotonic_ms() + wait_ms
+    pause_ms: float = FETCH_POLL_MS_MIN
+    while True:
+        found = _look(instance, entries)
+        remaining_ms = deadline_ms - instance.clock.monotonic_ms()
+        if remaining_ms <= 0 or _is_enough(found, min_bytes):
+            return found
+        instance.clock.sleep_ms(min(pause_ms, remaining_ms))
+        pause_ms = min(pause_ms * _POLL_GROWTH, FETCH_POLL_MS_MAX)
+
+
+def _look(instance: Instance, entries: Sequence[FetchEntry]) -> Outcomes[_PartitionFetch]:
+    """Look up each entry's partition and its head. One read of all heads, and one more if some are missing."""
+    log, topic_cache = instance.stores.log, instance.topic_cache
+
+    def find(entry: FetchEntry) -> tuple[FetchEntry, PartitionKey]:
+        return entry, topic_cache.get_partition(entry.topic, entry.partition, entry.topic_id)[1]
+
+    found = Outcomes.collect(find, entries)
+    heads = log.heads(list(dict.fromkeys(key for _, key in found.ok)))
+    missing = {key: entry.topic for entry, key in found.ok if key not in heads}
+    if missing:
+        # The topic was deleted, and perhaps created again, since it was looked up: ask once more what the name means.
+        for topic in missing.values():
+            topic_cache.forget(topic)
+        found = found.map_ok(lambda pair: find(pair[0]) if pair[1] in missing else pair)
+        heads = {**heads, **log.heads([key for _, key in found.ok])}
+    return found.map_ok(lambda pair: _at_head(*pair, heads))
+
+
+def _at_head(entry: FetchEntry, key: PartitionKey, heads: Mapping[PartitionKey, Head]) -> _PartitionFetch:
+    """The partition at its head. Raises UNKNOWN_TOPIC and OFFSET_OUT_OF_RANGE."""
+    head = heads.get(key)
+    if head is None:
+        raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {entry.topic!r} is being deleted")
+    if not head.log_start_offset <= entry.offset <= head.high_watermark:
+        raise PenstockError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {entry.offset} of partition {entry.partition} of topic {entry.topic!r} is out of range: "
+            f"it holds [{head.log_start_offset}, {head.high_watermark})",
+            log_start_offset=head.log_start_offset,
+            high_watermark=head.high_watermark,
+        )
+    return _PartitionFetch(entry=entry, key=key, head=head, next_offset=Offset(entry.offset))
+
+
+def _is_enough(found: Outcomes[_PartitionFetch], min_bytes: int) -> bool:
+    partitions = found.ok
+    if len(partitions) < len(found) or any(each.entry.offset < each.head.tail_base for each in partitions):
+        return True
+    return sum(each.available_bytes() for each in partitions) >= min_bytes
+
+
+def _choose_refs(log: LogIndex, partitions: Sequence[_PartitionFetch], max_bytes: int) -> None:
+    """Choose the refs to read for each partition, in order, within the budget of bytes and of gets."""
+    refs_left = FETCH_REFS_MAX
+    is_first = True
+    for partition in partitions:
+        if not refs_left or not (max_bytes > 0 or is_first):
+            return
+        budget = min(max_bytes, partition.entry.max_bytes)
+        try:
+            candidates = _candidates(log, partition, budget, refs_left)
+        except PenstockError as error:
+            partition.error = error
+            continue
+        partition.refs = choose(candidates, partition.entry.offset, budget, refs_left, is_first=is_first)
+        max_bytes -= sum(located.ref.length for located in partition.refs)
+        refs_left -= len(partition.refs)
+        is_first = is_first and not partition.refs
+
+
+def _candidates(log: LogIndex, partition: _PartitionFetch, max_bytes: int, max_refs: int) -> list[LocatedRef]:
+    """Refs from the entry's offset on: from pages as far as they are needed, then from the tail."""
+    refs: list[LocatedRef] = []
+    offset = Offset(partition.entry.offset)
+    for page in pages_forward(log, partition.key, partition.head, offset, INDEX_FETCH_PAGES):
+        refs += [located for located in page.located() if offset < located.end_offset]
+        if len(refs) >= max_refs or sum(located.ref.length for located in refs) > max_bytes:
+            return refs
+    return refs + list(partition.head.located_tail())
+
+
+def _read(instance: Instance, refs: Sequence[LocatedRef]) -> RefContents:
+    """The bytes of every ref, or the error of reading them."""
+    contents = read_refs(instance, refs)
+    # No zone had the whole range right. One of them may still have this ref's part of it, so each is read alone.
+    torn = [
+        located
+        for located, content in contents.items()
+        if isinstance(content, PenstockError) and content.code is ErrorCode.CORRUPT_SEGMENT
+    ]
+    return {**contents, **read_ranges(instance, [single for located in torn for single in join_ranges([located])])}
+
+
+def _explain(log: LogIndex, partitions: Iterable[_PartitionFetch]) -> None:
+    """Replace the error of a read whose records were removed meanwhile: by retention, truncation or a deletion.
+
+    Costs one further read of heads, only where a read failed. If that fails too, the first errors stay.
+    """
+    failed = [each for each in partitions if each.error is not None and each.error.code in MAY_BE_REMOVED]
+    if not failed:
+        return
+    try:
+        heads = log.heads([each.key for each in failed])
+    except PenstockError:
+        return
+    for each in failed:
+        try:
+            _at_head(each.entry, each.key, heads)
+        except PenstockError as error:
+            each.error = error

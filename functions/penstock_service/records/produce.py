@@ -1,0 +1,119 @@
+"""Produce: check each entry, append the right ones, and answer each wrong one with its error."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
+from penstock_core.outcomes import Outcomes
+from penstock_core.records.record_batch import validate
+from penstock_core.zones.quorum import Acks
+from penstock_service.instance.instance import Instance
+from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_gone
+from penstock_service.segments.put_segment import check_in_sync
+
+if TYPE_CHECKING:
+    from penstock_core.records.decode_budget import DecodeBudget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceEntry:
+    """Batches for one topic-partition as they came, not yet checked."""
+
+    topic: str
+    partition: int
+    data: memoryview | bytes
+    is_own_encoding: bool = False  # the service's own codec made the batches: `validate_records` need not look
+
+
+def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> Outcomes[AppendedRange]:
+    """One result per entry, in order. An entry that is wrong does not fail its neighbours.
+
+    Records are not rewritten, nor decoded save for topics with `validate_records`: the work is per batch. Costs what
+    `append` costs, and one read for each topic that is not remembered. Raises INVALID_REQUEST for no entries, too many
+    of them or a topic-partition that stands twice. Raises NOT_ENOUGH_ZONES and STORAGE_UNAVAILABLE for the request as a
+    whole.
+    """
+    check_entries(entries)
+    budget = RecordBudget()
+    checked = Outcomes.collect(lambda entry: check_entry(instance, entry, budget), entries)
+    _raise_if_none_has_zones(checked)
+    results = checked.map_all_ok(lambda batches: append(instance, batches, acks))
+    gone = [index for index, result in enumerate(results) if is_head_gone(result) and result is not checked[index]]
+    if not gone:
+        return results
+    # The topic was deleted, and perhaps created again, since it was looked up: ask once more what the name means.
+    for index in gone:
+        instance.topic_cache.forget(entries[index].topic)
+    checked_again = Outcomes.collect(lambda index: check_entry(instance, entries[index], budget), gone)
+    try:
+        again = checked_again.map_all_ok(lambda batches: append(instance, batches, acks))
+    except PenstockError as error:  # for these entries only: their neighbours have been appended
+        again = Outcomes([error] * len(gone))
+    return results.merge(dict(zip(gone, again, strict=True)))
+
+
+class RecordBudget:
+    """What one request may decode for `validate_records`. It loads the codec with the first such topic."""
+
+    __slots__ = ("_budget",)
+
+    def __init__(self) -> None:
+        self._budget: DecodeBudget | None = None
+
+    def check(self, data: memoryview | bytes) -> None:
+        """Decode the batches. Raises as `check_records`."""
+        from penstock_core.records.decode_budget import DecodeBudget  # the codec, which other topics do not need
+        from penstock_core.records.record_check import check_records
+
+        if self._budget is None:
+            self._budget = DecodeBudget(VALIDATED_BYTES_MAX)
+        check_records(data, self._budget)
+
+
+def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -> PartitionBatches:
+    """The entry's batches, checked. Reads the topic if it is not remembered.
+
+    Raises INVALID_NAME, UNKNOWN_TOPIC, UNKNOWN_PARTITION, RECORD_TOO_LARGE, NOT_ENOUGH_ZONES, and the errors of
+    `validate` and `check_records`.
+    """
+    topic, key = instance.topic_cache.get_partition(entry.topic, entry.partition)
+    summary = validate(entry.data)
+    limit = topic.config.max_batch_bytes
+    if summary.largest_batch_bytes > limit:
+        raise PenstockError(
+            ErrorCode.RECORD_TOO_LARGE,
+            f"a batch of {summary.largest_batch_bytes} bytes is over topic {topic.name!r}'s max_batch_bytes="
+            f"{limit}: send smaller batches or records, or raise the setting",
+            limit=limit,
+        )
+    if topic.config.validate_records and not entry.is_own_encoding:
+        budget.check(entry.data)
+    check_in_sync(instance, instance.zone_cache.get(), topic.config.min_insync_zones)
+    return PartitionBatches(key=key, data=entry.data, summary=summary, min_insync_zones=topic.config.min_insync_zones)
+
+
+def check_entries(entries: Sequence[ProduceEntry]) -> None:
+    """Raise INVALID_REQUEST for no entries, too many of them, or a topic-partition that stands twice."""
+    if not entries or len(entries) > REQUEST_PARTITIONS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(entries)} topic-partitions in one produce: send 1 to {REQUEST_PARTITIONS_MAX}",
+        )
+    seen: set[tuple[str, int]] = set()
+    for entry in entries:
+        if (entry.topic, entry.partition) in seen:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST,
+                f"partition {entry.partition} of topic {shown(entry.topic)} stands twice in one produce: "
+                "put its batches one after the other into one entry",
+            )
+        seen.add((entry.topic, entry.partition))
+
+
+def _raise_if_none_has_zones(checked: Outcomes[PartitionBatches]) -> None:
+    """If all entries lack zones, that error is the answer to the request, with Retry-After."""
+    refused = [error for error in checked.errors if error.code is ErrorCode.NOT_ENOUGH_ZONES]
+    if len(refused) == len(checked):
+        raise refused[0]

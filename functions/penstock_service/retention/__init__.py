@@ -1,0 +1,1 @@
+"""The use cases that remove data: retention and the sweep."""

@@ -1,0 +1,104 @@
+"""Mark: find the segments that live refs name, one partition after the other. The sweep spares them (sweep.py).
+
+The mark misses no live segment, for these reasons:
+
+1. The head is read before the pages. A ref that is in the tail then is seen there. A ref that has left the tail by then
+   is in a page, and pages are read later.
+2. A swap may take refs out of pages meanwhile. It notes the segments that it retires, and these are read last.
+3. If the pages have a gap, retention has deleted pages, or the index is damaged. In the first case the mark begins
+   again with a newer head; marks made before stay. In the second it raises, and nothing is swept.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import PartitionKey, SegmentId, segment_time_ms
+from penstock_core.limits import INDEX_MARK_PAGES
+from penstock_core.log.index import Head, safe_log_start
+from penstock_core.log.topic import Topic
+from penstock_core.storage.keys import SEGMENT_PREFIXES, prefix_number
+from penstock_service.index.reader import head_past_gap, pages_forward
+from penstock_service.instance.instance import Instance
+
+
+@dataclass(slots=True)
+class LiveSegments:
+    """The live segments of the key prefixes `[first, end)`. Threads may add at the same time.
+
+    Segments from `cutoff_ms` on are spared by their age, and those older than `since_ms` are left as foreign, so
+    neither kind is kept here. At most `live_max` segments are kept: beyond that the last prefixes are dropped.
+    """
+
+    first: int
+    since_ms: int
+    cutoff_ms: int
+    live_max: int
+    end: int = SEGMENT_PREFIXES
+    ids: set[SegmentId] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+
+    def add(self, segment_ids: Iterable[SegmentId]) -> None:
+        """Keeps the segments that are ours; halves the prefixes as long as there are too many."""
+        with self._lock:
+            self.ids.update(each for each in segment_ids if self.is_ours(each))
+            while len(self.ids) > self.live_max and self.end > self.first + 1:
+                self.end = (self.first + self.end) // 2
+                self.ids = {each for each in self.ids if self.is_ours(each)}
+
+    def is_ours(self, segment_id: SegmentId) -> bool:
+        """Tells if this round decides about the segment."""
+        in_round = self.first <= prefix_number(segment_id) < self.end
+        return in_round and self.since_ms <= segment_time_ms(segment_id) < self.cutoff_ms
+
+    def is_foreign(self, segment_id: SegmentId) -> bool:
+        """Tells if the segment is older than everything that the index has ever known."""
+        return segment_time_ms(segment_id) < min(self.since_ms, self.cutoff_ms)
+
+
+def mark_portion(
+    instance: Instance, topic: Topic, keys: Sequence[PartitionKey], live: LiveSegments, log_start_grace_ms: int
+) -> None:
+    """Adds the segments that the refs of these partitions name, 100 partitions of the topic at most.
+
+    One read of heads, and a query for each 500 pages. Raises what reading the index raises, and CORRUPT_SEGMENT if it
+    is damaged.
+    """
+    heads = instance.stores.log.heads(keys)
+    if len(heads) < len(keys):
+        _check_deleted(instance, topic)
+    instance.executor.map(
+        lambda key: _mark_partition(instance, key, heads[key], live, log_start_grace_ms),
+        [key for key in keys if key in heads],
+    ).all_ok()
+
+
+def _mark_partition(
+    instance: Instance, key: PartitionKey, head: Head | None, live: LiveSegments, log_start_grace_ms: int
+) -> None:
+    while head is not None:
+        try:
+            _mark_refs(instance, key, head, live, log_start_grace_ms)
+        except PenstockError as error:
+            head = head_past_gap(instance.stores.log, key, head.log_start_offset, error)
+        else:
+            return
+
+
+def _mark_refs(instance: Instance, key: PartitionKey, head: Head, live: LiveSegments, log_start_grace_ms: int) -> None:
+    safe = safe_log_start(head, instance.clock.now_ms(), log_start_grace_ms)
+    live.add(each.ref.segment_id for each in head.located_tail() if each.end_offset > safe)
+    for page in pages_forward(instance.stores.log, key, head, safe, INDEX_MARK_PAGES):
+        live.add(each.ref.segment_id for each in page.located() if each.end_offset > safe)
+    live.add(instance.stores.compaction.retired(key, live.cutoff_ms))  # 2: after the pages
+
+
+def _check_deleted(instance: Instance, topic: Topic) -> None:
+    """Raises CORRUPT_SEGMENT if the topic still stands: a deletion takes the name away before any head."""
+    now = instance.stores.topics.get(topic.name)
+    if now is not None and now.topic_id == topic.topic_id:
+        raise PenstockError(
+            ErrorCode.CORRUPT_SEGMENT,
+            f"topic {topic.name!r} has partitions without a head: nothing is swept while the index is damaged",
+        )

@@ -1,0 +1,118 @@
+"""Read one range of a segment from a zone that has it whole: the fastest zone first, hedged to the next ones.
+
+If a zone takes longer than it usually does, the reader asks the next zone too, and the first good answer wins. A
+segment of the archive tier is in the archive only. Compaction gives merged batches a new id, so neither tier stands in
+for the other.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import ZoneName
+from penstock_core.log.read_plan import SegmentRange
+from penstock_core.log.ref import Tier
+from penstock_core.records.record_batch import check_stored
+from penstock_core.zones.zone_state import read_order
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.segments import SegmentStore
+from penstock_service.segments.report_copy import report_copy
+
+# A read fails so if the segment is damaged or out of reach, but also if retention has removed it since the plan.
+MAY_BE_REMOVED = (ErrorCode.CORRUPT_SEGMENT, ErrorCode.STORAGE_UNAVAILABLE)
+
+
+def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
+    """The range's bytes, every batch in it checked by its CRC-32C.
+
+    One ranged get, and one more for each zone that fails or takes longer than usual. The read goes by the states of
+    zones that the instance remembers. Raises CORRUPT_SEGMENT if every zone that should have the bytes answered and had
+    them wrong, else STORAGE_UNAVAILABLE. If one copy is bad or missing and another is good, the bad one is reported
+    for repair.
+    """
+    stores = _in_order(instance, wanted)
+    begun: list[tuple[SegmentStore, float]] = []
+
+    def get(store: SegmentStore) -> bytes:
+        started_ms = instance.clock.monotonic_ms()
+        begun.append((store, started_ms))
+        try:
+            data = store.get(wanted.segment_id, wanted.position, wanted.length)
+            _check(data, wanted)
+        except PenstockError:
+            instance.zone_latency.observe_failure(store.zone)
+            raise
+        instance.zone_latency.observe(store.zone, instance.clock.monotonic_ms() - started_ms)
+        return data
+
+    def is_read(results: Sequence[bytes | PenstockError | None]) -> bool:
+        return any(isinstance(result, bytes) for result in results)
+
+    results = instance.executor.first_of(
+        get,
+        stores,
+        is_read,
+        0,
+        lanes=[store.zone for store in stores],
+        hedge_delays_ms=[
+            instance.zone_latency.hedge_delay_ms(store.zone, wanted.length, instance.tuning.hedge_floor_ms)
+            for store in stores
+        ],
+    )
+    by_zone = dict(zip((store.zone for store in stores), results, strict=True))
+    now_ms = instance.clock.monotonic_ms()
+    for store, started_ms in begun:
+        if by_zone[store.zone] is None:  # overtaken: the next read begins elsewhere
+            instance.zone_latency.observe_failure(store.zone, now_ms - started_ms)
+            instance.telemetry.count("reads_hedged")
+    for result in results:
+        if isinstance(result, bytes):
+            _report_bad_copies(instance, wanted, by_zone)
+            return result
+    errors = [result for result in results if isinstance(result, PenstockError)]
+    is_corrupt = all(error.code is ErrorCode.CORRUPT_SEGMENT for error in errors)
+    who = "no zone could" if wanted.tier is Tier.ZONAL else "the archive could not"
+    raise PenstockError(
+        ErrorCode.CORRUPT_SEGMENT if is_corrupt else ErrorCode.STORAGE_UNAVAILABLE,
+        f"{who} serve segment {wanted.segment_id.hex()}: " + "; ".join(error.message for error in errors),
+        **({"is_missing": True} if all(map(is_missing, errors)) else {}),
+    )
+
+
+def is_missing(error: PenstockError) -> bool:
+    """Tells if the store answered that it has no such segment."""
+    return bool(error.facts.get("is_missing"))
+
+
+def _in_order(instance: Instance, wanted: SegmentRange) -> list[SegmentStore]:
+    """The stores to ask, in order.
+
+    Zones that confirmed the segment come first, then zones that may have got it since, then zones that are out. Within
+    each kind, the fastest comes first. For a segment of the archive tier it is the archive.
+    """
+    if wanted.tier is Tier.ARCHIVE:
+        return [instance.stores.archive]
+    by_name = {store.zone: store for store in instance.stores.zones}
+    confirmed = frozenset(store.zone for index, store in enumerate(instance.stores.zones) if wanted.zones >> index & 1)
+    order = read_order(instance.zone_cache.remembered, instance.zone_latency.fastest_first(by_name), confirmed)
+    return [by_name[zone] for zone in order]
+
+
+def _report_bad_copies(
+    instance: Instance, wanted: SegmentRange, results: Mapping[ZoneName, bytes | PenstockError | None]
+) -> None:
+    """Reports the zones that answered and have the range wrong, or not at all.
+
+    A zone that is out is not reported, because it is caught up as a whole.
+    """
+    written = instance.zone_cache.remembered.written(instance.stores.zone_names)
+    for index, zone in enumerate(instance.stores.zone_names):
+        result = results.get(zone)
+        is_bad = isinstance(result, PenstockError) and (result.code is ErrorCode.CORRUPT_SEGMENT or is_missing(result))
+        if is_bad and written >> index & 1:
+            report_copy(instance, wanted.segment_id, zone)
+
+
+def _check(data: bytes, wanted: SegmentRange) -> None:
+    view = memoryview(data)
+    for located in wanted.refs:
+        check_stored(view[wanted.place_of(located)], located.ref.offset_span)

@@ -1,0 +1,48 @@
+"""The time in which an update may name a segment (docs/adr/0005).
+
+The sweep takes a segment for garbage when it is old and no ref names it. A zone that comes back waits until no writer
+goes by older zone states (docs/adr/0004). Both rest on the time that a writer takes from its put to its update. Lambda
+bounds that time for functions. Code that runs elsewhere, such as a replay on a laptop, may sleep for a day in between.
+"""
+
+from dataclasses import dataclass
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import APPEND_MS_MAX
+from penstock_service.ports.runtime import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateWindow:
+    """Opened before a segment gets its id, by both clocks of its writer."""
+
+    clock: Clock
+    opened_wall_ms: int
+    opened_monotonic_ms: float
+
+    @classmethod
+    def open(cls, clock: Clock) -> "UpdateWindow":
+        """A window that opens now. Call it before anything that the update relies on is read or put."""
+        return cls(clock=clock, opened_wall_ms=clock.now_ms(), opened_monotonic_ms=clock.monotonic_ms())
+
+    @property
+    def age_ms(self) -> float:
+        """The time since the window was opened, by the clock that shows more.
+
+        A process that sleeps may stop its monotonic clock, and its other clock may be set back.
+        """
+        wall_ms = self.clock.now_ms() - self.opened_wall_ms
+        return max(float(wall_ms), self.clock.monotonic_ms() - self.opened_monotonic_ms)
+
+    def check(self) -> None:
+        """Raises STORAGE_UNAVAILABLE once the window is older than `APPEND_MS_MAX` by either clock.
+
+        Call it right before each update: the update is not sent then, so the caller may put its data anew.
+        """
+        age_ms = self.age_ms
+        if age_ms > APPEND_MS_MAX:
+            raise PenstockError(
+                ErrorCode.STORAGE_UNAVAILABLE,
+                f"{age_ms / 1_000:.0f} s have passed since the data was put, {APPEND_MS_MAX // 1_000} s at most may "
+                "pass before an append: nothing was appended, try again",
+            )

@@ -1,0 +1,39 @@
+"""The storage that all function instances share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.ids import ZoneName
+from penstock_service.ports.compaction import CompactionStore
+from penstock_service.ports.groups import GroupStore, MembershipStore
+from penstock_service.ports.log import LogIndex
+from penstock_service.ports.runtime import JobCursors
+from penstock_service.ports.segments import ArchiveStore, SegmentStore
+from penstock_service.ports.topics import TopicStore
+from penstock_service.ports.transactions import TransactionStore
+from penstock_service.ports.zones import RepairQueue, ZoneStateStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """One port for each kind of item, and one for each zone. Nothing in here belongs to a single function instance.
+
+    `zones` are in configured order: a zone's place is its bit in a ref's bitmap.
+    """
+
+    topics: TopicStore
+    log: LogIndex
+    groups: GroupStore
+    memberships: MembershipStore
+    transactions: TransactionStore
+    compaction: CompactionStore
+    zone_states: ZoneStateStore
+    cursors: JobCursors
+    zones: Sequence[SegmentStore]
+    archive: ArchiveStore
+    repair_queue: RepairQueue
+
+    @property
+    def zone_names(self) -> tuple[ZoneName, ...]:
+        """The names of the zones, in configured order."""
+        return tuple(store.zone for store in self.zones)

@@ -1,0 +1,60 @@
+"""Create a topic: its partitions' heads first, then its name, so that you can write to every topic that you can find.
+
+1. A put writes a note of the topic.
+2. One put per partition makes the heads.
+3. One transaction removes the note and puts the name.
+
+A creation that dies leaves the note. Retention turns it into the note of a deleted topic, then removes the heads. The
+transaction fails once the note has changed. So no topic is ever visible without its heads, whatever the clocks say.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import TOPIC_ID_BYTES, Partition, PartitionKey, new_topic_id, parse_topic_name
+from penstock_core.limits import TOPICS_MAX
+from penstock_core.log.topic import Topic, TopicConfig, alter_config, check_partitions, check_zones, note_of
+from penstock_service.index.index_age import note_index_age
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.log import LogIndex
+from penstock_service.ports.runtime import Executor
+
+
+def create_topic(instance: Instance, name: str, partitions: int, config: Mapping[str, Any]) -> Topic:
+    """The new topic. Two reads and a put, one put per partition, then one transaction that makes it visible.
+
+    The first topic of an index costs one put more (`note_index_age`). Counting the topics reads the topics table.
+    Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, TOPIC_EXISTS, and CONCURRENT_UPDATE for a creation that
+    outlasted retention's grace. Raises TOO_MANY_TOPICS if there are `TOPICS_MAX`. Creations at the same time may exceed
+    that by their number.
+    """
+    topic = Topic(
+        name=parse_topic_name(name),
+        topic_id=new_topic_id(instance.entropy.random_bytes(TOPIC_ID_BYTES)),
+        partitions=check_partitions(partitions),
+        created_at_ms=instance.clock.now_ms(),
+        config=alter_config(TopicConfig(), config),
+    )
+    check_zones(topic.config, len(instance.stores.zones))
+    if instance.stores.topics.get(topic.name) is not None:
+        raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {name!r} exists already")
+    count = len(instance.stores.topics.list())
+    if count >= TOPICS_MAX:
+        raise PenstockError(
+            ErrorCode.TOO_MANY_TOPICS,
+            f"topic {name!r} is not created: there are {count} topics of {TOPICS_MAX} that are allowed, delete some",
+            limit=TOPICS_MAX,
+        )
+    note_index_age(instance.stores.cursors, [topic])
+    instance.stores.topics.begin(note_of(topic, topic.created_at_ms, is_being_created=True))
+    create_heads(instance.stores.log, instance.executor, topic, topic.all_partitions())
+    instance.stores.topics.create(topic)
+    instance.topic_cache.forget(name)
+    return topic
+
+
+def create_heads(log: LogIndex, executor: Executor, topic: Topic, partitions: Iterable[Partition]) -> None:
+    """Make empty heads for the partitions that have none. One put for each. Raises the first error."""
+    keys = [PartitionKey(topic.topic_id, partition) for partition in partitions]
+    executor.map(log.create_head, keys).all_ok()

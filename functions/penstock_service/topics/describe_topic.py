@@ -1,0 +1,48 @@
+"""Describe and list topics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.ids import Offset, Partition, PartitionKey
+from penstock_core.log.topic import Topic
+from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.ports.log import LogIndex
+from penstock_service.ports.topics import TopicStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """The bounds of one partition: it holds `[log_start_offset, high_watermark)`."""
+
+    partition: Partition
+    log_start_offset: Offset
+    high_watermark: Offset
+
+
+def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[Topic, Sequence[PartitionOffsets]]:
+    """The topic as stored and its partitions' bounds. One read, and one for each 100 partitions.
+
+    Leaves out partitions that have no head, as those of a topic that is being deleted. Raises UNKNOWN_TOPIC.
+    """
+    topic = topic_cache.read_through(name)
+    keys = [PartitionKey(topic.topic_id, partition) for partition in topic.all_partitions()]
+    heads = log.heads(keys)
+    return topic, [
+        PartitionOffsets(
+            partition=key.partition,
+            log_start_offset=heads[key].log_start_offset,
+            high_watermark=heads[key].high_watermark,
+        )
+        for key in keys
+        if key in heads
+    ]
+
+
+def list_topics(topics: TopicStore, limit: int, after: str) -> tuple[Sequence[Topic], str | None]:
+    """Up to `limit` topics whose names sort after `after`, by name, and the `after` of the next page, or None.
+
+    Reads the whole topics table.
+    """
+    behind = [topic for topic in topics.list() if topic.name > after]
+    page = behind[:limit]
+    return page, page[-1].name if len(behind) > limit else None

@@ -1,0 +1,1 @@
+"""The use cases of transactions: begin, stage, commit."""

@@ -1,0 +1,282 @@
+"""Transactions: stage data that is too large for one request, then commit all of it, with a group's offsets, at once.
+
+```
+ stage 0 … n-1:  put a segment, note its refs   (nothing is visible; garbage without a commit)
+ commit:         put the rest, then one TransactWriteItems: producer's item, heads, leases
+```
+A crash before the commit leaves notes, which expire, and objects that no ref names, which the sweep removes. The
+service recognises a repeated commit by its nonce, and answers it as it answered the first. Before it refuses a commit,
+for whatever reason, it looks whether that commit was applied before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.lease import CommittedOffset, LeaseToken
+from penstock_core.ids import (
+    Offset,
+    PartitionKey,
+    SegmentId,
+    member_name,
+    parse_group_name,
+    segment_time_ms,
+)
+from penstock_core.limits import (
+    COMMIT_METADATA_BYTES_MAX,
+    TRANSACTION_COMMIT_ROUNDS_MAX,
+    TRANSACTION_MS_MAX,
+    TRANSACTION_STAGES_MAX,
+)
+from penstock_core.log.ref import Ref, span
+from penstock_core.records.producer_state import Verdict
+from penstock_core.storage.transaction_stage_item import StagedRef
+from penstock_core.transaction import (
+    OffsetCommit,
+    Transaction,
+    check_transaction_size,
+    judge_transaction,
+)
+from penstock_service.groups.abandoned_lease import release_abandoned_lease
+from penstock_service.instance.instance import Instance
+from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.maybe_applied import errors_maybe_applied
+from penstock_service.ports.transactions import TransactionStore
+from penstock_service.records.append import PartitionBatches, is_head_gone, put_batches
+from penstock_service.records.produce import ProduceEntry, RecordBudget, check_entries, check_entry
+from penstock_service.records.shorten_head import GrownHead, shorten_heads
+from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.transactions.committed_ranges import CommittedRange, committed_ranges, spans_of
+from penstock_service.transactions.transaction_part import TransactionPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetEntry:
+    """An offset to commit for a group; `member_id` and `lease_epoch` are None where no member owns the partition.
+
+    `topic_id` is the topic that the caller has read, None if it does not say.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+    member_id: str | None = None
+    instance_id: str | None = None
+    lease_epoch: int | None = None
+    topic_id: str | None = None
+
+
+def stage(instance: Instance, part: TransactionPart, stage_number: int) -> None:
+    """Put data of a transaction ahead of its commit. The same stage again takes the place of the first.
+
+    One read, one put per zone, one put. Raises PRODUCER_FENCED, OUT_OF_ORDER_SEQUENCE, TRANSACTION_TOO_LARGE after
+    `TRANSACTION_STAGES_MAX` stages, and the error of the first wrong entry.
+    """
+    producer, number = part.producer, part.number
+    if stage_number >= TRANSACTION_STAGES_MAX:
+        raise PenstockError(
+            ErrorCode.TRANSACTION_TOO_LARGE,
+            f"stage {stage_number} of transaction {number}: {TRANSACTION_STAGES_MAX} at most. Commit more often",
+            limit=TRANSACTION_STAGES_MAX,
+        )
+    judge_transaction(instance.stores.transactions.get(producer.transactional_id), producer, number, part.nonce)
+    staged = _put(instance, part, _checked(instance, part.entries))
+    instance.stores.transactions.put_stage(producer, number, part.nonce, stage_number, staged, instance.clock.now_ms())
+
+
+def commit_transaction(
+    instance: Instance, last: TransactionPart, offsets: Sequence[OffsetEntry], stage_count: int
+) -> list[CommittedRange]:
+    """Make the staged data, the entries of the `last` part and `offsets` visible at once.
+
+    The result has one range for each partition with records. One put per zone, one TransactWriteItems, one read of
+    heads; a query if there were stages; a roll for each tail that is due. Raises the error of the first wrong part:
+    nothing is visible then, unless the error says `maybe_applied`. A refusal costs one read more: a commit that was
+    applied before is answered as then, although it would be refused now.
+    """
+    for rest in reversed(range(TRANSACTION_COMMIT_ROUNDS_MAX)):
+        prepared = None
+        try:
+            prepared = _prepared(instance, last, offsets, stage_count)
+            if instance.stores.transactions.commit(prepared.transaction):
+                return _answer(instance, prepared)
+            refusal = PenstockError(
+                ErrorCode.CONCURRENT_UPDATE, "the producer has changed meanwhile: nothing was committed, try again"
+            )
+        except PenstockError as error:
+            refusal = error
+        if not (rest and prepared is not None and _may_heal(instance, prepared, refusal)):
+            break
+    segments = () if prepared is None else prepared.transaction.segments
+    return _earlier_answer(instance, last, stage_count, segments, refusal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """A transaction whose data is stored, and the names of its topics."""
+
+    transaction: Transaction
+    names: Mapping[PartitionKey, str]
+
+
+def _prepared(instance: Instance, last: TransactionPart, offsets: Sequence[OffsetEntry], stage_count: int) -> _Prepared:
+    """Check all of the transaction, and put the last part."""
+    now_ms = instance.clock.now_ms()
+    window = UpdateWindow.open(instance.clock)
+    commits = [_offset_commit(instance.topic_cache, each, now_ms) for each in offsets]
+    batches = _checked(instance, last.entries) if last.entries else []
+    staged = _staged(instance.stores.transactions, last, stage_count, now_ms)
+    # The number of partitions is known here, before the first put.
+    check_transaction_size({*(each.key for each in staged), *(batch.key for batch in batches)}, commits)
+    if batches:
+        staged += _put(instance, last, batches)
+    refs: dict[PartitionKey, list[Ref]] = {}
+    for each in staged:
+        refs.setdefault(each.key, []).append(each.ref)
+    written_zones = instance.zone_cache.get().written(instance.stores.zone_names)
+    transaction = Transaction(
+        producer=last.producer,
+        number=last.number,
+        refs=refs,
+        nonce=last.nonce,
+        unconfirmed=_unconfirmed(refs, written_zones),
+        offsets=commits,
+    )
+    window.check()
+    return _Prepared(transaction=transaction, names={each.key: each.topic for each in staged})
+
+
+def _answer(instance: Instance, prepared: _Prepared) -> list[CommittedRange]:
+    """Where the records are of a transaction that this try has committed."""
+    refs = prepared.transaction.refs
+    window = UpdateWindow.open(instance.clock)
+    with errors_maybe_applied():
+        heads = instance.stores.log.heads([*refs]) if refs else {}
+        grown = [GrownHead(key=key, head=head, added_refs=len(refs[key])) for key, head in heads.items()]
+        shorten_heads(instance, window, grown)
+        spans = {key: (prepared.names[key], span(each)) for key, each in refs.items()}
+        return committed_ranges(instance.stores.log, spans, heads, set(prepared.transaction.segments))
+
+
+def _earlier_answer(
+    instance: Instance,
+    last: TransactionPart,
+    stage_count: int,
+    segments: Sequence[SegmentId],
+    refusal: PenstockError,
+) -> list[CommittedRange]:
+    """The answer if an earlier try has committed the transaction, for this try was refused. Else raises why.
+
+    The producer's item decides. If it cannot be read, the error says `maybe_applied`.
+    """
+    producer = last.producer
+    with errors_maybe_applied():
+        state = instance.stores.transactions.get(producer.transactional_id)
+    verdict = judge_transaction(state, producer, last.number, last.nonce, segments)
+    if verdict is not Verdict.REPEATS or state is None:
+        raise refusal
+    with errors_maybe_applied():
+        spans = spans_of(instance, last, stage_count)
+        heads = instance.stores.log.heads([*spans]) if spans else {}
+        return committed_ranges(instance.stores.log, spans, heads, set(state.segments))
+
+
+def _may_heal(instance: Instance, prepared: _Prepared, refusal: PenstockError) -> bool:
+    """Remove the cause of a refusal that may be out of date. True if another try may do better."""
+    transaction = prepared.transaction
+    if is_head_gone(refusal):
+        # A topic was deleted, and perhaps created again, since it was looked up.
+        return any(_is_another_topic(instance.topic_cache, name, key) for key, name in prepared.names.items())
+    if refusal.code is ErrorCode.LEASE_HELD:
+        released = [
+            release_abandoned_lease(instance, each.group, each.committed.partition)
+            for each in transaction.offsets
+            if each.token is None
+        ]
+        return any(released)
+    return False
+
+
+def _is_another_topic(topic_cache: TopicCache, name: str, key: PartitionKey) -> bool:
+    """True if the name means another topic than that of `key` now, or none. One read, which the cache remembers."""
+    try:
+        return topic_cache.read_through(name).topic_id != key.topic_id
+    except PenstockError:
+        return True  # the next look-up says why
+
+
+def _checked(instance: Instance, entries: Sequence[ProduceEntry]) -> list[PartitionBatches]:
+    """The batches of all entries. Raises the error of the first wrong entry."""
+    check_entries(entries)
+    budget = RecordBudget()
+    return [check_entry(instance, entry, budget) for entry in entries]
+
+
+def _put(instance: Instance, part: TransactionPart, batches: Sequence[PartitionBatches]) -> list[StagedRef]:
+    _, refs = put_batches(instance, batches, part.acks)
+    return [
+        StagedRef(topic=entry.topic, key=batch.key, ref=ref)
+        for entry, batch, ref in zip(part.entries, batches, refs, strict=True)
+    ]
+
+
+def _staged(transactions: TransactionStore, last: TransactionPart, stage_count: int, now_ms: int) -> list[StagedRef]:
+    """The refs of all stages. One query. Raises OUT_OF_ORDER_SEQUENCE and TRANSACTION_EXPIRED."""
+    producer, number = last.producer, last.number
+    if not stage_count:
+        return []
+    stages = transactions.stages(producer, number, last.nonce)
+    if len(stages) < stage_count:
+        raise PenstockError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE,
+            f"transaction {number} of {producer.transactional_id!r} has {len(stages)} stages, not {stage_count}: "
+            "stage what is missing before you commit",
+        )
+    parts = [part for staged in stages[:stage_count] for part in staged]
+    oldest_ms = min(segment_time_ms(part.ref.segment_id) for part in parts)
+    age_ms = now_ms - oldest_ms
+    if age_ms > TRANSACTION_MS_MAX:
+        raise PenstockError(
+            ErrorCode.TRANSACTION_EXPIRED,
+            f"transaction {number} of {producer.transactional_id!r} has staged data for {age_ms // 1_000} s: "
+            f"{TRANSACTION_MS_MAX // 1_000} s at most. Abort it, and send its records again",
+        )
+    return parts
+
+
+def _unconfirmed(refs: Mapping[PartitionKey, Sequence[Ref]], written_zones: int) -> dict[PartitionKey, int]:
+    """A bitmap per partition: the zones that take writes and lack some of its segments."""
+    unconfirmed: dict[PartitionKey, int] = {}
+    for key, each in refs.items():
+        for ref in each:
+            unconfirmed[key] = unconfirmed.get(key, 0) | (written_zones & ~ref.zones)
+    return unconfirmed
+
+
+def _offset_commit(topic_cache: TopicCache, each: OffsetEntry, now_ms: int) -> OffsetCommit:
+    """The checked commit of one offset. Reads the topic if it is not remembered. Raises INVALID_REQUEST."""
+    topic, key = topic_cache.get_partition(each.topic, each.partition, each.topic_id)
+    if len(each.metadata.encode()) > COMMIT_METADATA_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"metadata of {len(each.metadata.encode())} bytes with an offset: {COMMIT_METADATA_BYTES_MAX} at most",
+        )
+    if (each.member_id is None) != (each.lease_epoch is None):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"the offset for partition {each.partition} of topic {each.topic!r:.100} names only one of member_id and "
+            "lease_epoch: name both, or none for a partition that no member owns",
+        )
+    token = None
+    if each.member_id is not None and each.lease_epoch is not None:
+        token = LeaseToken(owner=member_name(each.member_id, each.instance_id), epoch=each.lease_epoch)
+    committed = CommittedOffset(
+        topic=topic.name,
+        partition=key,
+        offset=Offset(each.offset),
+        metadata=each.metadata,
+        committed_at_ms=now_ms,
+    )
+    return OffsetCommit(group=parse_group_name(each.group), committed=committed, token=token)

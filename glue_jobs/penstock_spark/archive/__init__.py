@@ -1,0 +1,1 @@
+"""Archives: topics in tables, each offset once."""

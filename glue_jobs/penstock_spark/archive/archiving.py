@@ -1,0 +1,109 @@
+"""Archives a topic, commit after commit, up to the end that it had at the start. Runs on the driver.
+
+It needs no lease: two runs at once follow the same plans (archive_plan.py).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_core.log.topic import Topic
+from penstock_service.instance.instance import Instance
+from penstock_spark.archive.archive_files import ArchivedGroup
+from penstock_spark.archive.archive_plan import OffsetSpan, Plan, high_watermarks, make_plan
+from penstock_spark.archive.archive_table import ArchiveTable, find_plan, put_plan
+from penstock_spark.result_store import ResultStore
+
+_SKIPPED_NAMED_MAX = 20  # undecodable batches in one line
+
+GroupRunner = Callable[[str, Plan], Sequence[ArchivedGroup]]  # archives the groups of a table's plan
+EventLogger = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Bounds of the work of one task and of one commit, about: bytes of segments."""
+
+    group_bytes: int
+    commit_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchiveResult:
+    """The result of a run for one topic. Retention removed `expired_offsets` offsets before they were archived.
+
+    `skipped_batches` could not be decoded; they cover `skipped_offsets`.
+    """
+
+    topic: str
+    table: str
+    commits: int = 0
+    files: int = 0
+    records: int = 0
+    stored_bytes: int = 0
+    file_bytes: int = 0
+    expired_offsets: int = 0
+    skipped_batches: int = 0
+    skipped_offsets: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        """The facts for the job's result line."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def archive_topic(
+    instance: Instance,
+    lake: ResultStore,
+    topic: Topic,
+    table: ArchiveTable,
+    run_groups: GroupRunner,
+    sizes: Sizes,
+    log_event: EventLogger,
+) -> ArchiveResult:
+    """Finish the work of earlier runs, then archive up to the topic's present end.
+
+    Each turn commits one plan, which advances the table, so the loop ends at that end. Raises the errors of
+    `make_plan`, of the tasks and of the commit. Earlier commits stay.
+    """
+    until = high_watermarks(instance, topic)
+    total = ArchiveResult(topic=topic.name, table=table.name)
+    while True:
+        committed = table.committed()
+        plan = find_plan(lake, table.name, committed.number + 1)
+        if plan is None:
+            made = make_plan(
+                instance, topic, committed, until, group_bytes=sizes.group_bytes, commit_bytes=sizes.commit_bytes
+            )
+            if made is None:
+                return total
+            plan = put_plan(lake, table.name, made)
+        groups = run_groups(table.name, plan)
+        table.commit(plan, [file for each in groups for file in each.files])
+        _count(total, plan, groups)
+        expired = [*plan.expired, *(span for each in groups for span in each.expired)]
+        if expired:
+            log_event("expired", topic=topic.name, table=table.name, offsets=[_named(each) for each in expired])
+        skipped = [span for each in groups for span in each.skipped]
+        if skipped:
+            named = [_named(each) for each in skipped[:_SKIPPED_NAMED_MAX]]
+            log_event("skipped", topic=topic.name, table=table.name, batches=len(skipped), first=named)
+        left = sum(max(0, end - plan.next_offsets.get(partition, 0)) for partition, end in until.items())
+        log_event("committed", topic=topic.name, commit=plan.number, records=total.records, offsets_left=left)
+
+
+def _count(total: ArchiveResult, plan: Plan, groups: Sequence[ArchivedGroup]) -> None:
+    files = [file for each in groups for file in each.files]
+    expired = [*plan.expired, *(span for each in groups for span in each.expired)]
+    total.commits += 1
+    total.files += len(files)
+    total.records += sum(each.records for each in files)
+    total.file_bytes += sum(each.file_bytes for each in files)
+    total.stored_bytes += sum(each.stored_bytes for each in plan.groups)
+    total.expired_offsets += sum(each.end_offset - each.start_offset for each in expired)
+    skipped = [span for each in groups for span in each.skipped]
+    total.skipped_batches += len(skipped)
+    total.skipped_offsets += sum(each.end_offset - each.start_offset for each in skipped)
+
+
+def _named(span: OffsetSpan) -> dict[str, int]:
+    return {"partition": span.partition, "start_offset": span.start_offset, "end_offset": span.end_offset}

@@ -1,0 +1,1 @@
+"""Decoding: from segments to Arrow columns."""

@@ -1,0 +1,1 @@
+"""Replays: archived records, appended to a topic again."""

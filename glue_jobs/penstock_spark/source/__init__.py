@@ -1,0 +1,1 @@
+"""The data source that reads topics, in batches and as a stream."""

@@ -1,0 +1,92 @@
+"""The data source `penstock` of Spark 4: its readers and writers, and batch reads."""
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_spark.plan.options import parse_read_options
+from penstock_spark.plan.slices import SlicePartition, slices_of
+from penstock_spark.source.batch import check_schema, plan_batch, read_records, schema_of
+from penstock_spark.storage import find_storage, open_instance
+
+if TYPE_CHECKING:
+    from penstock_spark.sink.sink import PenstockStreamWriter, PenstockWriter
+    from penstock_spark.source.streaming import PenstockStreamReader
+
+
+class PenstockDataSource(DataSource):
+    """Topics as `spark.read.format("penstock")` reads them. plan/options.py lists the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name in Spark."""
+        return "penstock"
+
+    def schema(self) -> StructType:
+        """The columns of a read with the options of this one."""
+        return schema_of(self.options)
+
+    def reader(self, schema: StructType) -> "PenstockReader":
+        """The reader of a batch.
+
+        Raises INVALID_REQUEST for wrong options or columns, INVALID_CONFIG without storage.
+        """
+        return PenstockReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> "PenstockStreamReader":  # noqa: N802  # Spark's name
+        """The reader of a stream; it limits its micro-batches on Spark 4.2 and later. Raises as `reader` does."""
+        if find_spec("pyspark.sql.streaming.datasource"):  # Spark 4.2 and later have the module
+            from penstock_spark.source.limited_streaming import LimitedStreamReader  # imports it
+
+            return LimitedStreamReader(self.options, schema)
+        from penstock_spark.source.streaming import PenstockStreamReader  # here, so that batch reads do not load it
+
+        return PenstockStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "PenstockWriter":
+        """The writer of a batch. Raises INVALID_REQUEST for wrong options or columns, and for mode overwrite."""
+        from penstock_spark.sink.sink import PenstockWriter  # imports the SDK's clients, which reads do not need
+
+        _refuse_overwrite(overwrite)
+        return PenstockWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "PenstockStreamWriter":  # noqa: N802  # Spark's name
+        """The writer of a stream; it takes Arrow on Spark 4.1 and later. Raises as `writer` does."""
+        _refuse_overwrite(overwrite)
+        if hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1 and later have the class
+            from penstock_spark.sink.arrow_sink import ArrowStreamWriter  # imports it
+
+            return ArrowStreamWriter(self.options, schema)
+        from penstock_spark.sink.sink import PenstockStreamWriter
+
+        return PenstockStreamWriter(self.options, schema)
+
+
+class PenstockReader(DataSourceReader):
+    """A batch reader. It plans on the driver, when Spark plans the query, and reads on executors."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        check_schema(schema, given)
+        self._options = parse_read_options(given, is_stream=False)
+        self._storage = find_storage(given)
+
+    def partitions(self) -> list[InputPartition]:
+        """The plan of the read: one partition for each task."""
+        return [SlicePartition(slices) for slices in plan_batch(self._storage, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A task's records as Arrow."""
+        return read_records(open_instance(self._storage), self._options, slices_of(partition))
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, "a topic cannot be overwritten, only appended to: use mode append"
+        )

@@ -1,0 +1,69 @@
+"""Stream reads of the data source `penstock` of Spark 4. A micro-batch lies between two stream offsets."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_spark.plan.options import parse_read_options
+from penstock_spark.plan.planning import plan_slices
+from penstock_spark.plan.slices import SlicePartition, slices_of
+from penstock_spark.plan.stream_offsets import from_json, to_json
+from penstock_spark.plan.watching import Watch
+from penstock_spark.source.batch import check_schema, read_records
+from penstock_spark.storage import find_storage, open_instance
+
+
+class PenstockStreamReader(DataSourceStreamReader):
+    """A stream reader.
+
+    The driver chooses and plans offsets, in one process for as long as the query runs (watching.py).
+
+    Spark 4.0 and 4.1 ask for the end of a micro-batch without telling its start, so there a micro-batch takes all
+    records.
+    """
+
+    limits_micro_batches = False
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        check_schema(schema, given)
+        self._options = parse_read_options(given, is_stream=True)
+        self._storage = find_storage(given)
+        if self._options.max_offsets_per_trigger is not None and not self.limits_micro_batches:
+            raise PenstockError(
+                ErrorCode.UNSUPPORTED_FORMAT,
+                "maxOffsetsPerTrigger: Spark lets a Python source limit its micro-batches from 4.2 on; leave the "
+                "option out, and a micro-batch takes all records that exist when it begins",
+            )
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name, as the names below
+        """The stream offset at which the query begins."""
+        return to_json(self._watch.first_positions())
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802  # as Spark before 4.2 calls it
+        """The stream offset at which the next micro-batch ends."""
+        return to_json(self._watch.ends())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The plan of the micro-batch between two stream offsets."""
+        planned = plan_slices(
+            open_instance(self._storage),
+            self._watch.ranges(from_json(start), from_json(end)),
+            partition_bytes=self._options.partition_bytes,
+            min_partitions=self._options.min_partitions,
+            fails_on_data_loss=self._options.fails_on_data_loss,
+        )
+        return [SlicePartition(slices) for slices in planned]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A task's records as Arrow."""
+        return read_records(open_instance(self._storage), self._options, slices_of(partition))
+
+    @cached_property
+    def _watch(self) -> Watch:
+        """The driver's watch. Tasks never make one."""
+        return Watch(open_instance(self._storage), self._options)

@@ -1,0 +1,1 @@
+"""Alarms and the metrics that they watch."""

@@ -1,0 +1,81 @@
+"""An alarm on failed runs of Spark jobs. EMR and Glue emit an event per failed run, and a queue keeps it for 14 days.
+
+A message of the queue is the event, with the run's id. docs/how-to/jobs.md says what to do when the alarm rings.
+"""
+
+from collections.abc import Mapping
+
+from aws_cdk import Acknowledgment, Duration, Validations
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.alarm_action import tell_operators
+from infra.jobs.spark_application import SparkApplication
+from infra.jobs.spark_jobs import SparkJob
+from infra.settings import StageSettings
+
+
+class JobRunAlarms(Construct):
+    """`<stage>-job-runs-failed`: rings for five minutes after a run failed, by schedule or by hand."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        application: SparkApplication | None,
+        jobs: Mapping[str, SparkJob],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        queue = sqs.Queue(
+            self,
+            "FailedRuns",
+            queue_name=f"{settings.name}-job-runs-failed",
+            retention_period=Duration.days(14),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=settings.enforces_tls,
+        )
+        Validations.of(queue).acknowledge(
+            Acknowledgment(id="AwsSolutions-SQS3", reason="No program takes messages from this queue.")
+        )
+        patterns = {
+            "glue": events.EventPattern(
+                source=["aws.glue"],
+                detail_type=["Glue Job State Change"],
+                detail={
+                    "jobName": [job.glue_name for job in jobs.values()],
+                    "state": ["FAILED", "TIMEOUT", "ERROR"],
+                },
+            )
+        }
+        if application is not None:
+            patterns["emr"] = events.EventPattern(
+                source=["aws.emr-serverless"],
+                detail_type=["EMR Serverless Job Run State Change"],
+                detail={"applicationId": [application.application_id], "state": ["FAILED"]},
+            )
+        for service, pattern in patterns.items():
+            events.Rule(
+                self,
+                service.title(),
+                rule_name=f"{settings.name}-job-runs-failed-{service}",
+                description="Keeps the events of failed runs of Penstock's jobs",
+                event_pattern=pattern,
+                targets=[targets.SqsQueue(queue)],
+            )
+        alarm = cloudwatch.Alarm(
+            self,
+            "Alarm",
+            alarm_name=f"{settings.name}-job-runs-failed",
+            alarm_description="Penstock: a run of a Spark job has failed",
+            metric=queue.metric_number_of_messages_sent(period=Duration.minutes(5), statistic="Sum"),
+            threshold=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            evaluation_periods=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        tell_operators(alarm, settings)

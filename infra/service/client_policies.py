@@ -1,0 +1,59 @@
+"""The managed policies that you attach to the principals of your applications and operators.
+
+PenstockProduce, PenstockConsume and PenstockTransact allow the routes of one job on every topic. In a policy of your
+own, a JSON route may name a topic instead of `*`. The binary routes name topics in their bodies, which IAM does not
+see, so IAM allows them for all topics or for none.
+
+IAM's `*` also matches slashes. A principal that may describe every topic (GET /v1/topics/*) may also read them by
+GET /v1/topics/{topic}/partitions/{partition}/records. For this reason, producers learn partitions by GET /v1/metadata.
+"""
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra.service import routes
+from infra.service.api import Api
+from infra.service.routes import Route
+from infra.settings import StageSettings
+from infra.wildcards import acknowledge_wildcard
+
+PRODUCE_ROUTES = (routes.TOPIC_METADATA, routes.PRODUCE, routes.PRODUCE_RECORDS)
+CONSUME_ROUTES = (
+    routes.TOPIC_METADATA,
+    routes.DESCRIBE_TOPIC,
+    routes.LIST_OFFSETS,
+    routes.FETCH,
+    routes.FETCH_RECORDS,
+    routes.HEARTBEAT,
+    routes.COMMIT_OFFSETS,
+    routes.COMMITTED_OFFSETS,
+)
+# Not part of PenstockProduce, because a transaction also commits offsets of groups.
+TRANSACT_ROUTES = (routes.TOPIC_METADATA, routes.BEGIN_TRANSACTIONS, routes.TRANSACT)
+ADMIN_ROUTES = routes.ROUTES
+
+
+class ClientPolicies(Construct):
+    """Four policies, which allow execute-api:Invoke on exactly the routes of their job."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings, api: Api) -> None:
+        super().__init__(scope, construct_id)
+        self._prefix = settings.name.title().replace("-", "")
+        self._api = api
+        self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
+        self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
+        self.transact = self._policy("Transact", "Transactions on any topic and group of Penstock", TRANSACT_ROUTES)
+        self.admin = self._policy("Admin", "Call every route of Penstock", ADMIN_ROUTES)
+
+    def _policy(self, job: str, description: str, allowed: tuple[Route, ...]) -> iam.ManagedPolicy:
+        resources = [self._api.route_arn(route) for route in allowed]
+        policy = iam.ManagedPolicy(
+            self,
+            job,
+            managed_policy_name=f"{self._prefix}{job}",
+            description=description,
+            statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=resources)],
+        )
+        for resource in (resource for resource in resources if "*" in resource):
+            acknowledge_wildcard(policy, resource, "The policy covers any topic and group, on a named route.")
+        return policy

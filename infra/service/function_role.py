@@ -1,0 +1,223 @@
+"""The permissions of each Lambda function, and the role that holds them.
+
+A function may do exactly the actions that `GRANTS` names, on resources named one by one. TransactWriteItems and
+TransactGetItems need no permission of their own, only those of the writes and reads in them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.service.repair import RepairQueues
+from infra.storage.stage_storage import StageStorage
+from infra.storage.tables import Tables
+from infra.wildcards import acknowledge_wildcard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """The permissions of one function.
+
+    `topics`, `log` and `groups` are DynamoDB actions on those tables, without the prefix `dynamodb:`.
+    `reads_zones` and `writes_zones` cover the segments in the zones, `reads_archive` those in the archive.
+    `sweeps_zones` allows to list and delete segments in zones and archive. With `tells_missing_objects`, S3 answers
+    that an object is missing; without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor` and
+    `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the repair queue and the
+    log table's stream.
+    """
+
+    topics: tuple[str, ...]
+    log: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    reads_zones: bool = False
+    reads_archive: bool = False
+    writes_zones: bool = False
+    tells_missing_objects: bool = False
+    changes_zone_states: bool = False
+    sends_repairs: bool = False
+    takes_repairs: bool = False
+    keeps_cursor: bool = False
+    settles_deletions: bool = False
+    sweeps_zones: bool = False
+
+
+# An append is an UpdateItem of the head. A roll puts a page. A producer that leaves the head gets an item of its own
+# by PutItem, and an UpdateItem of the head removes its entry.
+_RECORDS_PRODUCE = Grants(
+    topics=("GetItem",), log=("UpdateItem", "PutItem"), writes_zones=True, changes_zone_states=True
+)
+# A repeated append reads the page that holds the first one, and the item of a producer that has left the head.
+_PRODUCE = replace(_RECORDS_PRODUCE, log=("GetItem", "Query", *_RECORDS_PRODUCE.log))
+_FETCH = Grants(
+    topics=("GetItem",),
+    log=("GetItem", "BatchGetItem", "Query"),
+    reads_zones=True,
+    reads_archive=True,
+    tells_missing_objects=True,
+    sends_repairs=True,
+)
+
+GRANTS: Mapping[str, Grants] = {
+    # A batch is a repeat only if its bytes are those of the first: the function may have to read them (docs/adr/0020).
+    "produce": replace(_PRODUCE, reads_zones=True, tells_missing_objects=True, sends_repairs=True),
+    # A commit updates heads and leases in one transaction. After a refusal, the function reads them to name the cause.
+    # It takes a lease from a member that is gone, and ends that member's session.
+    "transactions": replace(
+        _PRODUCE,
+        log=("BatchGetItem", *_PRODUCE.log),
+        groups=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+    ),
+    "records_produce": _RECORDS_PRODUCE,
+    "fetch": _FETCH,
+    "records_fetch": _FETCH,
+    "topics": Grants(
+        topics=("GetItem", "PutItem", "DeleteItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        reads_zones=True,
+        reads_archive=True,
+        tells_missing_objects=True,
+        sends_repairs=True,
+    ),
+    # Any heartbeat may end sessions and make a new target. It matches patterns with all topics, so it scans them.
+    "groups": Grants(
+        topics=("GetItem", "Scan"),
+        groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+    ),
+    # A change of assignor makes a new target. A reset to a time reads segments, as listing offsets does.
+    "group_admin": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query"),
+        groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        reads_zones=True,
+        reads_archive=True,
+        tells_missing_objects=True,
+        sends_repairs=True,
+    ),
+    "zones": Grants(topics=("GetItem",), changes_zone_states=True),
+    "recover_zones": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "Query", "UpdateItem"),
+        reads_zones=True,
+        writes_zones=True,
+        tells_missing_objects=True,
+        changes_zone_states=True,
+    ),
+    "scrub": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "Query", "UpdateItem"),
+        keeps_cursor=True,
+        reads_zones=True,
+        reads_archive=True,
+        writes_zones=True,
+        tells_missing_objects=True,
+        sends_repairs=True,
+    ),
+    "replicate": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "Query", "UpdateItem"),
+        reads_zones=True,
+        writes_zones=True,
+        tells_missing_objects=True,
+        sends_repairs=True,
+        takes_repairs=True,
+    ),
+    "retention": Grants(
+        topics=("GetItem", "Query", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+        groups=("GetItem", "Query", "PutItem", "DeleteItem"),
+        keeps_cursor=True,
+        settles_deletions=True,
+    ),
+    "sweep": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query"),
+        keeps_cursor=True,
+        sweeps_zones=True,
+    ),
+}
+
+
+def function_role(
+    scope: Construct,
+    *,
+    grants: Grants,
+    storage: StageStorage,
+    queues: RepairQueues,
+    log_group: logs.LogGroup,
+    traces: bool,
+) -> iam.Role:
+    """Makes the role of one function. With `traces`, the CDK adds X-Ray's permissions to it."""
+    role = iam.Role(scope, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    statements = (
+        iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]),
+        *_item_statements(grants, storage.tables),
+        *_segment_statements(grants, storage),
+        *_repair_statements(grants, storage.tables, queues),
+    )
+    for statement in statements:
+        role.add_to_policy(statement)
+    _acknowledge_wildcards(role, statements, takes_repairs=grants.takes_repairs, traces=traces)
+    return role
+
+
+def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:
+    yield from tables.statements(topics=grants.topics, log=grants.log, groups=grants.groups)
+    if grants.changes_zone_states:
+        yield tables.zone_states_statement()
+    if grants.keeps_cursor:
+        yield tables.cursors_statement()
+    if grants.settles_deletions:
+        yield tables.deletions_statement()
+
+
+def _segment_statements(grants: Grants, storage: StageStorage) -> Iterator[iam.PolicyStatement]:
+    for zone in storage.zones.all:
+        if grants.reads_zones:
+            yield zone.read_statement()
+        if grants.writes_zones:
+            yield zone.write_statement()
+        if grants.tells_missing_objects:
+            yield from zone.missing_statements()
+        if grants.sweeps_zones:
+            yield from zone.sweep_statements()
+    archive = storage.archive.place
+    if grants.reads_archive:
+        yield archive.read_statement()
+        yield from archive.missing_statements()
+    if grants.sweeps_zones:
+        yield from archive.sweep_statements()
+
+
+def _repair_statements(grants: Grants, tables: Tables, queues: RepairQueues) -> Iterator[iam.PolicyStatement]:
+    """Lambda's pollers read the stream and the queue in the function's name (Lambda guide on DynamoDB and on SQS)."""
+    if grants.sends_repairs:
+        yield _sqs_statement(queues.repairs, "SendMessage")
+    if grants.takes_repairs:
+        yield iam.PolicyStatement(
+            actions=["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"],
+            resources=[str(tables.log.table_stream_arn)],
+        )
+        yield iam.PolicyStatement(actions=["dynamodb:ListStreams"], resources=["*"])
+        yield _sqs_statement(queues.repairs, "ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+        yield _sqs_statement(queues.dead_stream, "SendMessage")
+
+
+def _sqs_statement(queue: sqs.Queue, *actions: str) -> iam.PolicyStatement:
+    return iam.PolicyStatement(actions=[f"sqs:{action}" for action in actions], resources=[queue.queue_arn])
+
+
+def _acknowledge_wildcards(
+    role: iam.Role, statements: Sequence[iam.PolicyStatement], *, takes_repairs: bool, traces: bool
+) -> None:
+    for statement in statements:
+        for resource in statement.resources:
+            if resource.endswith("/*"):
+                acknowledge_wildcard(role, resource, "The keys of segments are made up as they are written.")
+    if takes_repairs:
+        acknowledge_wildcard(role, "*", "ListStreams has no resources to name.")
+    if traces:
+        acknowledge_wildcard(role, "*", "X-Ray has no resources to name.")

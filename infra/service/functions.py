@@ -1,0 +1,95 @@
+"""The Lambda functions of a stage: one per entry of `GRANTS`, each with its role, log group and environment."""
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.service.function_role import GRANTS, function_role
+from infra.service.repair import RepairQueues
+from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
+from infra.storage.stage_storage import StageStorage
+
+
+class Functions(Construct):
+    """`by_name` holds one function per entry of `GRANTS`, by the name of its module.
+
+    A function runs `handler` of `penstock_handlers.<name>`. All functions share the code `code`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        storage: StageStorage,
+        queues: RepairQueues,
+        code: lambda_.Code,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self._storage = storage
+        self._queues = queues
+        self._code = code
+        self.by_name: dict[str, lambda_.Function] = {name: self._function(name) for name in GRANTS}
+
+    def _function(self, name: str) -> lambda_.Function:
+        settings = self._settings
+        scope = Construct(self, construct_name(name))
+        function_name = f"{settings.name}-{name.replace('_', '-')}"
+        log_group = logs.LogGroup(
+            scope,
+            "Logs",
+            log_group_name=f"/aws/lambda/{function_name}",
+            retention=logs.RetentionDays[settings.log_retention],
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        role = function_role(
+            scope,
+            grants=GRANTS[name],
+            storage=self._storage,
+            queues=self._queues,
+            log_group=log_group,
+            traces=settings.traces,
+        )
+        size = settings.function_sizes[name]
+        is_arm = settings.architecture == "arm64"
+        return lambda_.Function(
+            scope,
+            "Function",
+            function_name=function_name,
+            description=f"Penstock {name.replace('_', ' ')}",
+            runtime=lambda_.Runtime(f"python{settings.python_version}", lambda_.RuntimeFamily.PYTHON),
+            architecture=lambda_.Architecture.ARM_64 if is_arm else lambda_.Architecture.X86_64,
+            code=self._code,
+            handler=f"penstock_handlers.{name}.handler",
+            memory_size=size.memory_mb,
+            reserved_concurrent_executions=settings.reserved_concurrency.get(name),
+            timeout=Duration.seconds(size.timeout_s),
+            role=role,
+            log_group=log_group,
+            tracing=lambda_.Tracing.ACTIVE if settings.traces else lambda_.Tracing.DISABLED,
+            environment=self._environment(name),
+        )
+
+    def _environment(self, name: str) -> dict[str, str]:
+        tables = self._storage.tables
+        return {
+            "PENSTOCK_TOPICS_TABLE": tables.topics.table_name,
+            "PENSTOCK_LOG_TABLE": tables.log.table_name,
+            "PENSTOCK_GROUPS_TABLE": tables.groups.table_name,
+            "PENSTOCK_ZONES": self._storage.zones.environment,
+            "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
+            "PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url,
+            "POWERTOOLS_SERVICE_NAME": service_name(self._settings, name),
+            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+            "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
+            "POWERTOOLS_TRACE_DISABLED": "false" if self._settings.traces else "true",
+            **self._settings.job_environments.get(name, {}),
+        }
+
+
+def construct_name(name: str) -> str:
+    """The id of a function's construct: `RecoverZones` for `recover_zones`."""
+    return name.title().replace("_", "")

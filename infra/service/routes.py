@@ -1,0 +1,67 @@
+"""Every route of the HTTP API and its function. A test holds that docs/openapi.json has the same routes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One method and path of the API. `function` names a module of functions/penstock_handlers."""
+
+    method: str
+    path: str
+    function: str
+
+
+CREATE_TOPIC = Route(method="POST", path="/v1/topics", function="topics")
+LIST_TOPICS = Route(method="GET", path="/v1/topics", function="topics")
+TOPIC_METADATA = Route(method="GET", path="/v1/metadata", function="topics")
+DESCRIBE_TOPIC = Route(method="GET", path="/v1/topics/{topic}", function="topics")
+ALTER_TOPIC = Route(method="PATCH", path="/v1/topics/{topic}", function="topics")
+DELETE_TOPIC = Route(method="DELETE", path="/v1/topics/{topic}", function="topics")
+LIST_OFFSETS = Route(method="GET", path="/v1/topics/{topic}/offsets", function="topics")
+TRUNCATE = Route(method="POST", path="/v1/topics/{topic}/truncate", function="topics")
+PRODUCE = Route(method="POST", path="/v1/produce", function="produce")
+BEGIN_TRANSACTIONS = Route(method="POST", path="/v1/producers", function="transactions")
+RELEASE_PRODUCER = Route(method="POST", path="/v1/producers/{transactional_id}/release", function="transactions")
+TRANSACT = Route(method="POST", path="/v1/transactions", function="transactions")
+FETCH = Route(method="POST", path="/v1/fetch", function="fetch")
+PRODUCE_RECORDS = Route(method="POST", path="/v1/topics/{topic}/records", function="records_produce")
+FETCH_RECORDS = Route(method="GET", path="/v1/topics/{topic}/partitions/{partition}/records", function="records_fetch")
+LIST_GROUPS = Route(method="GET", path="/v1/groups", function="group_admin")
+DESCRIBE_GROUP = Route(method="GET", path="/v1/groups/{group}", function="group_admin")
+ALTER_GROUP = Route(method="PATCH", path="/v1/groups/{group}", function="group_admin")
+DELETE_GROUP = Route(method="DELETE", path="/v1/groups/{group}", function="group_admin")
+RESET_OFFSETS = Route(method="POST", path="/v1/groups/{group}/reset", function="group_admin")
+HEARTBEAT = Route(method="POST", path="/v1/groups/{group}/heartbeat", function="groups")
+COMMIT_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets", function="groups")
+COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", function="groups")
+LIST_ZONES = Route(method="GET", path="/v1/zones", function="zones")
+MOVE_ZONE = Route(method="POST", path="/v1/zones/{zone}", function="zones")
+
+ROUTES = (
+    CREATE_TOPIC,
+    LIST_TOPICS,
+    TOPIC_METADATA,
+    DESCRIBE_TOPIC,
+    ALTER_TOPIC,
+    DELETE_TOPIC,
+    LIST_OFFSETS,
+    TRUNCATE,
+    PRODUCE,
+    BEGIN_TRANSACTIONS,
+    RELEASE_PRODUCER,
+    TRANSACT,
+    FETCH,
+    PRODUCE_RECORDS,
+    FETCH_RECORDS,
+    LIST_GROUPS,
+    DESCRIBE_GROUP,
+    ALTER_GROUP,
+    DELETE_GROUP,
+    RESET_OFFSETS,
+    HEARTBEAT,
+    COMMIT_OFFSETS,
+    COMMITTED_OFFSETS,
+    LIST_ZONES,
+    MOVE_ZONE,
+)

@@ -1,0 +1,42 @@
+"""The schedules: how often each scheduled function runs."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.service.functions import construct_name
+from infra.settings import StageSettings
+
+RATES: Mapping[str, Duration] = {
+    "recover_zones": Duration.minutes(1),
+    "retention": Duration.minutes(15),
+    "scrub": Duration.hours(1),
+    "sweep": Duration.days(1),
+}
+
+
+class Schedules(Construct):
+    """One rule per function of `RATES`. A failed run is not retried, because the next one is due anyway."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        functions: Mapping[str, lambda_.Function],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        for name, rate in RATES.items():
+            events.Rule(
+                self,
+                construct_name(name),
+                rule_name=f"{settings.name}-{name.replace('_', '-')}",
+                description=f"Runs Penstock's function {name}",
+                schedule=events.Schedule.rate(rate),
+                targets=[targets.LambdaFunction(functions[name], retry_attempts=0)],
+            )

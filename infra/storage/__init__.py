@@ -1,0 +1,1 @@
+"""Tables, zones and buckets."""

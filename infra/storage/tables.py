@@ -1,0 +1,78 @@
+"""The three DynamoDB tables: topics, the log, consumer groups. docs/reference/data-model.md has their items."""
+
+from collections.abc import Sequence
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra.settings import StageSettings
+from penstock_core.storage import keys
+
+TTL_ATTRIBUTE = "expires_at_s"
+
+
+class Tables(Construct):
+    """Tables with string keys `pk` and `sk`, billed per request, restorable to any second of the last 35 days."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self.topics = self._table("Topics")
+        self.log = self._table("Log", stream=dynamodb.StreamViewType.NEW_IMAGE, time_to_live_attribute=TTL_ATTRIBUTE)
+        self.groups = self._table("Groups", time_to_live_attribute=TTL_ATTRIBUTE)
+
+    def statements(
+        self, *, topics: Sequence[str], log: Sequence[str], groups: Sequence[str]
+    ) -> list[iam.PolicyStatement]:
+        """Allows DynamoDB actions, named without the prefix `dynamodb:`, on each table."""
+        return [
+            iam.PolicyStatement(actions=[f"dynamodb:{action}" for action in actions], resources=[table.table_arn])
+            for table, actions in ((self.topics, topics), (self.log, log), (self.groups, groups))
+            if actions
+        ]
+
+    def zone_states_statement(self) -> iam.PolicyStatement:
+        """Allows to write the states of the zones, and no other item of the topics table."""
+        return self._topics_items_statement(keys.ZONES, "PutItem")
+
+    def cursors_statement(self) -> iam.PolicyStatement:
+        """Allows to write and delete the cursors of scheduled jobs, and no other item of the topics table."""
+        return self._topics_items_statement(keys.CURSORS, "PutItem", "DeleteItem")
+
+    def deletions_statement(self) -> iam.PolicyStatement:
+        """Allows to write and delete the notes of deleted topics, and no other item of the topics table."""
+        return self._topics_items_statement(keys.DELETED, "PutItem", "DeleteItem")
+
+    def _topics_items_statement(self, pk: str, *actions: str) -> iam.PolicyStatement:
+        """Allows the actions on the items with that `pk` (DynamoDB guide, "Using IAM policy conditions")."""
+        return iam.PolicyStatement(
+            actions=[f"dynamodb:{action}" for action in actions],
+            resources=[self.topics.table_arn],
+            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [pk]}},
+        )
+
+    def _table(
+        self,
+        name: str,
+        *,
+        stream: dynamodb.StreamViewType | None = None,
+        time_to_live_attribute: str | None = None,
+    ) -> dynamodb.Table:
+        keeps_data = self._settings.keeps_data_on_delete
+        return dynamodb.Table(
+            self,
+            name,
+            partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            encryption=dynamodb.TableEncryption.AWS_MANAGED,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            stream=stream,
+            time_to_live_attribute=time_to_live_attribute,
+            deletion_protection=keeps_data,
+            removal_policy=RemovalPolicy.RETAIN if keeps_data else RemovalPolicy.DESTROY,
+        )

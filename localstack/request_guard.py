@@ -1,0 +1,94 @@
+"""Refuses the requests that must not reach the emulator: those of web pages, and those that AWS would refuse unread.
+
+The emulator takes every request for the root user's whose Authorization header it does not understand, and its own
+routes need no header at all. So a page in your browser could wipe the stack, or make a function of its own code here.
+`guarded` puts this check before the emulator. It imports nothing of Penstock, because MiniStack's Python runs it.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
+
+_OPEN_PATHS = ("/_ministack/health", "/_ministack/ready")
+_OWN_PATHS = ("_ministack", "_localstack", "health")
+_API_PATH = "/_aws/execute-api/"
+_API_SERVICE = "execute-api"
+_HOST = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")  # any port: a proxy forwards a signed Host as it is
+_SIGNATURE = re.compile(
+    rb"AWS4-HMAC-SHA256 +Credential=[^/, ]+/\d{8}/[^/, ]+/([a-z0-9-]+)/aws4_request, *"
+    rb"SignedHeaders=[a-z0-9;_-]+, *Signature=[0-9a-f]{64}"
+)
+# The service of an X-Amz-Target, which names the operation of a request to "/".
+_TARGETS = {
+    b"DynamoDB_20120810": "dynamodb",
+    b"DynamoDBStreams_20120810": "dynamodb",
+    b"AmazonSQS": "sqs",
+    b"Logs_20140328": "logs",
+}
+
+
+def guarded(app: App) -> App:
+    """The ASGI application `app` behind the check."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # Penstock has none
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        why = refusal(scope["method"], scope["path"], scope["headers"]) if scope["type"] == "http" else None
+        if why is None:
+            await app(scope, receive, send)
+            return
+        body = json.dumps({"message": f"the local stack refuses this: {why}"}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 403, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return serve
+
+
+def refusal(method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The reason why the request must not reach the emulator, or None. `path` is decoded."""
+    given: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        given.setdefault(name.lower(), []).append(value.strip())
+    hosts = given.get(b"host", [])
+    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+        return "the Host header must be 127.0.0.1, localhost or [::1]: the page of another site has another"
+    if b"origin" in given:
+        return "it has an Origin header, as requests of web pages have"
+    if path in _OPEN_PATHS and method in ("GET", "HEAD"):
+        return None
+    if path.strip("/").partition("/")[0].lower() in _OWN_PATHS:
+        return "the emulator's own routes are closed; reset the stack by `penstock local down` and removing its folder"
+    return _refusal_of_signature(path, given)
+
+
+def _refusal_of_signature(path: str, given: dict[bytes, list[bytes]]) -> str | None:
+    values = given.get(b"authorization", [])
+    if len(values) != 1:
+        return f"it has {len(values)} Authorization headers: sign it once, by AWS Signature Version 4"
+    signature = _SIGNATURE.fullmatch(values[0])
+    if signature is None:
+        return "its Authorization header is no AWS Signature Version 4 (AWS4-HMAC-SHA256 Credential=…)"
+    service = signature[1].decode()
+    called = _called_service(path, given)
+    if called is not None and called != service:
+        return f"it is signed for the service {service!r}, and calls {called!r}"
+    if called is None and service == _API_SERVICE:
+        return f"it is signed for the service {_API_SERVICE!r}, and does not call the API"
+    return None
+
+
+def _called_service(path: str, given: dict[bytes, list[bytes]]) -> str | None:
+    """The service that path and headers name, None if only the signature tells it."""
+    if path.startswith(_API_PATH):
+        return _API_SERVICE
+    target = given.get(b"x-amz-target", [b""])[0].partition(b".")[0]
+    return _TARGETS.get(target)

@@ -1,0 +1,175 @@
+"""The admin client: topics, groups, offsets and zones, for operators and set-up scripts.
+
+Every call is one request and its retries, unless its docs say more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.api import calls, group_admin_calls
+from penstock.group_model import Group, GroupDescription, ResetOffset
+from penstock.http.client import Client
+from penstock.http.transport import Transport, open_transport
+from penstock.model import CommittedOffset, OffsetAndTimestamp, Topic, TopicDescription, TopicPartition, Zone
+
+
+class Admin:
+    """Creates, describes, alters and deletes topics, and reads and moves offsets.
+
+    `url`, `region` and `transport` are as for Producer. It retries failures that may pass for 30 seconds, if a second
+    try does no harm. Raises the classes of penstock.errors. Several threads may use one Admin.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, region: str | None = None, transport: Transport | None = None
+    ) -> None:
+        self._client = Client(open_transport(url, region, transport))
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> Topic:
+        """Create a topic. Raises TopicExistsError, and InvalidError for a bad name, number or setting.
+
+        After a lost answer the topic may exist: the error says `maybe_applied` then.
+        """
+        return self._client.call(calls.create_topic(name, partitions, {} if config is None else config))
+
+    def list_topics(self) -> list[Topic]:
+        """All topics, sorted by name; one request per thousand."""
+        return self._client.call(calls.list_topics())
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """The topic, and the offsets of each partition. Raises UnknownTopicError."""
+        return self._client.call(calls.describe_topic(name))
+
+    def alter_topic(self, name: str, config: Mapping[str, Any]) -> Topic:
+        """Change settings; None sets one back to its default. Takes effect everywhere within 10 seconds."""
+        return self._client.call(calls.alter_topic(name, config))
+
+    def add_partitions(self, name: str, partitions: int) -> Topic:
+        """Give the topic `partitions` in all. Keys map to other partitions from then on."""
+        return self._client.call(calls.add_partitions(name, partitions))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete the topic and all its records. Raises UnknownTopicError."""
+        self._client.call(calls.delete_topic(name))
+
+    def list_offsets(self, name: str, timestamp: int | str = "latest") -> dict[int, int | None]:
+        """Return offsets by partition: the "earliest", the "latest", or the first at or after a time; None if none."""
+        return self._client.call(calls.offsets_of(name, timestamp))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (milliseconds since 1970); None where there is none."""
+        return self._client.call(calls.offsets_at(timestamps))
+
+    def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
+        """Remove the records below an offset, by partition, for ever. Returns the new log start offsets."""
+        return self._client.call(calls.truncate(name, before_offsets))
+
+    def group_offsets(self, group: str, topic: str | None = None) -> list[CommittedOffset]:
+        """The offsets that a group has committed, in all topics or one; empty for an unknown group.
+
+        One request per thousand, or fewer with long metadata.
+        """
+        return self._client.call(calls.group_offsets(group, topic))
+
+    def commit_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], *, metadata: str = "", may_go_back: bool = False
+    ) -> None:
+        """Set a group's offsets (of the next records to read).
+
+        An offset below the group's commit needs `may_go_back`. If the group commits meanwhile, the offset is refused.
+        Simple consumers that run do not notice. Raises ConflictError for such offsets, and if a member owns the
+        partition: see `reset_group_offsets`.
+        """
+        self._client.call(calls.commit_group_offsets(group, offsets, metadata, may_go_back=may_go_back))
+
+    def list_groups(self) -> list[Group]:
+        """All groups, sorted by name; one request per hundred."""
+        return self._client.call(group_admin_calls.list_groups())
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """The group's members, the owner of each partition, and its lag. Raises NotFoundError.
+
+        One request per thousand members and partitions. They may move between two requests.
+        """
+        return self._client.call(group_admin_calls.describe_group(group))
+
+    def alter_group(self, group: str, config: Mapping[str, Any]) -> Group:
+        """Change settings; None sets one back to its default. Makes the group if there is none."""
+        return self._client.call(group_admin_calls.alter_group(group, config))
+
+    def reset_group_offsets(
+        self,
+        group: str,
+        topic: str,
+        *,
+        to: str | None = None,
+        timestamp_ms: int | None = None,
+        shift_by: int | None = None,
+        offsets: Mapping[int, int] | None = None,
+        partitions: Sequence[int] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> dict[int, ResetOffset]:
+        """Set a group's offsets in all partitions of a topic, or in some. Give one of four targets.
+
+        `to` is "earliest" or "latest". `timestamp_ms` is the first record at or after a time; the end, if there is
+        none. `shift_by` moves by so many records, not beyond the ends. `offsets` gives them by partition.
+
+        Raises ConflictError while the group has members, unless you `force` it: the members are fenced, and start again
+        from the new offsets. It tries all partitions, then raises the first error.
+        """
+        target = group_admin_calls.ResetTarget(to=to, timestamp_ms=timestamp_ms, shift_by=shift_by, offsets=offsets)
+        return self._client.call(
+            group_admin_calls.reset_offsets(group, topic, target, partitions=partitions, dry_run=dry_run, force=force)
+        )
+
+    def delete_group(self, group: str) -> None:
+        """Delete the group and its offsets. Raises ConflictError while it has members, and NotFoundError."""
+        self._client.call(group_admin_calls.delete_group(group))
+
+    def release_transactional_id(self, transactional_id: str) -> None:
+        """Let the IAM role or user that begins with this id next have it.
+
+        An id belongs to the role or user that began it first, and the service refuses every other one. Release it when
+        its program gets another role. Stop the program first: until another role begins, the old one may go on. Raises
+        NotFoundError if no producer has ever begun with the id.
+        """
+        self._client.call(calls.release_transactional_id(transactional_id))
+
+    def list_zones(self) -> list[Zone]:
+        """Every zone and its state, in configured order."""
+        return self._client.call(calls.list_zones())
+
+    def take_zone_out(self, zone: str, reason: str = "") -> Zone:
+        """Stop writing to a zone, and read from it last. Raises ConflictError if it would leave no majority in sync."""
+        return self._client.call(calls.move_zone(zone, "taken_out", reason))
+
+    def let_zone_in(self, zone: str, reason: str = "") -> Zone:
+        """Let a zone that was taken out catch up, or have a zone in sync looked over after its bucket was harmed.
+
+        The zone is in sync again by itself when it holds every committed segment: in minutes, or as long as the copying
+        takes. Raises ConflictError for a zone that is out of sync, which comes back by itself, and if it would leave no
+        majority in sync.
+        """
+        return self._client.call(calls.move_zone(zone, "catching_up", reason))
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """All partitions of the topics: one request each."""
+        return self._client.call(calls.all_partitions(topics))
+
+    def close(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        """The client."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()

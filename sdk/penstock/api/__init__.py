@@ -1,0 +1,1 @@
+"""Calls of the HTTP API, each a request and the parsing of its answer."""

@@ -1,0 +1,147 @@
+"""`penstock dev`: a Penstock of your own on this machine, from the wheel alone."""
+
+import asyncio
+import errno
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.service import CommandError
+from penstock_core.errors import PenstockError
+
+if TYPE_CHECKING:
+    import socket
+
+    from penstock.dev.env_file import EnvFile
+    from penstock.dev.service import DevService, NewTopic
+
+DEFAULT_PORT = 4567
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="The port on 127.0.0.1; 0 takes a free one.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep topics, records and offsets in this folder. Without it they are gone when the server stops.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME[:PARTITIONS]",
+    help="Make this topic, unless it exists. You may repeat it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object once the server answers.")
+@click.option("--verbose", is_flag=True, help="Print a line for each request on stderr.")
+def dev(port: int, data: Path | None, topics: tuple[str, ...], as_json: bool, verbose: bool) -> None:
+    """Run a Penstock on this machine, with the service's own code, without AWS and without a checkout.
+
+    It listens on 127.0.0.1 and answers requests that are signed (AWS Signature Version 4) with the keys that it writes
+    to .penstock/local.env. All commands and clients in this folder or below find it by that file. Ctrl-C or SIGTERM
+    stops it, and removes the file.
+
+    Needs `pip install 'penstock[dev]'`. To run the deployed functions in an emulator of AWS, use `penstock local up` in
+    a checkout.
+    """
+    try:
+        from penstock.dev.env_file import EnvFile
+        from penstock.dev.http_server import listen
+        from penstock.dev.service import DevService, log_to_stderr
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error}: `penstock dev` needs `pip install 'penstock[dev]'`") from error
+    log_to_stderr(verbose=verbose)
+    env_file = EnvFile(Path.cwd())
+    if answering := env_file.answering():
+        raise click.ClickException(
+            f"a server answers at {answering}, which {env_file.path} names: stop it, or work in another folder"
+        )
+    wanted = [_new_topic(text) for text in topics]
+    try:
+        listening = listen(port)
+    except OSError as error:
+        raise click.ClickException(_port_error(port, error)) from error
+    with listening:
+        try:
+            service = DevService(data)
+            try:
+                service.create(wanted)
+                asyncio.run(_run(service, listening, env_file, data, as_json=as_json))
+            finally:
+                service.close()
+        except PenstockError as error:
+            raise CommandError(error, as_json=as_json) from error
+        except OSError as error:
+            raise click.ClickException(f"{env_file.path} cannot be written: {error.strerror}") from error
+
+
+async def _run(
+    service: "DevService", listening: "socket.socket", env_file: "EnvFile", data: Path | None, *, as_json: bool
+) -> None:
+    from penstock.dev.service import serve
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, stop.set)
+        except NotImplementedError:  # on Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    environment = service.environment(listening.getsockname()[1])
+
+    def say() -> None:
+        env_file.write(environment)
+        _say_ready(environment["PENSTOCK_URL"], env_file.path, data, as_json=as_json)
+
+    try:
+        await serve(service, listening, stop, on_ready=say)
+    finally:
+        env_file.remove(environment)
+    if service.failure is not None:
+        raise click.ClickException(f"the server stops, because its data folder fails: {service.failure}")
+    if not as_json:
+        click.echo("Stopped.")
+
+
+def _say_ready(url: str, env_file: Path, data: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        facts = {"url": url, "env_file": str(env_file), "pid": os.getpid(), "data": None if data is None else str(data)}
+        click.echo(json.dumps(facts))
+    else:
+        kept = "in memory: all is gone when it stops" if data is None else f"with its data in {data}"
+        click.echo(f"Penstock runs at {url}, {kept}. Ctrl-C stops it.")
+        click.echo(f"Clients in {env_file.parent.parent} and below find it by {env_file}. In a second terminal, there:")
+        click.echo("  penstock topics create numbers")
+        click.echo("  seq 1 5 | penstock produce numbers")
+        click.echo("  penstock consume numbers --max-records 5")
+    elsewhere = os.environ.get("PENSTOCK_URL")
+    if elsewhere and elsewhere != url:
+        click.echo(f"warning: PENSTOCK_URL is set to {elsewhere!r:.200}, and goes before the file: unset it", err=True)
+    sys.stdout.flush()
+
+
+def _new_topic(text: str) -> "NewTopic":
+    from penstock.dev.service import NewTopic
+
+    name, colon, partitions = text.partition(":")
+    if colon and not (partitions.isascii() and partitions.isdigit() and len(partitions) < 10):
+        raise click.BadParameter(f"{text!r:.100}: give NAME or NAME:PARTITIONS", param_hint="--topic")
+    return NewTopic(name=name, partitions=int(partitions or "1"))
+
+
+def _port_error(port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken by another program: give another one with --port, or --port 0 for a free one"
+    return f"127.0.0.1:{port} cannot be listened on: {error.strerror}; give another port with --port"

@@ -1,0 +1,43 @@
+"""Settings of topics and groups, as people write and read them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from penstock.cli.duration import DURATION
+from penstock.cli.service import parse_pairs
+from penstock_core.groups.group import GroupConfig
+from penstock_core.log.topic import TopicConfig
+
+TOPIC_DEFAULTS = asdict(TopicConfig())
+GROUP_DEFAULTS = asdict(GroupConfig())
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """`NAME=VALUE` texts as settings: numbers are numbers, true and false are booleans.
+
+    A time may be a duration, as in `retention_ms=7d`. Raises click.BadParameter. The service checks names and bounds.
+    """
+    return {name: _value(name, text) for name, text in parse_pairs(texts, "NAME=VALUE").items()}
+
+
+def settings_text(config: Mapping[str, Any]) -> str:
+    """All of them."""
+    return " ".join(f"{name}={_text(value)}" for name, value in config.items())
+
+
+def changed_settings_text(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> str | None:
+    """Those that differ from their defaults; None if none does."""
+    return settings_text({name: value for name, value in config.items() if value != defaults.get(name)}) or None
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(name: str, text: str) -> int | str | bool:
+    if text in ("true", "false"):
+        return text == "true"
+    if text.removeprefix("-").isdecimal() and text.isascii():
+        return int(text)
+    return DURATION.convert(text, None, None) if name.endswith("_ms") else text

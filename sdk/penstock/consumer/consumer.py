@@ -1,0 +1,232 @@
+"""The consumer with threads. consumer_core.py and fetch_buffer.py decide, fetcher.py does the I/O."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self, Unpack
+
+from penstock.api import calls
+from penstock.consumer.consumer_core import ConsumerCore
+from penstock.consumer.fetcher import Fetcher
+from penstock.consumer.listener import ConsumerRebalanceListener
+from penstock.consumer.settings import ConsumerOptions, ConsumerSettings
+from penstock.http.client import Client
+from penstock.http.transport import Transport, open_transport
+from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
+from penstock.options import shows_fields_of
+from penstock.system import monotonic_ms, new_member_id, process_name
+from penstock.workers.fork_guard import ForkGuard
+
+
+class Consumer:
+    """Reads records, which background threads prefetch.
+
+        with Consumer("orders", group_id="billing") as consumer:
+            for record in consumer:
+                handle(record)
+
+    The consumer retries failures that may pass, in the background, with full jitter. `poll` and iteration raise every
+    other error when they have returned all records before it; the next call tries again. Use a consumer from one
+    thread.
+    """
+
+    @shows_fields_of(ConsumerSettings)
+    def __init__(
+        self,
+        *topics: str,
+        url: str | None = None,
+        region: str | None = None,
+        transport: Transport | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        """Opens no connection yet.
+
+        `topics` are names, or in a group patterns: `*` stands for any characters. They may also be given to
+        `subscribe()`, or partitions to `assign()`. `url` and `region` default to what penstock.configuration finds: the
+        environment, else the local stack. `transport` replaces HTTP, as penstock.testing does. Raises
+        NotConfiguredError, and InvalidError for an option.
+        """
+        settings = ConsumerSettings(**options)
+        self._settings = settings
+        self._fork = ForkGuard("Consumer")
+        self._core = ConsumerCore(settings, member_id=new_member_id(), process_name=process_name(), now_ms=monotonic_ms)
+        if topics:
+            self._core.subscribe(topics)
+        self._client = Client(open_transport(url, region, transport), retry=settings.retry)
+        self._fetcher = Fetcher(self._core, self._client, max_in_flight=settings.max_in_flight, fork=self._fork)
+
+    # Reading.
+
+    def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+        """The next records, at most `max_records`, by default `max_poll_records`. Empty if none came in `timeout_ms`.
+
+        Partitions take turns. Raises the errors that the class describes. With at_most_once it also raises the errors
+        of a commit; then it returns no records.
+        """
+        self._fetcher.start()
+        return self._fetcher.drive(self._core.poll(max_records, timeout_ms))
+
+    def __iter__(self) -> Self:
+        """The consumer: iteration returns its records."""
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record. Waits for it, at most `consumer_timeout_ms`."""
+        self._fork.check()
+        record = self._core.next_now()
+        if record is None:
+            self._fetcher.start()
+            record = self._fetcher.drive(self._core.next_record())
+            if record is None:
+                raise StopIteration
+        return record
+
+    # Topics and partitions.
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions. Raises InvalidError while the consumer is subscribed to topics."""
+        self._fork.check()
+        with self._fetcher.lock:
+            self._core.assign(partitions)
+            self._fetcher.wake_all()
+
+    def subscribe(self, topics: str | Iterable[str], listener: ConsumerRebalanceListener | None = None) -> None:
+        """Read these topics, and no others; in a group, the consumer's share of them.
+
+        `topics` is one or more names, or in a group patterns: `*` stands for any characters. The new subscription
+        replaces the old one. A topic that is in both loses nothing. The consumer returns no more records of a topic
+        that goes. A member commits these with its next poll, as `delivery` and `enable_auto_commit` say, calls
+        `on_revoked`, and releases the partitions. `listener` replaces on_assigned, on_revoked and on_lost.
+
+        Raises InvalidError for a bad name, after `assign()`, and for a pattern or a listener without a group.
+        """
+        self._fork.check()
+        with self._fetcher.lock:
+            self._core.subscribe(topics, listener)
+            self._fetcher.wake_all()
+
+    def subscription(self) -> list[str]:
+        """The topics and patterns of the subscription, sorted."""
+        return self._core.subscription()
+
+    def unsubscribe(self) -> None:
+        """Read nothing: commit with auto commit, call `on_revoked`, and leave the group.
+
+        Waits until the group has answered, 5 seconds at most. Partitions that you gave to `assign()` are read no more
+        either.
+        """
+        self._fetcher.drive(self._core.unsubscribe())
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that the consumer reads, sorted."""
+        return self._fetcher.drive(self._core.assignment())
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on at an offset. If the offset does not exist, the next fetch goes by `auto_offset_reset`."""
+        self._fetcher.drive(self._core.seek(partition, offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read on at the log start of these partitions, by default of all. One call per topic."""
+        self._fetcher.drive(self._core.seek_to("earliest", partitions))
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read on at the high watermark of these partitions, by default of all. One call per topic."""
+        self._fetcher.drive(self._core.seek_to("latest", partitions))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until `resume`."""
+        self._fetcher.drive(self._core.pause(partitions, is_paused=True))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
+        self._fetcher.drive(self._core.pause(partitions, is_paused=False))
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return self._fetcher.drive(self._core.paused())
+
+    # Offsets.
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to return. It may ask the service where to start."""
+        return self._fetcher.drive(self._core.position(partition))
+
+    def skipped_batches(self) -> dict[TopicPartition, int]:
+        """How many undecodable batches of each partition `on_undecodable` has skipped or handed to your function."""
+        return dict(self._core.poison.passed_over)
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit the positions of all records that were returned, or the given offsets (of the next records to read).
+
+        Raises InvalidError without a group and with exactly_once, LeaseLostError, and the service's errors.
+        """
+        self._fetcher.drive(self._core.commit(offsets))
+
+    def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> list[GroupOffset]:
+        """The offsets with the leases that this consumer commits them under, for a transaction's `send_offsets`.
+
+        Raises LeaseLostError for partitions that it does not own, and InvalidError without a group.
+        """
+        self._fork.check()
+        with self._fetcher.lock:
+            return self._core.group_offsets(offsets)
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        """The offset that the group has committed for a partition, or None. One call to the service."""
+        return self._client.call(self._core.committed(partition))
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The log start offset of each partition. One call per topic."""
+        return self._client.call(calls.listed_offsets(partitions, "earliest"))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The high watermark of each partition, that is, the offset of its next record. One call per topic."""
+        return self._client.call(calls.listed_offsets(partitions, "latest"))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (milliseconds since 1970); None where there is none."""
+        return self._client.call(calls.offsets_at(timestamps))
+
+    # The end.
+
+    def stop(self) -> None:
+        """End iteration, and let every `poll` return an empty list at once. `close` then commits what you were handed.
+
+        Call it from a signal handler or from another thread. A call to the service that is under way ends first.
+
+            signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
+        """
+        self._core.is_stopped = True
+        self._fetcher.interrupt()
+
+    @property
+    def is_stopped(self) -> bool:
+        """`stop` was called: no more records come."""
+        return self._core.is_stopped
+
+    def close(self, autocommit: bool = True, leave_group: bool | None = None) -> None:
+        """Commit with auto commit, unless `autocommit` is false; leave the group; end the threads.
+
+        Waits for requests in flight: up to `fetch_wait_ms` and a little. You may call it twice. A static member stays
+        in the group until its session ends, unless you set `leave_group`.
+        """
+        if self._core.is_closed or self._fork.is_forked:
+            return  # in a child by fork(), membership and connections are the parent's
+        is_leaving = self._settings.group_instance_id is None if leave_group is None else leave_group
+        try:
+            self._fetcher.drive(self._core.close(is_committing=autocommit, is_leaving=is_leaving))
+        finally:
+            self._fetcher.stop()
+            self._client.close()
+
+    def __enter__(self) -> Self:
+        """The consumer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # After an exception the application has not dealt with the last records: they must come again.
+        """Close it. After an exception it commits nothing: the records that were returned last come again."""
+        self.close(autocommit=kind is None)

@@ -1,0 +1,330 @@
+"""The consumer's decisions about fetches: what to fetch next, what to keep, what to return.
+
+No I/O, no threads, no clock.
+
+    next_request -> (the driver calls) -> accept | fail -> take
+
+Invariants:
+
+- Records of a partition are returned in offset order, each offset at most once between two seeks.
+- A partition is in one request at a time. An answer from before a seek, a pause for memory or an unassignment is
+  dropped.
+- Prefetched records and the answers that may come stay within `buffer_bytes`, apart from one oversized batch.
+- A fetch names the topic's id as soon as it is known. So an offset never counts in a topic that was made anew.
+- Quiet partitions, whose last answer was empty, share one long poll: an idle consumer pays for one request per wait.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from penstock.consumer.partition_cursor import Budget, PartitionCursor
+from penstock.errors import InvalidError, error_from_json
+from penstock.model import ConsumerRecord, TopicPartition
+from penstock.retry import NEVER_MS, RetryPolicy
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_POLL_BYTES_DEFAULT_MAX
+
+_log = logging.getLogger("penstock.consumer")
+
+OffsetReset = Literal["earliest", "latest", "none"]
+
+PARTITION_BYTES_MIN = 1024 * 1024  # in one answer: with less, the service reads many small ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """Bounds of prefetching. Bytes are counted as stored, that is, compressed; those of a poll as decoded."""
+
+    fetch_max_bytes: int
+    fetch_wait_ms: int
+    buffer_bytes: int
+    max_in_flight: int
+    offset_reset: OffsetReset
+    retry: RetryPolicy
+    max_poll_bytes: int = SDK_POLL_BYTES_DEFAULT_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Partitions that are fetched together, with the generation that each had at that time."""
+
+    cursors: tuple[PartitionCursor, ...]
+    generations: tuple[int, ...]
+    body: Mapping[str, Any]
+
+
+class FetchAnswer(NamedTuple):
+    """One entry per partition, in request order, and the bytes that they count."""
+
+    partitions: Sequence[Mapping[str, Any]]
+    body: memoryview
+
+
+class FetchBuffer:
+    """The assigned partitions and their prefetched records."""
+
+    def __init__(self, settings: FetchSettings) -> None:
+        self._settings = settings
+        # In order of turn: the partition that was served last is last.
+        self._cursors: dict[TopicPartition, PartitionCursor] = {}
+        self._in_flight = 0
+        self._failures = 0
+        self._error: PenstockError | None = None
+        self.wake_at_ms = NEVER_MS  # when `next_request` may have one, if nothing happens before
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; partitions that were read before keep their place."""
+        self._cursors = {each: self._cursors.get(each) or PartitionCursor(each) for each in partitions}
+        self.wake_at_ms = 0
+
+    def assignment(self) -> list[TopicPartition]:
+        """The assigned partitions, in order of turn."""
+        return list(self._cursors)
+
+    def cursor(self, partition: TopicPartition) -> PartitionCursor:
+        """The state of an assigned partition. Raises InvalidError for another."""
+        cursor = self._cursors.get(partition)
+        if cursor is None:
+            raise InvalidError(
+                ErrorCode.INVALID_REQUEST, f"{partition.topic}[{partition.partition}] is not assigned to this consumer"
+            )
+        return cursor
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset. Drops the prefetched records of the partition."""
+        self.cursor(partition).seek(offset)
+        self.wake_at_ms = 0
+
+    def start(self, partition: TopicPartition, offset: int, topic_id: str | None) -> None:
+        """Begin at an offset of the topic with this id, where it is known."""
+        self.cursor(partition).topic_id = topic_id
+        self.seek(partition, offset)
+
+    def lease(self, partition: TopicPartition, topic_id: str, *, is_late: bool) -> None:
+        """The group has given the partition of this topic to the member that reads it."""
+        cursor = self.cursor(partition)
+        cursor.is_late = is_late
+        cursor.topic_id = topic_id
+        cursor.is_leased = True
+
+    def moved(self, partition: TopicPartition) -> None:
+        """The application has sought: the position may be below the group's commit on purpose."""
+        self.cursor(partition).is_moved = True
+
+    def settle(self, partition: TopicPartition) -> None:
+        """The group has committed where the application went."""
+        cursor = self._cursors.get(partition)
+        if cursor is not None:
+            cursor.is_moved = False
+
+    def replaced(self, partition: TopicPartition) -> None:
+        """The name of the partition's topic stands for another topic: start anew there when all is returned."""
+        cursor = self._cursors.get(partition)
+        if cursor is not None and not cursor.is_leased:
+            cursor.is_replaced = True
+
+    def pause(self, partition: TopicPartition, is_paused: bool) -> None:
+        """Return and fetch nothing, or go on. Prefetched records stay while the other partitions leave room."""
+        self.cursor(partition).is_paused = is_paused
+        self.wake_at_ms = 0
+
+    def without_position(self) -> list[TopicPartition]:
+        """Partitions whose start is not known yet."""
+        return [each for each, cursor in self._cursors.items() if cursor.position is None]
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset to return, of each partition where it is known."""
+        return {each: cursor.position for each, cursor in self._cursors.items() if cursor.position is not None}
+
+    def next_request(self, now_ms: int) -> FetchRequest | None:
+        """The fetch to send now, or None until something changes or `wake_at_ms` comes."""
+        settings = self._settings
+        self.wake_at_ms = NEVER_MS
+        slots = settings.max_in_flight - self._in_flight
+        if slots <= 0 or not self._has_room():
+            return None
+        wanted = [cursor for cursor in self._cursors.values() if self._is_wanted(cursor)]
+        cursors = [cursor for cursor in wanted if cursor.retry_at_ms <= now_ms]
+        later = [cursor.retry_at_ms for cursor in wanted if cursor.retry_at_ms > now_ms]
+        self.wake_at_ms = min(later, default=NEVER_MS)
+        behind = [cursor for cursor in cursors if cursor.is_behind]
+        if len(behind) > 1 and slots > 1:
+            cursors = behind[: -(-len(behind) // slots)]  # the next slot takes its share of the rest
+        elif self._in_flight and all(cursor.is_quiet for cursor in cursors):
+            return None
+        return self._request(cursors[:REQUEST_PARTITIONS_MAX]) if cursors else None
+
+    def complete(self, request: FetchRequest, answer: FetchAnswer | PenstockError, now_ms: int, chance: float) -> None:
+        """Take the outcome of a request: `accept` or `fail`."""
+        if isinstance(answer, PenstockError):
+            self.fail(request, answer, now_ms, chance)
+        else:
+            self.accept(request, answer.partitions, answer.body, now_ms, chance)
+
+    def accept(
+        self, request: FetchRequest, answers: Sequence[Mapping[str, Any]], body: memoryview, now_ms: int, chance: float
+    ) -> None:
+        """Take the answer to a request: one entry per partition, in request order, and the bytes they count."""
+        self._in_flight -= 1
+        self._failures = 0
+        self.wake_at_ms = now_ms
+        at = 0
+        for cursor, generation, answer in zip(request.cursors, request.generations, answers, strict=True):
+            length = int(answer.get("length", 0))
+            if cursor.generation == generation:
+                cursor.is_in_flight = False
+                if "error" in answer:
+                    self._refused(cursor, error_from_json(answer["error"]), now_ms, chance)
+                else:
+                    self._answered(cursor, answer, body[at : at + length])
+            at += length
+
+    def fail(self, request: FetchRequest, error: PenstockError, now_ms: int, chance: float) -> None:
+        """Take the failure of a whole request: try again later, or let `take` raise it."""
+        self._in_flight -= 1
+        self._failures += 1
+        self.wake_at_ms = now_ms
+        retry_at_ms = self._retry_at_ms(error, self._failures, now_ms, chance)
+        if not error.code.is_retriable:
+            self._error = error
+        for cursor, generation in zip(request.cursors, request.generations, strict=True):
+            if cursor.generation == generation:
+                cursor.is_in_flight = False
+                cursor.retry_at_ms = retry_at_ms
+
+    def take(self, max_records: int) -> list[ConsumerRecord]:
+        """Up to `max_records` prefetched records and about `max_poll_bytes`. Partitions take turns, a batch each.
+
+        Raises an error that stands in the way, once, when there are no other records to return.
+        """
+        budget = Budget(max_records, self._settings.max_poll_bytes)
+        taken: list[ConsumerRecord] = []
+        while not budget.is_spent:
+            try:
+                run = self._take_run(budget)
+            except PenstockError:
+                if not taken:
+                    raise
+                break  # the next call meets the same batch
+            if not run:
+                break
+            taken += run
+        if not taken:
+            self._raise_error()
+        return taken
+
+    def take_run(self, max_records: int) -> list[ConsumerRecord]:
+        """As `take`, but of one partition only."""
+        run = self._take_run(Budget(max_records, self._settings.max_poll_bytes))
+        if not run:
+            self._raise_error()
+        return run
+
+    def _take_run(self, budget: Budget) -> list[ConsumerRecord]:
+        for partition, cursor in list(self._cursors.items()):
+            if cursor.is_replaced and not cursor.has_records:
+                cursor.start_anew()
+            if cursor.is_paused or not cursor.has_records:
+                continue
+            self._to_the_end(partition)
+            buffered_bytes = cursor.buffered_bytes
+            run = cursor.take(budget)
+            if cursor.buffered_bytes < buffered_bytes:
+                self.wake_at_ms = 0  # there is room again
+            if run:
+                return run
+        return []
+
+    def _is_wanted(self, cursor: PartitionCursor) -> bool:
+        return (
+            cursor.position is not None
+            and not cursor.is_paused
+            and not cursor.is_in_flight
+            and cursor.error is None
+            and not cursor.is_replaced
+            and cursor.buffered_bytes < self._settings.fetch_max_bytes
+        )
+
+    def _has_room(self) -> bool:
+        needed = (self._in_flight + 1) * self._settings.fetch_max_bytes
+        if self._buffered_bytes() + needed > self._settings.buffer_bytes:
+            # Paused partitions must not starve the partitions that are read.
+            for cursor in self._cursors.values():
+                if cursor.is_paused and cursor.buffered_bytes:
+                    cursor.drop_prefetched()
+        return self._buffered_bytes() + needed <= self._settings.buffer_bytes
+
+    def _buffered_bytes(self) -> int:
+        return sum(cursor.buffered_bytes for cursor in self._cursors.values())
+
+    def _request(self, cursors: list[PartitionCursor]) -> FetchRequest:
+        max_bytes = self._settings.fetch_max_bytes
+        share = min(max_bytes, max(PARTITION_BYTES_MIN, max_bytes // len(cursors)))
+        for cursor in cursors:
+            cursor.is_in_flight = True
+            self._to_the_end(cursor.partition)
+        self._in_flight += 1
+        body = {
+            "partitions": [_entry(cursor, share) for cursor in cursors],
+            "max_bytes": max_bytes,
+            "min_bytes": 1,
+            "wait_ms": self._settings.fetch_wait_ms,
+        }
+        return FetchRequest(
+            cursors=tuple(cursors), generations=tuple(cursor.generation for cursor in cursors), body=body
+        )
+
+    def _answered(self, cursor: PartitionCursor, answer: Mapping[str, Any], data: memoryview) -> None:
+        cursor.failures = 0
+        cursor.retry_at_ms = 0
+        cursor.topic_id = cursor.topic_id or answer.get("topic_id")
+        cursor.log_start_offset = answer["log_start_offset"]
+        cursor.high_watermark = answer["high_watermark"]
+        cursor.is_quiet = not data and not cursor.is_behind
+        cursor.add(data, answer["next_offset"])
+
+    def _refused(self, cursor: PartitionCursor, error: PenstockError, now_ms: int, chance: float) -> None:
+        reset = {"earliest": "log_start_offset", "latest": "high_watermark"}.get(self._settings.offset_reset, "")
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and reset in error.facts:
+            cursor.seek(int(error.facts[reset]))
+            cursor.is_moved = True
+            return
+        cursor.failures += 1
+        cursor.retry_at_ms = self._retry_at_ms(error, cursor.failures, now_ms, chance)
+        if error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+            _log.warning("%s[%d]: %s", *cursor.partition, error)
+            cursor.is_replaced = (
+                not cursor.is_leased
+            )  # a member's group takes the partition away, and gives the new one
+        elif not error.code.is_retriable:
+            cursor.error = error
+
+    def _retry_at_ms(self, error: PenstockError, failures: int, now_ms: int, chance: float) -> int:
+        policy = self._settings.retry
+        retry_at_ms = policy.retry_at_ms(error, failures=failures, now_ms=now_ms, deadline_ms=NEVER_MS, chance=chance)
+        return now_ms + policy.backoff_max_ms if retry_at_ms is None else retry_at_ms
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        for cursor in self._cursors.values():
+            if error is None and cursor.error is not None and not cursor.has_records:
+                error, cursor.error = cursor.error, None
+        if error is not None:
+            raise error
+
+    def _to_the_end(self, partition: TopicPartition) -> None:
+        cursor = self._cursors.pop(partition, None)
+        if cursor is not None:
+            self._cursors[partition] = cursor
+
+
+def _entry(cursor: PartitionCursor, max_bytes: int) -> Mapping[str, Any]:
+    entry: dict[str, Any] = {
+        "topic": cursor.partition.topic,
+        "partition": cursor.partition.partition,
+        "offset": cursor.fetch_offset,
+        "max_bytes": max_bytes,
+    }
+    return entry if cursor.topic_id is None else {**entry, "topic_id": cursor.topic_id}

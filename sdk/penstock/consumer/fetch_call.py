@@ -1,0 +1,58 @@
+"""The fetch call: one try, which never raises an error. fetch_buffer.py takes the answer and decides about a retry."""
+
+import json
+import logging
+from collections.abc import Generator
+
+from penstock.consumer.fetch_buffer import FetchAnswer, FetchRequest
+from penstock.errors import UnavailableError
+from penstock.http.http_message import (
+    BATCHES_TYPE,
+    JSON_TYPE,
+    HttpRequest,
+    Response,
+    misunderstood,
+    raise_for_status,
+)
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records import frame
+
+
+def fetch(wanted: FetchRequest) -> Generator[HttpRequest, Response, FetchAnswer | PenstockError]:
+    """The answer, or the failure of the whole request."""
+    log = logging.getLogger("penstock.consumer")
+    try:
+        request = fetch_request(wanted)
+        return fetch_answer(request, (yield request), len(wanted.cursors))
+    except PenstockError as error:
+        if error.code.is_retriable:
+            log.warning("fetch will be tried again: %s", error)
+        return error
+    except Exception as error:  # the driver's edge: a defect must not leave the consumer waiting for ever
+        log.exception("fetch failed in an unexpected way")
+        return UnavailableError(ErrorCode.INTERNAL, f"fetch failed: {error!r}")
+
+
+def fetch_request(wanted: FetchRequest) -> HttpRequest:
+    """The request that reads these partitions."""
+    return HttpRequest(
+        method="POST",
+        path="/v1/fetch",
+        headers={"Content-Type": JSON_TYPE, "Accept": BATCHES_TYPE},
+        body=json.dumps(wanted.body, separators=(",", ":")).encode(),
+        is_read=True,
+        is_repeatable=True,
+    )
+
+
+def fetch_answer(request: HttpRequest, response: Response, count: int) -> FetchAnswer:
+    """The answer for `count` partitions."""
+    raise_for_status(request, response)
+    try:
+        header, batches = frame.decode(response.body)
+    except PenstockError as error:
+        raise misunderstood(request) from error
+    partitions = header.get("partitions")
+    if not isinstance(partitions, list) or len(partitions) != count:
+        raise misunderstood(request)
+    return FetchAnswer(partitions, batches)

@@ -1,0 +1,116 @@
+"""The threads of a consumer: some prefetch, up to `max_in_flight` requests at once; one heartbeats for its group."""
+
+import threading
+
+from penstock.consumer.consumer_core import ConsumerCore
+from penstock.consumer.fetch_buffer import FetchRequest
+from penstock.consumer.fetch_call import fetch
+from penstock.consumer.listener import ConsumerSteps, Notice
+from penstock.group.heartbeater import Heartbeater
+from penstock.http.client import Client
+from penstock.http.http_message import Document, HttpRequest
+from penstock.http.steps import Result, Wait, drive
+from penstock.system import monotonic_ms, random_fraction
+from penstock.workers.fork_guard import ForkGuard
+from penstock.workers.worker_threads import Signal, WorkerThreads, released, seconds_until
+
+
+class Fetcher:
+    """Drives a consumer's core and its buffer. `lock` guards them; call `wake` under it after a change."""
+
+    def __init__(self, core: ConsumerCore, client: Client, *, max_in_flight: int, fork: ForkGuard) -> None:
+        self.lock = threading.Lock()
+        self._arrived = Signal(self.lock)
+        self._work = threading.Condition(self.lock)
+        self._buffer = core.buffer
+        self._fork = fork
+        self._client = client
+        self._sleeps_until_ms = -1
+        self._is_stopping = False
+        self._threads = WorkerThreads("penstock-fetcher", max_in_flight, self._next_request, self._carry)
+        self._heartbeater: Heartbeater | None = None
+        if core.membership is not None:
+            self._heartbeater = Heartbeater(
+                core.membership,
+                core.group_id,
+                client,
+                lock=self.lock,
+                changed=self._arrived,
+                after_heartbeat=core.release_idle,
+            )
+
+    def start(self) -> None:
+        """Start the threads, once."""
+        self._fork.check()
+        self._threads.start()
+        if self._heartbeater is not None:
+            self._heartbeater.start()
+
+    def drive(self, steps: ConsumerSteps[Result]) -> Result:
+        """Take the lock and carry out a procedure of the core. The lock is released while the procedure waits."""
+        self._fork.check()  # in a child, a thread of the parent may hold the lock for ever
+        with self.lock:
+            try:
+                return drive(steps, self._do)
+            finally:
+                self.wake()
+
+    def wake(self) -> None:
+        """Under the lock: wake the threads, if they would sleep past the next request."""
+        if self._buffer.wake_at_ms < self._sleeps_until_ms:
+            self._sleeps_until_ms = -1
+            self._work.notify()
+        if self._heartbeater is not None:
+            self._heartbeater.wake()
+
+    def wake_all(self) -> None:
+        """Under the lock, after the assignment has changed: wake also the call that waits for records."""
+        self._arrived.notify_all()
+        self.wake()
+
+    def interrupt(self) -> None:
+        """Let the call that waits look again. Needs no lock: signal handlers and other threads call it."""
+        self._arrived.interrupt()
+
+    def stop(self) -> None:
+        """End the threads.
+
+        Waits for the requests in flight, and until the group has heard that the member leaves, if it does.
+        """
+        with self.lock:
+            self._is_stopping = True
+            self._work.notify_all()
+            self._arrived.notify_all()
+        self._threads.join()
+        if self._heartbeater is not None:
+            self._heartbeater.join()
+
+    def _do(self, effect: HttpRequest | Wait | Notice) -> Document:
+        self.wake()
+        if isinstance(effect, Wait):
+            self._arrived.wait(seconds_until(effect.until_ms, monotonic_ms()))
+            return {}
+        with released(self.lock):
+            if isinstance(effect, Notice):
+                effect.callback(effect.partitions)
+                return {}
+            return self._client.document(effect)
+
+    def _next_request(self) -> FetchRequest | None:
+        with self.lock:
+            while not self._is_stopping:
+                now_ms = monotonic_ms()
+                request = self._buffer.next_request(now_ms)
+                if request is not None:
+                    return request
+                self._sleeps_until_ms = self._buffer.wake_at_ms
+                self._work.wait(seconds_until(self._buffer.wake_at_ms, now_ms))
+                self._sleeps_until_ms = -1
+        return None
+
+    def _carry(self, request: FetchRequest) -> None:
+        answer = drive(fetch(request), self._client.try_once)
+        with self.lock:
+            self._buffer.complete(request, answer, monotonic_ms(), random_fraction())
+            self._arrived.notify_all()
+            self.wake()

@@ -1,0 +1,240 @@
+"""One partition as a consumer reads it: its position, its prefetched answers, its last error.
+
+log:  ... returned | prefetched, as stored: decoded when it is taken | not fetched yet ...
+              position                                        fetch_offset
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import dropwhile, islice
+
+from penstock.errors import as_sdk_error
+from penstock.model import ConsumerRecord, Headers, TopicPartition, UndecodableBatch
+from penstock_core.errors import PenstockError
+from penstock_core.records.codec import Record, decode
+from penstock_core.records.record_batch import parse_header, walk
+from penstock_core.records.undecodable import in_partition, is_undecodable
+
+_HEADER_OBJECT_BYTES = 100  # what a record's header takes as an object, beside its value
+
+
+@dataclass(slots=True)
+class _Answer:
+    """A prefetched answer: the batches from the one that is decoded on, and the offset behind all of them."""
+
+    batches: memoryview
+    next_offset: int
+    stored_bytes: int
+
+    def seek(self, base_offset: int) -> None:
+        """Drop the batches before that one."""
+        for position, header in walk(self.batches):
+            if header.base_offset >= base_offset:
+                self.batches = self.batches[position:]
+                return
+
+
+class Budget:
+    """What one poll may still return: records, and bytes of them in memory. The first record is always returned."""
+
+    __slots__ = ("bytes_left", "records_left")
+
+    def __init__(self, max_records: int, max_bytes: int) -> None:
+        self.records_left = max_records
+        self.bytes_left = max_bytes
+
+    @property
+    def is_spent(self) -> bool:
+        """No further record may be returned."""
+        return self.records_left <= 0 or self.bytes_left <= 0
+
+
+class PartitionCursor:
+    """State of one assigned partition. While `position` is None, nothing is fetched.
+
+    `generation` counts seeks: it tells the answer to a request from before a seek. `topic_id` is the topic that the
+    position belongs to, None until an answer tells it. Once the service says that the topic's name stands for another
+    one, the cursor `is_replaced`: it fetches no more, returns what is prefetched, and then starts anew.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_records",
+        "buffered_bytes",
+        "error",
+        "failures",
+        "fetch_offset",
+        "generation",
+        "high_watermark",
+        "is_in_flight",
+        "is_late",
+        "is_leased",
+        "is_moved",
+        "is_paused",
+        "is_quiet",
+        "is_replaced",
+        "log_start_offset",
+        "partition",
+        "position",
+        "retry_at_ms",
+        "topic_id",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.position: int | None = None
+        self.topic_id: str | None = None
+        self.is_replaced = False
+        self.is_late = False  # it came after the group had begun to read
+        self.is_leased = False  # the group says which topic it is, and takes the partition away with it
+        self.is_moved = False  # the position may be below the group's commit on purpose
+        self.generation = 0
+        self.is_paused = False
+        self.is_quiet = False  # the last answer was empty
+        self.retry_at_ms = 0
+        self.failures = 0
+        self.log_start_offset: int | None = None
+        self.high_watermark: int | None = None
+        self.fetch_offset = 0
+        self.is_in_flight = False
+        self.error: PenstockError | None = None
+        self.buffered_bytes = 0
+        self._answers: deque[_Answer] = deque()
+        self._records: Iterator[Record] | None = None  # the rest of the oldest answer
+
+    @property
+    def is_behind(self) -> bool:
+        """The log holds records that were not fetched, as far as the consumer knows."""
+        return self.high_watermark is not None and self.fetch_offset < self.high_watermark
+
+    @property
+    def has_records(self) -> bool:
+        """Some answer is prefetched."""
+        return bool(self._answers)
+
+    def seek(self, offset: int | None) -> None:
+        """Go on at `offset`. Drops what is prefetched or in flight for another offset."""
+        self.generation += 1
+        self.retry_at_ms = 0
+        self.position = offset
+        self.fetch_offset = offset or 0
+        self.is_in_flight = False
+        self.is_quiet = False
+        self.error = None
+        self.buffered_bytes = 0
+        self._answers.clear()
+        self._records = None
+
+    def start_anew(self) -> None:
+        """The name stands for another topic: look for a start in that one."""
+        self.seek(None)
+        self.topic_id = None
+        self.is_replaced = False
+        self.is_moved = False
+        self.high_watermark = self.log_start_offset = None
+
+    def drop_prefetched(self) -> None:
+        """Give the memory back. The records are fetched again when there is room."""
+        self.seek(self.position)
+
+    def add(self, data: memoryview, next_offset: int) -> None:
+        """Take an answer's batches, and the offset at which the next fetch goes on."""
+        self.fetch_offset = next_offset
+        if len(data):
+            self._answers.append(_Answer(data, next_offset, len(data)))
+            self.buffered_bytes += len(data)
+        elif not self.has_records:
+            self.position = next_offset  # the log has nothing below it any more
+
+    def take(self, budget: Budget) -> list[ConsumerRecord]:
+        """Records of the oldest answer, decoded only as far as the budget; none only if nothing is prefetched.
+
+        Raises CorruptError or InvalidError when the records before the bad batch have been returned. An undecodable
+        batch stays: it raises again until `pass_over` or a seek. If the bytes were changed on their way, it drops the
+        answer, so that the batch is read again, perhaps from another copy.
+        """
+        taken: list[ConsumerRecord] = []
+        while self._answers and not taken:
+            answer = self._answers[0]
+            if self._records is None:
+                self._records = _from_offset(self.position or 0, decode(answer.batches))
+            try:
+                self._decode(budget, taken)
+            except PenstockError as error:
+                self._stop_at(answer, error, taken)
+                if not taken:
+                    raise as_sdk_error(in_partition(error, *self.partition)) from error
+                return taken
+            if budget.is_spent:
+                self.position = taken[-1].offset + 1
+            else:
+                self._records = None
+                self._drop(answer)
+        return taken
+
+    def undecodable_batch(self, error: PenstockError) -> UndecodableBatch:
+        """The batch that `take` has raised this error for."""
+        batches = self._answers[0].batches
+        header = parse_header(batches)
+        return UndecodableBatch(
+            topic=self.partition.topic,
+            partition=self.partition.partition,
+            offset=max(header.base_offset, self.position or 0),
+            base_offset=header.base_offset,
+            next_offset=header.next_offset,
+            data=bytes(batches[: header.length]),
+            error=error,
+        )
+
+    def pass_over(self, batch: UndecodableBatch) -> None:
+        """Go on behind the batch that `take` has raised an error for."""
+        answer = self._answers[0]
+        answer.batches = answer.batches[len(batch.data) :]
+        self.position = batch.next_offset
+        if not answer.batches:
+            self._drop(answer)
+
+    def _drop(self, answer: _Answer) -> None:
+        self._answers.popleft()
+        self.buffered_bytes -= answer.stored_bytes
+        self.position = answer.next_offset
+
+    def _stop_at(self, answer: _Answer, error: PenstockError, taken: list[ConsumerRecord]) -> None:
+        position = taken[-1].offset + 1 if taken else self.position
+        if not is_undecodable(error):
+            self.seek(position)
+            return
+        answer.seek(error.facts["base_offset"])
+        self.position = position
+        self._records = None
+
+    def _decode(self, budget: Budget, taken: list[ConsumerRecord]) -> None:
+        assert self._records is not None
+        topic, partition = self.partition
+        bytes_left = budget.bytes_left
+        make, append = tuple.__new__, taken.append  # tuple's own: ConsumerRecord(...) costs twice as much
+        try:
+            for record in islice(self._records, budget.records_left):
+                key, value, headers = record.key, record.value, tuple(record.headers)
+                append(make(ConsumerRecord, (topic, partition, record.offset, record.timestamp, key, value, headers)))
+                if value is not None:
+                    bytes_left -= len(value)
+                if key is not None:
+                    bytes_left -= len(key)
+                if headers:
+                    bytes_left -= _headers_bytes(headers)
+                if bytes_left <= 0:
+                    break
+        finally:
+            budget.bytes_left = bytes_left
+            budget.records_left -= len(taken)
+
+
+def _headers_bytes(headers: Headers) -> int:
+    return sum(_HEADER_OBJECT_BYTES + len(value or b"") for _, value in headers)
+
+
+def _from_offset(offset: int, records: Iterator[Record]) -> Iterator[Record]:
+    """The first batch of an answer may start below the fetched offset."""
+    return dropwhile(lambda record: record.offset < offset, records)

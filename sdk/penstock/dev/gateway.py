@@ -1,0 +1,96 @@
+"""The place of API Gateway in front of the handlers: who may call, and the same events and answers.
+
+Every check that needs no body comes first, so a stranger cannot make the server read one. All that is refused here is
+answered with 403 and a `message`, as API Gateway does.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from penstock.http.sigv4 import Claim, Keys, Scope, SignatureRefused, check_signature, read_claim
+from penstock_core.errors import PenstockError
+from penstock_handlers.router import dispatch
+from penstock_service.instance.instance import Instance
+
+JSON_HEADERS = {"Content-Type": "application/json"}
+
+HeaderPairs = Sequence[tuple[str, str]]
+
+
+class Answer(NamedTuple):
+    """Status, headers and body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer
+    """The request does not come to the handlers."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.answer = Answer(status, JSON_HEADERS, json.dumps({"message": message}).encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """Lets requests through that are signed with `keys`, for one of `hosts`, and come from no web page.
+
+    `settle` returns once all that the answer may tell of is stored. No answer of the handlers leaves before that.
+    """
+
+    instance: Instance
+    keys: Keys
+    scope: Scope
+    hosts: frozenset[str]
+    settle: Callable[[], None]
+
+    def admit(self, target: str, headers: HeaderPairs, now_s: float) -> Claim:
+        """What the request's signature claims, by its headers alone. Raises Refused.
+
+        A page in a browser sends an Origin that is not ours, or a Host that its own DNS names for 127.0.0.1. Neither
+        can be allowed, so both are refused, and there are no CORS headers.
+        """
+        names = [name.lower() for name, _ in headers]
+        if "origin" in names or "sec-fetch-site" in names:
+            raise Refused(403, "Forbidden: this server answers programs, and no web page (Origin)")
+        hosts = [value.lower() for name, value in headers if name.lower() == "host"]
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
+            raise Refused(403, f"Forbidden: Host must be one of {', '.join(sorted(self.hosts))}")
+        if not target.startswith("/"):
+            raise Refused(403, "Forbidden: the request's target must be a path")
+        if not target.isascii():
+            raise Refused(400, "Bad Request: percent-encode what is not ASCII in the request's target")
+        try:
+            claim = read_claim(self.scope, headers, now_s)
+        except SignatureRefused as refused:
+            raise Refused(403, f"Forbidden: {refused}") from refused
+        if claim.access_key != self.keys.access_key:
+            raise Refused(403, "Forbidden: an access key of another server; ours is in .penstock/local.env")
+        return claim
+
+    def respond(self, claim: Claim, method: str, target: str, headers: HeaderPairs, body: bytes) -> Answer:
+        """The handlers' answer, if the signature is right. Raises Refused. May take as long as a fetch may wait."""
+        try:
+            check_signature(claim, self.keys, self.scope, method, target, headers, body)
+        except SignatureRefused as refused:
+            raise Refused(403, f"Forbidden: {refused}") from refused
+        path, _, query = target.partition("?")
+        answer = Answer(*dispatch(method, path, _joined(parse_qsl(query, True)), _joined(headers), body, self.instance))
+        try:
+            self.settle()
+        except PenstockError as error:
+            return Answer(error.code.http_status, JSON_HEADERS, json.dumps({"error": error.to_json()}).encode())
+        return answer
+
+
+def _joined(pairs: HeaderPairs) -> dict[str, str]:
+    """One value per name: API Gateway joins several of them by commas."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found

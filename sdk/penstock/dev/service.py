@@ -1,0 +1,135 @@
+"""A running service: stores, background work and HTTP, from its start to its stop."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.admin.admin import Admin
+from penstock.dev.background import Background
+from penstock.dev.clock import StoppableClock
+from penstock.dev.gateway import Gateway
+from penstock.dev.http_server import HttpServer
+from penstock.errors import TopicExistsError
+from penstock.http.signature import SERVICE
+from penstock.http.sigv4 import Keys, Scope
+from penstock.system import new_member_id
+from penstock.testing import MemoryTransport
+from penstock_handlers.edge.lambda_function import logger as handlers_logger
+from penstock_service.adapters.memory.service import memory_stores
+from penstock_service.adapters.sqlite.service import StoredService, open_service
+from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.runtime import Runtime
+
+REGION = "us-east-1"  # the server is in none, but a signature names one
+HOST = "127.0.0.1"
+
+_WATCH_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to make at the start, unless it exists."""
+
+    name: str
+    partitions: int
+
+
+class DevService:
+    """One service in memory, or in the folder `data` too. `close` it: a folder that was closed opens faster.
+
+    Raises INVALID_CONFIG if the folder cannot be used.
+    """
+
+    def __init__(self, data: Path | None = None) -> None:
+        self._clock = StoppableClock()
+        self._stored: StoredService | None = None if data is None else open_service(data)
+        stores = memory_stores() if self._stored is None else self._stored.stores
+        runtime = Runtime(clock=self._clock, entropy=SystemEntropy(), executor=SequentialExecutor())
+        self.instance = Instance.new(stores, runtime)
+        self.keys = Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))
+        self._background = Background(self.instance, self.settle)
+
+    @property
+    def failure(self) -> str | None:
+        """The reason why the service cannot go on, such as a full disk. None while it can."""
+        return None if self._stored is None else self._stored.database.failure
+
+    def settle(self) -> None:
+        """Return once everything so far survives a crash, as far as the service has a folder."""
+        if self._stored is not None:
+            self._stored.settle()
+            self._stored.journal.snapshot_if_due()
+
+    def create(self, topics: Sequence[NewTopic]) -> None:
+        """Make the topics that do not exist."""
+        admin = Admin(transport=MemoryTransport(self.instance))
+        for topic in topics:
+            with contextlib.suppress(TopicExistsError):
+                admin.create_topic(topic.name, topic.partitions)
+        self.settle()
+
+    def environment(self, port: int) -> Mapping[str, str]:
+        """The environment variables by which clients find the service."""
+        return {
+            "PENSTOCK_URL": f"http://{HOST}:{port}",
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": self.keys.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.keys.secret_key,
+        }
+
+    def stop_waiting(self) -> None:
+        """End all calls that wait for records: they answer that the server is stopping."""
+        self._clock.stop()
+
+    def close(self) -> None:
+        """End the background work, write what is left, and give up the folder."""
+        self._background.close()
+        if self._stored is not None:
+            self._stored.close()
+
+    def _remembered(self, name: str, prefix: str) -> str:
+        made = prefix + new_member_id()
+        return made if self._stored is None else self._stored.remembered(name, made)
+
+
+def log_to_stderr(*, verbose: bool) -> None:
+    """Send log lines to stderr, those of the handlers too; with `verbose` one for each request."""
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("penstock.dev").setLevel(logging.INFO if verbose else logging.WARNING)
+    handler = handlers_logger.registered_handler
+    if isinstance(handler, logging.StreamHandler):
+        handler.setStream(sys.stderr)
+
+
+async def serve(
+    service: DevService,
+    listening: socket.socket,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[], None],
+) -> None:
+    """Serve until `stop` is set or the service has failed. Closes the socket, not the service."""
+    port = listening.getsockname()[1]
+    gateway = Gateway(
+        instance=service.instance,
+        keys=service.keys,
+        scope=Scope(region=REGION, service=SERVICE),
+        hosts=frozenset([f"{HOST}:{port}", f"localhost:{port}"]),
+        settle=service.settle,
+    )
+    server = HttpServer(gateway)
+    try:
+        await server.start(listening)
+        on_ready()
+        while not stop.is_set() and service.failure is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _WATCH_S)
+    finally:
+        service.stop_waiting()
+        await server.close()

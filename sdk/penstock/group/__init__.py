@@ -1,0 +1,1 @@
+"""Membership of a group: heartbeats, leases, commits."""

@@ -1,0 +1,69 @@
+"""The task that heartbeats for a member of a group: heartbeater.py for an event loop, which needs no lock."""
+
+from collections.abc import Callable
+
+from penstock.group.group_calls import beat
+from penstock.group.heartbeat import HeartbeatRequest
+from penstock.group.membership import Membership, MemberState
+from penstock.http.async_client import AsyncClient
+from penstock.http.steps import drive_async
+from penstock.system import monotonic_ms, random_fraction
+from penstock.workers.worker_tasks import Signal, WorkerTasks
+
+
+class AsyncHeartbeater:
+    """After each heartbeat it calls `after_heartbeat` and notifies `changed`. Call `wake` after a change."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        group_id: str,
+        client: AsyncClient,
+        *,
+        changed: Signal,
+        after_heartbeat: Callable[[], None],
+    ) -> None:
+        self._membership = membership
+        self._group_id = group_id
+        self._client = client
+        self._changed = changed
+        self._after_heartbeat = after_heartbeat
+        self._due = Signal()
+        self._sleeps_until_ms = -1
+        self._tasks = WorkerTasks("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
+
+    def start(self) -> None:
+        """Start the task, once."""
+        self._tasks.start()
+
+    def wake(self) -> None:
+        """Wake the task, if it would sleep past the next heartbeat."""
+        if self._membership.wake_at_ms < self._sleeps_until_ms or self._membership.state is MemberState.ENDED:
+            self._sleeps_until_ms = -1
+            self._due.notify_all()
+
+    async def join(self) -> None:
+        """Wait until the task ends: the membership must be closed.
+
+        The task still tells the group that the member leaves, if it does. If this is cancelled, the task is cancelled
+        too.
+        """
+        try:
+            await self._tasks.join()
+        finally:
+            self._tasks.cancel()
+
+    async def _next_heartbeat(self) -> HeartbeatRequest | None:
+        while True:
+            heartbeat = self._membership.next_heartbeat(monotonic_ms())
+            if heartbeat is not None or self._membership.state is MemberState.ENDED:
+                return heartbeat
+            self._sleeps_until_ms = self._membership.wake_at_ms
+            await self._due.wait(self._membership.wake_at_ms)
+            self._sleeps_until_ms = -1
+
+    async def _carry(self, heartbeat: HeartbeatRequest) -> None:
+        answer = await drive_async(beat(self._group_id, heartbeat), self._client.try_once)
+        self._membership.complete(heartbeat, answer, monotonic_ms(), random_fraction())
+        self._after_heartbeat()
+        self._changed.notify_all()

@@ -1,0 +1,74 @@
+"""The thread that heartbeats for a member of a group: it drives a Membership."""
+
+import threading
+from collections.abc import Callable
+
+from penstock.group.group_calls import beat
+from penstock.group.heartbeat import HeartbeatRequest
+from penstock.group.membership import Membership, MemberState
+from penstock.http.client import Client
+from penstock.http.steps import drive
+from penstock.system import monotonic_ms, random_fraction
+from penstock.workers.worker_threads import Signal, WorkerThreads, seconds_until
+
+
+class Heartbeater:
+    """After each heartbeat it calls `after_heartbeat` and notifies `changed`.
+
+    It does both under `lock`, which guards the membership. Call `wake` under the lock after a change.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        group_id: str,
+        client: Client,
+        *,
+        lock: threading.Lock,
+        changed: Signal,
+        after_heartbeat: Callable[[], None],
+    ) -> None:
+        self._membership = membership
+        self._group_id = group_id
+        self._client = client
+        self._lock = lock
+        self._changed = changed
+        self._after_heartbeat = after_heartbeat
+        self._due = threading.Condition(lock)
+        self._sleeps_until_ms = -1
+        self._threads = WorkerThreads("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
+
+    def start(self) -> None:
+        """Start the thread, once."""
+        self._threads.start()
+
+    def wake(self) -> None:
+        """Wake the thread, if it would sleep past the next heartbeat."""
+        if self._membership.wake_at_ms < self._sleeps_until_ms or self._membership.state is MemberState.ENDED:
+            self._sleeps_until_ms = -1
+            self._due.notify()
+
+    def join(self) -> None:
+        """Wait until the thread ends: the membership must be closed.
+
+        The thread still tells the group that the member leaves, if it does.
+        """
+        self._threads.join()
+
+    def _next_heartbeat(self) -> HeartbeatRequest | None:
+        with self._lock:
+            while True:
+                now_ms = monotonic_ms()
+                heartbeat = self._membership.next_heartbeat(now_ms)
+                if heartbeat is not None or self._membership.state is MemberState.ENDED:
+                    return heartbeat
+                self._sleeps_until_ms = self._membership.wake_at_ms
+                self._due.wait(seconds_until(self._membership.wake_at_ms, now_ms))
+                self._sleeps_until_ms = -1
+
+    def _carry(self, heartbeat: HeartbeatRequest) -> None:
+        answer = drive(beat(self._group_id, heartbeat), self._client.try_once)
+        with self._lock:
+            self._membership.complete(heartbeat, answer, monotonic_ms(), random_fraction())
+            self._after_heartbeat()
+            self._changed.notify_all()

@@ -1,0 +1,1 @@
+"""HTTP: messages, signatures, transports, and the clients that drive calls."""

@@ -1,0 +1,59 @@
+"""Signed HTTPS in an event loop, by aiohttp: the extra `penstock[async]`."""
+
+import asyncio
+import io
+from collections.abc import Mapping
+
+import aiohttp
+from yarl import URL
+
+from penstock.configuration import Configuration
+from penstock.http.http_message import Response
+from penstock.http.signature import sign
+from penstock.http.transport import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, no_answer
+
+# These are raised before the first byte of the request leaves.
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+class AiohttpTransport:
+    """As HttpTransport: AWS Signature Version 4, kept-alive connections, no retries and no redirects.
+
+    Signing runs in the loop's threads: it hashes the body, and may have to ask for fresh credentials.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._session: aiohttp.ClientSession | None = None  # made at the first call: it belongs to a running loop
+
+    @property
+    def url(self) -> str:
+        """The service's URL."""
+        return self._configuration.url
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Send one signed request."""
+        signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=ANSWER_TIMEOUT_S)
+            self._session = aiohttp.ClientSession(timeout=timeout, skip_auto_headers=("Accept-Encoding",))
+        try:
+            async with self._session.request(
+                method,
+                URL(signed.url, encoded=True),  # as it was signed
+                headers=signed.headers,
+                data=io.BytesIO(body) if body else None,  # sent in portions, so that it does not hold up the loop
+                allow_redirects=False,
+            ) as answer:
+                return Response(answer.status, answer.headers, await answer.read())
+        except (aiohttp.ClientError, TimeoutError) as error:
+            maybe_sent = not isinstance(error, _NOT_SENT)
+            raise no_answer(self._configuration, f"{method} {path}: {error!r}", maybe_sent=maybe_sent) from error
+
+    async def close(self) -> None:
+        """Close the session. A later call opens another."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()

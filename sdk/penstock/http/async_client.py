@@ -1,0 +1,49 @@
+"""Carries requests to the service, with retries, for asyncio: client.py has the rules."""
+
+import asyncio
+
+from penstock.http.async_transport import AsyncTransport
+from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
+from penstock.http.steps import Calls, Result, drive_async
+from penstock.retry import Attempts, RetryPolicy
+from penstock.system import monotonic_ms, random_fraction
+from penstock_core.errors import PenstockError
+from penstock_core.limits import SDK_CALL_MS_MAX
+
+
+class AsyncClient:
+    """As Client, for one event loop."""
+
+    def __init__(
+        self, transport: AsyncTransport, *, retry: RetryPolicy | None = None, timeout_ms: int = SDK_CALL_MS_MAX
+    ) -> None:
+        self._transport = transport
+        self._retry = retry or RetryPolicy()
+        self._timeout_ms = timeout_ms
+
+    async def call(self, calls: Calls[Result]) -> Result:
+        """Carry out a procedure of calls.py."""
+        return await drive_async(calls, self.document)
+
+    async def document(self, request: HttpRequest) -> Document:
+        """As `Client.document`, awaited."""
+        attempts = Attempts(
+            self._retry, is_repeatable=request.is_repeatable, deadline_ms=monotonic_ms() + self._timeout_ms
+        )
+        while True:
+            try:
+                document = json_document(request, await self.try_once(request))
+                return final_document(request, document, maybe_applied=attempts.maybe_applied)
+            except PenstockError as error:
+                wait_ms = attempts.wait_ms(error, now_ms=monotonic_ms(), chance=random_fraction())
+                if wait_ms is None:
+                    raise final_error(request, error, maybe_applied=attempts.maybe_applied) from error.__cause__
+            await asyncio.sleep(wait_ms / 1_000)
+
+    async def try_once(self, request: HttpRequest) -> Response:
+        """As `Client.try_once`, awaited."""
+        return await self._transport.call(request.method, request.path, request.query, request.headers, request.body)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._transport.close()

@@ -1,0 +1,38 @@
+"""One signed request and its answer, awaited: the port of the asynchronous clients."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from penstock.configuration import find_configuration
+from penstock.errors import NotConfiguredError
+from penstock.http.http_message import Response
+
+
+class AsyncTransport(Protocol):
+    """As Transport, for one event loop."""
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """As `Transport.call`, awaited. After a cancellation the request may have been sent."""
+        ...
+
+    async def close(self) -> None:
+        """As `Transport.close`, awaited."""
+        ...
+
+
+def open_async_transport(
+    url: str | None = None, region: str | None = None, transport: AsyncTransport | None = None
+) -> AsyncTransport:
+    """`transport` if it is given, else HTTP by aiohttp to the configured service. Opens no connection yet.
+
+    Raises NotConfiguredError, also if aiohttp is not installed.
+    """
+    if transport is not None:
+        return transport
+    try:
+        from penstock.http.aiohttp_transport import AiohttpTransport
+    except ModuleNotFoundError as error:
+        raise NotConfiguredError(f"{error}: the asynchronous clients need `pip install 'penstock[async]'`") from error
+    return AiohttpTransport(find_configuration(url, region))

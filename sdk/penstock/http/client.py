@@ -1,0 +1,56 @@
+"""Carries requests to the service, with retries, for Producer, Consumer, Admin and the CLI.
+
+It tries reads, and writes that are the same when done twice, again on every retriable error. It tries other writes
+again only if the failure certainly changed nothing (retry.py). async_client.py does the same for asyncio.
+"""
+
+import time
+
+from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
+from penstock.http.steps import Calls, Result, drive
+from penstock.http.transport import Transport
+from penstock.retry import Attempts, RetryPolicy
+from penstock.system import monotonic_ms, random_fraction
+from penstock_core.errors import PenstockError
+from penstock_core.limits import SDK_CALL_MS_MAX
+
+
+class Client:
+    """Raises the classes of penstock.errors. Several threads may use one."""
+
+    def __init__(
+        self, transport: Transport, *, retry: RetryPolicy | None = None, timeout_ms: int = SDK_CALL_MS_MAX
+    ) -> None:
+        self._transport = transport
+        self._retry = retry or RetryPolicy()
+        self._timeout_ms = timeout_ms
+
+    def call(self, calls: Calls[Result]) -> Result:
+        """Carry out a procedure of calls.py."""
+        return drive(calls, self.document)
+
+    def document(self, request: HttpRequest) -> Document:
+        """The JSON answer to a request, after as many tries as it takes within `timeout_ms`.
+
+        Raises the last try's error. It says `maybe_applied` if any try may have been applied.
+        """
+        attempts = Attempts(
+            self._retry, is_repeatable=request.is_repeatable, deadline_ms=monotonic_ms() + self._timeout_ms
+        )
+        while True:
+            try:
+                document = json_document(request, self.try_once(request))
+                return final_document(request, document, maybe_applied=attempts.maybe_applied)
+            except PenstockError as error:
+                wait_ms = attempts.wait_ms(error, now_ms=monotonic_ms(), chance=random_fraction())
+                if wait_ms is None:
+                    raise final_error(request, error, maybe_applied=attempts.maybe_applied) from error.__cause__
+            time.sleep(wait_ms / 1_000)
+
+    def try_once(self, request: HttpRequest) -> Response:
+        """One try. The caller decides about another."""
+        return self._transport.call(request.method, request.path, request.query, request.headers, request.body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()

@@ -1,0 +1,40 @@
+"""AWS Signature Version 4 of a request, for every transport."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+from penstock.configuration import Configuration
+from penstock.http.sigv4 import Keys, Scope, signed_headers
+from penstock.system import wall_clock_ms
+
+SERVICE = "execute-api"
+
+
+class SignedRequest(NamedTuple):
+    """The URL and the headers to send, with the body: exactly this URL, and at least these headers."""
+
+    url: str
+    headers: dict[str, str]
+
+
+def sign(
+    configuration: Configuration,
+    method: str,
+    path: str,
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    body: bytes,
+) -> SignedRequest:
+    """The request, signed now. It hashes the body, and may call for fresh credentials, so it may be slow.
+
+    Raises NotConfiguredError if the credentials cannot be refreshed.
+    """
+    url = configuration.url + quote(path)
+    if query:
+        url += "?" + urlencode(query, quote_via=quote)
+    # Frozen: key, secret and token of one moment; refreshed here when they are about to expire.
+    frozen = configuration.credentials.get_frozen_credentials()
+    keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)
+    scope = Scope(region=configuration.region, service=SERVICE)
+    return SignedRequest(url, signed_headers(keys, scope, method, url, headers, body, wall_clock_ms() / 1_000))

@@ -1,0 +1,88 @@
+"""One signed request and its answer: the port that everything in the SDK calls through, and its HTTP adapter."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import urllib3
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+
+from penstock.configuration import Configuration, find_configuration
+from penstock.errors import ConnectionFailedError
+from penstock.http.http_message import Response
+from penstock.http.signature import sign
+from penstock.system import fork_count
+from penstock_core.limits import SDK_CONNECTIONS_MAX
+
+CONNECT_TIMEOUT_S = 5
+ANSWER_TIMEOUT_S = 35  # API Gateway ends a call after 30 s
+
+
+class Transport(Protocol):
+    """Carries requests to a Penstock service. Several threads may use one."""
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Send one request and wait for its answer of any status.
+
+        Raises ConnectionFailedError if there is none. Its `maybe_applied` is false if the request was certainly not
+        sent.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        ...
+
+
+class HttpTransport:
+    """Signed HTTPS by AWS Signature Version 4, on a pool of kept-alive connections.
+
+    The body is hashed and sent without a copy. No retries here, and no redirects.
+    """
+
+    def __init__(self, configuration: Configuration, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._configuration = configuration
+        self._timeout_s = timeout_s
+        self._pool = self._new_pool()
+        self._forks = fork_count()
+
+    @property
+    def url(self) -> str:
+        """The service's URL."""
+        return self._configuration.url
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Send one signed request."""
+        if self._forks != fork_count():  # the connections are the parent's: two processes would mix their answers
+            self._pool, self._forks = self._new_pool(), fork_count()
+        signed = sign(self._configuration, method, path, query, headers, body)
+        try:
+            answer = self._pool.request(method, signed.url, headers=signed.headers, body=body or None, redirect=False)
+        except HTTPError as error:
+            # These are raised before the first byte of the request leaves.
+            maybe_sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
+            raise no_answer(self._configuration, f"{method} {path}: {error}", maybe_sent=maybe_sent) from error
+        return Response(answer.status, answer.headers, answer.data)
+
+    def close(self) -> None:
+        """Close the pool. A later call opens connections again."""
+        self._pool.clear()
+
+    def _new_pool(self) -> urllib3.PoolManager:
+        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT_S, self._timeout_s), read=self._timeout_s)
+        return urllib3.PoolManager(maxsize=SDK_CONNECTIONS_MAX, timeout=timeout, retries=False)
+
+
+def no_answer(configuration: Configuration, what: str, *, maybe_sent: bool) -> ConnectionFailedError:
+    """The error of a call that nothing answered. If it went to the local stack, the error says how to start that."""
+    is_down = configuration.is_local and not maybe_sent
+    hint = "the local stack is not running: start it with `penstock dev` or `penstock local up`; " if is_down else ""
+    return ConnectionFailedError(f"{hint}no answer from {configuration.url} to {what}", maybe_applied=maybe_sent)
+
+
+def open_transport(url: str | None = None, region: str | None = None, transport: Transport | None = None) -> Transport:
+    """`transport` if it is given, else HTTP to the configured service. Opens no connection yet."""
+    return transport or HttpTransport(find_configuration(url, region))

@@ -1,0 +1,329 @@
+"""The producer's decisions: which batch a record joins, which batches the next request carries, which it sends again.
+
+No I/O, no threads, no clock. Times are arguments, in milliseconds of one monotonic clock, and so is chance. A thread or
+a task drives it (sender.py, async_sender.py).
+
+    append -> PartitionQueue: [sealed batch, sealed batch, open batch] -> drain -> request -> complete
+                    ^--------------- retriable: back to the front, in order ----------------'
+
+Invariants:
+
+- A partition is in at most one request at a time, and its batches leave in order: a retry never reorders.
+- Batches are numbered when they first leave. If the service may have stored some of them, they go again with the same
+  numbers and in the same request, so that the service recognises them (docs/adr/0010). After a failure the producer
+  does not know what the service stored. It goes on in that partition under a new producer id, from 0.
+- Every appended record's batch gets exactly one outcome, by `complete`, `expire` or `abandon`.
+- `buffered_bytes` counts the batches without an outcome, and does not exceed `buffer_bytes`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from penstock.errors import DeliveryTimeoutError, RecordTooLargeError, as_maybe_applied
+from penstock.producer.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
+from penstock.retry import NEVER_MS, RetryPolicy
+from penstock_core.errors import Category, ErrorCode, PenstockError
+from penstock_core.limits import REQUEST_PARTITIONS_MAX
+from penstock_core.records.codec import BatchBuilder, Headers
+from penstock_core.records.producer_state import SEQUENCE_MAX
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
+
+RECORD_OVERHEAD_BYTES = 36  # its varints at their longest
+ENTRY_OVERHEAD_BYTES = 80  # one entry of the frame's JSON header, without the topic's name
+PRODUCER_IDS = 2**63  # two that are chosen at random from so many do not meet
+UNKNOWN_OFFSET = -1
+FRAME_OVERHEAD_BYTES = 64  # length, acks and brackets of the frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccumulatorSettings:
+    """Bounds of batching. Bytes are counted before compression. Without `retry` each batch has one try."""
+
+    linger_ms: int
+    batch_bytes: int
+    request_bytes: int
+    buffer_bytes: int
+    delivery_timeout_ms: int
+    compression: Compression
+    retry: RetryPolicy | None  # None: one try
+    is_idempotent: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One partition's part of a request."""
+
+    queue: PartitionQueue
+    batches: tuple[ProducerBatch, ...]
+
+
+class Accumulator:
+    """The batches of a producer. `choose(n)` picks one of n: a partition for records without key, or a producer id."""
+
+    def __init__(self, settings: AccumulatorSettings, choose: Callable[[int], int]) -> None:
+        self._settings = settings
+        self._choose = choose
+        self._queues: dict[PartitionQueue, None] = {}  # with batches that wait, in order of the oldest batch
+        self._in_flight: dict[PartitionQueue, None] = {}  # with batches in a request
+        self._is_abandoned = False
+        self.buffered_bytes = 0
+        self.wake_at_ms = NEVER_MS  # when `drain` may have a request; `complete` may bring it forward
+        self.flush_waiters = 0  # callers that flush or wait for memory: while there is one, no batch lingers
+
+    def append(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        now_ms: int,
+    ) -> ProducerBatch | None:
+        """Add a record to its partition, or to the sticky one, and return its batch, of which it is the last record.
+
+        None if the memory is full; the call changed nothing then. Raises RecordTooLargeError, and INVALID_REQUEST for
+        values of a wrong type.
+        """
+        size = RECORD_OVERHEAD_BYTES
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        if headers:
+            size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
+        if size > topic.batch_bytes_max - BATCH_HEADER_BYTES:
+            raise _too_large(topic, size)
+        if self.buffered_bytes + size > self._settings.buffer_bytes and self.buffered_bytes:
+            return None
+        queue = topic.queues[partition] if partition is not None else self._sticky(topic, size)
+        if queue.is_open:
+            batch = queue.batches[-1]
+            if batch.builder.append(timestamp_ms, key, value, headers):
+                batch.record_count += 1
+                batch.buffered_bytes += size
+                self.buffered_bytes += size
+                return batch
+            queue.is_open = False
+            self.wake_at_ms = now_ms  # a sealed batch need not linger
+            if partition is None:
+                queue = self._sticky(topic, size)
+        builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
+        builder.append(timestamp_ms, key, value, headers)  # raises INVALID_REQUEST before it changes anything
+        batch = self._open_batch(queue, builder, now_ms)
+        batch.record_count = 1
+        batch.buffered_bytes = size
+        self.buffered_bytes += size
+        return batch
+
+    def drain(self, now_ms: int) -> list[Entry]:
+        """The next request, or nothing until `wake_at_ms`.
+
+        A request leaves when the oldest batch of one partition is full or has lingered. It takes along all batches that
+        wait, oldest first, and of each partition as many as fit: a larger request costs the same.
+        """
+        free = [queue for queue in self._queues if not queue.in_flight and queue.retry_at_ms <= now_ms]
+        if not any(self._ready_at_ms(queue) <= now_ms for queue in free):
+            self.wake_at_ms = min(map(self._ready_at_ms, self._queues), default=NEVER_MS)
+            return []
+        free.sort(key=lambda queue: (self._ready_at_ms(queue) > now_ms, queue.batches[0].created_ms))
+        entries: list[Entry] = []
+        room = self._settings.request_bytes - FRAME_OVERHEAD_BYTES
+        for queue in free[:REQUEST_PARTITIONS_MAX]:
+            room -= ENTRY_OVERHEAD_BYTES + len(queue.topic.name)
+            batches = self._sent_before(queue) or _that_fit(queue, room, is_first=not entries)
+            size = sum(batch.size_bytes for batch in batches)
+            if not batches or (entries and size > room):
+                break
+            room -= size
+            if self._settings.is_idempotent and not queue.sent_together:
+                self._number(queue, batches)
+            for _ in batches:
+                queue.batches.popleft()
+            queue.in_flight = tuple(batches)
+            self._in_flight[queue] = None
+            queue.is_open = queue.is_open and bool(queue.batches)
+            if not queue.batches:
+                del self._queues[queue]
+            entries.append(Entry(queue=queue, batches=queue.in_flight))
+        return entries
+
+    def complete(
+        self, entries: Sequence[Entry], results: Sequence[int | PenstockError], now_ms: int, chance: float
+    ) -> list[ProducerBatch]:
+        """Take the results of a request, an offset or an error per entry; returns the batches that now have an outcome.
+
+        A batch that can be retried goes back to the front of its partition, in order. One `chance` sets the waiting
+        time of all of them, so that they travel together again.
+        """
+        finished: list[ProducerBatch] = []
+        for entry, result in zip(entries, results, strict=True):
+            entry.queue.in_flight = ()
+            del self._in_flight[entry.queue]
+            if isinstance(result, int):
+                self._delivered(entry, result)
+                finished += entry.batches
+            else:
+                finished += self._failed(entry, result, now_ms, chance)
+        self.wake_at_ms = now_ms
+        return finished
+
+    def expire(self, now_ms: int) -> list[ProducerBatch]:
+        """Fail the batches that waited past their delivery timeout and are in no request."""
+        finished: list[ProducerBatch] = []
+        for queue in list(self._queues):
+            while not queue.in_flight and queue.batches and queue.batches[0].deadline_ms <= now_ms:
+                batches = self._sent_before(queue) or [queue.batches[0]]
+                if queue.sent_together:
+                    queue.numbering, queue.sent_together = None, 0
+                for batch in batches:
+                    queue.batches.popleft()
+                    self._finish(batch, _timed_out(batch, None, now_ms))
+                finished += batches
+            self._forget_if_empty(queue)
+        return finished
+
+    def abandon(self, error: PenstockError) -> list[ProducerBatch]:
+        """Fail the batches that are in no request. A batch in a request gets no other try. No appends after this."""
+        self._is_abandoned = True
+        finished: list[ProducerBatch] = []
+        for queue in list(self._queues):
+            for batch in queue.batches:
+                self._finish(batch, _final(batch, error))
+            finished += queue.batches
+            queue.batches.clear()
+            self._forget_if_empty(queue)
+        return finished
+
+    def unfinished(self) -> list[ProducerBatch]:
+        """The batches without an outcome, in requests or not."""
+        in_flight = [batch for queue in self._in_flight for batch in queue.in_flight]
+        return in_flight + [batch for queue in self._queues for batch in queue.batches]
+
+    def _sticky(self, topic: TopicQueues, size: int) -> PartitionQueue:
+        sticky = topic.sticky
+        queue = topic.queues[sticky.partition]
+        if sticky.left_bytes <= 0 or not queue.is_open:
+            is_busy = [bool(each.in_flight) for each in topic.queues[: topic.partitions]]
+            queue = topic.queues[sticky.move(is_busy, topic.batch_bytes, self._choose)]
+        sticky.left_bytes -= size
+        return queue
+
+    def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
+        deadline_ms = now_ms + self._settings.delivery_timeout_ms
+        batch = ProducerBatch(queue.topic.name, queue.partition, builder, now_ms, deadline_ms)
+        queue.batches.append(batch)
+        queue.is_open = True
+        self._queues[queue] = None
+        self.wake_at_ms = min(self.wake_at_ms, now_ms if self.flush_waiters else now_ms + self._settings.linger_ms)
+        return batch
+
+    def _ready_at_ms(self, queue: PartitionQueue) -> int:
+        if queue.in_flight:
+            return NEVER_MS
+        batch = queue.batches[0]
+        is_lingering = queue.is_open and len(queue.batches) == 1 and not self.flush_waiters
+        ready_at_ms = batch.created_ms + self._settings.linger_ms if is_lingering else batch.created_ms
+        return min(max(ready_at_ms, queue.retry_at_ms), batch.deadline_ms)
+
+    def _sent_before(self, queue: PartitionQueue) -> list[ProducerBatch]:
+        return list(islice(queue.batches, queue.sent_together))
+
+    def _number(self, queue: PartitionQueue, batches: Sequence[ProducerBatch]) -> None:
+        numbering = queue.numbering
+        count = sum(batch.record_count for batch in batches)
+        if numbering is None or numbering.next_sequence + count - 1 > SEQUENCE_MAX:
+            numbering = queue.numbering = Numbering(self._choose(PRODUCER_IDS))
+        for batch in batches:
+            batch.number(numbering)
+
+    def _delivered(self, entry: Entry, base_offset: int) -> None:
+        entry.queue.retry_at_ms = 0
+        entry.queue.sent_together = 0
+        for batch in entry.batches:
+            self._finish(batch, base_offset)
+            if base_offset >= 0:
+                base_offset += batch.record_count
+
+    def _failed(self, entry: Entry, error: PenstockError, now_ms: int, chance: float) -> list[ProducerBatch]:
+        queue = entry.queue
+        if error.code is ErrorCode.DUPLICATE_SEQUENCE:
+            self._delivered(entry, UNKNOWN_OFFSET)
+            return list(entry.batches)
+        if error.code.category is Category.NOT_FOUND:
+            queue.topic.fresh_until_ms = 0  # the topic has changed: describe it before the next send
+        for batch in entry.batches:
+            batch.failures += 1
+            batch.maybe_applied |= error.maybe_applied
+        retry_at_ms = self._retry_at_ms(error, entry.batches[0], now_ms, chance)
+        is_unknown = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE
+        queue.sent_together = 0 if retry_at_ms is None or is_unknown else len(entry.batches)
+        if not queue.sent_together:
+            queue.numbering = None
+        if retry_at_ms is None:
+            is_given_up = self._settings.retry is not None and error.code.is_retriable and not self._is_abandoned
+            for batch in entry.batches:
+                self._finish(batch, _timed_out(batch, error, now_ms) if is_given_up else _final(batch, error))
+            return list(entry.batches)
+        queue.retry_at_ms = retry_at_ms
+        queue.batches.extendleft(reversed(entry.batches))
+        self._queues[queue] = None
+        return []
+
+    def _retry_at_ms(self, error: PenstockError, oldest: ProducerBatch, now_ms: int, chance: float) -> int | None:
+        """None to give up."""
+        if self._settings.retry is None or self._is_abandoned:
+            return None
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE and not error.maybe_applied:
+            # The service does not know this producer, for example in a new topic of the name, or another one has
+            # written under its id: it has no such record.
+            return now_ms
+        return self._settings.retry.retry_at_ms(
+            error, failures=oldest.failures, now_ms=now_ms, deadline_ms=oldest.deadline_ms, chance=chance
+        )
+
+    def _finish(self, batch: ProducerBatch, outcome: int | PenstockError) -> None:
+        batch.outcome = outcome
+        self.buffered_bytes -= batch.buffered_bytes
+
+    def _forget_if_empty(self, queue: PartitionQueue) -> None:
+        if not queue.batches:
+            queue.is_open = False
+            self._queues.pop(queue, None)
+
+
+def _that_fit(queue: PartitionQueue, room: int, *, is_first: bool) -> list[ProducerBatch]:
+    """The oldest batches that fit into `room` bytes; if none does, the oldest where it is the request's first."""
+    batches: list[ProducerBatch] = []
+    for batch in queue.batches:
+        room -= batch.size_bytes
+        if room < 0 and (batches or not is_first):
+            break
+        batches.append(batch)
+    return batches
+
+
+def _too_large(topic: TopicQueues, size: int) -> PenstockError:
+    return RecordTooLargeError(
+        ErrorCode.RECORD_TOO_LARGE,
+        f"a record of about {size:,} bytes for topic {topic.name!r}, whose max_batch_bytes is "
+        f"{topic.batch_bytes_max:,}: store the payload elsewhere and send its address, or raise the topic's setting",
+        limit=topic.batch_bytes_max,
+    )
+
+
+def _timed_out(batch: ProducerBatch, error: PenstockError | None, now_ms: int) -> PenstockError:
+    last = f"; the last error: {error}" if error else ""
+    timed_out = DeliveryTimeoutError(
+        f"{batch.record_count:,} records for {batch.topic}[{batch.partition}] were not delivered in "
+        f"{now_ms - batch.created_ms:,} ms and {batch.failures} failed tries{last}",
+        maybe_applied=batch.maybe_applied,
+    )
+    timed_out.__cause__ = error
+    return timed_out
+
+
+def _final(batch: ProducerBatch, error: PenstockError) -> PenstockError:
+    # An earlier try of this batch may have been applied, though the last one was not.
+    return as_maybe_applied(error) if batch.maybe_applied else error

@@ -1,0 +1,133 @@
+"""The producer for asyncio. producer_core.py and accumulator.py decide, async_sender.py does the I/O."""
+
+import asyncio
+from types import TracebackType
+from typing import Self, Unpack
+
+from penstock.arguments import check_callable, check_timeout
+from penstock.http.async_client import AsyncClient
+from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock.model import RecordMetadata
+from penstock.options import shows_fields_of
+from penstock.producer.async_sender import AsyncSender
+from penstock.producer.async_transaction import AsyncTransaction
+from penstock.producer.delivery import CallbackFollower, DeliveryCallback, FutureFollower
+from penstock.producer.producer_core import ProducerCore
+from penstock.producer.settings import ProducerOptions, ProducerSettings
+from penstock.retry import NEVER_MS
+from penstock.system import choose, monotonic_ms, new_nonce, wall_clock_ms
+from penstock.workers.fork_guard import ForkGuard
+from penstock_core.records.codec import Headers
+
+
+class AsyncProducer:
+    """`Producer` for asyncio: it sends records, in batches, from tasks of the event loop.
+
+        async with AsyncProducer() as producer:
+            sent = await producer.send("orders", b"...", key=b"customer 7")  # it is in a batch
+            metadata = await sent                                            # it is delivered
+
+    A producer belongs to one event loop. Close it, or use it in `async with`. Records that are not delivered when the
+    loop ends have failed.
+    """
+
+    @shows_fields_of(ProducerSettings)
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        region: str | None = None,
+        transport: AsyncTransport | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        """As `Producer`. Needs the extra `penstock[async]`, unless a transport is given."""
+        settings = ProducerSettings(**options)
+        self._settings = settings
+        self._fork = ForkGuard("AsyncProducer")
+        self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
+        self._client = AsyncClient(
+            open_async_transport(url, region, transport), retry=settings.retry, timeout_ms=settings.max_block_ms
+        )
+        self._sender = AsyncSender(
+            self._core, self._client, acks=settings.wire_acks, max_in_flight=settings.max_in_flight
+        )
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """As `Producer.send`; while it waits for memory or for a topic's description, other tasks run.
+
+        If it raises or is cancelled, the record was not sent. If you cancel the future, the record is sent all the
+        same. The log has each error, also those that your program does not await.
+        """
+        self._fork.check()
+        if timestamp_ms is None:
+            timestamp_ms = wall_clock_ms()
+        if on_delivery is not None:
+            check_callable("on_delivery", on_delivery)
+        await self._sender.yield_to_loop()
+        batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms)
+        if batch is None:
+            batch = await self._sender.drive(self._core.append(topic, value, key, headers, partition, timestamp_ms))
+        index = batch.record_count - 1
+        sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        batch.followers.append(FutureFollower(sent, batch, index, timestamp_ms))
+        callback = on_delivery or self._settings.on_delivery
+        if callback is not None:
+            batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
+        self._sender.wake()
+        return sent
+
+    def transaction(self) -> AsyncTransaction:
+        """As `Producer.transaction`, for `async with`."""
+        self._fork.check()
+        return AsyncTransaction(self._core, self._sender)
+
+    async def init_transactions(self) -> None:
+        """As `Producer.init_transactions`, awaited."""
+        async with self.transaction():
+            pass
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """As `Producer.flush`, awaited."""
+        self._fork.check()
+        check_timeout(timeout)
+        if not await self._flush(timeout):
+            raise TimeoutError(f"not everything was delivered in {timeout} s")
+
+    async def close(self, timeout: float | None = None) -> None:
+        """As `Producer.close`, awaited. A cancellation gives up the requests in flight."""
+        check_timeout(timeout)
+        if self._core.is_closed or self._fork.is_forked:
+            return
+        self._core.is_closed = True
+        try:
+            await self._flush(timeout)
+            await self._sender.stop()
+        except asyncio.CancelledError:
+            await self._sender.abort()
+            raise
+        finally:
+            await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        """The producer."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it, without a time limit."""
+        await self.close()
+
+    async def _flush(self, timeout: float | None) -> bool:
+        deadline_ms = NEVER_MS if timeout is None else monotonic_ms() + int(timeout * 1_000)
+        return await self._sender.drive(self._core.flush(deadline_ms))

@@ -1,0 +1,117 @@
+"""The tasks that carry a producer's requests to the service: sender.py for an event loop, which needs no lock."""
+
+import asyncio
+from contextlib import suppress
+
+from penstock.errors import ClosedError, as_maybe_applied
+from penstock.http.async_client import AsyncClient
+from penstock.http.http_message import Document, HttpRequest
+from penstock.http.steps import Result, Steps, Wait, drive_async
+from penstock.producer.accumulator import Entry
+from penstock.producer.delivery import resolve
+from penstock.producer.produce_call import ProduceResults, produce
+from penstock.producer.producer_core import ProducerCore
+from penstock.system import monotonic_ms, random_fraction
+from penstock.workers.worker_tasks import Signal, WorkerTasks
+
+
+class AsyncSender:
+    """Drives a producer's core. Compression runs in the loop's threads."""
+
+    def __init__(self, core: ProducerCore, client: AsyncClient, *, acks: str, max_in_flight: int) -> None:
+        self._core = core
+        self._accumulator = core.accumulator
+        self._client = client
+        self._acks = acks
+        self._progress = Signal()
+        self._work = Signal()
+        self._sleeps_until_ms = -1
+        self._tasks = WorkerTasks("penstock-sender", max_in_flight, self._next_request, self._carry)
+        self._is_stopping = False
+
+    def wake(self) -> None:
+        """Wake the sender after an append, if it would sleep past the next request."""
+        if self._accumulator.wake_at_ms < self._sleeps_until_ms:
+            self._sleeps_until_ms = -1
+            self._work.notify_all()
+
+    async def yield_to_loop(self) -> None:
+        """Let the loop send a request that is due: a program that never waits would keep the sender from it."""
+        if self._accumulator.wake_at_ms <= monotonic_ms():
+            await asyncio.sleep(0)
+
+    async def drive(self, steps: Steps[Result]) -> Result:
+        """Carry out a procedure of the core."""
+        return await drive_async(steps, self._do)
+
+    async def stop(self) -> None:
+        """Fail the batches that are still queued, and wait until the tasks have finished the requests in flight."""
+        self._abandon()
+        await self._tasks.join()
+
+    async def abort(self) -> None:
+        """As `stop`, but give up the requests in flight: their records may have been delivered."""
+        self._abandon()
+        self._tasks.cancel()
+        await self._tasks.join()
+
+    def _abandon(self) -> None:
+        self._is_stopping = True
+        finished = self._core.abandon()
+        self._work.notify_all()
+        self._progress.notify_all()
+        resolve(finished)
+
+    async def _do(self, effect: HttpRequest | Wait) -> Document:
+        if isinstance(effect, Wait):
+            self.wake()
+            await self._progress.wait(effect.until_ms)
+            return {}
+        try:
+            document = await self._client.document(effect)
+        finally:
+            self._progress.notify_all()  # a procedure may wait for this one
+        self._tasks.start()  # a topic is known now: there may be something to send
+        return document
+
+    async def _next_request(self) -> list[Entry] | None:
+        """Wait for a request to send; None when stopping."""
+        while True:
+            now_ms = monotonic_ms()
+            expired = self._accumulator.expire(now_ms)
+            if expired:
+                self._progress.notify_all()
+                resolve(expired)
+                continue
+            entries = self._accumulator.drain(now_ms)
+            if entries:
+                return entries
+            if self._is_stopping:
+                return None
+            self._sleeps_until_ms = self._accumulator.wake_at_ms
+            await self._work.wait(self._accumulator.wake_at_ms)
+            self._sleeps_until_ms = -1
+
+    async def _carry(self, entries: list[Entry]) -> None:
+        try:
+            with suppress(Exception):  # produce() meets the error again, and returns it
+                await asyncio.to_thread(_build, entries)
+            results: ProduceResults = await drive_async(produce(entries, self._acks), self._client.try_once)
+        except asyncio.CancelledError:  # by abort(), or by the end of the loop: no task will send again
+            self._abandon()
+            given_up = as_maybe_applied(ClosedError("the producer was ended while the record was on its way"))
+            self._complete(entries, [given_up] * len(entries))
+            raise
+        self._complete(entries, results)
+
+    def _complete(self, entries: list[Entry], results: ProduceResults) -> None:
+        finished = self._accumulator.complete(entries, results, monotonic_ms(), random_fraction())
+        self._progress.notify_all()
+        self.wake()
+        resolve(finished)
+
+
+def _build(entries: list[Entry]) -> None:
+    for entry in entries:
+        for batch in entry.batches:
+            batch.build()

@@ -1,0 +1,65 @@
+"""Transactions as users of the asynchronous producer see them; transaction_core.py decides."""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from penstock.model import RecordMetadata, TopicPartition
+from penstock.producer.async_sender import AsyncSender
+from penstock.producer.delivery import FutureFollower, resolve, resolve_quietly
+from penstock.producer.producer_core import ProducerCore
+from penstock.producer.transaction import LeaseHolder, group_offsets
+from penstock.system import wall_clock_ms
+from penstock_core.records.codec import Headers
+
+
+class AsyncTransaction:
+    """`Transaction` for `async with`. A cancellation aborts it. If it interrupts the commit, the outcome stays open."""
+
+    def __init__(self, core: ProducerCore, sender: AsyncSender) -> None:
+        self._core = core
+        self._sender = sender
+        self._transaction = core.new_transaction()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """As `Transaction.send`. The future is done when the block has ended."""
+        if timestamp_ms is None:
+            timestamp_ms = wall_clock_ms()
+        append = self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms)
+        batch = await self._sender.drive(append)
+        sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        batch.followers.append(FutureFollower(sent, batch, batch.record_count - 1, timestamp_ms))
+        return sent
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> None:
+        """As `Transaction.send_offsets`. It is not awaited: the offsets travel with the commit."""
+        self._transaction.add_offsets(group_offsets(offsets, group))
+
+    async def __aenter__(self) -> Self:
+        """Begin the transaction."""
+        await self._sender.drive(self._transaction.begin())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Commit, or after an exception abort."""
+        if error is not None:
+            resolve_quietly(self._transaction.abort(error))
+            return
+        try:
+            finished = await self._sender.drive(self._transaction.commit())
+        except BaseException as failure:
+            resolve_quietly(self._transaction.abort(failure))
+            raise
+        resolve(finished)

@@ -1,0 +1,140 @@
+"""The future of one record, cheap enough to make for every record.
+
+A `concurrent.futures.Future` costs about 3 µs to make and resolve, most of it for a lock that no thread waits on. Here
+the batch carries the outcome. A record's future becomes a real one (lock, state, callbacks) at its first use.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any
+
+from penstock.model import RecordMetadata
+from penstock.producer.producer_batch import ProducerBatch
+from penstock_core.errors import PenstockError
+
+# Called with (error, metadata): error None for a delivered record; for a failed one metadata has offset -1.
+DeliveryCallback = Callable[[PenstockError | None, RecordMetadata], None]
+
+_log = logging.getLogger("penstock.producer")
+_first_use = Lock()
+
+
+class Delivery(Future[RecordMetadata]):
+    """The future of one record: a `concurrent.futures.Future` in every respect, except that you cannot cancel it.
+
+    `result(timeout)` returns the RecordMetadata or raises the PenstockError that the record failed with. Works with
+    `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future`.
+    """
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
+        # Not Future.__init__: __getattr__ calls it at the first read of an attribute that it sets.
+        self.batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def __getattr__(self, name: str) -> Any:
+        with _first_use:
+            if "_followed" not in self.__dict__:
+                Future.__init__(self)
+                self.set_running_or_notify_cancel()
+                self._followed = True
+                # Registered before the outcome is looked at: the batch's driver sets the outcome, then takes the
+                # followers, so that one of the two sees the other.
+                self.batch.followers.append(self)
+                is_finished = self.batch.outcome is not None
+            else:
+                is_finished = False
+        if is_finished:
+            self.resolve()
+        if name in self.__dict__:
+            return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def cancel(self) -> bool:
+        """False: a record that was sent cannot be called back."""
+        return False
+
+    def resolve(self) -> None:
+        """Take the outcome of the batch. The driver or the first reader calls it, whichever sees the outcome first."""
+        with _first_use:
+            if "_resolved" in self.__dict__:
+                return
+            self._resolved = True
+        outcome = self.batch.outcome
+        if isinstance(outcome, PenstockError):
+            self.set_exception(outcome)
+        else:
+            self.set_result(metadata_of(self.batch, self._index, self._timestamp_ms))
+
+
+class CallbackFollower:
+    """Calls a user's `on_delivery` when the batch of its record has its outcome."""
+
+    __slots__ = ("_batch", "_callback", "_index", "_timestamp_ms")
+
+    def __init__(self, callback: DeliveryCallback, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
+        self._callback = callback
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def resolve(self) -> None:
+        """Call it, and log what it raises: an exception there must not fail other records."""
+        outcome = self._batch.outcome
+        error = outcome if isinstance(outcome, PenstockError) else None
+        try:
+            self._callback(error, metadata_of(self._batch, self._index, self._timestamp_ms))
+        except Exception:
+            _log.exception("on_delivery raised")
+
+
+class FutureFollower:
+    """Resolves the future of an event loop, in that loop."""
+
+    __slots__ = ("_batch", "_future", "_index", "_timestamp_ms")
+
+    def __init__(
+        self, future: asyncio.Future[RecordMetadata], batch: ProducerBatch, index: int, timestamp_ms: int
+    ) -> None:
+        self._future = future
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def resolve(self) -> None:
+        """Take the outcome of the batch, unless the future was cancelled."""
+        if self._future.done():
+            return
+        outcome = self._batch.outcome
+        if isinstance(outcome, PenstockError):
+            self._future.set_exception(outcome)
+            self._future.exception()  # `resolve` logs it: asyncio need not, if the program never awaits it
+        else:
+            self._future.set_result(metadata_of(self._batch, self._index, self._timestamp_ms))
+
+
+def metadata_of(batch: ProducerBatch, index: int, timestamp_ms: int) -> RecordMetadata:
+    """The place of a batch's record. A record that was not delivered has offset -1."""
+    base_offset = batch.outcome
+    offset = base_offset + index if isinstance(base_offset, int) and base_offset >= 0 else -1
+    return RecordMetadata(batch.topic, batch.partition, offset, timestamp_ms)
+
+
+def resolve(batches: list[ProducerBatch]) -> None:
+    """Log the batches that failed, and resolve the futures and callbacks of all."""
+    for batch in batches:
+        outcome = batch.outcome
+        if isinstance(outcome, PenstockError):
+            _log.warning("%s[%d]: %d records failed: %s", batch.topic, batch.partition, batch.record_count, outcome)
+    resolve_quietly(batches)
+
+
+def resolve_quietly(batches: list[ProducerBatch]) -> None:
+    """Resolve the futures and callbacks of these batches. Not under the driver's lock: a callback may send."""
+    for batch in batches:
+        followers, batch.followers = batch.followers, []
+        for follower in followers:
+            follower.resolve()

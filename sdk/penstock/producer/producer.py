@@ -1,0 +1,161 @@
+"""The producer with threads. producer_core.py and accumulator.py decide, sender.py does the I/O."""
+
+import atexit
+import weakref
+from functools import partial
+from types import TracebackType
+from typing import Self, Unpack
+
+from penstock.arguments import check_callable, check_timeout
+from penstock.http.client import Client
+from penstock.http.transport import Transport, open_transport
+from penstock.options import shows_fields_of
+from penstock.producer.delivery import CallbackFollower, Delivery, DeliveryCallback
+from penstock.producer.producer_core import ProducerCore
+from penstock.producer.sender import Sender
+from penstock.producer.settings import ProducerOptions, ProducerSettings
+from penstock.producer.transaction import Transaction
+from penstock.retry import NEVER_MS
+from penstock.system import choose, monotonic_ms, new_nonce, wall_clock_ms
+from penstock.workers.fork_guard import ForkGuard
+from penstock_core.limits import SDK_EXIT_FLUSH_S
+from penstock_core.records.codec import Headers
+
+
+class Producer:
+    """Sends records, in batches, from background threads.
+
+        with Producer() as producer:
+            sent = producer.send("orders", b"...", key=b"customer 7")  # it is in a batch
+            metadata = sent.result()                                   # it is delivered
+
+    Several threads may use one producer: records go in the order of the calls. In a child by fork() it raises
+    ForkedError. Close it, or use it in `with`. A producer that is still open when the interpreter exits has ten seconds
+    to deliver.
+    """
+
+    @shows_fields_of(ProducerSettings)
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        region: str | None = None,
+        transport: Transport | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        """Opens no connection yet.
+
+        `url` and `region` default to what penstock.configuration finds: the environment, else the local stack.
+        `transport` replaces HTTP, as penstock.testing does. Raises NotConfiguredError, and InvalidError for an option.
+        """
+        settings = ProducerSettings(**options)
+        self._settings = settings
+        self._fork = ForkGuard("Producer")
+        self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
+        self._client = Client(
+            open_transport(url, region, transport), retry=settings.retry, timeout_ms=settings.max_block_ms
+        )
+        self._sender = Sender(self._core, self._client, acks=settings.wire_acks, max_in_flight=settings.max_in_flight)
+        # Weak, so that an abandoned producer can go. One callable each, so that close() can take it back.
+        self._at_exit = partial(_close_at_exit, weakref.ref(self))
+        atexit.register(self._at_exit)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """Put a record into its partition's batch and return its future: the RecordMetadata, or the error.
+
+        Text is sent as UTF-8. A value of None is a tombstone. Without `partition` the murmur2 hash of the key decides,
+        as in Kafka's Java client. Records without a key go to one partition, 16 KiB of them or more, and then to the
+        one that has had the fewest bytes. `timestamp_ms` defaults to now. The call may wait `max_block_ms` for memory,
+        and as long for the description of a new topic.
+
+        Raises UnknownTopicError, UnknownPartitionError, RecordTooLargeError, BufferFullError, ClosedError, ForkedError,
+        and the errors of a call to the service. If it raises, the record was not sent.
+        """
+        self._fork.check()
+        if timestamp_ms is None:
+            timestamp_ms = wall_clock_ms()
+        if on_delivery is not None:
+            check_callable("on_delivery", on_delivery)
+        with self._sender.lock:
+            batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms)
+            if batch is None:
+                batch = self._sender.drive(self._core.append(topic, value, key, headers, partition, timestamp_ms))
+            index = batch.record_count - 1
+            callback = on_delivery or self._settings.on_delivery
+            if callback is not None:
+                batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
+            self._sender.wake()
+            return Delivery(batch, index, timestamp_ms)
+
+    def transaction(self) -> Transaction:
+        """A transaction, to be used in `with`; one at a time. Raises InvalidError without a `transactional_id`."""
+        self._fork.check()
+        return Transaction(self._core, self._sender)
+
+    def init_transactions(self) -> None:
+        """Begin an epoch now, unless the producer has one: each earlier instance with its `transactional_id` is fenced.
+
+        The first transaction does so too. Call this before you read the offset from which you go on, if the consumer
+        is no member of its group: no commit of an earlier instance comes after that offset then. `Transformer` calls
+        it. One request. Raises as `transaction`, FencedError, and the errors of a call.
+        """
+        with self.transaction():
+            pass
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send all batches now, and wait until each record that was sent before is delivered or has failed.
+
+        Futures and callbacks tell of failures; this does not raise them. Raises TimeoutError after `timeout` seconds.
+        """
+        self._fork.check()
+        check_timeout(timeout)
+        if not self._flush(timeout):
+            raise TimeoutError(f"not everything was delivered in {timeout} s")
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, then end the threads. Records that are not delivered in `timeout` seconds fail with ClosedError.
+
+        You may call it twice. It waits for the requests that are in flight when the time is over.
+        """
+        check_timeout(timeout)
+        if self._fork.is_forked:
+            return  # the records are the parent's to deliver, and so are the connections
+        with self._sender.lock:
+            was_closed, self._core.is_closed = self._core.is_closed, True
+        if was_closed:
+            return
+        atexit.unregister(self._at_exit)
+        self._flush(timeout)
+        self._sender.stop()
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        """The producer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it, without a time limit."""
+        self.close()
+
+    def _flush(self, timeout: float | None) -> bool:
+        deadline_ms = NEVER_MS if timeout is None else monotonic_ms() + int(timeout * 1_000)
+        with self._sender.lock:
+            return self._sender.drive(self._core.flush(deadline_ms))
+
+
+def _close_at_exit(reference: "weakref.ref[Producer]") -> None:
+    producer = reference()
+    if producer is not None:
+        producer.close(SDK_EXIT_FLUSH_S)

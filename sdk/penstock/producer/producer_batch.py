@@ -1,0 +1,145 @@
+"""The producer's state: batches on their way, queued by partition and topic. accumulator.py moves them."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.producer.sticky import StickyPartition
+from penstock_core.errors import PenstockError
+from penstock_core.records.codec import BatchBuilder
+
+
+@dataclass(slots=True)
+class Numbering:
+    """A producer id in one partition, and the number of its next record there."""
+
+    producer_id: int
+    producer_epoch: int = 0
+    next_sequence: int = 0
+
+
+class ProducerBatch:
+    """Records of one partition on their way.
+
+    `outcome` is None, then the offset of the first record (-1 if it will not be known) or the error. `followers`
+    belongs to the driver: the futures and callbacks that wait for the outcome.
+    """
+
+    __slots__ = (
+        "_data",
+        "_numbers",
+        "buffered_bytes",
+        "builder",
+        "created_ms",
+        "deadline_ms",
+        "failures",
+        "followers",
+        "maybe_applied",
+        "outcome",
+        "partition",
+        "record_count",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int, builder: BatchBuilder, created_ms: int, deadline_ms: int):
+        self.topic = topic
+        self.partition = partition
+        self.created_ms = created_ms
+        self.deadline_ms = deadline_ms
+        self.record_count = 0
+        self.buffered_bytes = 0
+        self.failures = 0
+        self.maybe_applied = False
+        self.outcome: int | PenstockError | None = None
+        self.followers: list[Any] = []
+        self.builder = builder
+        self._data: bytes | None = None
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the batch before compression, which can only make it smaller."""
+        return self.builder.size_bytes
+
+    def number(self, numbering: Numbering) -> None:
+        """Give these records the next numbers of `numbering`."""
+        self._numbers = {
+            "producer_id": numbering.producer_id,
+            "producer_epoch": numbering.producer_epoch,
+            "base_sequence": numbering.next_sequence,
+        }
+        self._data = None
+        numbering.next_sequence += self.record_count
+
+    def build(self) -> bytes:
+        """The batch's bytes, compressed; the same until it is numbered anew.
+
+        It is slow. Do not call it under the driver's lock.
+        """
+        if self._data is None:
+            self._data = self.builder.build(**self._numbers)
+        return self._data
+
+    def release(self) -> None:
+        """Give back the bytes. The batch is staged, so the producer adds nothing to it and does not send it again."""
+        self._data = None
+        del self.builder
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first: those in a request, then those that wait.
+
+    Only the last batch may be open, that is, take more records. The first `sent_together` of the waiting batches were
+    sent before, in one request. They go again in the same company, and share their fate. `numbering` is None until a
+    batch is numbered, and again after a numbered batch has failed.
+    """
+
+    __slots__ = (
+        "batches",
+        "in_flight",
+        "is_open",
+        "numbering",
+        "partition",
+        "retry_at_ms",
+        "sent_together",
+        "topic",
+    )
+
+    def __init__(self, topic: "TopicQueues", partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.is_open = False
+        self.in_flight: tuple[ProducerBatch, ...] = ()
+        self.retry_at_ms = 0
+        self.sent_together = 0
+        self.numbering: Numbering | None = None
+
+
+class TopicQueues:
+    """A topic as the producer knows it. Records without a key go to the partition that `sticky` says."""
+
+    __slots__ = ("batch_bytes", "batch_bytes_max", "fresh_until_ms", "name", "partitions", "queues", "sticky")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.batch_bytes = 0
+        self.batch_bytes_max = 0
+        self.fresh_until_ms = 0  # when the description is to be asked for again
+        self.partitions = 0
+        self.queues: list[PartitionQueue] = []  # more than `partitions` after the topic was made anew with fewer
+        self.sticky = StickyPartition()
+
+    @property
+    def is_idle(self) -> bool:
+        """No batch of the topic waits or is in a request."""
+        return not any(queue.batches or queue.in_flight for queue in self.queues)
+
+    def update(self, partitions: int, batch_bytes: int, batch_bytes_max: int) -> None:
+        """Take a description of the topic."""
+        if self.partitions != partitions:
+            self.sticky = StickyPartition()
+        self.partitions = partitions
+        self.batch_bytes = min(batch_bytes, batch_bytes_max)
+        self.batch_bytes_max = batch_bytes_max
+        self.queues += [PartitionQueue(self, partition) for partition in range(len(self.queues), partitions)]

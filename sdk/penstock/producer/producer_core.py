@@ -1,0 +1,275 @@
+"""The producer without I/O, for threads and for asyncio: partitions, waiting, and the end.
+
+    append_now, else append -> accumulator: drain -> (a driver sends: produce_call.produce) -> complete
+                                          flush waits for outcomes
+
+The driver calls everything here under one lock; an event loop needs none. Procedures (steps.py) hold it between waits.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from operator import index
+from typing import Protocol, TypeVar
+
+from penstock.api import calls
+from penstock.arguments import check_whole, checked_topic, is_whole
+from penstock.errors import (
+    BufferFullError,
+    ClosedError,
+    InvalidError,
+    UnavailableError,
+    UnknownPartitionError,
+    as_sdk_error,
+)
+from penstock.http.steps import Steps, Wait
+from penstock.producer.accumulator import Accumulator
+from penstock.producer.producer_batch import ProducerBatch, TopicQueues
+from penstock.producer.settings import ProducerSettings
+from penstock.producer.transaction_core import TransactionalState, TransactionCore
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, SDK_KEYS_REMEMBERED_MAX, SDK_TOPICS_REMEMBERED_MAX
+from penstock_core.records.codec import Headers
+from penstock_core.records.partitioner import partition_for_key
+
+DESCRIBE_AGAIN_MS = 1_000
+
+Appended = TypeVar("Appended", covariant=True)
+_partition_for_key = lru_cache(maxsize=SDK_KEYS_REMEMBERED_MAX)(partition_for_key)
+
+
+class RecordSink(Protocol[Appended]):
+    """A place for records: the accumulator, or a transaction."""
+
+    def append(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        now_ms: int,
+    ) -> Appended:
+        """Add a record, and return the batch that it is the last of."""
+
+
+class ProducerCore:
+    """An accumulator, the topics that it has met, and the calls that wait for it. `now_ms` reads a monotonic clock."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        *,
+        now_ms: Callable[[], int],
+        choose: Callable[[int], int],
+        new_nonce: Callable[[], str],
+    ) -> None:
+        self.accumulator = Accumulator(settings.accumulator(), choose)
+        self.is_closed = False
+        self._settings = settings
+        self._now_ms = now_ms
+        self._choose = choose
+        transactions = settings.transactions()
+        self._transactional = None if transactions is None else TransactionalState(transactions, new_nonce)
+        self._topics: dict[str, TopicQueues] = {}
+
+    def append_now(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> ProducerBatch | None:
+        """Append a record, the last of its batch. None if the producer must wait first: call `append`.
+
+        Raises ClosedError, RecordTooLargeError, and InvalidError for values of a wrong type.
+        """
+        try:
+            queues = self._topics.get(topic)
+        except TypeError:
+            return None  # not a name: `append` raises the error
+        now_ms = self._now_ms()
+        if queues is None or queues.fresh_until_ms < now_ms:
+            return None
+        if partition is not None and not (is_whole(partition) and 0 <= partition < queues.partitions):
+            return None
+        return self._put(self.accumulator, queues, value, key, headers, partition, timestamp_ms, now_ms)
+
+    def append(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> Steps[ProducerBatch]:
+        """As `append_now`. Describes the topic if need be, and waits for memory, up to `max_block_ms`.
+
+        Raises UnknownTopicError, UnknownPartitionError and BufferFullError too, and the errors of a call. If it raises
+        or is cancelled, it has appended nothing.
+        """
+        queues = yield from self.find_topic(topic, partition)
+        record = (queues, value, key, headers, partition, timestamp_ms)
+        batch = self._put(self.accumulator, *record, self._now_ms())
+        if batch is not None:
+            return batch
+        deadline_ms = self._now_ms() + self._settings.max_block_ms
+        with self._flushing():
+            while batch is None:
+                if self._now_ms() >= deadline_ms:
+                    raise self._full()
+                yield Wait(until_ms=deadline_ms)
+                batch = self._put(self.accumulator, *record, self._now_ms())
+        return batch
+
+    def find_topic(self, topic: str, partition: int | None) -> Steps[TopicQueues]:
+        """The topic by a recent description, which has the partition if you name one.
+
+        Raises ClosedError, UnknownTopicError, UnknownPartitionError, and the errors of a call.
+        """
+        if self.is_closed:
+            raise ClosedError("send() on a closed producer")
+        checked_topic(topic)
+        if partition is not None:
+            check_whole("partition", partition, 0)
+        queues = self._topics.get(topic)
+        if queues is None or queues.fresh_until_ms < self._now_ms():
+            queues = yield from self._describe(topic)
+        if partition is not None:
+            if partition >= queues.partitions:
+                queues = yield from self._describe(topic)
+            if not 0 <= partition < queues.partitions:
+                raise UnknownPartitionError(
+                    ErrorCode.UNKNOWN_PARTITION,
+                    f"topic {topic!r} has no partition {partition}: it has 0 to {queues.partitions - 1}",
+                )
+        return queues
+
+    def append_to(
+        self,
+        transaction: TransactionCore,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> Steps[ProducerBatch]:
+        """Add a record to a transaction, the last of its batch. If the transaction fills a request, stage it first.
+
+        Raises the errors of `find_topic`, RecordTooLargeError, and InvalidError for values of a wrong type.
+        """
+        queues = yield from self.find_topic(topic, partition)
+        yield from transaction.make_room()
+        return self._put(transaction, queues, value, key, headers, partition, timestamp_ms, self._now_ms())
+
+    def new_transaction(self) -> TransactionCore:
+        """A transaction that has not begun. Raises InvalidError without a `transactional_id`."""
+        if self._transactional is None:
+            raise InvalidError(
+                ErrorCode.INVALID_REQUEST, "transaction() of a producer without transactional_id: give it one"
+            )
+        return TransactionCore(self._transactional, self._choose)
+
+    def flush(self, deadline_ms: int) -> Steps[bool]:
+        """Let no batch linger, and wait for all records that were appended before; False if the time ran out."""
+        waiting = self.accumulator.unfinished()
+        with self._flushing():
+            while any(batch.outcome is None for batch in waiting):
+                if self._now_ms() >= deadline_ms:
+                    return False
+                yield Wait(until_ms=deadline_ms)
+        return True
+
+    def abandon(self) -> list[ProducerBatch]:
+        """Fail the batches that are in no request. No appends after this."""
+        self.is_closed = True
+        return self.accumulator.abandon(ClosedError("the producer was closed before the record was delivered"))
+
+    def _describe(self, topic: str) -> Steps[TopicQueues]:
+        """Learn or refresh a topic: one call, at its first use and each `metadata_max_age_ms`."""
+        known = self._topics.get(topic)
+        try:
+            described = yield from calls.topic_metadata(topic)
+        except UnavailableError:
+            if known is None:
+                raise
+            # Go on with the old description, and ask again soon. It may have been forgotten meanwhile.
+            known.fresh_until_ms = self._now_ms() + DESCRIBE_AGAIN_MS
+            return self._topics.setdefault(topic, known)
+        batch_bytes_max = int(described.config.get("max_batch_bytes", BATCH_BYTES_DEFAULT_MAX))
+        if topic not in self._topics:
+            self._forget_idle_topic()
+        queues = self._topics.setdefault(topic, TopicQueues(topic))
+        queues.update(described.partitions, self._settings.batch_bytes, batch_bytes_max)
+        queues.fresh_until_ms = self._now_ms() + self._settings.metadata_max_age_ms
+        return queues
+
+    def _forget_idle_topic(self) -> None:
+        """Forget the oldest topic without batches, if there are too many topics.
+
+        Not while an append waits for memory: it holds its topic. Two objects of one topic could reorder its records.
+        """
+        if len(self._topics) < SDK_TOPICS_REMEMBERED_MAX or self.accumulator.flush_waiters:
+            return
+        idle = next((name for name, queues in self._topics.items() if queues.is_idle), None)
+        if idle is not None:
+            del self._topics[idle]
+
+    def _put(
+        self,
+        batches: RecordSink[Appended],
+        queues: TopicQueues,
+        value: bytes | str | None,
+        key: bytes | str | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+        now_ms: int,
+    ) -> Appended:
+        if self.is_closed:
+            raise ClosedError("send() on a closed producer")
+        if isinstance(value, str):
+            value = value.encode()
+        if isinstance(key, str):
+            key = key.encode()
+        try:
+            if partition is None and key is not None:
+                partition = _partition_for_key(key, queues.partitions)
+            return batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms)
+        except (PenstockError, TypeError, ValueError) as error:
+            raise _refused(error, value, key, headers, timestamp_ms) from None
+
+    @contextmanager
+    def _flushing(self) -> Iterator[None]:
+        """A caller waits for deliveries: no batch lingers meanwhile."""
+        self.accumulator.flush_waiters += 1
+        self.accumulator.wake_at_ms = 0
+        try:
+            yield
+        finally:
+            self.accumulator.flush_waiters -= 1
+
+    def _full(self) -> BufferFullError:
+        return BufferFullError(
+            f"no room for a record after max_block_ms={self._settings.max_block_ms}: "
+            f"{self.accumulator.buffered_bytes:,} bytes wait for delivery; send slower, raise buffer_bytes, or see why "
+            "deliveries are slow"
+        )
+
+
+def _refused(error: Exception, value: object, key: object, headers: object, timestamp_ms: object) -> PenstockError:
+    """The SDK's error for a record that was refused. It names the argument whose type is wrong, if one is."""
+    if isinstance(error, PenstockError) and error.code is not ErrorCode.INVALID_REQUEST:
+        return as_sdk_error(error)
+    wrong = f"headers={headers!r:.100}: give (str, bytes or None) pairs" if headers else ""
+    for name, each in (("value", value), ("key", key)):
+        if each is not None and not isinstance(each, bytes | bytearray | memoryview):
+            wrong = f"{name}={each!r:.100}: give bytes, str or None"
+    if not is_whole(timestamp_ms):
+        wrong = f"timestamp_ms={timestamp_ms!r:.100}: give milliseconds since 1970"
+    return InvalidError(ErrorCode.INVALID_REQUEST, f"{wrong} ({error})" if wrong else str(error))

@@ -1,0 +1,95 @@
+"""The threads that carry a producer's requests to the service.
+
+Up to `max_in_flight` threads share one lock. Everything slow (compression, calls, callbacks) happens outside it.
+"""
+
+import threading
+
+from penstock.http.client import Client
+from penstock.http.http_message import Document, HttpRequest
+from penstock.http.steps import Result, Steps, Wait, drive
+from penstock.producer.accumulator import Entry
+from penstock.producer.delivery import resolve
+from penstock.producer.produce_call import ProduceResults, produce
+from penstock.producer.producer_core import ProducerCore
+from penstock.system import monotonic_ms, random_fraction
+from penstock.workers.worker_threads import WorkerThreads, released, seconds_until
+
+
+class Sender:
+    """Drives a producer's core. `lock` guards it."""
+
+    def __init__(self, core: ProducerCore, client: Client, *, acks: str, max_in_flight: int) -> None:
+        self.lock = threading.Lock()
+        self._progress = threading.Condition(self.lock)
+        self._work = threading.Condition(self.lock)
+        self._core = core
+        self._accumulator = core.accumulator
+        self._client = client
+        self._acks = acks
+        self._sleeps_until_ms = -1
+        self._threads = WorkerThreads("penstock-sender", max_in_flight, self._next_request, self._carry)
+        self._is_stopping = False
+
+    def wake(self) -> None:
+        """Under the lock, after an append: wake the sender, if it would sleep past the next request."""
+        if self._accumulator.wake_at_ms < self._sleeps_until_ms:
+            self._sleeps_until_ms = -1
+            self._work.notify()
+
+    def drive(self, steps: Steps[Result]) -> Result:
+        """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits."""
+        return drive(steps, self._do)
+
+    def stop(self) -> None:
+        """Fail the batches that are still queued, and wait until the threads have finished the requests in flight."""
+        with self.lock:
+            self._is_stopping = True
+            finished = self._core.abandon()
+            self._work.notify_all()
+            self._progress.notify_all()
+        resolve(finished)
+        self._threads.join()
+
+    def _do(self, effect: HttpRequest | Wait) -> Document:
+        if isinstance(effect, Wait):
+            self.wake()
+            self._progress.wait(seconds_until(effect.until_ms, monotonic_ms()))
+            return {}
+        try:
+            with released(self.lock):
+                document = self._client.document(effect)
+        finally:
+            self._progress.notify_all()  # a procedure may wait for this one
+        self._threads.start()  # a topic is known now: there may be something to send
+        return document
+
+    def _next_request(self) -> list[Entry] | None:
+        """Wait for a request to send; None when stopping."""
+        while True:
+            with self.lock:
+                now_ms = monotonic_ms()
+                expired = self._accumulator.expire(now_ms)
+                if expired:
+                    self._progress.notify_all()
+                else:
+                    entries = self._accumulator.drain(now_ms)
+                    if entries:
+                        return entries
+                    if self._is_stopping:
+                        return None
+                    self._sleep(now_ms)
+            resolve(expired)
+
+    def _sleep(self, now_ms: int) -> None:
+        self._sleeps_until_ms = wake_at_ms = self._accumulator.wake_at_ms
+        self._work.wait(seconds_until(wake_at_ms, now_ms))
+        self._sleeps_until_ms = -1
+
+    def _carry(self, entries: list[Entry]) -> None:
+        results: ProduceResults = drive(produce(entries, self._acks), self._client.try_once)
+        with self.lock:
+            finished = self._accumulator.complete(entries, results, monotonic_ms(), random_fraction())
+            self._progress.notify_all()
+            self.wake()
+        resolve(finished)

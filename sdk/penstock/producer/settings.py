@@ -1,0 +1,159 @@
+"""The settings of a producer, threaded or asynchronous: defaults, what they must be, and what follows from them."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from penstock.arguments import check, check_callable, check_number, check_text, checked_name
+from penstock.errors import as_sdk_error
+from penstock.producer.accumulator import AccumulatorSettings
+from penstock.producer.delivery import DeliveryCallback
+from penstock.producer.transaction_core import TransactionSettings
+from penstock.retry import RetryPolicy
+from penstock_core.errors import PenstockError
+from penstock_core.ids import parse_transactional_id
+from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB, REQUEST_BYTES_MAX
+from penstock_core.records.record_batch import Compression
+from penstock_core.zones.quorum import ACKS_ALIASES, Acks, parse_acks
+
+ACKS = tuple(acks.value for acks in Acks)
+_TRANSACTIONAL_ACKS = ("quorum", "all")
+
+
+class ProducerOptions(TypedDict, total=False):
+    """The fields of `ProducerSettings` as keyword arguments, for type checkers."""
+
+    acks: str
+    linger_ms: int
+    batch_bytes: int
+    enable_idempotence: bool
+    transactional_id: str | None
+    compression_type: str
+    max_request_bytes: int
+    buffer_bytes: int
+    max_in_flight: int
+    max_block_ms: int
+    delivery_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+    on_delivery: DeliveryCallback | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """All times are milliseconds. All sizes are bytes before compression. Raises InvalidError for a wrong value.
+
+    Attributes:
+        acks: How many zones hold the bytes before a send counts as delivered. Choose "one" (the first that answers),
+            "quorum" (a majority), "all" (every zone in sync), or "none" (as "one", but without retries). You may also
+            write "leader" or "1" for "one".
+        linger_ms: How long a record may wait for other records to join its batch.
+        batch_bytes: A batch of this size waits no longer. The topic's `max_batch_bytes` bounds it too.
+        enable_idempotence: Number the records, so that the service stores a batch once although the producer sends it
+            again after a lost answer. Without it, such a retry may store the records twice. After a send that failed
+            with `maybe_applied` the record may be in the log; a new send of its value makes a new record.
+        transactional_id: The name of this producer over restarts. It allows `transaction()`. Of several instances with
+            the same id, only the one that began last can commit. Needs `acks` "quorum" or "all".
+        compression_type: "none", "gzip", "snappy", "lz4" or "zstd".
+        max_request_bytes: The most that one request carries, 4 MiB at most. It takes batches of up to 100 partitions,
+            of any topics. Must be more than `batch_bytes`.
+        buffer_bytes: The most that records may take while they wait or travel. A `send` that finds no room waits for
+            `max_block_ms`.
+        max_in_flight: How many requests may be on their way at once. A partition is in one of them at most, so a retry
+            keeps its order.
+        max_block_ms: How long `send` may wait for memory, and how long for the description of a topic.
+        delivery_timeout_ms: The time from `send` until the producer gives up.
+        retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.
+        retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
+        metadata_max_age_ms: How long the description of a topic serves before the producer asks for it again.
+        on_delivery: Called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
+            loop. It must be quick: it holds up the requests that follow.
+    """
+
+    acks: str = "quorum"
+    linger_ms: int = 5
+    batch_bytes: int = 256 * KIB
+    enable_idempotence: bool = True
+    transactional_id: str | None = None
+    compression_type: str = "zstd"
+    max_request_bytes: int = REQUEST_BYTES_MAX
+    buffer_bytes: int = 32 * MIB
+    max_in_flight: int = 5
+    max_block_ms: int = 60_000
+    delivery_timeout_ms: int = 120_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 5_000
+    metadata_max_age_ms: int = 300_000
+    on_delivery: DeliveryCallback | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch_bytes", "max_request_bytes", "buffer_bytes", "max_in_flight", "retry_backoff_ms"):
+            check_number(name, getattr(self, name), 1)
+        for name in ("linger_ms", "max_block_ms", "delivery_timeout_ms", "metadata_max_age_ms"):
+            check_number(name, getattr(self, name), 0)
+        check_number("retry_backoff_max_ms", self.retry_backoff_max_ms, int(self.retry_backoff_ms))
+        check_callable("on_delivery", self.on_delivery)
+        check_text("compression_type", self.compression_type)
+        _compression(self.compression_type)
+        self._check_acks()
+        self._check_sizes()
+
+    def _check_acks(self) -> None:
+        is_known = isinstance(self.acks, str) and self.acks in (*ACKS, *ACKS_ALIASES)
+        check(is_known, f"acks={self.acks!r:.100}: use one of {', '.join(ACKS)}")
+        if self.transactional_id is not None:
+            checked_name(parse_transactional_id, self.transactional_id)
+            check(self.acks in _TRANSACTIONAL_ACKS, f"acks={self.acks!r}: transactions need 'quorum' or 'all'")
+
+    def _check_sizes(self) -> None:
+        check(self.batch_bytes <= BATCH_BYTES_MAX, f"batch_bytes={self.batch_bytes}: use 1 to {BATCH_BYTES_MAX}")
+        check(
+            self.batch_bytes < self.max_request_bytes <= REQUEST_BYTES_MAX,
+            f"max_request_bytes={self.max_request_bytes}: use more than batch_bytes, and {REQUEST_BYTES_MAX} at most",
+        )
+        check(
+            self.buffer_bytes >= self.batch_bytes,
+            f"buffer_bytes={self.buffer_bytes}: use at least batch_bytes ({self.batch_bytes})",
+        )
+
+    @property
+    def wire_acks(self) -> str:
+        """`acks` by the name that requests carry."""
+        return parse_acks(self.acks).value
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """The waiting times between tries."""
+        return RetryPolicy(backoff_ms=self.retry_backoff_ms, backoff_max_ms=self.retry_backoff_max_ms)
+
+    def accumulator(self) -> AccumulatorSettings:
+        """The bounds of batching."""
+        return AccumulatorSettings(
+            linger_ms=self.linger_ms,
+            batch_bytes=self.batch_bytes,
+            request_bytes=self.max_request_bytes,
+            buffer_bytes=self.buffer_bytes,
+            delivery_timeout_ms=self.delivery_timeout_ms,
+            compression=_compression(self.compression_type),
+            retry=None if self.acks == "none" else self.retry,
+            is_idempotent=self.enable_idempotence,
+        )
+
+    def transactions(self) -> TransactionSettings | None:
+        """The settings of transactions; None without a `transactional_id`."""
+        if self.transactional_id is None:
+            return None
+        return TransactionSettings(
+            transactional_id=self.transactional_id,
+            acks=self.wire_acks,
+            batch_bytes=self.batch_bytes,
+            request_bytes=self.max_request_bytes,
+            compression=_compression(self.compression_type),
+        )
+
+
+def _compression(name: str) -> Compression:
+    try:
+        return Compression.parse(name)
+    except PenstockError as error:
+        raise as_sdk_error(error) from None

@@ -1,0 +1,103 @@
+"""Transactions as users of the threaded producer see them; transaction_core.py decides."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from penstock.arguments import check, checked_name, checked_offsets
+from penstock.model import GroupOffset, TopicPartition
+from penstock.producer.delivery import Delivery, resolve, resolve_quietly
+from penstock.producer.producer_core import ProducerCore
+from penstock.producer.sender import Sender
+from penstock.system import wall_clock_ms
+from penstock_core.ids import parse_group_name
+from penstock_core.records.codec import Headers
+
+
+class LeaseHolder(Protocol):
+    """A consumer that is a member of a group."""
+
+    def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> Sequence[GroupOffset]:
+        """The offsets, with the leases that prove that this member owns their partitions."""
+
+
+class Transaction:
+    """A `with` block whose records and offsets become visible together when it ends; if the block raises, never.
+
+        with producer.transaction() as transaction:
+            transaction.send("ledger", b"...", key=b"account 7")
+            transaction.send_offsets({TopicPartition("payments", 0): 42}, consumer)
+
+    The futures of its records have their offsets when the block has ended. If the commit is refused, the block raises
+    FencedError or InvalidError (TRANSACTION_TOO_LARGE). FencedError means that another instance with the transactional
+    id has begun, or that another member owns the partition of an offset. A transaction is not safe for several threads
+    at once.
+    """
+
+    def __init__(self, core: ProducerCore, sender: Sender) -> None:
+        self._core = core
+        self._sender = sender
+        self._transaction = core.new_transaction()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """As `Producer.send`, in the transaction. If records fill a request, it stages them and waits."""
+        if timestamp_ms is None:
+            timestamp_ms = wall_clock_ms()
+        append = self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms)
+        with self._sender.lock:
+            batch = self._sender.drive(append)
+            return Delivery(batch, batch.record_count - 1, timestamp_ms)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> None:
+        """Commit a group's offsets (of the next records to read) with the transaction.
+
+        `group` is the consumer that has read the records: the commit counts only while it owns their partitions. It may
+        be the name of a group without members instead.
+        """
+        entries = group_offsets(offsets, group)
+        with self._sender.lock:
+            self._transaction.add_offsets(entries)
+
+    def __enter__(self) -> Self:
+        """Begin the transaction."""
+        with self._sender.lock:
+            self._sender.drive(self._transaction.begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Commit, or after an exception abort."""
+        if error is not None:
+            self._abort(error)
+            return
+        try:
+            with self._sender.lock:
+                finished = self._sender.drive(self._transaction.commit())
+        except BaseException as failure:  # a KeyboardInterrupt too
+            self._abort(failure)
+            raise
+        resolve(finished)
+
+    def _abort(self, cause: BaseException) -> None:
+        with self._sender.lock:
+            finished = self._transaction.abort(cause)
+        resolve_quietly(finished)
+
+
+def group_offsets(offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> Sequence[GroupOffset]:
+    """The offsets for a transaction to commit. `group` is the name of a group, or the consumer that is its member."""
+    if isinstance(group, str):
+        name, checked = checked_name(parse_group_name, group), checked_offsets("offsets", offsets)
+        return [GroupOffset(group=name, partition=each, offset=offset) for each, offset in checked.items()]
+    check(hasattr(group, "group_offsets"), f"group={group!r:.100}: give the consumer, or the name of a group")
+    return group.group_offsets(offsets)

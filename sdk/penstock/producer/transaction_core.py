@@ -1,0 +1,325 @@
+"""Transactions of a producer, without I/O: their records, their stages, and the outcome of their commits.
+
+    begin -> send, send_offsets -> (stage, when a request is full) -> commit | abort
+
+A commit may stay unanswered however often it is repeated. The producer then begins a new epoch, whose answer says which
+transaction was committed last, by the nonce that its client drew (docs/adr/0021). So a transaction always has an
+outcome, unless the service stays away, or another instance has taken over and committed since.
+
+A producer begins anew only from its own last epoch. If another instance has begun meanwhile, the service fences the
+producer for good, and leaves the other instance alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import ConflictError, InvalidError, TransactionAbortedError, as_sdk_error
+from penstock.http.http_message import BATCHES_TYPE, HttpRequest, json_request
+from penstock.http.steps import Calls, Steps, Wait
+from penstock.model import GroupOffset, TopicPartition
+from penstock.producer.accumulator import ENTRY_OVERHEAD_BYTES, UNKNOWN_OFFSET
+from penstock.producer.producer_batch import ProducerBatch, TopicQueues
+from penstock.retry import NEVER_MS
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records import frame
+from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
+
+_ABORTED = "the transaction was aborted: none of its records was written"
+_UNKNOWN_OUTCOME = (
+    "the outcome of the transaction is not known: its records may have been written, all of them or none. Read the "
+    "topic, or a group's offset that was committed with them, before you send them again"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """`request_bytes` bounds one request, before compression. `acks` is "quorum" or "all"."""
+
+    transactional_id: str
+    acks: str
+    batch_bytes: int
+    request_bytes: int
+    compression: Compression
+
+
+class TransactionalState:
+    """The epoch of the producer, and the number of its next transaction. `new_nonce` draws 32 hexadecimal digits.
+
+    `epoch` is None before the first begin, and after a request that the service may have carried out or not. `begin`
+    then begins another epoch.
+    """
+
+    def __init__(self, settings: TransactionSettings, new_nonce: Callable[[], str]) -> None:
+        self.settings = settings
+        self.new_nonce = new_nonce
+        self.epoch: int | None = None
+        self.number = 0
+        self.is_open = False
+        self._last: Mapping[str, int] = {}  # the producer id and epoch that this instance had last
+        self._begin_nonce = ""  # of a begin that has no answer yet
+        self._fenced: PenstockError | None = None
+
+    def begin(self) -> Calls[None]:
+        """Make sure of an epoch, and open a transaction. One request, the first time and after a failure."""
+        if self.is_open:
+            raise ConflictError(
+                ErrorCode.CONCURRENT_UPDATE,
+                f"producer {self.settings.transactional_id!r} has a transaction open: end it before the next",
+            )
+        if self._fenced is not None:
+            raise self._fenced
+        self.is_open = True
+        try:
+            if self.epoch is None:
+                yield from self.begin_epoch()
+        except BaseException:
+            self.is_open = False
+            raise
+
+    def failed(self, error: PenstockError) -> None:
+        """A request of this epoch failed, and the producer does not know what the service stored of it."""
+        self.epoch = None
+        if error.code is ErrorCode.PRODUCER_FENCED:
+            self._fenced = error  # for good: another instance has taken over
+
+    def begin_epoch(self) -> Calls[str]:
+        """Fence each earlier instance with this id, and return the nonce of the last committed transaction.
+
+        A transaction that is not committed by now never will be. If the answer of an earlier begin is missing, this
+        repeats that begin. Raises FencedError if another instance has begun since this one's last epoch.
+        """
+        self._begin_nonce = self._begin_nonce or self.new_nonce()
+        body = {"transactional_id": self.settings.transactional_id, "nonce": self._begin_nonce, **self._last}
+        try:
+            answer = yield json_request("POST", "/v1/producers", body=body, is_repeatable=True)
+        except PenstockError as error:
+            self.failed(error)
+            raise
+        self._begin_nonce = ""
+        self.epoch, self.number = int(answer["epoch"]), int(answer["transaction"])
+        self._last = {"producer_id": int(answer["producer_id"]), "epoch": self.epoch}
+        return str(answer["last_nonce"])
+
+
+class TransactionCore:
+    """One transaction. `choose(n)` picks one of n: the partition of records without a key, once per topic."""
+
+    def __init__(self, state: TransactionalState, choose: Callable[[int], int]) -> None:
+        self._state = state
+        self._settings = state.settings
+        self._choose = choose
+        self._sticky: dict[str, int] = {}
+        self._waiting: dict[tuple[str, int], list[ProducerBatch]] = {}  # for the next request
+        self._all: dict[tuple[str, int], list[ProducerBatch]] = {}
+        self._offsets: dict[tuple[str, TopicPartition], GroupOffset] = {}
+        self._waiting_bytes = 0
+        self._nonce = state.new_nonce()  # no stage and no commit of another transaction is taken for one of this
+        self._stages = 0
+        self._is_open = False
+        self._epoch: int | None = None
+        self._number = 0
+        self._is_staging = False
+        self._failure: PenstockError | None = None  # of a stage: the transaction lacks records
+        self._is_committing = False
+
+    def append(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        now_ms: int,
+    ) -> ProducerBatch:
+        """Add a record, the last of its batch. Raises RecordTooLargeError and InvalidError."""
+        self._check_open()
+        if partition is None:
+            partition = self._sticky.setdefault(topic.name, self._choose(topic.partitions))
+        batches = self._waiting.setdefault((topic.name, partition), [])
+        size = record_bytes_max(key, value, headers)
+        if size > topic.batch_bytes_max - BATCH_HEADER_BYTES:
+            raise as_sdk_error(
+                PenstockError(
+                    ErrorCode.RECORD_TOO_LARGE,
+                    f"a record of about {size:,} bytes for topic {topic.name!r}, whose max_batch_bytes is "
+                    f"{topic.batch_bytes_max:,}",
+                    limit=topic.batch_bytes_max,
+                )
+            )
+        if not batches or not batches[-1].builder.append(timestamp_ms, key, value, headers):
+            builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
+            builder.append(timestamp_ms, key, value, headers)
+            batch = ProducerBatch(topic.name, partition, builder, now_ms, NEVER_MS)
+            if not batches:
+                self._waiting_bytes += ENTRY_OVERHEAD_BYTES + len(topic.name)
+            self._waiting_bytes += BATCH_HEADER_BYTES
+            batches.append(batch)
+            self._all.setdefault((topic.name, partition), []).append(batch)
+        self._waiting_bytes += size
+        batches[-1].record_count += 1
+        return batches[-1]
+
+    def begin(self) -> Calls[None]:
+        """Open it, under the producer's epoch. One request, the first time and after a failure; else none."""
+        yield from self._state.begin()
+        self._is_open, self._epoch, self._number = True, self._state.epoch, self._state.number
+
+    @property
+    def is_full(self) -> bool:
+        """The waiting batches must be staged before another record is added."""
+        return self._waiting_bytes >= self._settings.request_bytes - self._settings.batch_bytes
+
+    def add_offsets(self, offsets: Iterable[GroupOffset]) -> None:
+        """Commit these with the transaction. A later offset of a group's partition replaces an earlier one."""
+        self._check_open()
+        for each in offsets:
+            self._offsets[each.group, each.partition] = each
+
+    def make_room(self) -> Steps[None]:
+        """If the waiting batches fill a request, stage them. One request.
+
+        Sends may be gathered: one of them stages, and the rest wait for it. If a stage fails, the transaction has
+        failed: this raises the stage's error from then on.
+        """
+        yield from self._until_staged()
+        if self.is_full:
+            yield from self._stage()
+
+    def _until_staged(self) -> Steps[None]:
+        while self._is_staging:
+            yield Wait(until_ms=NEVER_MS)
+        if self._failure is not None:
+            raise self._failure
+        self._check_open()
+
+    def _stage(self) -> Steps[None]:
+        """Put the waiting batches ahead of the commit.
+
+        After a cancellation the batches still wait. The next send stages them again under the same number: should the
+        cancelled request arrive after that, it puts the same records in the place of the same records.
+        """
+        self._is_staging = True
+        try:
+            yield self._request({"stage": self._stages})
+        except PenstockError as error:
+            error.maybe_applied = False  # no reader sees a stage without its commit
+            self._failure = error
+            self._state.failed(error)
+            raise
+        finally:
+            self._is_staging = False
+        self._stages += 1
+        for batches in self._waiting.values():
+            for each in batches:
+                each.release()
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def commit(self) -> Steps[list[ProducerBatch]]:
+        """Make all of it visible, and return the batches, which have their outcomes now.
+
+        An empty transaction costs nothing. Raises the error of a refused commit; call `abort` then. If no answer comes,
+        it begins a new epoch to learn the outcome. If that is not answered either, the error says `maybe_applied`.
+        """
+        yield from self._until_staged()
+        if not (self._all or self._offsets):
+            self._end()
+            return []
+        results: Sequence[Mapping[str, object]] = ()
+        self._is_committing = True
+        try:
+            offsets = [each.to_json() for each in self._offsets.values()]
+            answer = yield self._request({"stages": self._stages, "offsets": offsets})
+            results = answer["results"]
+        except PenstockError as error:
+            self._state.failed(error)
+            if not error.maybe_applied:
+                raise
+            yield from self._learn(error)
+        else:
+            self._state.number = self._number + 1
+        self._end()
+        self._deliver(results)
+        return self._batches()
+
+    def _learn(self, failure: PenstockError) -> Calls[None]:
+        """Return if the transaction was committed. Else raise why not, or the failure of the commit if nobody knows."""
+        if failure.code is not ErrorCode.PRODUCER_FENCED:
+            try:
+                last_nonce = yield from self._state.begin_epoch()
+            except PenstockError as error:
+                if error.code is not ErrorCode.PRODUCER_FENCED:
+                    raise failure from None
+                error.maybe_applied = True
+                error.__cause__ = failure
+                failure = error
+            else:
+                if last_nonce != self._nonce:
+                    failure.maybe_applied = False  # and it never will be
+                    raise failure
+                return
+        # Another instance has begun. Transactions of this one's epochs are committed by now, or never will be.
+        if failure.facts.get("last_nonce") == self._nonce:
+            return
+        last_number = failure.facts.get("last_transaction")
+        if last_number is not None and int(last_number) <= self._number:
+            failure.maybe_applied = False  # each number is committed once
+        raise failure
+
+    def abort(self, cause: BaseException | None) -> list[ProducerBatch]:
+        """Give it up, and return the batches, which have failed. No reader ever sees the stages."""
+        self._end()
+        is_open_outcome = self._is_committing and not (isinstance(cause, PenstockError) and not cause.maybe_applied)
+        error = TransactionAbortedError(_UNKNOWN_OUTCOME if is_open_outcome else _ABORTED)
+        error.__cause__ = cause
+        if is_open_outcome:
+            error.maybe_applied = True
+            self._state.epoch = None  # the commit may still be on its way
+        for batch in self._batches():
+            batch.outcome = error
+        return self._batches()
+
+    def _end(self) -> None:
+        if self._is_open:
+            self._is_open = self._state.is_open = False
+
+    def _batches(self) -> list[ProducerBatch]:
+        return [batch for batches in self._all.values() for batch in batches]
+
+    def _deliver(self, results: Sequence[Mapping[str, object]]) -> None:
+        bases = {(each["topic"], each["partition"]): each["base_offset"] for each in results}
+        for place, batches in self._all.items():
+            offset = bases.get(place, UNKNOWN_OFFSET)
+            for batch in batches:
+                batch.outcome = int(str(offset))
+                if batch.outcome != UNKNOWN_OFFSET:
+                    offset = batch.outcome + batch.record_count
+
+    def _request(self, more: Mapping[str, object]) -> HttpRequest:
+        chunks = {place: [batch.build() for batch in batches] for place, batches in self._waiting.items()}
+        header = {
+            "transactional_id": self._settings.transactional_id,
+            "epoch": self._epoch,
+            "transaction": self._number,
+            "nonce": self._nonce,
+            "acks": self._settings.acks,
+            "batches": [
+                {"topic": topic, "partition": partition, "length": sum(map(len, chunk))}
+                for (topic, partition), chunk in chunks.items()
+            ],
+            **more,
+        }
+        body = frame.encode(header, [data for chunk in chunks.values() for data in chunk])
+        return HttpRequest(
+            method="POST",
+            path="/v1/transactions",
+            headers={"Content-Type": BATCHES_TYPE},
+            body=body,
+            is_repeatable=True,
+        )
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InvalidError(ErrorCode.INVALID_REQUEST, "the transaction has ended: begin another")

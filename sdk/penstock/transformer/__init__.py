@@ -1,0 +1,1 @@
+"""Transformers: read, process and write exactly once."""

@@ -1,0 +1,1 @@
+"""Background work of clients: threads and asyncio tasks."""

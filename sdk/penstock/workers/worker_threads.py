@@ -1,0 +1,98 @@
+"""Threads that take turns: one finds the next job, and waits for it if need be; the others carry theirs out."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Generic, TypeVar
+
+from penstock.retry import NEVER_MS
+
+Job = TypeVar("Job")
+
+
+class Signal:
+    """A condition of a lock whose waiters a signal handler may wake, although the program may hold the lock just then.
+
+    `threading.Condition` wants the lock to notify. Here each waiter has a lock of its own, and its release is one step
+    that nothing interrupts.
+    """
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._waiting: list[threading.Lock] = []
+        self._is_interrupted = False
+
+    def notify_all(self) -> None:
+        """Wake every thread that waits now."""
+        for waiter in list(self._waiting):
+            with suppress(RuntimeError):  # it is awake already
+                waiter.release()
+
+    def interrupt(self) -> None:
+        """Wake the thread that waits, or that was about to wait. Needs no lock."""
+        self._is_interrupted = True
+        self.notify_all()
+
+    def wait(self, timeout: float | None) -> None:
+        """Under the lock: release it, wait for a notification or for `timeout` seconds, and take the lock again."""
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiting.append(waiter)
+        with released(self._lock):
+            # An interruption after the caller's last look must end this wait: it came before the waiter was there.
+            if not self._is_interrupted:
+                waiter.acquire(timeout=-1 if timeout is None else timeout)
+            self._is_interrupted = False
+        self._waiting.remove(waiter)
+
+
+class WorkerThreads(Generic[Job]):
+    """`next_job` is called by one thread at a time and may block; None ends the threads. `carry` must not raise."""
+
+    def __init__(self, name: str, count: int, next_job: Callable[[], Job | None], carry: Callable[[Job], None]) -> None:
+        self._name = name
+        self._count = count
+        self._next_job = next_job
+        self._carry = carry
+        self._turn = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads, once. They are daemons: an interpreter that exits does not wait for them."""
+        if self._threads:
+            return
+        self._threads = [
+            threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True)
+            for number in range(self._count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        """Wait until the threads end. `next_job` must answer None by now."""
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._turn:
+                job = self._next_job()
+            if job is None:
+                return
+            self._carry(job)
+
+
+def seconds_until(at_ms: int, now_ms: int) -> float | None:
+    """For a condition's wait: the seconds until a time; None, for ever, from `NEVER_MS` on."""
+    return None if at_ms >= NEVER_MS else max(0, at_ms - now_ms) / 1_000
+
+
+@contextmanager
+def released(lock: threading.Lock) -> Iterator[None]:
+    """Release the lock that is held for the length of the block."""
+    lock.release()
+    try:
+        yield
+    finally:
+        lock.acquire()

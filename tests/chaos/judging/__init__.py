@@ -1,0 +1,1 @@
+"""The verdict on a chaos run: on its history, and on its compacted topic."""

@@ -1,0 +1,138 @@
+"""The contract of LogIndex for rolls and evictions, held by the adapters in memory and on DynamoDB."""
+
+from dataclasses import replace
+
+from penstock_core.ids import Offset
+from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.log.index import EMPTY_HEAD, Head, Page
+from penstock_core.log.roll import next_page, shortened, without_producers
+from penstock_core.records.producer_state import ProducerState
+from tests.contract.conftest import Ports
+from tests.contract.test_log_index import KEY, OTHER, append_sequenced, ref, sequenced
+from tests.support.rolling import roll
+
+
+def _many_producers(ports: Ports) -> Head:
+    """A head that knows 32 producers, whose refs have all left the tail."""
+    ports.log.create_head(KEY)
+    for number in range(2 * TAIL_ROLL_REFS):
+        append_sequenced(ports, sequenced(number, 0, producer_id=number))
+    roll(ports.log, KEY)
+    roll(ports.log, KEY)
+    return ports.log.heads([KEY])[KEY]
+
+
+def _first(head: Head, count: int) -> dict[int, ProducerState]:
+    return {producer_id: head.producers[producer_id] for producer_id in range(count)}
+
+
+def test_remove_producers_takes_unchanged_entries_and_counts_once(ports: Ports) -> None:
+    head = _many_producers(ports)
+    leaving = _first(head, 16)
+    is_done, after = ports.log.remove_producers(KEY, leaving)
+    assert is_done
+    assert after == without_producers(head, leaving) == ports.log.heads([KEY])[KEY]
+    assert ports.log.remove_producers(KEY, leaving) == (False, after)
+    assert not append_sequenced(ports, sequenced(99, 0, producer_id=77))[0], "a new producer must look now"
+
+
+def test_remove_producers_is_refused_when_one_of_them_has_written_since(ports: Ports) -> None:
+    leaving = _first(_many_producers(ports), 16)
+    _, head = append_sequenced(ports, sequenced(99, 3, producer_id=15))
+    assert ports.log.remove_producers(KEY, leaving) == (False, head)
+    assert ports.log.heads([KEY]) == {KEY: head}
+
+
+def test_remove_producers_tells_when_there_is_no_head(ports: Ports) -> None:
+    leaving = _first(_many_producers(ports), 1)
+    ports.log.delete_head(KEY)
+    assert ports.log.remove_producers(KEY, leaving) == (False, None)
+    assert ports.log.heads([KEY]) == {}
+
+
+def test_put_evicted_keeps_the_newest_by_epoch_and_sequence(ports: Ports) -> None:
+    assert ports.log.evicted_producer(KEY, 7) is None
+    states = [
+        ProducerState(epoch=epoch, last_sequence=sequence, written_ms=5_000 - sequence)
+        for epoch in (1, 2)
+        for sequence in (8, 9, 300)
+    ]
+    for number, state in enumerate(states):
+        ports.log.put_evicted(KEY, 7, state, 1_000)
+        for older in states[:number]:
+            ports.log.put_evicted(KEY, 7, older, 9_000_000)
+        assert ports.log.evicted_producer(KEY, 7) == state
+    assert ports.log.evicted_producer(KEY, 8) is None
+    assert ports.log.evicted_producer(OTHER, 7) is None
+
+
+def _due(ports: Ports, zones: int = 0b111) -> tuple[Head, Page]:
+    """A head whose tail is long enough for a roll, and the page of that."""
+    ports.log.create_head(KEY)
+    head = EMPTY_HEAD
+    for number in range(TAIL_ROLL_REFS):
+        head = ports.log.append(KEY, replace(ref(number), zones=zones), 0)
+    page = next_page(head)
+    assert page is not None
+    return head, page
+
+
+def _visible(ports: Ports) -> list[Page]:
+    return list(ports.log.pages(KEY, Offset(0), 10))
+
+
+def test_roll_moves_the_oldest_refs_to_a_page(ports: Ports) -> None:
+    _, page = _due(ports)
+    behind = ports.log.append(KEY, ref(99), 0)
+    assert ports.log.put_page(KEY, page) == page
+    assert ports.log.heads([KEY]) == {KEY: behind}
+    is_done, head = ports.log.shorten_tail(KEY, page)
+    assert is_done
+    assert head == shortened(behind, page) == ports.log.heads([KEY])[KEY]
+    assert head.tail == (ref(99),)
+    assert _visible(ports) == [page]
+
+
+def test_shorten_tail_is_refused_when_done_before(ports: Ports) -> None:
+    _, page = _due(ports)
+    roll(ports.log, KEY)
+    after = ports.log.heads([KEY])
+    assert ports.log.put_page(KEY, page) == page
+    assert ports.log.shorten_tail(KEY, page) == (False, after[KEY])
+    assert ports.log.heads([KEY]) == after
+    assert _visible(ports) == [page]
+
+
+def test_shorten_tail_is_refused_when_a_bit_was_set_since(ports: Ports) -> None:
+    head, page = _due(ports, zones=0b011)
+    ports.log.put_page(KEY, page)
+    assert ports.log.mark_stored(KEY, head.located_tail()[TAIL_ROLL_REFS - 1], 0b100)
+    is_done, now = ports.log.shorten_tail(KEY, page)
+    assert not is_done
+    assert now == ports.log.heads([KEY])[KEY] != head
+
+
+def test_shorten_tail_tells_when_the_partition_is_deleted(ports: Ports) -> None:
+    _, page = _due(ports)
+    ports.log.delete_head(KEY)
+    assert ports.log.shorten_tail(KEY, page) == (False, None)
+    assert ports.log.heads([KEY]) == {}
+
+
+def test_put_page_gives_the_page_that_is_there(ports: Ports) -> None:
+    head, page = _due(ports, zones=0b011)
+    ports.log.put_page(KEY, page)
+    other = replace(page, refs=tuple(replace(each, zones=0b101) for each in page.refs))
+    assert ports.log.put_page(KEY, other) == page
+    both = replace(page, refs=tuple(replace(each, zones=0b111) for each in page.refs))
+    assert not ports.log.replace_page(KEY, other, both)
+    assert ports.log.replace_page(KEY, page, both)
+    assert not ports.log.replace_page(KEY, page, both)
+    assert ports.log.put_page(KEY, other) == both
+    assert head == ports.log.heads([KEY])[KEY]
+
+
+def test_replace_page_is_refused_when_there_is_none(ports: Ports) -> None:
+    _, page = _due(ports)
+    assert not ports.log.replace_page(KEY, page, page)
+    assert _visible(ports) == []

@@ -1,0 +1,111 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId
+from penstock_core.log.ref import (
+    REF_BYTES,
+    REF_BYTES_MAX,
+    Ref,
+    Tier,
+    decode_ref,
+    decode_refs,
+    encode_ref,
+    encode_refs,
+    locate,
+    span,
+)
+from penstock_core.records.producer_state import ProducerSequence
+
+_U32 = st.integers(0, 2**32 - 1)
+
+
+def _with_producer(ref: Ref, producer_id: int, epoch: int, first_sequence: int) -> Ref:
+    last_sequence = first_sequence + ref.offset_span - 1
+    sequence = ProducerSequence(
+        producer_id=producer_id, epoch=epoch, first_sequence=first_sequence, last_sequence=last_sequence
+    )
+    return replace(ref, sequence=sequence)
+
+
+_PLAIN_REFS = st.builds(
+    Ref,
+    segment_id=st.binary(min_size=16, max_size=16).map(SegmentId),
+    position=_U32,
+    length=_U32,
+    offset_span=_U32,
+    record_count=_U32,
+    max_timestamp_ms=st.integers(-1, 2**63 - 1),
+    zones=st.integers(0, 255),
+    tier=st.sampled_from(Tier),
+)
+REFS = _PLAIN_REFS | st.builds(
+    _with_producer, _PLAIN_REFS, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)
+)
+GOLDEN = Ref(
+    segment_id=SegmentId(bytes(range(16))),
+    position=1,
+    length=2,
+    offset_span=3,
+    record_count=4,
+    max_timestamp_ms=5,
+    zones=0b101,
+    tier=Tier.ARCHIVE,
+)
+
+
+@given(REFS)
+def test_ref_survives_a_round_trip(ref: Ref) -> None:
+    data = encode_ref(ref)
+    assert len(data) == (REF_BYTES if ref.sequence is None else REF_BYTES_MAX)
+    assert decode_ref(data) == ref
+
+
+@given(st.lists(REFS, max_size=20))
+def test_refs_survive_a_round_trip(refs: list[Ref]) -> None:
+    assert decode_refs(encode_refs(refs)) == tuple(refs)
+
+
+def test_ref_bytes_are_what_is_stored_today() -> None:
+    assert encode_ref(GOLDEN).hex() == (
+        "010105000102030405060708090a0b0c0d0e0f000000010000000200000003000000040000000000000005"
+    )
+    assert encode_ref(_with_producer(GOLDEN, 6, 7, 8)).hex() == (
+        "020105000102030405060708090a0b0c0d0e0f000000010000000200000003000000040000000000000005"
+        "0000000000000006000700000008"
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x01",
+        bytes(REF_BYTES),
+        b"\x02" + bytes(REF_BYTES - 1),
+        b"\x03" + bytes(REF_BYTES_MAX - 1),
+        2 * encode_ref(GOLDEN),
+        bytes(REF_BYTES + 1),
+    ],
+)
+def test_decode_refuses_what_is_no_ref(data: bytes) -> None:
+    with pytest.raises(PenstockError) as caught:
+        decode_ref(data)
+    assert caught.value.code is ErrorCode.CORRUPT_SEGMENT
+
+
+def test_decode_refs_refuses_a_torn_list() -> None:
+    with pytest.raises(PenstockError, match="byte 43 of 85"):
+        decode_refs(encode_refs([GOLDEN, GOLDEN])[:-1])
+
+
+@given(st.integers(0, 2**40), st.lists(REFS, max_size=20))
+def test_located_refs_follow_each_other_without_gap(base: int, refs: list[Ref]) -> None:
+    located = list(locate(base, refs))
+    assert [item.ref for item in located] == refs
+    ends = [base, *(item.end_offset for item in located)]
+    assert [item.base_offset for item in located] == ends[:-1]
+    assert ends[-1] == base + span(refs)

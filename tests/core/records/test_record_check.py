@@ -1,0 +1,63 @@
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import MIB
+from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.decode_budget import DecodeBudget
+from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
+from penstock_core.records.record_check import check_records
+from tests.support.poison import NOW_MS, bomb, sealed, undecodable_batch
+
+GOOD = encode([NewRecord(NOW_MS, b"k", b"v"), NewRecord(NOW_MS - 5, None, None, [("n", b"v")])], Compression.ZSTD)
+
+
+def records_of(batch: bytes) -> bytes:
+    return batch[BATCH_HEADER_BYTES:]
+
+
+def refusal(*batches: bytes, bytes_max: int = 10 * MIB) -> PenstockError:
+    with pytest.raises(PenstockError) as caught:
+        check_records(b"".join(batches), DecodeBudget(bytes_max))
+    return caught.value
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_batches_of_the_codec_pass(compression: Compression) -> None:
+    records = [NewRecord(NOW_MS + number % 3, b"k", b"v" * number) for number in range(300)]
+    check_records(encode(records, compression) * 3 + GOOD, DecodeBudget(10 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (undecodable_batch(5), "its 5 records cannot be read"),
+        (bomb(65 * MIB), "expands beyond"),
+        (sealed(records_of(encode([NewRecord(NOW_MS, None, b"v")])), 3), "cannot be read"),
+        (sealed(records_of(encode([NewRecord(NOW_MS, None, b"v")] * 3)), 1), "cannot be read"),
+        (bomb(10, max_timestamp_ms=2**63 - 1), "its max timestamp is 9223372036854775807, and it is 1790000000000"),
+        (bomb(10, last_offset_delta=7), None),
+    ],
+)
+def test_a_batch_is_refused_when_it_does_not_hold_what_it_claims(batch: bytes, message: str | None) -> None:
+    if message is None:
+        check_records(batch, DecodeBudget(10 * MIB))  # `validate` has refused a span that the count contradicts
+        return
+    error = refusal(GOOD, batch)
+    assert error.code.http_status == 400
+    assert error.facts == {"batch": 1}
+    assert error.message.startswith(f"batch 1 at byte {len(GOOD)}: ")
+    assert message in error.message
+    assert "seek" not in error.message  # the producer is told, who reads nothing
+    assert len(error.message) < 400
+
+
+def test_a_batch_is_refused_when_its_records_are_not_dense() -> None:
+    one = bytearray(records_of(encode([NewRecord(NOW_MS, None, b"v")])))
+    one[3] = 2  # the offset delta 1
+    assert "record 0 has the offset delta 1" in refusal(sealed(bytes(one), 1, last_offset_delta=5)).message
+
+
+def test_batches_are_refused_once_a_request_has_decoded_its_bytes() -> None:
+    error = refusal(bomb(3 * MIB), bomb(3 * MIB), bomb(3 * MIB), bytes_max=5 * MIB)
+    assert error.code is ErrorCode.REQUEST_TOO_LARGE
+    assert error.facts["batch"] == 2

@@ -1,0 +1,10 @@
+from penstock_core.storage.cursor_item import cursor_item, cursor_key
+
+
+def test_cursor_item_is_what_is_stored_today() -> None:
+    assert cursor_item("sweep", "17") == {
+        "pk": {"S": "#cursors"},
+        "sk": {"S": "sweep"},
+        "cursor": {"S": "17"},
+    }
+    assert cursor_key("sweep") == {"pk": {"S": "#cursors"}, "sk": {"S": "sweep"}}

@@ -1,0 +1,124 @@
+import base64
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core import limits
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
+from penstock_core.log.index import EMPTY_HEAD, Head, appended
+from penstock_core.log.ref import Ref, encode_ref
+from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from penstock_core.storage.dynamodb_limits import item_bytes
+from penstock_core.storage.head_item import head_item, head_key, parse_head, parse_streamed_head
+from tests.core.log.test_ref import GOLDEN, REFS
+from tests.core.records.test_producer_state import STATES
+from tests.core.storage.stored_values import KEY, OFFSETS, TIMES_MS
+
+
+@given(
+    st.builds(
+        Head,
+        next_offset=OFFSETS,
+        log_start_offset=OFFSETS,
+        tail_base=OFFSETS,
+        tail=st.lists(REFS, max_size=16).map(tuple),
+        rolled_max_timestamp_ms=TIMES_MS,
+        rolled_bytes=st.integers(0, 2**62),
+        noted_log_start=OFFSETS,
+        log_start_noted_ms=TIMES_MS,
+        producers=st.dictionaries(st.integers(0, 2**63 - 1), STATES, max_size=5),
+        evictions=st.integers(0, 2**62),
+    )
+)
+def test_head_survives_a_round_trip(head: Head) -> None:
+    assert parse_head(head_item(KEY, head)) == head
+
+
+def test_head_item_is_what_is_stored_today() -> None:
+    assert head_item(KEY, EMPTY_HEAD) == {
+        "pk": {"S": "00ff#7"},
+        "sk": {"S": "head"},
+        "next_offset": {"N": "0"},
+        "log_start_offset": {"N": "0"},
+        "tail_base": {"N": "0"},
+        "tail": {"L": []},
+        "rolled_max_timestamp_ms": {"N": "-1"},
+        "rolled_bytes": {"N": "0"},
+        "settling_offset": {"N": "0"},
+        "settling_since_ms": {"N": "0"},
+        "under_replicated": {"N": "0"},
+        "producers": {"M": {}},
+        "evictions": {"N": "0"},
+    }
+
+
+def test_head_item_stores_refs_producers_and_the_noted_log_start_under_their_names() -> None:
+    head = replace(
+        EMPTY_HEAD,
+        tail=(GOLDEN,),
+        noted_log_start=Offset(3),
+        log_start_noted_ms=77,
+        producers={7: ProducerState(epoch=1, last_sequence=2, written_ms=3)},
+    )
+    item = head_item(KEY, head)
+    assert item["tail"] == {"L": [{"B": encode_ref(GOLDEN)}]}
+    assert item["producers"] == {"M": {"AAAAAAAAAAc": {"B": bytes.fromhex("00010000000200000000000300000000")}}}
+    assert (item["settling_offset"], item["settling_since_ms"]) == ({"N": "3"}, {"N": "77"})
+    assert {"pk": item["pk"], "sk": item["sk"]} == head_key(KEY)
+
+
+@given(st.dictionaries(st.integers(0, 2**63 - 1), STATES, max_size=3))
+def test_streamed_head_is_the_stored_one_in_base64(producers: dict[int, ProducerState]) -> None:
+    head = replace(appended(EMPTY_HEAD, GOLDEN), producers=producers)
+    item = head_item(KEY, head)
+    image = {
+        **item,
+        "tail": {"L": [{"B": base64.b64encode(each["B"]).decode()} for each in item["tail"]["L"]]},
+        "producers": {
+            "M": {name: {"B": base64.b64encode(each["B"]).decode()} for name, each in item["producers"]["M"].items()}
+        },
+    }
+    assert parse_streamed_head(image) == (KEY, head)
+
+
+def _full_head(producers: int, ref: Ref) -> Head:
+    head = EMPTY_HEAD
+    for _ in range(limits.TAIL_ROLL_REFS):
+        head = appended(head, ref)
+    return Head(
+        next_offset=Offset(10**15),
+        log_start_offset=Offset(10**15),
+        tail_base=Offset(10**15),
+        tail=head.tail,
+        rolled_max_timestamp_ms=10**13,
+        rolled_bytes=10**15,
+        noted_log_start=Offset(10**15),
+        log_start_noted_ms=10**13,
+        producers={each: ProducerState(epoch=0, last_sequence=0, written_ms=10**12) for each in range(producers)},
+        evictions=10**6,
+    )
+
+
+_LONG_KEY = PartitionKey(TopicId("f" * 20), Partition(999))
+_OF_PRODUCER = replace(
+    GOLDEN,
+    sequence=ProducerSequence(producer_id=1, epoch=0, first_sequence=0, last_sequence=GOLDEN.offset_span - 1),
+)
+
+
+def test_head_without_producers_stays_within_one_write_unit_until_it_is_rolled() -> None:
+    head = _full_head(0, GOLDEN)
+    before_the_last = replace(head, tail=head.tail[1:])
+    assert item_bytes(head_item(_LONG_KEY, before_the_last)) <= 1024
+
+
+def test_full_head_stays_within_two_write_units_with_as_many_producers_as_it_keeps() -> None:
+    head = _full_head(limits.HEAD_PRODUCERS_KEPT, _OF_PRODUCER)
+    assert item_bytes(head_item(_LONG_KEY, head)) <= 2048
+
+
+def test_full_head_is_about_two_write_units_with_as_many_producers_as_it_has_before_an_eviction() -> None:
+    """With the largest numbers it takes 2 bytes more, so that its last append before a roll may cost three."""
+    head = _full_head(limits.HEAD_PRODUCERS_KEPT + limits.EVICTION_PRODUCERS_MIN - 1, _OF_PRODUCER)
+    assert item_bytes(head_item(_LONG_KEY, head)) == 2050

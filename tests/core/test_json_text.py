@@ -1,0 +1,32 @@
+"""JSON as requests carry it."""
+
+import pytest
+
+from penstock_core.json_text import parse_json
+from penstock_core.limits import JSON_NAMES_MAX
+
+
+def test_parse_json_gives_values_and_keeps_the_order_of_names() -> None:
+    assert list(parse_json('{"b": [1, 2.5, null, "é"], "a": {"b": true}}').items()) == [
+        ("b", [1, 2.5, None, "é"]),
+        ("a", {"b": True}),
+    ]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '[{"b": {"a": 1, "c": 0, "a": 1}}]', '{"a": 1, "\\u0061": 2}'])
+def test_parse_json_refuses_a_name_that_stands_twice(text: str) -> None:
+    with pytest.raises(ValueError, match="name 'a' twice"):
+        parse_json(text)
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": -Infinity}', "{", "[" * 100_000, "9" * 5_000, "﻿{}"])
+def test_parse_json_refuses_what_is_no_json(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(text)
+
+
+def test_parse_json_bounds_the_names_of_an_object() -> None:
+    names = [f'"{number}": 0' for number in range(JSON_NAMES_MAX + 1)]
+    assert len(parse_json("{" + ", ".join(names[:-1]) + "}")) == JSON_NAMES_MAX
+    with pytest.raises(ValueError, match=f"at most {JSON_NAMES_MAX}"):
+        parse_json("{" + ", ".join(names) + "}")

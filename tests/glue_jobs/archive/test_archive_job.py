@@ -1,0 +1,125 @@
+"""The job `archive` by Spark's tasks: from an emulator's DynamoDB and S3 into a bucket, or into a catalog's tables."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+
+import archive
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset
+from penstock_service.adapters.aws import Storage
+from penstock_service.instance.instance import Instance
+from penstock_spark.archive.iceberg_table import open_catalog
+from penstock_spark.result_store import open_results
+from tests.glue_jobs.conftest import RunScript, lines_of
+from tests.support.service import key_of, new_topic, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RunJob = Callable[..., dict[str, Any]]
+SMALL = ("--group-bytes", "200", "--commit-bytes", "900")
+
+
+@pytest.fixture
+def run_job(run_script: RunScript) -> Callable[..., dict[str, Any]]:
+    """Run `archive`, and return its result."""
+    return lambda *options: run_script(archive.main, *options)[-1]
+
+
+def fill(instance: Instance, topic: str, count: int = 20) -> list[tuple[int, int, bytes]]:
+    new_topic(instance, topic, partitions=2)
+    appended = [send(instance, topic, f"{number}-a", f"{number}-b", partition=number % 2) for number in range(count)]
+    return sorted(
+        (number % 2, each.base_offset + index, f"{number}-{letter}".encode())
+        for number, each in enumerate(appended)
+        for index, letter in enumerate("ab")
+    )
+
+
+def rows(table: Any) -> list[tuple[int, int, bytes]]:
+    columns = table.select(["partition", "offset", "value"]).to_pydict()
+    return sorted(zip(columns["partition"], columns["offset"], columns["value"], strict=True))
+
+
+def test_all_topics_are_archived_into_the_bucket_for_results(
+    run_job: RunJob, instance: Instance, stored: Storage
+) -> None:
+    orders, payments = fill(instance, "orders"), fill(instance, "payments", count=3)
+
+    result = run_job(*SMALL)
+
+    filesystem, root = open_results(f"s3://{stored.results}/lake", stored).filesystem()
+    for topic, expected in (("orders", orders), ("payments", payments)):
+        found = ds.dataset(f"{root}{topic}/data", filesystem=filesystem, partitioning="hive").to_table()
+        assert rows(found) == expected
+    assert result["failed"] == []
+    assert [(each["topic"], each["records"]) for each in result["topics"]] == [("orders", 40), ("payments", 6)]
+    assert [each["commits"] for each in run_job(*SMALL)["topics"]] == [0, 0]
+
+
+def test_a_topic_is_archived_into_a_folder_that_spark_reads_by_itself(
+    run_job: RunJob, instance: Instance, spark: "SparkSession", tmp_path: Path
+) -> None:
+    expected = fill(instance, "orders")
+    run_job("--topic", "orders", "--output", str(tmp_path), *SMALL)
+
+    frame = spark.read.parquet(str(tmp_path / "orders" / "data"))
+
+    assert sorted(tuple(row) for row in frame.select("partition", "offset", "value").collect()) == expected
+    assert "day" in frame.columns
+
+
+def test_a_topic_is_archived_into_a_table_of_a_catalog(
+    run_job: RunJob, instance: Instance, stored: Storage, tmp_path: Path
+) -> None:
+    expected = fill(instance, "orders")
+    catalog = f"sqlite:///{tmp_path}/catalog.db"
+
+    run_job("--topic", "orders", "--catalog", catalog, *SMALL)
+
+    table = open_catalog(catalog, stored)[0].load_table("penstock.orders")
+    assert rows(table.scan().to_arrow()) == expected
+    assert table.location() == f"s3://{stored.results}/lake/orders"
+
+
+def test_the_job_fails_after_all_else_is_done_if_a_topic_s_records_expired_or_its_table_cannot_be_written(
+    run_script: RunScript, instance: Instance, stored: Storage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(instance, "orders", count=4)
+    run_script(archive.main)
+    for topic, count in (("broken", 2), ("zebras", 2)):
+        fill(instance, topic, count=count)
+    open_results(f"s3://{stored.results}/lake", stored).put_new(
+        "broken/_penstock/table.json",
+        json.dumps({"topic_id": instance.topic_cache.read_through("broken").topic_id, "kind": "iceberg"}).encode(),
+    )
+    send(instance, "orders", "late")
+    instance.stores.log.raise_log_start(key_of(instance, "orders"), Offset(5))
+
+    with pytest.raises(PenstockError, match="1 topics failed, and 1 offsets were removed") as raised:
+        run_script(archive.main)
+
+    assert raised.value.code is ErrorCode.INTERNAL
+    lines = lines_of(capsys)
+    assert lines[-1]["failed"] == ["broken"]
+    assert [each["topic"] for each in lines[-1]["topics"]] == ["orders", "zebras"]
+    [expired] = [each for each in lines if each["event"] == "expired"]
+    assert expired["offsets"] == [{"partition": 0, "start_offset": 4, "end_offset": 5}]
+
+
+def test_options_are_refused_before_the_work_begins_when_they_are_wrong(
+    run_job: RunJob, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PenstockError, match="topic 'nowhere' does not exist"):
+        run_job("--topic", "nowhere")
+    monkeypatch.setattr("penstock_spark.job.find_storage", lambda given: storage)
+    with pytest.raises(PenstockError, match="give --output s3://bucket/prefix or a folder, or --results BUCKET"):
+        archive.main([])
+    for options in (["--group-bytes", "0"], ["--commit-bytes", "1k"]):
+        with pytest.raises(SystemExit):
+            archive.main(options)

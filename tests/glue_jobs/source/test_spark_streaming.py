@@ -1,0 +1,130 @@
+"""A streaming query over a growing topic, killed midway and restarted: each offset comes once, in its micro-batch."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import penstock_spark
+from penstock_core.errors import PenstockError
+from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import alter_topic
+from penstock_spark.source.batch import schema_of
+from tests.support.service import new_topic, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+ENDS_S_MAX = 120
+pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
+HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None  # Spark 4.2
+
+Sink = dict[int, list[tuple[int, int, str]]]
+
+
+class CrashError(Exception):
+    """The sink's process ends here."""
+
+
+@pytest.fixture
+def stream(spark: "SparkSession", storage_options: dict[str, str], tmp_path: Path) -> Any:
+    """Run the query from its checkpoint into a function, and wait until it has read all records."""
+    penstock_spark.register(spark)
+    # Before 4.2 the query would be one micro-batch, or the crashed one after a crash.
+    spark.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", "true")
+
+    def run(write: Callable[["DataFrame", int], None], **options: str) -> None:
+        frame = (
+            spark.readStream.format("penstock")
+            .options(**{"subscribe": "orders", "startingOffsets": "earliest", **storage_options, **options})
+            .load()
+        )
+        writer: DataStreamWriter = frame.selectExpr("partition", "offset", "cast(value as string)").writeStream
+        query = (
+            writer.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(ENDS_S_MAX)
+        finally:
+            query.stop()
+
+    return run
+
+
+@pytest.mark.parametrize("restarts", [2, pytest.param(10, marks=pytest.mark.minutes)])
+def test_query_reads_each_offset_once_when_it_is_killed_and_restarted(
+    restarts: int, instance: Instance, stream: Any, tmp_path: Path
+) -> None:
+    new_topic(instance, "orders", partitions=2)
+    expected: list[tuple[int, int, str]] = []
+    sink: Sink = {}
+    crashes = 0
+
+    def write(frame: "DataFrame", batch_id: int) -> None:
+        nonlocal crashes
+        rows = sorted(tuple(row) for row in frame.collect())
+        assert sink.setdefault(batch_id, rows) == rows, "a micro-batch that runs again has the same records"
+        if crashes < restarts and batch_id % 2 == crashes % 2:
+            crashes += 1
+            raise CrashError
+
+    for restart in range(restarts + 1):
+        if restart == restarts // 2:
+            alter_topic(instance, "orders", 3, {})
+        for partition in (0, 1) if restart < restarts // 2 else (0, 1, 2):
+            for _ in range(4):
+                sent = send(instance, "orders", f"{partition} at {restart}", partition=partition)
+                expected.append((partition, sent.base_offset, f"{partition} at {restart}"))
+        with contextlib.nullcontext() if restart == restarts else pytest.raises(Exception, match="CrashError"):
+            stream(write, **{"maxOffsetsPerTrigger": "7"} if HAS_LIMITS else {})
+
+    assert crashes == restarts
+    assert sorted(row for rows in sink.values() for row in rows) == sorted(expected)
+    assert max(map(len, sink.values())) <= 7 or not HAS_LIMITS
+    [*_, last] = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    offsets = json.loads(last.read_text().splitlines()[-1])
+    assert offsets["orders"] == {"0": 4 * (restarts + 1), "1": 4 * (restarts + 1), "2": 4 * (restarts // 2 + 1)}
+
+
+def test_query_keeps_its_first_offset_when_it_begins_at_the_latest(instance: Instance, stream: Any) -> None:
+    new_topic(instance, "orders")
+    send(instance, "orders", "before")
+    found: list[tuple[int, list[str]]] = []
+
+    def write(frame: "DataFrame", batch_id: int) -> None:
+        found.append((batch_id, [row["value"] for row in frame.collect()]))
+
+    stream(write, startingOffsets="latest")
+    send(instance, "orders", "after")
+    stream(write, startingOffsets="latest")
+
+    assert found == [(0, []), (1, ["after"])]
+
+
+def test_limit_is_refused_and_all_records_are_read_when_spark_is_older_than_4_2(
+    instance: Instance, storage_options: dict[str, str]
+) -> None:
+    from penstock_spark.source.streaming import PenstockStreamReader
+
+    new_topic(instance, "orders", partitions=2)
+    given = {"subscribe": "orders", "startingOffsets": "earliest", **storage_options}
+    with pytest.raises(PenstockError, match=r"maxOffsetsPerTrigger: .* from 4\.2 on"):
+        PenstockStreamReader({**given, "maxOffsetsPerTrigger": "7"}, schema_of(given))
+    reader = PenstockStreamReader(given, schema_of(given))
+    start = reader.initialOffset()
+    for number in range(3):
+        send(instance, "orders", f"{number}-a", f"{number}-b", partition=1)
+
+    end = reader.latestOffset()
+
+    assert (start["orders"], end["orders"]) == ({"0": 0, "1": 0}, {"0": 0, "1": 6})
+    read = [batch for each in reader.partitions(start, end) for batch in reader.read(each)]
+    assert [value for batch in read for value in batch.column("offset").to_pylist()] == list(range(6))

@@ -1,0 +1,82 @@
+"""The wrapper around every Lambda function, and the modules that a function imports."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from penstock_handlers.edge import lambda_function
+from penstock_handlers.edge.lambda_function import Stopwatch, observed
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.instance.instance import Instance
+from tests.handlers.service import CONTEXT
+
+BINARY_FUNCTIONS = ("produce", "fetch", "transactions")
+SCHEDULED_FUNCTIONS = ("recover_zones", "retention", "scrub", "sweep", "replicate")
+
+
+@pytest.fixture
+def instance(monkeypatch: pytest.MonkeyPatch) -> Instance:
+    """The instance that functions find."""
+    found = memory_instance()
+    monkeypatch.setattr(lambda_function, "instance", lambda: found)
+    monkeypatch.setattr(lambda_function.metrics.provider, "namespace", "Penstock")
+    monkeypatch.setattr(lambda_function.metrics.provider, "service", "penstock")
+    return found
+
+
+def test_observed_passes_the_event_the_instance_and_a_running_stopwatch(instance: Instance) -> None:
+    def serve(event: str, to: Instance, stopwatch: Stopwatch) -> tuple[str, bool]:
+        assert stopwatch.total_ms() >= 0
+        assert stopwatch.cpu_ms() >= 0
+        assert stopwatch.storage_calls() == {}
+        to.telemetry.count("requests_seen")
+        return event, to is instance
+
+    assert observed(serve)("the event", CONTEXT) == ("the event", True)
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_observed_reports_telemetry_when_the_function_ends(
+    instance: Instance, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, is_failing: bool
+) -> None:
+    def serve(_event: object, to: Instance, _stopwatch: Stopwatch) -> None:
+        to.telemetry.log("repair_postponed", segment="s1")
+        to.telemetry.count("scrub_refs", 7)
+        if is_failing:
+            raise ValueError("a defect")
+
+    if is_failing:
+        with pytest.raises(ValueError, match="a defect"):
+            observed(serve)({}, CONTEXT)
+    else:
+        observed(serve)({}, CONTEXT)
+    [line] = [record for record in caplog.records if record.getMessage() == "repair_postponed"]
+    assert getattr(line, "segment", None) == "s1"
+    [metrics] = [json.loads(text) for text in capsys.readouterr().out.splitlines() if "_aws" in text]
+    assert (metrics["repair_postponed"], metrics["scrub_refs"]) == ([1.0], [7.0])
+
+
+def _imported(functions: tuple[str, ...]) -> Any:
+    """The modules that a new process has after it imported these functions."""
+    script = f"import json, sys, {', '.join(f'penstock_handlers.{name}' for name in functions)}; "
+    script += "print(json.dumps([*sys.modules]))"
+    path = [entry for entry in sys.path if entry]
+    found = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}; {script}"], capture_output=True, check=True
+    )
+    return json.loads(found.stdout)
+
+
+@pytest.mark.slow
+def test_binary_functions_import_neither_pydantic_nor_a_resolver() -> None:
+    unwanted = {"pydantic", "aws_lambda_powertools.event_handler", "penstock_handlers.edge.models"}
+    assert not unwanted & {*_imported(BINARY_FUNCTIONS)}
+
+
+@pytest.mark.slow
+def test_scheduled_functions_import_nothing_of_http() -> None:
+    unwanted = {"pydantic", "pybase64", "penstock_handlers.edge.http", "penstock_handlers.edge.entry"}
+    assert not unwanted & {*_imported(SCHEDULED_FUNCTIONS)}

@@ -1,0 +1,185 @@
+"""The powers of every role in a template, and the only roles that may hold each.
+
+A power is a verb on a place, such as `delete` on the log table. It has the same form on every stage, whether the zones
+are ordinary buckets or directory buckets. `HOLDERS` names the roles that may hold each power. A permission that is no
+power of this table is forbidden to every role.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_core.storage import keys
+from tests.infra.conftest import Resources
+from tests.infra.templates import as_list, name_of, of_type
+
+FUNCTIONS = frozenset((
+    "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Zones",
+    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep",
+))  # fmt: skip
+JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
+_ALL = FUNCTIONS | JOBS
+_PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "ReplayJob"))
+_CONSUMERS = frozenset(("Fetch", "RecordsFetch"))
+_REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
+_SWEEPERS = frozenset(("Sweep", "SweepJob"))
+_SCHEDULER = frozenset(("JobSchedulesRole",))
+
+_TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
+_STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
+_READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "Scrub"}
+
+HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
+    ("read", _TOPICS): _ALL,
+    ("scan", _TOPICS): _ALL - _CONSUMERS - {"Produce", "RecordsProduce", "Transactions", "Zones"},
+    ("write", _TOPICS): frozenset(("Topics",)),
+    ("delete", _TOPICS): frozenset(("Topics",)),
+    ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
+    ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub"},
+    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub"},
+    ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
+    ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
+    ("read", _LOG): _ALL - {"RecordsProduce", "Groups", "Zones"},
+    ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob"},
+    ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob")),
+    ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob")),
+    ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
+    # Transactions takes a lease from a member that is gone, and removes the member.
+    ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
+    # Produce reads the first append of what may be its repeat.
+    ("read", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | {"Produce"},
+    ("list", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
+    ("write", "zones"): _PRODUCERS | _REPAIRERS,
+    ("delete", "zones"): _SWEEPERS,
+    # A session with a directory bucket reads, or it reads, writes and deletes.
+    ("open to change", "zones"): _PRODUCERS | _REPAIRERS | _SWEEPERS,
+    ("read", "archive"): _READERS_OF_SEGMENTS,
+    ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS,
+    ("write", "archive"): frozenset(("CompactJob",)),
+    ("delete", "archive"): _SWEEPERS,
+    **{(verb, "lake"): frozenset(("ArchiveJob", "ReplayJob")) for verb in ("read", "list", "write", "delete")},
+    **{(verb, "reports"): frozenset(("AnalyzeJob",)) for verb in ("read", "list", "write", "delete")},
+    ("read", "assets"): JOBS,
+    ("read", "catalog"): frozenset(("ArchiveJob", "ReplayJob")),
+    ("write", "catalog"): frozenset(("ArchiveJob",)),
+    ("send to", _REPAIRS): _CONSUMERS | {"Produce", "Topics", "GroupAdmin", "Scrub", "Replicate", "SweepJob"},
+    ("take from", _REPAIRS): frozenset(("Replicate",)),
+    ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
+    ("take from", _STREAM): frozenset(("Replicate",)),
+    ("find", "every stream"): frozenset(("Replicate",)),
+    ("trace", "every request"): FUNCTIONS,
+    ("find", "every log group"): JOBS,
+    ("log", "jobs"): JOBS,
+    **{("log", function): frozenset((function,)) for function in FUNCTIONS},
+    ("start", "JobsSparkApplication"): _SCHEDULER,
+    ("pass to EMR", "roles of jobs"): _SCHEDULER,
+}
+
+_VERBS = {
+    **dict.fromkeys(("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"), "read"),
+    "dynamodb:ConditionCheckItem": "read",
+    "dynamodb:Scan": "scan",
+    **dict.fromkeys(("dynamodb:PutItem", "dynamodb:UpdateItem"), "write"),
+    "dynamodb:DeleteItem": "delete",
+    **dict.fromkeys(("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"), "take from"),
+    "s3:GetObject": "read",
+    "s3:ListBucket": "list",
+    **dict.fromkeys(("s3:PutObject", "s3:AbortMultipartUpload"), "write"),
+    "s3:DeleteObject": "delete",
+    "sqs:SendMessage": "send to",
+    **dict.fromkeys(("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"), "take from"),
+    **dict.fromkeys(("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"), "log"),
+    **dict.fromkeys(("glue:GetDatabase", "glue:GetTable", "glue:GetTables"), "read"),
+    **dict.fromkeys(("glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"), "write"),
+    "emr-serverless:StartJobRun": "start",
+}
+# AWS lets no policy name a resource of these.
+_UNSCOPED = {
+    "dynamodb:ListStreams": ("find", "every stream"),
+    "xray:PutTraceSegments": ("trace", "every request"),
+    "xray:PutTelemetryRecords": ("trace", "every request"),
+    "logs:DescribeLogGroups": ("find", "every log group"),
+}
+_PLACES = (
+    (r"<ZonesZone[ABC]>(/\*)?", "zones"),
+    (r"<ArchiveBucket>(/\*)?", "archive"),
+    (r"<JobsResultsBucket>/(lake|reports)/\*", r"\1"),
+    (r"<(Tables\w+(\.StreamArn)?|RepairQueues\w+|JobsSparkApplication)>", r"\1"),
+    (r"<Functions(\w+)Logs>", r"\1"),
+    (r"<Jobs(Glue(Output|Error))?Logs>|<JobsGlue(Output|Error)>", "jobs"),
+    (r"arn:<AWS::Partition>:s3:::cdk-\w+-assets-\$\{AWS::AccountId\}-[^/*]+/[^/*]+", "assets"),
+    (r"arn:<AWS::Partition>:glue:[^*]+:(catalog|database/\w+|table/\w+/\*)", "catalog"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """One action on one resource that a policy allows a role, and on which condition."""
+
+    holder: str
+    action: str
+    resource: str
+    condition: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.holder} may {self.action} on {self.resource}"
+
+    def power(self) -> tuple[str, str] | None:
+        """Its verb and place, None if no role at all may have this permission."""
+        if self.resource == "*":
+            return _UNSCOPED.get(self.action)
+        if self.action == "iam:PassRole":
+            is_for_emr = self.condition == {"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}}
+            is_of_job = re.fullmatch(r"<Jobs\w+MayRole>", self.resource)
+            return ("pass to EMR", "roles of jobs") if is_for_emr and is_of_job else None
+        if self.action == "s3express:CreateSession":
+            is_read_only = self.condition == {"StringEquals": {"s3express:SessionMode": "ReadOnly"}}
+            return "read" if is_read_only else "open to change", self._place()
+        if self.action not in _VERBS:
+            return None
+        return _VERBS[self.action], self._place()
+
+    def _place(self) -> str:
+        """The resource, narrowed by the condition to some items of a table or one folder of a bucket."""
+        match self.condition:
+            case {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [str(key)]}}:
+                return f"{self._named_place()}{key}"
+            case {"StringLike": {"s3:prefix": [str(below), str(folder)]}} if below == f"{folder}/*":
+                return folder if self.resource == "<JobsResultsBucket>" else self.resource
+        return self._named_place()
+
+    def _named_place(self) -> str:
+        for pattern, place in _PLACES:
+            if found := re.fullmatch(pattern, self.resource):
+                return found.expand(place)
+        return self.resource
+
+
+def permissions_of_roles(resources: Resources) -> Iterator[Permission]:
+    """Every permission of every role of the template."""
+    for policy in of_type(resources, "AWS::IAM::Policy").values():
+        for role in policy["Roles"]:
+            for statement in policy["PolicyDocument"]["Statement"]:
+                yield from permissions_of_statement(_holder(name_of(role)), statement)
+
+
+def permissions_of_statement(holder: str, statement: Mapping[str, Any]) -> Iterator[Permission]:
+    """Every permission that a statement gives its holder. Fails on a statement that denies or inverts."""
+    assert set(statement) <= {"Action", "Effect", "Resource", "Condition"}, f"{holder}: {statement}"
+    assert statement["Effect"] == "Allow", f"{holder}: {statement}"
+    for action in as_list(statement["Action"]):
+        for resource in as_list(statement["Resource"]):
+            condition = statement.get("Condition", {})
+            yield Permission(holder=holder, action=action, resource=name_of(resource), condition=condition)
+
+
+def forbidden(permissions: Iterable[Permission]) -> list[str]:
+    """The permissions that their role must not have."""
+    return [str(each) for each in permissions if each.holder not in HOLDERS.get(each.power() or ("", ""), ())]
+
+
+def _holder(role: str) -> str:
+    """The function's name, the job's with `Job` behind it, or the role's own: `<FunctionsFetchRole>` is `Fetch`."""
+    name = re.sub(r"<Functions(\w+)Role>", r"\1", role)
+    return re.sub(r"<Jobs(\w+)MayRole>", r"\1Job", name).strip("<>")

@@ -1,0 +1,43 @@
+"""Reads templates: the resources of a type, and the permissions of a policy, as texts that a test can compare."""
+
+from typing import Any
+
+
+def of_type(resources: dict[str, dict[str, Any]], resource_type: str) -> dict[str, dict[str, Any]]:
+    """Returns the properties of all resources of a type, by name."""
+    return {name: resource["Properties"] for name, resource in resources.items() if resource["Type"] == resource_type}
+
+
+def name_of(value: Any) -> str:
+    """Returns a reference, a join or a text as one text. A reference becomes `<name>`."""
+    match value:
+        case str():
+            return value
+        case {"Ref": str(target)}:
+            return f"<{target if target.startswith('AWS::') else target[:-8]}>"
+        case {"Fn::GetAtt": [str(target), "Arn"]}:
+            return f"<{target[:-8]}>"
+        case {"Fn::GetAtt": [str(target), str(attribute)]}:
+            return f"<{target[:-8]}.{attribute}>"
+        case {"Fn::Sub": str(text)}:
+            return text
+        case {"Fn::Join": ["", [*parts]]}:
+            return "".join(name_of(part) for part in parts)
+    raise ValueError(f"no reference: {value!r}")
+
+
+def as_list(value: Any) -> list[Any]:
+    """Returns a list, also where IAM writes a single action or resource without one."""
+    return value if isinstance(value, list) else [value]
+
+
+def permissions(statements: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Returns all pairs of action and resource that are allowed. Fails on a statement that denies or inverts."""
+    assert all(set(statement) <= {"Action", "Effect", "Resource", "Condition"} for statement in statements)
+    assert all(statement["Effect"] == "Allow" for statement in statements)
+    return {
+        (action, name_of(resource))
+        for statement in statements
+        for action in as_list(statement["Action"])
+        for resource in as_list(statement["Resource"])
+    }

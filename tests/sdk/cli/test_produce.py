@@ -1,0 +1,131 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from penstock.testing import MemoryPenstock
+from tests.sdk.cli.command import run, run_json
+
+INTERRUPTED = """
+from penstock.cli import main
+from penstock.testing import MemoryPenstock
+service = MemoryPenstock()
+service.create_topic("t")
+try:
+    main(["produce", "t"], obj=service.transport)
+except SystemExit as end:
+    print(end.code, len(service.records("t")))
+"""
+
+
+@pytest.fixture(autouse=True)
+def orders(service: MemoryPenstock) -> None:
+    service.create_topic("orders", partitions=2)
+    service.create_topic("copy", partitions=2)
+
+
+def test_line_without_separator_ends_the_input_with_the_count_of_records_sent(service: MemoryPenstock) -> None:
+    arguments = ("produce", "orders", "--key-separator", ":")
+    result = run(service.transport, *arguments, stdin=b"a:1\nb:2\nbad\nc:3\n")
+    assert result.exit_code == 1
+    assert "2 records were sent" in result.stderr
+    assert "line 3 ('bad'): it has no ':'" in result.stderr
+    assert len(service.records("orders")) == 2
+
+
+def test_bad_lines_are_skipped_and_counted_when_asked(service: MemoryPenstock) -> None:
+    arguments = ("produce", "orders", "--key-separator", ":", "--skip-bad")
+    said = run_json(service.transport, *arguments, stdin=b"a:1\nbad\nb:2\nworse\n")
+    assert (said["records"], said["skipped"]) == (2, 2)
+    assert [record.value for record in service.records("orders")] == [b"1", b"2"]
+
+
+def test_one_key_for_all_and_null_values(service: MemoryPenstock) -> None:
+    run_json(service.transport, "produce", "orders", "--key", "k", "--null", "-", stdin=b"v\n-\n\n")
+    assert [(each.key, each.value) for each in service.records("orders")] == [(b"k", b"v"), (b"k", None), (b"k", b"")]
+
+
+def test_null_keys_and_tombstones_by_separator(service: MemoryPenstock) -> None:
+    arguments = ("produce", "orders", "--partition", "0", "--key-separator", ":", "--null", "NULL")
+    run_json(service.transport, *arguments, stdin=b"a:NULL\nNULL:v\n:\n")
+    assert [(each.key, each.value) for each in service.records("orders")] == [(b"a", None), (None, b"v"), (b"", b"")]
+
+
+def test_what_consume_json_writes_is_taken_back_byte_for_byte(service: MemoryPenstock) -> None:
+    with service.producer() as producer:
+        producer.send(
+            "orders", b"\xff\x00", key=b"\xfe", headers=[("a", b"1"), ("b", b"\xff"), ("c", None)], timestamp_ms=7
+        )
+        producer.send("orders", None, key="é", timestamp_ms=8)
+        producer.send("orders", "\t\r\n\u2028", partition=1, timestamp_ms=9)
+        producer.send("orders", b"", key=b"", partition=0, headers=[("", b""), ("a", b"\x1b")], timestamp_ms=10)
+    written = run(service.transport, "consume", "orders", "--max-records", "4", "--json").stdout_bytes
+    assert run_json(service.transport, "produce", "copy", "--format", "json", stdin=written)["records"] == 4
+    copied = [each._replace(topic="orders") for each in service.records("copy")]
+    assert copied == service.records("orders")
+
+
+def test_json_partition_gives_way_to_the_key_when_asked(service: MemoryPenstock) -> None:
+    service.create_topic("narrow")
+    line = b'{"partition": 1, "key": "k", "value": "v"}\n'
+    refused = run(service.transport, "produce", "narrow", "--format", "json", stdin=line)
+    assert (refused.exit_code, "UNKNOWN_PARTITION" in refused.stderr) == (1, True)
+    run_json(service.transport, "produce", "narrow", "--format", "json", "--by-key", stdin=line)
+    assert [record.key for record in service.records("narrow")] == [b"k"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{", "Expecting"),
+        (b"[]", "no JSON object"),
+        (b"{}", "neither value nor value_base64"),
+        (b'{"value": 1}', "give text or null"),
+        (b'{"value": "a", "value_base64": "YQ=="}', "both value and value_base64"),
+        (b'{"value_base64": "?"}', "not base64"),
+        (b'{"value": "a", "when": 1}', "unknown field"),
+        (b'{"value": "a", "partition": true}', "whole number"),
+        (b'{"value": "a", "headers": {"a": "b"}}', "give a list"),
+        (b'{"value": "a", "headers": [["a"]]}', "header"),
+        (b'{"value": "\\ud800"}', "surrogate"),
+        (b"\xff", "utf-8"),
+    ],
+)
+def test_bad_json_line_is_refused_with_its_reason(service: MemoryPenstock, line: bytes, reason: str) -> None:
+    result = run(service.transport, "produce", "orders", "--format", "json", "--json", stdin=b'{"value": "v"}\n' + line)
+    assert result.exit_code == 1
+    said, error = result.stderr.splitlines()
+    assert said == "1 records were sent"
+    assert json.loads(error)["error"]["line"] == 2
+    assert reason in json.loads(error)["error"]["message"]
+
+
+def test_unknown_topic_is_refused_when_there_is_nothing_to_send(service: MemoryPenstock) -> None:
+    result = run(service.transport, "produce", "nope", stdin=b"")
+    assert (result.exit_code, "UNKNOWN_TOPIC" in result.stderr) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruption_delivers_the_lines_that_were_read_and_tells_their_count(number: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        assert process.stdout is not None
+        process.stdin.write(b"a\nb\n" * 50_000)
+        process.stdin.flush()  # more than a pipe holds: the command has begun to read
+        os.kill(process.pid, number)
+        code, delivered = map(int, process.stdout.read().split())
+        said = process.stderr.read().decode()
+    assert code == 1
+    assert 0 < delivered <= 100_000
+    assert said.startswith(f"interrupted: {delivered:,} records, ")

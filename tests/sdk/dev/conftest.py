@@ -1,0 +1,63 @@
+"""A dev server in a thread of the test's process, on a free port."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from penstock.configuration import Configuration, StaticCredentials
+from penstock.dev.http_server import listen
+from penstock.dev.service import DevService, serve
+from penstock.http.transport import HttpTransport
+
+
+@dataclass(frozen=True)
+class Server:
+    service: DevService
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def configuration(self, secret: str | None = None) -> Configuration:
+        keys = self.service.keys
+        return Configuration(
+            url=self.url,
+            region="us-east-1",
+            credentials=StaticCredentials(keys.access_key, secret or keys.secret_key),
+        )
+
+    def transport(self) -> HttpTransport:
+        return HttpTransport(self.configuration())
+
+
+class RunningServer:
+    """The server's loop, in a thread that `stop` ends."""
+
+    def __init__(self, data: Path | None = None) -> None:
+        listening = listen(0)
+        self.server = Server(DevService(data), listening.getsockname()[1])
+        ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        work = serve(self.server.service, listening, self._stop, on_ready=ready.set)
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(work,))
+        self._thread.start()
+        ready.wait()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+        self.server.service.close()
+
+
+@pytest.fixture
+def running() -> Iterator[Server]:
+    running = RunningServer()
+    yield running.server
+    running.stop()

@@ -1,0 +1,112 @@
+"""What AWS starts by streams, queues and schedules happens on this machine too."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from penstock import Admin
+from penstock.dev import background
+from penstock.dev.background import JOBS, Background, Job, replicate
+from penstock.system import monotonic_ms
+from penstock.testing import MemoryTransport
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.log.repair import Repair
+from penstock_service.adapters.memory.segments import MemorySegmentStore
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.memory.zones import MemoryRepairQueue
+from penstock_service.adapters.system import SequentialExecutor
+from penstock_service.instance.instance import Instance
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def instance() -> Instance:
+    return memory_instance(executor=SequentialExecutor())
+
+
+@pytest.fixture
+def jobs(instance: Instance) -> Iterator[Background]:
+    running = Background(instance, lambda: None)
+    yield running
+    running.close()
+
+
+def produce(instance: Instance) -> None:
+    transport = MemoryTransport(instance)
+    transport.call("POST", "/v1/topics", {}, {}, b'{"name": "orders"}')
+    body = json.dumps({"records": [{"value": "x"}]}).encode()
+    assert transport.call("POST", "/v1/topics/orders/records", {}, {}, body).status == 200
+
+
+def copies(instance: Instance) -> list[int]:
+    return [len(zone.segments) for zone in instance.stores.zones if isinstance(zone, MemorySegmentStore)]
+
+
+def test_missing_copy_of_an_append_is_made(instance: Instance) -> None:
+    [zone] = [zone for zone in instance.stores.zones if zone.zone == "c"]
+    assert isinstance(zone, MemorySegmentStore)
+    zone.is_down = True
+    produce(instance)
+    zone.is_down = False
+    assert copies(instance) == [1, 1, 0]
+    replicate(instance)
+    assert copies(instance) == [1, 1, 1]
+    replicate(instance)  # nothing is owed
+
+
+def test_repair_that_fails_is_queued_again(instance: Instance) -> None:
+    queue = instance.stores.repair_queue
+    assert isinstance(queue, MemoryRepairQueue)
+    produce(instance)
+    stores = [zone for zone in instance.stores.zones if isinstance(zone, MemorySegmentStore)]
+    [segment_id] = stores[0].segments
+    for zone in stores:
+        zone.is_down = True
+    lost = Repair(segment_id=segment_id, zones=frozenset([stores[0].zone]))
+    queue.send(lost)
+    replicate(instance)
+    assert queue.repairs == [lost]
+
+
+def test_every_job_runs_when_its_time_has_come(jobs: Background) -> None:
+    now_ms = monotonic_ms()
+    assert jobs.run_due(now_ms + DAY_MS) == [job.name for job in JOBS]
+    assert jobs.run_due(now_ms + DAY_MS) == []
+
+
+def test_job_that_fails_holds_up_no_other(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[str] = []
+
+    def refuse(_: Instance) -> None:
+        raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "no answer")
+
+    def defect(_: Instance) -> None:
+        raise ValueError("a defect")
+
+    jobs = [
+        Job(name="refuses", interval_ms=DAY_MS, run=refuse),
+        Job(name="breaks", interval_ms=DAY_MS, run=defect),
+        Job(name="works", interval_ms=DAY_MS, run=lambda _: ran.append("works")),
+    ]
+    monkeypatch.setattr(background, "JOBS", jobs)
+    running = Background(instance, lambda: None)
+    running.run_due(monotonic_ms() + DAY_MS)
+    running.close()
+    assert ran == ["works"]
+    assert "refuses failed" in caplog.text
+    assert "a defect" in caplog.text
+
+
+def test_zone_that_was_taken_out_catches_up(instance: Instance) -> None:
+    admin = Admin(transport=MemoryTransport(instance))
+    admin.take_zone_out("c")
+    produce(instance)
+    assert copies(instance) == [1, 1, 0]
+    admin.let_zone_in("c")
+    jobs = {job.name: job for job in JOBS}
+    jobs["recover_zones"].run(instance)
+    assert copies(instance) == [1, 1, 1]

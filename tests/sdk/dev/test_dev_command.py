@@ -1,0 +1,232 @@
+"""`penstock dev` as a process: where it writes, how clients find it, how it ends, and what survives a kill."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from penstock import Admin, Consumer, Producer
+from penstock.cli import main
+from penstock.configuration import find_configuration
+from penstock.http.transport import HttpTransport
+
+pytestmark = pytest.mark.slow
+
+SECRETS = ("PENSTOCK_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+class Command:
+    """`penstock dev --json` in `folder`, from the checkout's sources. It answers once it is made."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        script = f"import sys; sys.path[:0] = {[each for each in sys.path if each]!r}; sys.argv[0] = 'penstock'; "
+        script += "from penstock.cli import main; main()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, "dev", "--port", "0", "--json", *options],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={name: value for name, value in os.environ.items() if name not in SECRETS},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.facts: dict[str, Any] = json.loads(line) if line else {}
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Its exit code after that signal, and what it said on stderr."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate()
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without a service, to work in."""
+    for name in SECRETS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def start(here: Path) -> Iterator[Callable[..., Command]]:
+    """Starts `penstock dev` in a folder, by default here."""
+    started: list[Command] = []
+
+    def start(*options: str, folder: Path = here) -> Command:
+        started.append(Command(folder, *options))
+        return started[-1]
+
+    yield start
+    for command in started:
+        command.process.kill()
+        command.process.communicate()
+
+
+@pytest.fixture
+def command(start: Callable[..., Command]) -> Command:
+    return start("--topic", "orders:2")
+
+
+def transport() -> HttpTransport:
+    return HttpTransport(find_configuration())
+
+
+def test_clients_find_it_below_its_folder(command: Command, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "below").mkdir()
+    monkeypatch.chdir(here / "below")
+    assert find_configuration().url == command.facts["url"]
+    with Producer() as producer:
+        producer.send("orders", b"x")
+    with Consumer("orders") as consumer:
+        assert next(consumer).value == b"x"
+    assert len(Admin().describe_topic("orders").offsets) == 2
+
+
+def test_only_its_owner_can_read_the_keys(command: Command, here: Path) -> None:
+    assert command.facts["env_file"] == str(here / ".penstock" / "local.env")
+    assert (here / ".penstock").stat().st_mode & 0o777 == 0o700
+    assert (here / ".penstock" / "local.env").stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in (here / ".penstock").iterdir()] == ["local.env"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_it_and_removes_the_keys(command: Command, here: Path, number: signal.Signals) -> None:
+    assert command.end(number) == (0, "")
+    assert not (here / ".penstock" / "local.env").exists()
+
+
+def test_acknowledged_records_and_offsets_survive_a_kill(start: Callable[..., Command]) -> None:
+    command = start("--data", "data", "--topic", "orders:2")
+    with Producer(transport=transport()) as producer:
+        sent = [producer.send("orders", b"%d" % number) for number in range(500)]
+        producer.flush()
+    acknowledged = {(each.result().partition, each.result().offset) for each in sent}
+    with Consumer("orders", group_id="g", transport=transport(), enable_auto_commit=False) as consumer:
+        read = [next(consumer) for _ in range(100)]
+        consumer.commit()
+    assert command.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    again = start("--data", "data", "--topic", "orders:2")
+    with Consumer("orders", group_id="g", transport=transport()) as consumer:
+        rest = [next(consumer) for _ in range(400)]
+    assert {(each.partition, each.offset) for each in (*read, *rest)} == acknowledged
+    assert again.end(signal.SIGTERM) == (0, "")
+
+
+def test_producer_goes_on_and_stores_each_record_once_when_the_server_is_killed(start: Callable[..., Command]) -> None:
+    command = start("--data", "data", "--topic", "orders:2")
+    port = command.facts["url"].rpartition(":")[2]
+    producer = Producer(transport=transport(), linger_ms=0)
+    sent = [producer.send("orders", b"%d" % number) for number in range(100)]
+    sent[0].result()  # some are stored, and others are on their way
+    command.end(signal.SIGKILL)
+    sent += [producer.send("orders", b"%d" % number) for number in range(100, 200)]
+    start("--data", "data", "--port", port)
+    producer.close()
+    places = {(each.result().partition, each.result().offset) for each in sent}
+    with Consumer("orders", transport=transport()) as consumer:
+        read = [next(consumer) for _ in range(200)]
+    assert sorted(int(each.value or b"") for each in read) == list(range(200))
+    assert {(each.partition, each.offset) for each in read} == places
+
+
+def test_verbose_tells_each_request(start: Callable[..., Command]) -> None:
+    command = start("--verbose")
+    Admin().list_topics()
+    code, said = command.end(signal.SIGTERM)
+    assert code == 0
+    assert re.fullmatch(r"INFO GET /v1/topics\S* 200 \d+ ms\n", said)
+
+
+def test_two_servers_do_not_share_a_data_folder(start: Callable[..., Command], here: Path) -> None:
+    first = start("--data", "data")
+    (here / "other").mkdir()
+    second = start("--data", "../data", folder=here / "other")
+    said = second.process.communicate()[1]
+    assert second.process.returncode == 1
+    assert "in use by another `penstock dev`" in json.loads(said)["error"]["message"]
+    assert first.end(signal.SIGTERM) == (0, "")
+
+
+def test_second_server_of_a_folder_is_refused(command: Command, start: Callable[..., Command]) -> None:
+    second = start()
+    said = second.process.communicate()[1]
+    assert second.process.returncode == 1
+    assert command.facts["url"] in said
+    assert "another folder" in said
+    assert find_configuration().url == command.facts["url"]
+
+
+def test_keys_of_a_server_that_was_killed_are_replaced(
+    command: Command, start: Callable[..., Command], here: Path
+) -> None:
+    command.end(signal.SIGKILL)
+    assert (here / ".penstock" / "local.env").exists()
+    again = start()
+    assert find_configuration().url == again.facts["url"]
+    assert again.end(signal.SIGTERM) == (0, "")
+
+
+def test_keys_that_another_server_has_replaced_stay(command: Command, here: Path) -> None:
+    other = "PENSTOCK_URL=http://127.0.0.1:9\n"
+    (here / ".penstock" / "local.env").write_text(other)
+    assert command.end(signal.SIGTERM) == (0, "")
+    assert (here / ".penstock" / "local.env").read_text() == other
+
+
+def test_port_that_is_taken_is_told(here: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = CliRunner().invoke(main, ["dev", "--port", str(port)])
+    assert done.exit_code == 1
+    assert f"port {port} is taken" in done.output
+    assert "--port 0" in done.output
+    assert not (here / ".penstock").exists()
+
+
+def test_folder_that_cannot_hold_the_keys_is_told(here: Path) -> None:
+    (here / ".penstock").write_text("in the way")
+    done = CliRunner().invoke(main, ["dev", "--port", "0"])
+    assert done.exit_code == 1
+    assert f"{here / '.penstock' / 'local.env'} cannot be written" in done.output
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [("orders:", "NAME:PARTITIONS"), ("a/b", "INVALID_NAME"), ("orders:x", "NAME:PARTITIONS"), ("o:0", "INVALID")],
+)
+def test_topic_that_cannot_be_is_refused(here: Path, topic: str, said: str) -> None:
+    done = CliRunner().invoke(main, ["dev", "--port", "0", "--topic", topic])
+    assert done.exit_code in (1, 2)
+    assert said in done.output
+    assert not (here / ".penstock").exists()
+
+
+def test_missing_extra_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("env_file", "http_server", "service"):
+        monkeypatch.setitem(sys.modules, f"penstock.dev.{name}", None)
+    done = CliRunner().invoke(main, ["dev"])
+    assert done.exit_code == 1
+    assert "pip install 'penstock[dev]'" in done.output
+
+
+@pytest.mark.parametrize("arguments", [["local", "up"], ["local", "status"], ["jobs", "list"]])
+def test_command_of_a_checkout_names_dev_outside_of_one(
+    here: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    from penstock.cli.local import local
+
+    monkeypatch.setattr(sys.modules[local.callback.__module__], "__file__", str(here / "local.py"))
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 1
+    assert "`penstock dev`" in done.output

@@ -1,0 +1,76 @@
+"""What a call says after several tries: once one of them may have been applied, the whole call may have."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from penstock.errors import ConnectionFailedError
+from penstock.http.async_client import AsyncClient
+from penstock.http.client import Client
+from penstock.http.http_message import Document, HttpRequest, Response
+from penstock.retry import RetryPolicy
+from penstock.testing import ThreadedTransport
+from penstock_core.errors import PenstockError
+
+WRITE = HttpRequest(method="POST", path="/v1/things", is_repeatable=True)
+READ = HttpRequest(method="GET", path="/v1/things", is_read=True, is_repeatable=True)
+REFUSED = Response(404, {}, b'{"error": {"code": "UNKNOWN_TOPIC", "message": "gone", "maybe_applied": false}}')
+ENTRY_REFUSED = Response(
+    200, {}, b'{"results": [{}, {"error": {"code": "LEASE_FENCED", "message": "", "maybe_applied": false}}]}'
+)
+DEADLINE_MS = 30_000
+
+
+class Scripted:
+    """A transport that loses an answer for each entry of `losses` (True: the request was sent), then gives one."""
+
+    def __init__(self, losses: list[bool], response: Response) -> None:
+        self._losses = [*losses]
+        self._response = response
+
+    def call(self, *_: str | bytes | Mapping[str, str]) -> Response:
+        if self._losses:
+            raise ConnectionFailedError("connection reset", maybe_applied=self._losses.pop(0))
+        return self._response
+
+    def close(self) -> None:
+        pass
+
+
+def by_thread(transport: Scripted, request: HttpRequest) -> Document:
+    return Client(transport, retry=RetryPolicy(backoff_ms=1), timeout_ms=DEADLINE_MS).document(request)
+
+
+def by_task(transport: Scripted, request: HttpRequest) -> Document:
+    client = AsyncClient(ThreadedTransport(transport), retry=RetryPolicy(backoff_ms=1), timeout_ms=DEADLINE_MS)
+    return asyncio.run(client.document(request))
+
+
+CLIENTS = pytest.mark.parametrize("call", [by_thread, by_task])
+Call = Callable[[Scripted, HttpRequest], Document]
+
+
+@CLIENTS
+@pytest.mark.parametrize(("losses", "said"), [([], False), ([False], False), ([True], True), ([True, False], True)])
+def test_refusal_says_maybe_applied_when_an_earlier_try_may_have_been(
+    call: Call, losses: list[bool], said: bool
+) -> None:
+    with pytest.raises(PenstockError) as caught:
+        call(Scripted(losses, REFUSED), WRITE)
+    assert caught.value.code.name == "UNKNOWN_TOPIC"
+    assert caught.value.maybe_applied is said
+
+
+@CLIENTS
+def test_refused_entry_says_maybe_applied_when_an_earlier_try_may_have_been(call: Call) -> None:
+    for losses, said in (([True], True), ([False], False)):
+        answer = call(Scripted(losses, ENTRY_REFUSED), WRITE)
+        assert [each["error"]["maybe_applied"] for each in answer["results"] if "error" in each] == [said]
+
+
+@CLIENTS
+def test_refused_read_was_never_applied_whatever_was_lost_before(call: Call) -> None:
+    with pytest.raises(PenstockError) as caught:
+        call(Scripted([True], REFUSED), READ)
+    assert not caught.value.maybe_applied

@@ -1,0 +1,152 @@
+import asyncio
+import hashlib
+import hmac
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from botocore.credentials import Credentials
+
+from penstock.configuration import Configuration
+from penstock.errors import ConnectionFailedError
+from penstock.http.aiohttp_transport import AiohttpTransport
+from penstock.http.http_message import Response
+from penstock.http.transport import HttpTransport, Transport
+
+
+class _Recorder(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        server = self.server
+        server.requests.append((self.path, dict(self.headers.items()), body, self.client_address))  # type: ignore[attr-defined]  # set below
+        if self.path.startswith("/hang-up"):
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+            return
+        self.send_response(418)
+        self.send_header("Content-Length", "2")
+        self.send_header("X-Answer", "yes")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Recorder)
+    server.daemon_threads = True
+    server.requests = []  # type: ignore[attr-defined]  # for the handler
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Looped:
+    """An AiohttpTransport that is called from outside its loop."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._inner = AiohttpTransport(configuration)
+        self._runner = asyncio.Runner()
+
+    def call(self, *args: Any) -> Response:
+        return self._runner.run(self._inner.call(*args))
+
+    def close(self) -> None:
+        self._runner.run(self._inner.close())
+        self._runner.close()
+
+
+@pytest.fixture(params=[HttpTransport, Looped])
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Transport]]:
+    """Makes a transport to a port: each test runs with both adapters."""
+    made: list[Transport] = []
+
+    def make(port: int) -> Transport:
+        credentials = Credentials("AKIDEXAMPLE", "secret", "a-token")
+        configuration = Configuration(url=f"http://127.0.0.1:{port}", region="eu-west-3", credentials=credentials)
+        made.append(request.param(configuration))
+        return made[-1]
+
+    yield make
+    for transport in made:
+        transport.close()
+
+
+def test_call_carries_request_and_answer(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
+    transport = make(server.server_port)
+    response = transport.call("POST", "/v1/x", {"a": "1 2", "b": "é"}, {"Content-Type": "text/x"}, b"\x00body")
+    assert (response.status, response.body, response.headers["X-Answer"]) == (418, b"ok", "yes")
+    path, headers, body, _ = server.requests[0]  # type: ignore[attr-defined]  # set above
+    assert path == "/v1/x?a=1%202&b=%C3%A9"
+    assert body == b"\x00body"
+    assert headers["Content-Type"] == "text/x"
+
+
+def test_call_is_signed_for_the_region_with_the_session_token(
+    make: Callable[[int], Transport], server: ThreadingHTTPServer
+) -> None:
+    transport = make(server.server_port)
+    transport.call("POST", "/v1/x", {}, {}, b"body")
+    _, headers, body, _ = server.requests[0]  # type: ignore[attr-defined]  # set above
+    assert headers["X-Amz-Security-Token"] == "a-token"
+    date = headers["X-Amz-Date"]
+    scope = f"{date[:8]}/eu-west-3/execute-api/aws4_request"
+    assert f"Credential=AKIDEXAMPLE/{scope}" in headers["Authorization"]
+    # The signature by the definition (AWS Signature Version 4), not by the library that made it.
+    signed = headers["Authorization"].split("SignedHeaders=")[1].split(",")[0]
+    lines = "".join(f"{name}:{_header(headers, name)}\n" for name in signed.split(";"))
+    canonical = f"POST\n/v1/x\n\n{lines}\n{signed}\n{hashlib.sha256(body).hexdigest()}"
+    text = f"AWS4-HMAC-SHA256\n{date}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = b"AWS4secret"
+    for part in scope.split("/"):
+        key = _hmac(key, part)
+    assert headers["Authorization"].endswith(f"Signature={_hmac(key, text).hex()}")
+
+
+def test_calls_reuse_the_connection(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
+    transport = make(server.server_port)
+    for _ in range(3):
+        transport.call("POST", "/v1/x", {}, {}, b"body")
+    assert len({address for *_, address in server.requests}) == 1  # type: ignore[attr-defined]  # set above
+
+
+def test_large_body_is_sent_whole(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
+    sent = bytes(range(256)) * 4 * 4_096
+    make(server.server_port).call("POST", "/v1/x", {}, {}, sent)
+    (_, headers, body, _) = server.requests[0]  # type: ignore[attr-defined]  # set above
+    assert body == sent
+    assert headers["Content-Length"] == str(len(sent))
+
+
+def test_refused_connection_was_certainly_not_sent(make: Callable[[int], Transport]) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with pytest.raises(ConnectionFailedError, match="no answer") as caught:
+        make(port).call("POST", "/v1/x", {}, {}, b"body")
+    assert not caught.value.maybe_applied
+
+
+def test_lost_answer_may_have_been_applied(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
+    transport = make(server.server_port)
+    with pytest.raises(ConnectionFailedError) as caught:
+        transport.call("POST", "/hang-up", {}, {}, b"body")
+    assert caught.value.maybe_applied
+
+
+def _header(headers: dict[str, str], name: str) -> str:
+    return next(value for each, value in headers.items() if each.lower() == name)
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()

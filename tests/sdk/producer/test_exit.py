@@ -1,0 +1,46 @@
+"""The exit of the interpreter: it delivers every record, and no thread holds it up."""
+
+import subprocess
+import sys
+
+import pytest
+
+FORGOTTEN = """
+import json
+from penstock import Consumer, Producer, Response
+from penstock_core.records import frame
+
+class Service:
+    def call(self, method, path, query, headers, body):
+        if path == "/v1/produce":
+            header, data = frame.decode(body)
+            print("produced", len(header["batches"]), b"forgotten" in bytes(data))
+            answer = {"results": [{"topic": "t", "partition": 0, "base_offset": 0, "next_offset": 1}]}
+        elif path == "/v1/fetch":
+            return Response(503, {}, b"{}")
+        elif path.endswith("/offsets"):
+            answer = {"offsets": [{"partition": 0, "offset": 0, "timestamp_ms": None}]}
+        else:
+            answer = {"name": "t", "topic_id": "x", "partitions": 1, "config": {}, "created_at_ms": 0, "offsets": []}
+        return Response(200, {}, json.dumps(answer).encode())
+
+    def close(self):
+        pass
+
+producer = Producer(transport=Service(), linger_ms=600_000, compression_type="none")
+consumer = Consumer("t", transport=Service(), retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+consumer.poll(timeout_ms=0)
+producer.send("t", b"sent and forgotten")
+"""
+
+
+@pytest.mark.slow
+def test_interpreter_exit_delivers_all_records_and_does_not_hang() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORGOTTEN],
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+    )
+    assert done.stdout == b"produced 1 True\n"
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,28 @@
+"""A module that needs an extra says which, where the extra is not installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [
+        ("penstock.testing", "aws_lambda_powertools", "testing"),
+        ("penstock.testing", "boto3", "testing"),
+        ("penstock_spark", "boto3", "spark"),
+    ],
+)
+def test_import_without_its_extra_names_the_extra(module: str, missing: str, extra: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules[{missing!r}] = None; import {module}"],
+        capture_output=True,
+        check=False,
+        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+    )
+    said = done.stderr.decode().splitlines()[-1]
+    assert said.startswith("ModuleNotFoundError: ")
+    assert missing in said
+    assert f"{module} needs `pip install 'penstock[{extra}]'`" in said

@@ -1,0 +1,77 @@
+"""A client that was made before fork() says so at once in the child, and does nothing there at its end."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+FORKED = """
+import asyncio, json, os, sys, threading
+from penstock import ForkedError
+from penstock.testing import MemoryPenstock
+
+service = MemoryPenstock()
+service.create_topic("t")
+producer = service.producer(linger_ms=600_000, transactional_id="id")
+consumer = service.consumer("t", group_id="g", fetch_wait_ms=10)
+sent = producer.send("t", b"of the parent")
+consumer.poll(timeout_ms=0)
+async_producer, async_consumer = service.async_producer(), service.async_consumer("t", group_id="g")
+
+def refusal(call):
+    try:
+        call()
+    except ForkedError:
+        return "refused"
+    return "done"
+
+# A thread of the parent may hold a lock at the fork, and is not there to release it.
+with producer._sender.lock, consumer._fetcher.lock:
+    reader, writer = os.pipe()
+    child = os.fork()
+if child == 0:
+    told = {
+        "send": refusal(lambda: producer.send("t", b"v")),
+        "flush": refusal(producer.flush),
+        "transaction": refusal(producer.transaction),
+        "poll": refusal(consumer.poll),
+        "iteration": refusal(lambda: next(consumer)),
+        "commit": refusal(consumer.commit),
+        "subscribe": refusal(lambda: consumer.subscribe("t")),
+        "async send": refusal(lambda: asyncio.run(async_producer.send("t", b"v"))),
+        "async flush": refusal(lambda: asyncio.run(async_producer.flush())),
+        "async poll": refusal(lambda: asyncio.run(async_consumer.poll())),
+        "async iteration": refusal(lambda: asyncio.run(anext(async_consumer))),
+        "own client": refusal(lambda: service.admin().list_topics()),
+    }
+    producer.close()
+    consumer.close()
+    asyncio.run(async_producer.close())
+    asyncio.run(async_consumer.close())
+    os.write(writer, json.dumps(told).encode())
+    sys.exit(0)  # not os._exit: what runs at an exit must not hang either
+os.close(writer)
+told = open(reader).read()
+assert os.waitpid(child, 0)[1] == 0
+producer.close()
+assert sent.result().offset == 0
+assert len(service.records("t")) == 1
+service.close()
+print(told)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
+def test_clients_of_the_parent_refuse_at_once_in_a_forked_child_and_end_without_harm() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        capture_output=True,
+        check=False,
+        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    told = json.loads(done.stdout)
+    assert told.pop("own client") == "done"
+    assert set(told.values()) == {"refused"}, told

@@ -1,0 +1,48 @@
+"""`import penstock` is short: it loads no library that only some programs need."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+UNWANTED = {"aiohttp", "aiokafka", "boto3", "botocore", "click", "numpy", "pydantic", "rich", "sqlite3"}
+
+
+def imported(code: str) -> set[str]:
+    """The top-level names of the modules that a new process has loaded after `code`."""
+    path = [entry for entry in sys.path if entry]
+    script = f"import sys; sys.path[:0] = {path!r}; {code}; import json; print(json.dumps([*sys.modules]))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    return {name.partition(".")[0] for name in json.loads(found.stdout)}
+
+
+@pytest.mark.slow
+def test_import_of_penstock_loads_no_library_that_only_some_programs_need() -> None:
+    assert not UNWANTED & imported("import penstock")
+
+
+@pytest.mark.slow
+def test_command_line_loads_no_library_that_only_some_commands_need() -> None:
+    """Neither AWS's chain nor the server: each command starts by loading all of them."""
+    assert not {"aiohttp", "boto3", "botocore", "numpy", "penstock_service", "pydantic"} & imported(
+        "import penstock.cli"
+    )
+
+
+@pytest.mark.slow
+def test_producer_with_local_keys_needs_no_botocore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found, and signs, without the chain of AWS credentials."""
+    monkeypatch.chdir(tmp_path)
+    values = "PENSTOCK_URL=http://127.0.0.1:9\\nAWS_REGION=r\\nAWS_ACCESS_KEY_ID=k\\nAWS_SECRET_ACCESS_KEY=s\\n"
+    code = (
+        "import os; os.umask(0o077); os.mkdir('.penstock'); f = open('.penstock/local.env', 'w'); "
+        f"f.write('{values}'); f.close(); "
+        "from penstock import Producer; from penstock.configuration import find_configuration; "
+        "from penstock.http.signature import sign; Producer().close(); "
+        "sign(find_configuration(), 'GET', '/v1/topics', {}, {}, b'')"
+    )
+    loaded = imported(code)
+    assert "penstock" in loaded
+    assert not {"botocore", "aiokafka"} & loaded

@@ -1,0 +1,69 @@
+"""The public names of the SDK: a name that comes, goes or moves changes this list, and so is never an accident."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import penstock
+
+CLIENTS = """
+    Admin AsyncAdmin AsyncConsumer AsyncProducer AsyncTransaction AsyncTransformer Consumer Producer Transaction
+    Transformer
+"""
+PORTS = """
+    AsyncTransport ConsumerRebalanceListener Delivery DeliveryCallback HttpTransport RebalanceCallback Response
+    Transport
+"""
+GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
+VALUES = """
+    CommittedOffset ConsumerRecord OffsetAndTimestamp PartitionOffsets RecordMetadata Topic TopicDescription
+    TopicPartition UndecodableBatch Zone
+"""
+ERRORS = """
+    AccessDeniedError BufferFullError ClosedError ConflictError ConnectionFailedError CorruptError DeliveryTimeoutError
+    FencedError ForkedError GroupFullError InstanceFencedError InvalidError LeaseHeldError LeaseLostError NoOffsetError
+    NotConfiguredError NotFoundError OffsetOutOfRangeError PenstockError RecordTooLargeError ThrottledError
+    TopicExistsError TopicReplacedError TransactionAbortedError UnavailableError UnknownPartitionError
+    UnknownTopicError
+"""
+PUBLIC = {
+    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {VALUES} {ERRORS}",
+    "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
+    "penstock.model": f"{VALUES} GroupOffset Headers",
+    "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",
+    "penstock.cli": "main",
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_module_exports_exactly_its_public_names(name: str) -> None:
+    module = importlib.import_module(name)
+    assert set(module.__all__) == set(PUBLIC[name].split())
+    assert all(hasattr(module, exported) for exported in module.__all__)
+
+
+def test_docstring_of_the_package_names_each_public_module() -> None:
+    said = penstock.__doc__ or ""
+    assert all(f"`{name}`" in said for name in PUBLIC if name != "penstock")
+    assert "All other modules are private" in said
+
+
+def test_only_public_modules_declare_exports() -> None:
+    packages = pkgutil.walk_packages(penstock.__path__, "penstock.")
+    names = [each.name for each in packages if each.name not in PUBLIC and "supervise" not in each.name]
+    assert [name for name in names if hasattr(importlib.import_module(name), "__all__")] == []
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_and_their_public_methods_have_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    for exported in (getattr(module, each) for each in module.__all__):
+        if not inspect.isclass(exported) or not exported.__module__.startswith("penstock."):
+            continue
+        assert inspect.getdoc(exported), exported
+        methods = {each: value for each, value in vars(exported).items() if not each.startswith("_")}
+        for method, value in methods.items():
+            if inspect.isfunction(value) or isinstance(value, property):
+                assert inspect.getdoc(value), f"{exported.__name__}.{method}"

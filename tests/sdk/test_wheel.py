@@ -1,0 +1,99 @@
+"""The wheel brings no name that an application could have too, and is enough for a first record."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.docs.snippets import snippets_of
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def build_wheel(folder: Path) -> Path:
+    """The wheel of the checkout's sources, in `folder`."""
+    source = folder / "source"
+    for name in ("functions", "sdk", "glue_jobs"):
+        shutil.copytree(CHECKOUT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, source)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True)
+    [wheel] = folder.glob("*.whl")
+    shutil.rmtree(source)
+    return wheel
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_packages_of_penstock_only(tmp_path: Path) -> None:
+    with ZipFile(build_wheel(tmp_path)) as archive:
+        names = set(archive.namelist())
+    packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert packages == {"penstock", "penstock_core", "penstock_service", "penstock_handlers", "penstock_spark"}
+    sources = {
+        str(path.relative_to(CHECKOUT / folder))
+        for folder in ("functions", "sdk", "glue_jobs")
+        for path in (CHECKOUT / folder).glob("*/**/*.py")
+    }
+    assert sources <= names, "a room without __init__.py is left out of the wheel"
+
+
+@pytest.mark.minutes
+def test_four_commands_of_the_readme_bring_the_first_records_back(tmp_path: Path) -> None:
+    """In an empty environment, outside of the checkout, with nothing of Penstock but the wheel."""
+    build_wheel(tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    (tmp_path / "work").mkdir()
+    for wheel in tmp_path.glob("*.whl"):
+        wheel.rename(tmp_path / "work" / wheel.name)
+    commands = [
+        line
+        for snippet in snippets_of(CHECKOUT / "README.md")
+        if "wheel" in snippet.marks
+        for line in snippet.text.splitlines()
+    ]
+    install, serve, produce, consume = commands
+    environment = _plain_environment(tmp_path / "venv" / "bin")
+    _run(install, tmp_path / "work", environment)
+    server = subprocess.Popen(
+        serve.replace("penstock dev", "exec penstock dev --port 0"),
+        shell=True,
+        cwd=tmp_path / "work",
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        assert "runs at http://127.0.0.1:" in server.stdout.readline()
+        for line in server.stdout:  # it says its next steps, and then waits
+            if "consume" in line:
+                break
+        assert _run(produce, tmp_path / "work", environment).startswith("5 records")
+        assert _run(consume, tmp_path / "work", environment).splitlines() == ["1", "2", "3", "4", "5"]
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.communicate()
+    assert server.returncode == 0
+
+
+def _plain_environment(bin_folder: Path) -> Mapping[str, str]:
+    """The environment of a shell in which only the virtual environment is active."""
+    unwanted = re.compile(r"AWS_|PENSTOCK_|PYTHON|VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if not unwanted.match(name)}
+    return {**kept, "PATH": f"{bin_folder}{os.pathsep}{kept.get('PATH', '')}"}
+
+
+def _run(command: str, folder: Path, environment: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr

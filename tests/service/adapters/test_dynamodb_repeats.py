@@ -1,0 +1,231 @@
+"""After a lost answer, only writes that leave the same state when applied twice are sent again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from penstock_core.compaction.merging import CompactionState, Swap
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.group import GroupConfig, GroupState, Member, Subscription
+from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken
+from penstock_core.ids import (
+    NO_NONCE,
+    GroupName,
+    MemberName,
+    Offset,
+    Partition,
+    PartitionKey,
+    SegmentId,
+    TopicId,
+    TopicName,
+    TransactionalId,
+)
+from penstock_core.log.index import Page
+from penstock_core.log.ref import Ref
+from penstock_core.log.topic import Topic, note_of
+from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from penstock_core.transaction import Transaction, TransactionalProducer, TransactionState
+from penstock_core.zones.catch_up import CatchUpPass
+from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC
+from penstock_service.adapters.dynamodb.client import DynamoDbClient
+from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
+from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
+from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
+from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
+from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
+from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
+from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from tests.support.service import SteppedClock
+
+ATTEMPTS = 5
+TRANSACT_ATTEMPTS = 10
+
+KEY = PartitionKey(TopicId("t1"), Partition(0))
+TOPIC = Topic(name=TopicName("orders"), topic_id=TopicId("t1"), partitions=3, created_at_ms=5)
+NOTE = note_of(TOPIC, 4, is_being_created=True)
+SEQUENCE = ProducerSequence(producer_id=7, epoch=0, first_sequence=0, last_sequence=0)
+REF = Ref(
+    segment_id=SegmentId(bytes(16)),
+    position=0,
+    length=70,
+    offset_span=1,
+    record_count=1,
+    max_timestamp_ms=1,
+    zones=7,
+)
+PAGE = Page(base_offset=Offset(0), refs=(REF,), max_timestamp_ms=1)
+GROUP, ME = GroupName("g"), MemberName("me")
+GROUP_STATE = GroupState(name=GROUP, config=GroupConfig(), version=1)
+LEASE = Lease(topic=TOPIC.name, partition=KEY, owner=ME, epoch=1)
+COMMIT = CommittedOffset(topic=TOPIC.name, partition=KEY, offset=Offset(1), metadata="", committed_at_ms=9)
+MEMBER = Member(
+    name=ME,
+    member_id="me",
+    instance_id=None,
+    client_id="",
+    subscription=Subscription(topics=("orders",), patterns=()),
+    sequence=1,
+    session=1,
+    deadline_ms=9,
+    epoch=1,
+    is_settled=True,
+    joined_at_ms=1,
+)
+PRODUCER_STATE = ProducerState(epoch=0, last_sequence=1, written_ms=5)
+LEASE_HELD = CompactionState(epoch=1, deadline_ms=9)
+SWAP = Swap(old=(PAGE,), new=(replace(PAGE, max_timestamp_ms=2),), epoch=1, deadline_ms=9, swapped_ms=5)
+PRODUCER_ID = TransactionalId("ledger")
+PRODUCER = TransactionalProducer(transactional_id=PRODUCER_ID, epoch=0)
+STATE = TransactionState(producer_id=7, epoch=0, number=0)
+TRANSACTION = Transaction(producer=PRODUCER, number=1, refs={KEY: (REF,)})
+PASS = CatchUpPass(zones={}, began_ms=1)
+
+
+@dataclass(frozen=True)
+class _Stores:
+    topics: DynamoDbTopicStore
+    log: DynamoDbLogIndex
+    groups: DynamoDbGroupStore
+    members: DynamoDbMembershipStore
+    transactions: DynamoDbTransactionStore
+    compaction: DynamoDbCompactionStore
+    zones: DynamoDbZoneStateStore
+    cursors: DynamoDbJobCursors
+
+
+Write = Callable[[_Stores], object]
+
+# Applied twice they leave the same state, or a condition refuses the second one.
+REPEATED: Mapping[str, Write] = {
+    "topics.begin": lambda stores: stores.topics.begin(NOTE),
+    "topics.create": lambda stores: stores.topics.create(TOPIC),
+    "topics.give_up": lambda stores: stores.topics.give_up(NOTE),
+    "topics.forget_deleted": lambda stores: stores.topics.forget_deleted(TOPIC.topic_id),
+    "log.create_head": lambda stores: stores.log.create_head(KEY),
+    "log.delete_head": lambda stores: stores.log.delete_head(KEY),
+    "topics.note_heads_removed": lambda stores: stores.topics.note_heads_removed(TOPIC.topic_id, 5),
+    "log.append_in_sequence": lambda stores: stores.log.append_in_sequence(KEY, REF, 0, SEQUENCE, Offset(0)),
+    "log.put_page": lambda stores: stores.log.put_page(KEY, PAGE),
+    "log.replace_page": lambda stores: stores.log.replace_page(KEY, PAGE, PAGE),
+    "log.shorten_tail": lambda stores: stores.log.shorten_tail(KEY, PAGE),
+    "log.put_evicted": lambda stores: stores.log.put_evicted(KEY, 7, PRODUCER_STATE, 5),
+    "log.remove_producers": lambda stores: stores.log.remove_producers(KEY, {7: PRODUCER_STATE}),
+    "log.raise_log_start": lambda stores: stores.log.raise_log_start(KEY, Offset(1)),
+    "log.note_log_start": lambda stores: stores.log.note_log_start(KEY, Offset(1), 5),
+    "log.delete_page": lambda stores: stores.log.delete_page(KEY, Offset(1)),
+    "groups.delete_lease": lambda stores: stores.groups.delete_lease(GROUP, LEASE),
+    "members.delete_group": lambda stores: stores.members.delete_group(GROUP_STATE),
+    "members.register": lambda stores: stores.members.register(GROUP),
+    "members.unregister": lambda stores: stores.members.unregister(GROUP),
+    "members.touch_member": lambda stores: stores.members.touch_member(GROUP, ME, "me", 2, 1, 10, None),
+    "members.remove_member": lambda stores: stores.members.remove_member(GROUP, MEMBER),
+    "members.put_target": lambda stores: stores.members.put_target(GROUP, 1, "t", [b"x"]),
+    "transactions.put_stage": lambda stores: stores.transactions.put_stage(PRODUCER, 1, NO_NONCE, 0, (), 5),
+    "transactions.release": lambda stores: stores.transactions.release(PRODUCER_ID),
+    "cursors.put": lambda stores: stores.cursors.put("sweep", "7"),
+    "cursors.clear": lambda stores: stores.cursors.clear("sweep"),
+}
+# These wait for conflicts too, so DynamoDbClient.transact tries each of them longer.
+TRANSACTED: Mapping[str, Write] = {
+    "transactions.commit": lambda stores: stores.transactions.commit(TRANSACTION),
+    "compaction.swap": lambda stores: stores.compaction.swap(KEY, SWAP),
+}
+# A second one would be applied too, or be refused by the first, which the caller could not tell from another's.
+SENT_ONCE: Mapping[str, Write] = {
+    "topics.replace": lambda stores: stores.topics.replace(TOPIC, replace(TOPIC, partitions=4)),
+    "topics.delete": lambda stores: stores.topics.delete(TOPIC, 9),
+    "log.append": lambda stores: stores.log.append(KEY, REF, 0),
+    "groups.commit": lambda stores: stores.groups.commit(GROUP, COMMIT, LeaseToken(owner=ME, epoch=1), False),
+    "groups.take_lease": lambda stores: stores.groups.take_lease(GROUP, LEASE, ME, 2),
+    "groups.release_lease": lambda stores: stores.groups.release_lease(GROUP, LEASE, 2),
+    "groups.reset_lease": lambda stores: stores.groups.reset_lease(GROUP, LEASE, COMMIT, 2),
+    "members.change_group, new": lambda stores: stores.members.change_group(None, GROUP_STATE),
+    "members.change_group": lambda stores: stores.members.change_group(GROUP_STATE, GROUP_STATE),
+    "members.put_member, new": lambda stores: stores.members.put_member(GROUP, None, MEMBER),
+    "members.put_member": lambda stores: stores.members.put_member(GROUP, MEMBER, MEMBER),
+    "transactions.begin_epoch": lambda stores: stores.transactions.begin_epoch(PRODUCER_ID, None, STATE),
+    "compaction.acquire": lambda stores: stores.compaction.acquire(KEY, 1, 9),
+    "compaction.save": lambda stores: stores.compaction.save(KEY, LEASE_HELD),
+    "zones.change": lambda stores: stores.zones.change(EVERY_ZONE_IN_SYNC, EVERY_ZONE_IN_SYNC),
+    "zones.save_pass": lambda stores: stores.zones.save_pass(None, PASS),
+}
+
+
+class _SilentDriver:
+    """Takes every request and answers none: each may have been applied."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    def __getattr__(self, _operation: str) -> Any:
+        def call(**_arguments: Any) -> Any:
+            self.requests += 1
+            raise ReadTimeoutError(endpoint_url="https://dynamodb.test")
+
+        return call
+
+
+class _Halves:
+    def random_bytes(self, count: int) -> bytes:
+        return b"\x80" + bytes(count - 1)
+
+
+def _requests_of(write: Write) -> int:
+    """The number of requests that `write` sends when none is answered. The failure must be `maybe_applied`."""
+    driver = _SilentDriver()
+    client = DynamoDbClient(driver, SteppedClock(), _Halves())
+    stores = _Stores(
+        topics=DynamoDbTopicStore(client, "topics"),
+        log=DynamoDbLogIndex(client, "log"),
+        groups=DynamoDbGroupStore(client, "groups"),
+        members=DynamoDbMembershipStore(client, "groups"),
+        transactions=DynamoDbTransactionStore(client, "log", "groups"),
+        compaction=DynamoDbCompactionStore(client, "log"),
+        zones=DynamoDbZoneStateStore(client, "topics"),
+        cursors=DynamoDbJobCursors(client, "topics"),
+    )
+    with pytest.raises(PenstockError) as caught:
+        write(stores)
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.STORAGE_UNAVAILABLE, True)
+    return driver.requests
+
+
+@pytest.mark.parametrize("write", REPEATED.values(), ids=REPEATED)
+def test_write_is_sent_five_times_when_every_answer_is_lost_and_it_may_be_applied_twice(write: Write) -> None:
+    assert _requests_of(write) == ATTEMPTS
+
+
+@pytest.mark.parametrize("write", TRANSACTED.values(), ids=TRANSACTED)
+def test_transaction_is_sent_again_when_its_answer_is_lost(write: Write) -> None:
+    assert ATTEMPTS <= _requests_of(write) <= ATTEMPTS * TRANSACT_ATTEMPTS
+
+
+@pytest.mark.parametrize("write", SENT_ONCE.values(), ids=SENT_ONCE)
+def test_write_is_sent_once_when_its_answer_is_lost_and_a_second_would_do_harm(write: Write) -> None:
+    assert _requests_of(write) == 1
+
+
+def test_every_write_of_every_store_is_listed() -> None:
+    reads = {
+        *("topics.get", "topics.list", "topics.deleted"),
+        *("log.heads", "log.evicted_producer", "log.pages", "log.pages_before"),
+        *("groups.lease_page", "groups.leases", "groups.find_leases"),
+        *("members.get_group", "members.find_groups", "members.registered", "members.members"),
+        *("members.find_members", "members.get_target"),
+        *("transactions.get", "transactions.stages"),
+        *("compaction.retired", "compaction.find_merged"),
+        *("zones.get", "zones.get_pass", "cursors.get"),
+    }
+    reads_first = {"log.mark_stored", "members.remove_targets"}
+    listed = {name.partition(",")[0] for name in (*REPEATED, *TRANSACTED, *SENT_ONCE)}
+    methods = {
+        f"{store}.{method}"
+        for store, kind in _Stores.__annotations__.items()
+        for method in vars(kind)
+        if not method.startswith("_")
+    }
+    assert methods == reads | reads_first | listed

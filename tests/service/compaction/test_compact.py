@@ -1,0 +1,446 @@
+"""Merging small refs into large ones of the archive tier: what stays, what changes, and who may come between."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from penstock_core.compaction.merging import CompactionSettings, CompactionState
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, PartitionKey
+from penstock_core.limits import COMPACTION_LEASE_MS, TAIL_ROLL_REFS
+from penstock_core.log.index import Page
+from penstock_core.log.ref import Tier
+from penstock_core.log.segment import check_segment
+from penstock_core.zones.quorum import Acks
+from penstock_service.compaction.compact import CompactionResult, compact
+from penstock_service.instance.instance import Instance
+from penstock_service.records.produce import produce
+from penstock_service.retention.retain import retain
+from penstock_service.retention.sweep import sweep
+from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.list_offsets import list_offsets
+from penstock_service.topics.truncate import truncate
+from tests.service.compaction.test_archive import archive_of
+from tests.service.records.test_idempotence import numbered, tell
+from tests.support.interleaving import interrupted_before
+from tests.support.service import (
+    LOST_ANSWER,
+    UNAVAILABLE,
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    ask,
+    batch,
+    counted_instance,
+    entry,
+    key_of,
+    new_topic,
+    patient_instance,
+    read_all,
+    send,
+    values_of,
+    zone_of,
+)
+
+FOR_EVER, HOUR_MS = 10**9, 3_600_000
+APPENDS = 5 * TAIL_ROLL_REFS + 3
+SMALL = CompactionSettings(refs_min=4, ref_bytes=2_000, segment_bytes=100_000)
+
+
+def pages_of(instance: Instance, topic: str) -> list[Page]:
+    return [*instance.stores.log.pages(key_of(instance, topic), Offset(0), 10_000)]
+
+
+def run(instance: Instance, topic: str, **changes: Any) -> CompactionResult:
+    return compact(instance, topic, 0, replace(SMALL, **changes))
+
+
+def written(instance: Instance, clock: SteppedClock, name: str = "orders", **config: int) -> str:
+    """A topic with five pages and a tail, two records in each append, all of two hours ago."""
+    topic = new_topic(instance, name, **config)
+    for number in range(APPENDS):
+        send(instance, topic, f"{number}a", f"{number}b")
+    clock.time_ms += 2 * HOUR_MS
+    return topic
+
+
+@pytest.fixture
+def topic(instance: Instance, clock: SteppedClock) -> str:
+    return written(instance, clock)
+
+
+def test_pages_become_few_refs_of_the_archive_and_every_record_stays_where_it_was(
+    instance: Instance, topic: str
+) -> None:
+    before, records = pages_of(instance, topic), read_all(instance, topic)
+    done = run(instance, topic)
+    [page] = pages_of(instance, topic)
+    assert (done.runs, done.refs_before, done.refs_after) == (1, 80, len(page.refs))
+    assert done.bytes_before == done.bytes_after == sum(ref.length for ref in page.refs)
+    assert {ref.tier for ref in page.refs} == {Tier.ARCHIVE}
+    assert all(ref.length <= 2_000 for ref in page.refs)
+    assert sum(ref.record_count for ref in page.refs) == 160
+    assert (page.base_offset, page.end_offset) == (0, before[-1].end_offset)
+    assert (page.rolled_bytes, page.max_timestamp_ms) == (before[-1].rolled_bytes, before[-1].max_timestamp_ms)
+    for offset in (0, 1, 77, 159, 160, 165):
+        assert read_all(instance, topic, offset=offset) == records[offset:]
+    assert read_all(instance, topic, max_bytes=1) == records
+
+
+def test_new_segment_explains_itself(instance: Instance, topic: str) -> None:
+    run(instance, topic)
+    [(_, body)] = archive_of(instance).segments.items()
+    [part] = check_segment(body)
+    assert (part.topic_id, part.partition, part.position, part.offset_span) == (*key_of(instance, topic), 0, 160)
+
+
+def test_fetch_costs_fewer_gets_after_a_merge(instance: Instance, topic: str) -> None:
+    def gets() -> int:
+        counts: Counter[str] = Counter()
+        ask(counted_instance(instance, counts), topic, 0)
+        return counts["zone.get"] + counts["archive.get"]
+
+    before = gets()
+    run(instance, topic)
+    assert (before, gets()) == (APPENDS, 1 + 3)  # neighbours in a segment share a get
+
+
+def test_tail_and_young_pages_are_left(instance: Instance, topic: str) -> None:
+    head = instance.stores.log.heads([key_of(instance, topic)])
+    assert run(instance, topic, age_ms_min=3 * HOUR_MS).runs == 0
+    assert run(instance, topic).runs == 1
+    assert instance.stores.log.heads([key_of(instance, topic)]) == head
+
+
+def test_pages_are_left_when_merging_is_not_worth_it(instance: Instance, topic: str) -> None:
+    assert run(instance, topic, refs_min=81).runs == 0
+    assert run(instance, topic, ref_bytes=100).runs == 0  # each ref is large
+    done = run(instance, topic)
+    assert done.runs == 1
+    assert run(instance, topic).runs == 0  # there is nothing to gain any more
+    assert run(instance, topic, ref_bytes=20_000, refs_min=2).runs == 1  # but with larger refs there is
+
+
+def test_merged_refs_are_merged_again_with_what_came_since(instance: Instance, topic: str, clock: SteppedClock) -> None:
+    run(instance, topic, ref_bytes=10**6)
+    for number in range(2 * TAIL_ROLL_REFS):
+        send(instance, topic, f"later {number}")
+    clock.time_ms += 2 * HOUR_MS
+    records = read_all(instance, topic)
+    done = run(instance, topic, ref_bytes=10**6)
+    assert (done.runs, done.refs_before, done.refs_after) == (1, 1 + 32, 1)
+    assert read_all(instance, topic) == records
+    clock.time_ms += 25 * HOUR_MS
+    sweep(instance, budget_ms=FOR_EVER)
+    assert len(archive_of(instance).segments) == 1
+    assert read_all(instance, topic) == records
+
+
+def test_refs_do_not_span_more_time_than_retention_may_wait(instance: Instance, clock: SteppedClock) -> None:
+    topic = new_topic(instance)
+    for number in range(2 * TAIL_ROLL_REFS):
+        clock.time_ms += HOUR_MS
+        produce(instance, [entry(topic, 0, batch(str(number), timestamp_ms=clock.now_ms()))], Acks.QUORUM)
+    clock.time_ms += 2 * HOUR_MS
+    run(instance, topic, ref_bytes=10**6, ref_ms_max=8 * HOUR_MS)
+    [page] = pages_of(instance, topic)
+    assert [ref.offset_span for ref in page.refs] == [9, 9, 9, 5]
+
+
+def test_records_without_a_time_expire_by_when_they_were_stored_first(instance: Instance, clock: SteppedClock) -> None:
+    topic = new_topic(instance, retention_ms=10 * HOUR_MS)
+    stored_ms = clock.now_ms()
+    timeless = bytearray(batch("timeless"))
+    timeless[27:43] = (-1).to_bytes(8, "big", signed=True) * 2
+    timeless[17:21] = crc32c(bytes(timeless[21:])).to_bytes(4, "big")
+    for _ in range(TAIL_ROLL_REFS):
+        produce(instance, [entry(topic, 0, bytes(timeless))], Acks.QUORUM)
+    clock.time_ms += 9 * HOUR_MS
+    assert run(instance, topic).runs == 1
+    [page] = pages_of(instance, topic)
+    assert {ref.max_timestamp_ms for ref in page.refs} == {stored_ms}
+    assert retain(instance, budget_ms=FOR_EVER).refs_expired == 0
+    clock.time_ms += 2 * HOUR_MS
+    assert retain(instance, budget_ms=FOR_EVER).refs_expired == len(page.refs)
+
+
+def test_offsets_of_times_are_found_as_before(instance: Instance, clock: SteppedClock) -> None:
+    topic = new_topic(instance)
+    for number in range(5 * TAIL_ROLL_REFS):
+        produce(instance, [entry(topic, 0, batch(str(number), timestamp_ms=1_000 * (number ^ 5)))], Acks.QUORUM)
+    clock.time_ms += 2 * HOUR_MS
+    times = range(0, 90_000, 700)
+    before = [list_offsets(instance, topic, time, 0).all_ok() for time in times]
+    assert run(instance, topic).runs == 1
+    assert [list_offsets(instance, topic, time, 0).all_ok() for time in times] == before
+
+
+def test_retention_by_size_counts_merged_bytes(instance: Instance, clock: SteppedClock) -> None:
+    kept = written(instance, clock, "kept")
+    total = sum(ref.length for page in pages_of(instance, kept) for ref in page.refs)
+    run(instance, kept, ref_bytes=500)
+    found = instance.topic_cache.read_through(kept)
+    instance.stores.topics.replace(found, replace(found, config=replace(found.config, retention_bytes=total // 2)))
+    instance.topic_cache.forget(kept)
+    retain(instance, budget_ms=FOR_EVER)
+    head = instance.stores.log.heads([key_of(instance, kept)])[key_of(instance, kept)]
+    left = [
+        each
+        for page in pages_of(instance, kept)
+        for each in page.located()
+        if each.base_offset >= head.log_start_offset
+    ]
+    behind = sum(each.ref.length for each in left) + sum(ref.length for ref in head.tail)
+    assert total // 2 <= behind < total // 2 + 500
+
+
+def test_reader_that_holds_an_old_ref_still_gets_its_bytes(instance: Instance, topic: str, clock: SteppedClock) -> None:
+    """It has read the index, then the pages are exchanged and the sweep runs, then it reads the segments."""
+    records = read_all(instance, topic)
+    clock.time_ms += 48 * HOUR_MS
+
+    def compact_and_sweep() -> None:
+        assert run(instance, topic).runs == 1
+        assert sweep(instance, budget_ms=FOR_EVER).deleted == 0
+
+    acted: list[int] = []
+
+    def get(original: Any, *arguments: Any) -> Any:
+        if not acted:
+            acted.append(1)
+            compact_and_sweep()
+        return original(*arguments)
+
+    reader = another_instance(instance, zones=[Intercepted(zone, get=get) for zone in instance.stores.zones])
+    assert read_all(reader, topic) == records
+    clock.time_ms += 23 * HOUR_MS
+    assert sweep(instance, budget_ms=FOR_EVER).deleted == 0
+    clock.time_ms += 2 * HOUR_MS
+    assert sweep(instance, budget_ms=FOR_EVER).deleted == 3 * 80
+    assert read_all(instance, topic) == records
+
+
+def test_second_run_is_told_that_the_partition_is_held_until_the_lease_expires(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    key = key_of(instance, topic)
+    assert instance.stores.compaction.acquire(key, clock.now_ms(), clock.now_ms() + COMPACTION_LEASE_MS) is not None
+    assert run(instance, topic).is_held
+    clock.time_ms += COMPACTION_LEASE_MS + 1
+    assert run(instance, topic).runs == 1
+
+
+def test_released_lease_is_free_at_once_and_its_item_stays_for_the_cleanings_it_notes(
+    instance: Instance, topic: str, clock: SteppedClock
+) -> None:
+    saved: list[CompactionState] = []
+
+    def save(original: Any, key: PartitionKey, state: CompactionState) -> Any:
+        saved.append(state)
+        return original(key, state)
+
+    watched = another_instance(instance, compaction=Intercepted(instance.stores.compaction, save=save))
+    assert not run(watched, topic).is_held
+    assert not run(watched, topic).is_held, "the next run need not wait"
+    for state in saved:
+        assert clock.now_ms() - COMPACTION_LEASE_MS <= state.deadline_ms < clock.now_ms(), "its item expires by this"
+
+
+def test_paused_run_is_fenced_by_its_successor(instance: Instance, topic: str, clock: SteppedClock) -> None:
+    records = read_all(instance, topic)
+
+    def meanwhile(original: Any, *arguments: Any) -> Any:
+        clock.time_ms += COMPACTION_LEASE_MS + 1
+        assert run(instance, topic).runs == 1
+        return original(*arguments)
+
+    paused = another_instance(instance, archive=Intercepted(instance.stores.archive, upload=meanwhile))
+    done = run(paused, topic)
+    assert (done.runs, done.refused) == (0, 1)
+    assert read_all(instance, topic) == records
+
+
+def test_run_that_slept_too_long_before_its_swap_gives_up(instance: Instance, topic: str, clock: SteppedClock) -> None:
+    def sleepy(original: Any, *arguments: Any) -> Any:
+        original(*arguments)
+        clock.time_ms += 25 * HOUR_MS
+        sweep(instance, budget_ms=FOR_EVER)
+
+    paused = another_instance(instance, archive=Intercepted(instance.stores.archive, upload=sleepy))
+    assert run(paused, topic).refused == 1
+    assert len(read_all(instance, topic)) == 2 * APPENDS
+
+
+def test_swap_whose_answer_was_lost_is_found_to_be_done(instance: Instance, topic: str) -> None:
+    def lost(original: Any, *arguments: Any) -> bool:
+        assert original(*arguments)
+        return bool(original(*arguments))  # the driver's repeat is refused
+
+    assert (
+        run(another_instance(instance, compaction=Intercepted(instance.stores.compaction, swap=lost)), topic).runs == 1
+    )
+
+
+def test_swap_of_unknown_outcome_is_a_failure_that_the_next_run_mends(instance: Instance, topic: str) -> None:
+    def lost(original: Any, *arguments: Any) -> bool:
+        original(*arguments)
+        raise LOST_ANSWER
+
+    done = run(another_instance(instance, compaction=Intercepted(instance.stores.compaction, swap=lost)), topic)
+    assert (done.runs, done.failures) == (0, 1)
+    assert run(instance, topic).runs == 0
+    assert len(read_all(instance, topic)) == 2 * APPENDS
+
+
+def test_bits_that_a_repair_sets_meanwhile_do_not_waste_the_work(instance: Instance, clock: SteppedClock) -> None:
+    zone_of(instance, 2).is_down = True
+    topic = written(instance, clock)
+    zone_of(instance, 2).is_down = False
+    [first, *_] = pages_of(instance, topic)
+
+    def repaired(original: Any, *arguments: Any) -> Any:
+        original(*arguments)
+        assert instance.stores.log.mark_stored(key_of(instance, topic), first.located()[3], 0b111)
+
+    other = another_instance(instance, archive=Intercepted(instance.stores.archive, upload=repaired))
+    assert run(other, topic).runs == 1
+    assert len(pages_of(instance, topic)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["truncated", "deleted", "expired"])
+def test_removal_that_comes_anywhere_between_is_kept(clock: SteppedClock, what: str) -> None:
+    """At storage calls all over the run: truncation and retention to its end, or the deletion of the topic."""
+    place = 1
+    while True:
+        instance = patient_instance(clock)
+        topic = written(instance, clock)
+        key, met = key_of(instance, topic), [False]
+
+        def act(instance: Instance = instance, topic: str = topic, met: list[bool] = met) -> None:
+            met[0] = True
+            if what == "deleted":
+                delete_topic(another_instance(instance), topic)
+            else:
+                truncate(another_instance(instance), topic, {0: 100})
+            if what != "truncated":
+                for _ in range(3):
+                    retain(instance, budget_ms=FOR_EVER)
+                    clock.time_ms += 61_000
+                clock.time_ms += 25 * HOUR_MS
+                sweep(instance, budget_ms=FOR_EVER)
+
+        done = run(interrupted_before(instance, place, act), topic)
+        if not met[0]:
+            assert place > 80
+            return
+        if what == "deleted":
+            for _ in range(3):
+                retain(instance, budget_ms=FOR_EVER)
+                clock.time_ms += 61_000
+            assert not instance.stores.log.pages(key, Offset(0), 1_000)
+        else:
+            records = read_all(instance, topic, offset=100)
+            assert records == [(number, f"{number // 2}{'ab'[number % 2]}") for number in range(100, 2 * APPENDS)]
+            with pytest.raises(PenstockError):
+                ask(instance, topic, 99)
+        assert not done.failures, done.errors
+        place += 7
+
+
+def test_failing_archive_costs_the_run_only(instance: Instance, topic: str) -> None:
+    archive_of(instance).is_down = True
+    done = run(instance, topic)
+    assert (done.runs, done.failures) == (0, 1)
+    assert "archive" in done.errors[0]
+    assert len(read_all(instance, topic)) == 2 * APPENDS
+
+
+def test_rotten_source_is_read_from_another_zone_and_never_copied(instance: Instance, topic: str) -> None:
+    for segment_id, body in zone_of(instance, 0).segments.items():
+        zone_of(instance, 0).segments[segment_id] = body[:-30] + bytes(30)
+    records = read_all(instance, topic)
+    assert run(instance, topic).runs == 1
+    assert read_all(instance, topic) == records
+    for zone in range(3):
+        zone_of(instance, zone).segments.clear()
+    assert values_of(ask(instance, topic, 0)) == records[:160]
+
+
+def test_unreadable_source_is_told_and_left(instance: Instance, topic: str) -> None:
+    for zone in range(3):
+        zone_of(instance, zone).is_down = True
+    done = run(instance, topic)
+    assert (done.runs, done.failures) == (0, 1)
+    for zone in range(3):
+        zone_of(instance, zone).is_down = False
+    assert len(read_all(instance, topic)) == 2 * APPENDS
+
+
+def test_dry_run_counts_and_changes_nothing(instance: Instance, topic: str) -> None:
+    before = pages_of(instance, topic)
+    done = compact(instance, topic, 0, SMALL, is_dry_run=True)
+    assert (done.runs, done.refs_before, done.refs_after) == (1, 80, 0)
+    assert pages_of(instance, topic) == before
+    assert not archive_of(instance).segments
+
+
+def test_time_that_is_up_ends_between_two_runs(instance: Instance, topic: str, clock: SteppedClock) -> None:
+    def slow(original: Any, *arguments: Any) -> Any:
+        clock.time_ms += 1_000
+        return original(*arguments)
+
+    other = another_instance(instance, archive=Intercepted(instance.stores.archive, upload=slow))
+    done = compact(other, topic, 0, replace(SMALL, segment_bytes=2_500), budget_ms=1_500)
+    assert (done.runs, done.is_finished) == (2, False)
+    rest = compact(instance, topic, 0, replace(SMALL, segment_bytes=2_500))
+    assert rest.is_finished
+    assert rest.runs > 0
+
+
+def test_unknown_partition_is_refused(instance: Instance, topic: str) -> None:
+    with pytest.raises(PenstockError) as raised:
+        compact(instance, topic, 1)
+    assert raised.value.code is ErrorCode.UNKNOWN_PARTITION
+
+
+def test_lease_that_cannot_be_given_back_costs_time_only(instance: Instance, topic: str) -> None:
+    def refuse(*_: Any) -> Any:
+        raise UNAVAILABLE
+
+    other = another_instance(instance, compaction=Intercepted(instance.stores.compaction, save=refuse))
+    assert run(other, topic).runs == 1
+    assert run(instance, topic).is_held
+
+
+def test_late_repeat_is_answered_as_the_first_time_when_its_ref_was_merged(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    topic = new_topic(instance)
+    batches = [numbered(2 * number, f"{number}a", f"{number}b") for number in range(2 * TAIL_ROLL_REFS)]
+    firsts = []
+    for number, data in enumerate(batches):
+        firsts.append(tell(instance, topic, data))
+        send(instance, topic, f"between {number}")
+    clock.time_ms += 2 * HOUR_MS
+    assert run(instance, topic).runs == 1
+    assert run(instance, topic, ref_bytes=10**6, refs_min=2).runs == 1  # merged refs again
+    records = read_all(instance, topic)
+    assert [tell(instance, topic, data) for data in batches] == firsts
+    assert read_all(instance, topic) == records
+
+
+def test_repeat_that_is_merged_while_it_is_looked_for_is_found(instance: Instance, clock: SteppedClock) -> None:
+    topic = new_topic(instance)
+    firsts = [tell(instance, topic, numbered(number, str(number))) for number in range(2 * TAIL_ROLL_REFS)]
+    clock.time_ms += 2 * HOUR_MS
+
+    def merge_first(original: Any, *arguments: Any) -> Any:
+        run(instance, topic)
+        return original(*arguments)
+
+    other = another_instance(instance, log=Intercepted(instance.stores.log, pages_before=merge_first))
+    assert tell(other, topic, numbered(3, "3")) == firsts[3]

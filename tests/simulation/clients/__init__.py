@@ -1,0 +1,1 @@
+"""The clients that workloads start: producers, readers, operators and group members."""

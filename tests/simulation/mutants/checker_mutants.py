@@ -1,0 +1,116 @@
+"""Defects that the history checker must find in what clients saw, while the workloads' own checks are off."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from penstock_core.groups.lease import Lease
+from penstock_core.ids import PartitionKey
+from penstock_core.log.index import Head
+from penstock_core.transaction import Transaction, TransactionState
+from penstock_service.adapters.memory.groups import MemoryGroupStore
+from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.instance.instance import Instance
+from penstock_service.records import fetch as fetch_module
+from tests.history.model.anomaly import Kind
+from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
+from tests.simulation.mutants.mutant import Mutant, Patch
+from tests.simulation.workloads import groups, transactions
+from tests.support.service import with_stores
+
+_REMEMBERED_MS = 500.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckerMutant:
+    """A defect, and the kind of anomaly that its histories have."""
+
+    mutant: Mutant
+    kind: Kind
+
+    @contextmanager
+    def patched(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for workload in (groups, transactions):
+                stack.enter_context(patch.object(workload, "expect", lambda *_: None))
+            stack.enter_context(self.mutant.patched())
+            yield
+
+
+def _lease_is_granted_with(offset_of: Any) -> Patch:
+    original = MemoryGroupStore.take_lease
+
+    def take(store: MemoryGroupStore, *arguments: Any) -> Lease:
+        lease = original(store, *arguments)
+        return store._put(arguments[0], replace(lease, offset=offset_of(lease.offset)))
+
+    return patch.object(MemoryGroupStore, "take_lease", take)
+
+
+@contextmanager
+def _last_transaction_is_forgotten() -> Iterator[None]:
+    begin, commit = MemoryTransactionStore.begin_epoch, MemoryTransactionStore.commit
+
+    def begin_epoch(store: MemoryTransactionStore, *arguments: Any) -> TransactionState:
+        state = begin(store, *arguments)
+        return replace(state, number=max(-1, state.number - 1))
+
+    def commit_any(store: MemoryTransactionStore, transaction: Transaction) -> bool:
+        transactional_id = transaction.producer.transactional_id
+        state = store._states[transactional_id]
+        store._states[transactional_id] = replace(state, number=transaction.number - 1)
+        return commit(store, transaction)
+
+    with (
+        patch.object(MemoryTransactionStore, "begin_epoch", begin_epoch),
+        patch.object(MemoryTransactionStore, "commit", commit_any),
+    ):
+        yield
+
+
+def _heads_are_remembered() -> Patch:
+    original = fetch_module._look
+    remembered: dict[tuple[int, PartitionKey], tuple[float, Head]] = {}
+
+    class Remembering:
+        def __init__(self, instance: Instance) -> None:
+            self._instance = instance
+
+        def heads(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, Head]:
+            now_ms, whose = self._instance.clock.monotonic_ms(), id(self._instance)
+            for key, head in self._instance.stores.log.heads(keys).items():
+                if now_ms - remembered.get((whose, key), (-_REMEMBERED_MS, head))[0] >= _REMEMBERED_MS:
+                    remembered[whose, key] = now_ms, head
+            return {key: remembered[whose, key][1] for key in keys if (whose, key) in remembered}
+
+    def look(instance: Instance, entries: Any) -> Any:
+        return original(with_stores(instance, log=Remembering(instance)), entries)
+
+    return patch.object(fetch_module, "_look", look)
+
+
+_COMMIT_COUNTS = next(each for each in GROUP_MUTANTS if each.name == "commit counts for any member")
+CHECKER_MUTANTS = [
+    CheckerMutant(mutant=_COMMIT_COUNTS, kind=Kind.TWO_OWNERS),
+    *(
+        CheckerMutant(mutant=Mutant(name, workload, patched), kind=kind)
+        for name, workload, kind, patched in (
+            (
+                "lease is granted past what was committed",
+                "groups",
+                Kind.GROUP_SKIP,
+                lambda: _lease_is_granted_with(lambda offset: (offset or 0) + 1),
+            ),
+            (
+                "lease is granted without what was committed",
+                "groups",
+                Kind.COMMIT_BACK,
+                lambda: _lease_is_granted_with(lambda _: None),
+            ),
+            ("last transaction is forgotten", "transactions", Kind.REPEATED_EFFECT, _last_transaction_is_forgotten),
+            ("heads are remembered", "transactions", Kind.TORN_TRANSACTION, _heads_are_remembered),
+        )
+    ),
+]

@@ -1,0 +1,103 @@
+"""Defects put into the group protocol on purpose, each of which the workload `groups` must find."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from penstock_core.errors import PenstockError
+from penstock_core.groups.group import Member, MemberProgress
+from penstock_core.groups.lease import TAKE_DECISIONS, HolderState, Lease, TakeDecision, refusal
+from penstock_core.groups.sessions import refuse_heartbeat, touched
+from penstock_core.ids import GroupName
+from penstock_service.adapters.memory import groups as memory_groups
+from penstock_service.groups import acquire_leases as acquire_module
+from penstock_service.groups import heartbeat as heartbeat_module
+from penstock_service.groups import rebalance as rebalance_module
+from tests.simulation.mutants.mutant import Mutant, Patch
+
+
+def _lease_is_taken_whatever_its_epoch() -> Patch:
+    def unmoved(store: Any, group: GroupName, lease: Lease) -> Lease:
+        stored: Lease | None = store._leases.get(group, {}).get(lease.partition)
+        return stored or Lease(topic=lease.topic, partition=lease.partition)
+
+    return patch.object(memory_groups.MemoryGroupStore, "_unmoved", unmoved)
+
+
+def _lease_is_taken_from(holder: HolderState) -> Patch:
+    return patch.object(acquire_module, "TAKE_DECISIONS", {**TAKE_DECISIONS, holder: TakeDecision.TAKE})
+
+
+def _commit_counts_for_any_member() -> Patch:
+    def counts(lease: Any, key: Any, offset: Any, token: Any, *, may_go_back: bool) -> PenstockError | None:
+        return refusal(lease and replace(lease, owner=None), key, offset, None, may_go_back=may_go_back)
+
+    return patch.object(memory_groups, "refusal", counts)
+
+
+def _commit_goes_back() -> Patch:
+    def goes_back(*arguments: Any, **_: Any) -> PenstockError | None:
+        return refusal(*arguments, may_go_back=True)
+
+    return patch.object(memory_groups, "refusal", goes_back)
+
+
+def _every_member_is_settled() -> Patch:
+    return patch.object(
+        heartbeat_module, "MemberProgress", lambda epoch, is_settled: MemberProgress(epoch=epoch, is_settled=True)
+    )
+
+
+def _no_member_is_settled() -> Patch:
+    original: Callable[..., Any] = heartbeat_module._extend_session
+    return patch.object(heartbeat_module, "_extend_session", lambda *arguments: original(*arguments[:-1], None))
+
+
+def _sessions_never_end() -> Patch:
+    def members(instance: Any, group: GroupName) -> Sequence[Member]:
+        found: Sequence[Member] = instance.stores.memberships.members(group)
+        return found
+
+    return patch.object(rebalance_module, "_end_sessions", members)
+
+
+@contextmanager
+def _any_session_is_the_members() -> Iterator[None]:
+    def goes_on(stored: Member | None, *arguments: Any) -> Member:
+        group, name, member_id, sequence, session, *rest = arguments
+        return touched(stored, group, name, member_id, sequence, stored.session if stored else session, *rest)
+
+    refuse_original: Callable[..., None] = refuse_heartbeat
+
+    def refuse(*arguments: Any) -> None:
+        refuse_original(*arguments[:-1], None)
+
+    with patch.object(memory_groups, "touched", goes_on), patch.object(heartbeat_module, "refuse_heartbeat", refuse):
+        yield
+
+
+def _lease_epochs_begin_anew() -> Patch:
+    return patch.object(acquire_module, "next_lease_epoch", lambda lease, _: lease.epoch + 1)
+
+
+_PATCHES: dict[str, Callable[[], Patch]] = {
+    "lease is taken whatever its epoch": _lease_is_taken_whatever_its_epoch,
+    "lease is taken from an unsettled owner": partial(_lease_is_taken_from, HolderState.UNSETTLED),
+    "lease is taken from an owner that is ahead": partial(_lease_is_taken_from, HolderState.AHEAD),
+    "commit counts for any member": _commit_counts_for_any_member,
+    "commit goes back": _commit_goes_back,
+    "every member is settled": _every_member_is_settled,
+    "no member is settled": _no_member_is_settled,
+    "sessions never end": _sessions_never_end,
+    "any session is the member's": _any_session_is_the_members,
+    "lease epochs begin anew": _lease_epochs_begin_anew,
+}
+
+_FIRST_SEEDS = {"any session is the member's": 900}  # two of the first thousand seeds find it
+
+GROUP_MUTANTS = [
+    Mutant(name, "groups", patched, first_seed=_FIRST_SEEDS.get(name, 0)) for name, patched in _PATCHES.items()
+]

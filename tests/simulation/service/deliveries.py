@@ -1,0 +1,68 @@
+"""Lambda's deliveries to the function `replicate`: records of the log table's stream, and messages of the repair queue.
+
+Lambda delivers a stream's records in order, and again from the first that failed. It delivers a message again until
+the function has handled it.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_core.ids import PartitionKey
+from penstock_core.log.index import Head
+from penstock_core.log.repair import Repair, encode_repair
+from penstock_core.storage.head_item import head_item
+from penstock_handlers import replicate
+from penstock_service.instance.instance import Instance
+
+Call = Callable[[Callable[[Instance], replicate.Failures]], replicate.Failures]
+
+_STREAM_BATCH = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedHead:
+    """A head after an append whose segment some zone had not confirmed."""
+
+    number: int
+    key: PartitionKey
+    head: Head
+
+
+def deliver_stream(call: Call, stream: list[StreamedHead]) -> None:
+    """Deliver the oldest records, and drop the handled ones. An error of `call` passes, and all records come again."""
+    batch = stream[:_STREAM_BATCH]
+    event = {"Records": [_streamed(each) for each in batch]}
+    failures = call(lambda instance: replicate.serve(event, instance))["batchItemFailures"]
+    failed = {failure["itemIdentifier"] for failure in failures}
+    handled = 0
+    while handled < len(batch) and str(batch[handled].number) not in failed:
+        handled += 1
+    del stream[:handled]
+
+
+def deliver_repairs(call: Call, repairs: Sequence[Repair]) -> list[Repair]:
+    """Deliver messages, and return those that failed. An error of `call` passes, and all messages come again."""
+    event = {"Records": [_queued(str(number), repair) for number, repair in enumerate(repairs)]}
+    failures = call(lambda instance: replicate.serve(event, instance))["batchItemFailures"]
+    return [repairs[int(failure["itemIdentifier"])] for failure in failures]
+
+
+def _streamed(record: StreamedHead) -> dict[str, Any]:
+    image = json.loads(
+        json.dumps(head_item(record.key, record.head), default=lambda data: base64.b64encode(data).decode())
+    )
+    return {
+        "eventSource": "aws:dynamodb",
+        "dynamodb": {
+            "Keys": {name: image[name] for name in ("pk", "sk")},
+            "NewImage": image,
+            "SequenceNumber": str(record.number),
+        },
+    }
+
+
+def _queued(number: str, repair: Repair) -> dict[str, Any]:
+    return {"eventSource": "aws:sqs", "messageId": number, "body": encode_repair(repair)}

@@ -1,0 +1,306 @@
+"""A function instance: the service with a memory of its own, its storage calls, and its death.
+
+request task --storage call--> send .. effect .. reply     each `..` lets other tasks run
+     |                                                     a dead caller's call may still take effect
+     '-- parallel calls: tasks of the same instance, stragglers of earlier requests among them
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.outcomes import Outcomes, outcome_of
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.runtime import Runtime
+from tests.simulation.engine.faults import Fault
+from tests.simulation.engine.run_state import RunState
+from tests.simulation.engine.scheduler import Scheduler, Task
+from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
+from tests.simulation.service.storage import SimulatedStorage
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+SEGMENT_PREFIX_FIRST = 240  # segments use 16 of the 256 prefixes, so that a sweep of all is short
+_GIVE_UP_MS = 1_000.0
+
+# A read has no effect. The AWS adapters send a repeatable write again after a lost answer.
+READS = {
+    *(
+        "get",
+        "list",
+        "heads",
+        "pages",
+        "pages_before",
+        "evicted_producer",
+        "stages",
+        "committed",
+        "get_pass",
+        "get_whole",
+    ),
+    *("deleted", "list_keys", "leases", "find_leases", "get_group", "find_groups", "registered"),
+    *("members", "find_members", "get_target", "retired", "find_merged"),
+}
+REPEATABLE = {
+    *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
+    *(f"topics.{method}" for method in ("begin", "create", "give_up", "note_heads_removed", "forget_deleted")),
+    *(f"log.{method}" for method in ("create_head", "delete_head", "raise_log_start", "mark_stored")),
+    *(f"log.{method}" for method in ("put_page", "replace_page", "shorten_tail", "put_evicted", "remove_producers")),
+    *(f"log.{method}" for method in ("note_log_start", "delete_page", "append_in_sequence")),
+    *(f"cursors.{method}" for method in ("put", "clear")),
+    *(f"transactions.{method}" for method in ("put_stage", "commit")),
+    *(f"memberships.{method}" for method in ("register", "unregister", "touch_member", "remove_member")),
+    *(f"memberships.{method}" for method in ("put_target", "remove_targets", "delete_group")),
+    *(f"archive.{method}" for method in ("put", "upload", "delete")),
+    "compaction.swap",
+    "groups.delete_lease",
+}
+
+
+class Killed(BaseException):
+    """The function instance ends here, as Lambda may end it anywhere. The service never catches this."""
+
+
+class SimulatedInstance:
+    """One function instance. It serves one request at a time, as in Lambda."""
+
+    def __init__(self, state: RunState, storage: SimulatedStorage, number: int) -> None:
+        self.name = f"i{number}"
+        self.state = state
+        self.storage = storage
+        self.is_dead = False
+        self.is_busy = False
+        self.timeout_at_ms = float("inf")
+        self.on_death: Callable[[], object] = lambda: None
+        self.clock = SimulatedClock(self, state.scheduler.random.uniform(-CLOCK_SKEW_MS, CLOCK_SKEW_MS))
+        self.executor = SimulatedExecutor(self)
+        runtime = Runtime(clock=self.clock, entropy=SimulatedEntropy(state.scheduler), executor=self.executor)
+        self.instance = Instance.new(storage.stores_as(lambda port, label: SimulatedPort(port, label, self)), runtime)
+
+    def check_alive(self) -> None:
+        """Raise Killed if the instance has ended, or ends now by its time-out."""
+        if not self.is_dead and self.is_busy and self.state.scheduler.now_ms >= self.timeout_at_ms:
+            self.state.count("function timeout")
+            self.die()
+        if self.is_dead:
+            raise Killed
+
+    def die(self) -> None:
+        if not self.is_dead:
+            self.is_dead = True
+            self.state.scheduler.note("dies", self.name)
+            self.executor.wake_all()
+            self.on_death()
+
+
+class SimulatedPort:
+    """A store of one instance. Every call is sent, takes effect and is answered at three different times."""
+
+    def __init__(self, port: Any, label: str, instance: SimulatedInstance) -> None:
+        self._port = port
+        self._label = label
+        self._kind = label.split()[0]
+        self._instance = instance
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        return partial(self._call, name, found) if callable(found) else found
+
+    def _call(self, method: str, effect: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        instance, storage = self._instance, self._instance.storage
+        scheduler, faults = instance.state.scheduler, instance.state.faults
+        instance.check_alive()
+        is_write = method not in READS
+        if method == "upload":  # the instance reads the body before it sends it
+            arguments = (arguments[0], [*arguments[1]])
+            effect = getattr(self._port, method)
+            instance.check_alive()
+        put = (
+            storage.oracle.begin_put(instance.name, self._label, arguments[0])
+            if self._kind == "zone" and method == "put"
+            else None
+        )
+        fault = faults.draw(is_write=is_write, is_repeatable=f"{self._kind}.{method}" in REPEATABLE)
+        scheduler.note(f"{self._label}.{method}" + (f" ({fault.value})" if fault else ""), *arguments)
+        if fault is Fault.KILLED_BEFORE:
+            self._kill()
+        scheduler.pause(faults.slowness() if fault is Fault.SLOW else faults.latency(method))
+        if instance.is_dead and scheduler.random.random() < 0.5:
+            raise Killed  # the request never left
+        run = partial(storage.apply, self._label, method, partial(effect, *arguments, **named), arguments)
+        if fault is Fault.REFUSED:
+            outcome: Any = _refused(self._label, method, scheduler.random.random())
+        elif fault is Fault.LOST_REQUEST:
+            outcome = _lost(self._label, method, is_write=is_write)
+        elif fault is Fault.LATE:
+            delay_ms = scheduler.random.uniform(0.0, faults.late_ms)
+            scheduler.spawn(f"late {self._label}", run, delay_ms=delay_ms)
+            scheduler.pause(_GIVE_UP_MS)
+            outcome = _lost(self._label, method, is_write=is_write)
+        else:
+            outcome = run()
+            if fault is Fault.REPEATED:
+                scheduler.pause(faults.slowness())
+                outcome = run()
+            elif fault is Fault.LOST_REPLY:
+                outcome = _lost(self._label, method, is_write=is_write)
+            elif fault is Fault.KILLED_AFTER:
+                self._kill()
+        scheduler.pause(faults.latency())
+        instance.check_alive()
+        if isinstance(outcome, PenstockError):
+            raise outcome
+        if put is not None:
+            put.confirmed_ms = scheduler.now_ms
+        return list(outcome) if isinstance(outcome, Iterator) else outcome
+
+    def _kill(self) -> None:
+        self._instance.die()
+        raise Killed
+
+
+class SimulatedExecutor:
+    """Runs calls as tasks of their own: they interleave with all other tasks, and stragglers outlive their request."""
+
+    def __init__(self, instance: SimulatedInstance) -> None:
+        self._instance = instance
+        self._waiting: dict[Task, None] = {}
+
+    def wake_all(self) -> None:
+        for task in list(self._waiting):
+            self._instance.state.scheduler.wake(task)
+
+    def map(self, function: Callable[[A], T], items: Sequence[A]) -> Outcomes[T]:
+        if len(items) <= 1:
+            return Outcomes.collect(function, items)
+        results: list[Any] = [None] * len(items)
+        self._start(function, items, results, range(len(items)), {})
+        self._wait(lambda: None not in results, None)
+        return Outcomes([result[0] for result in results])
+
+    def first_of(
+        self,
+        function: Callable[[A], T],
+        items: Sequence[A],
+        is_enough: Callable[[Sequence[T | PenstockError | None]], bool],
+        grace_ms: int,
+        *,
+        timeout_ms: float | None = None,
+        lanes: Sequence[str] = (),
+        hedge_delays_ms: Sequence[float] = (),
+    ) -> list[T | PenstockError | None]:
+        scheduler = self._instance.state.scheduler
+        boxes: list[Any] = [None] * len(items)
+
+        def results() -> list[Any]:
+            return [box and box[0] for box in boxes]
+
+        def is_done() -> bool:
+            return is_enough(results()) or None not in boxes
+
+        end_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
+        portions = [[index] for index in range(len(items))] if hedge_delays_ms else [list(range(len(items)))]
+        wanted: dict[int, None] = {}
+        for portion in portions:
+            if is_done():
+                break
+            self._start(function, items, boxes, portion, wanted)
+            self._wait(
+                partial(lambda begun: is_done() or None not in boxes[:begun], portion[-1] + 1),
+                _until(scheduler.now_ms, end_ms, hedge_delays_ms[portion[-1]] if hedge_delays_ms else None),
+            )
+        self._wait(is_done, _until(scheduler.now_ms, end_ms, None))
+        if is_enough(results()):
+            self._wait(lambda: all(boxes[index] for index in wanted), _until(scheduler.now_ms, end_ms, grace_ms))
+        wanted.clear()  # calls that have not begun never will
+        return results()
+
+    def _start(
+        self,
+        function: Callable[[A], T],
+        items: Sequence[A],
+        boxes: list[Any],
+        indexes: Sequence[int],
+        wanted: dict[int, None],
+    ) -> None:
+        """Start a task for each of `indexes`. While wanted, it runs, and puts a tuple of its outcome into its box."""
+        scheduler, instance = self._instance.state.scheduler, self._instance
+        wanted.update(dict.fromkeys(indexes))
+        parent = scheduler.current
+
+        def run(index: int, item: A) -> None:
+            try:
+                if index in wanted and not instance.is_dead:
+                    boxes[index] = (outcome_of(function, item),)
+            except Killed:
+                pass
+            scheduler.wake(parent)
+
+        for index in indexes:
+            delay_ms = scheduler.random.random() * 0.1
+            scheduler.spawn(
+                f"{parent.name}/{index}", partial(run, index, items[index]), owner=instance, delay_ms=delay_ms
+            )
+
+    def _wait(self, is_done: Callable[[], bool], timeout_ms: float | None) -> None:
+        scheduler = self._instance.state.scheduler
+        deadline_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
+        task = scheduler.current
+        self._instance.check_alive()
+        while not is_done():
+            remaining_ms = None if deadline_ms is None else deadline_ms - scheduler.now_ms
+            if remaining_ms is not None and remaining_ms <= 0:
+                return
+            self._waiting[task] = None
+            scheduler.block(remaining_ms)
+            del self._waiting[task]
+            self._instance.check_alive()
+
+
+class SimulatedClock:
+    """The clock of one instance: simulated time, with a wall clock that is up to half a second wrong."""
+
+    def __init__(self, instance: SimulatedInstance, skew_ms: float) -> None:
+        self._instance = instance
+        self._scheduler = instance.state.scheduler
+        self._skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        return int(EPOCH_MS + self._skew_ms + self._scheduler.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._scheduler.now_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self._scheduler.pause(duration_ms)
+        self._instance.check_alive()
+
+
+class SimulatedEntropy:
+    """Random bytes from the run's seed. The last byte has its high bits set: it is the key prefix of a segment's id."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def random_bytes(self, count: int) -> bytes:
+        drawn = self._scheduler.random.randbytes(count)
+        return drawn[:-1] + bytes([drawn[-1] | SEGMENT_PREFIX_FIRST])
+
+
+def _until(now_ms: float, end_ms: float | None, duration_ms: float | None) -> float | None:
+    """Return the shorter of `duration_ms` and the time left until `end_ms`. None stands for no bound."""
+    waits = [each for each in (duration_ms, None if end_ms is None else end_ms - now_ms) if each is not None]
+    return max(0.0, min(waits)) if waits else None
+
+
+def _refused(label: str, method: str, chance: float) -> PenstockError:
+    code = ErrorCode.THROTTLED if chance < 0.5 else ErrorCode.STORAGE_UNAVAILABLE
+    return PenstockError(code, f"simulated: {label}.{method} was refused")
+
+
+def _lost(label: str, method: str, *, is_write: bool) -> PenstockError:
+    message = f"simulated: {label}.{method} was not answered"
+    # The caller of a put owns the segment's id, so it may treat an unconfirmed put as never applied.
+    maybe_applied = is_write and not label.startswith(("zone", "archive"))
+    return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, message, maybe_applied=maybe_applied)

@@ -1,0 +1,201 @@
+"""One simulated service: its stores, its function instances, the checks on both, and the calls of its clients."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import LOG_START_GRACE_MS
+from penstock_core.log.repair import Repair
+from penstock_core.zones.quorum import Acks
+from penstock_service.adapters.memory.contention import Contention
+from penstock_service.adapters.memory.service import memory_stores
+from penstock_service.adapters.memory.zones import MemoryRepairQueue
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.runtime import Runtime
+from penstock_service.topics.create_topic import create_topic
+from tests.simulation.engine.claims import Claims
+from tests.simulation.engine.faults import FaultPlan
+from tests.simulation.engine.run_history import RunHistory
+from tests.simulation.engine.run_state import RunState
+from tests.simulation.engine.scheduler import Scheduler
+from tests.simulation.engine.timing import EPOCH_MS, FUNCTION_TIMEOUT_MS
+from tests.simulation.service.instance import Killed, SimulatedEntropy, SimulatedInstance
+from tests.simulation.service.storage import ObservedPort, SimulatedStorage
+from tests.support.interleaving import InOrder
+
+T = TypeVar("T")
+
+# The grace of log starts, as in the product, and of the sweep. It is just enough: no simulated function takes longer
+# from its put to its update (30 s, and a write that is 20 s late). The product's sweep waits for a day.
+GRACE_MS = LOG_START_GRACE_MS
+_API_TIMEOUT_MS = 29_000.0
+_INSTANCES_MAX = 6
+
+
+class Simulation:
+    """All of one run. `stores` are the bare stores, and `bare` is an instance on them whose calls never fail."""
+
+    def __init__(self, seed: int) -> None:
+        self.scheduler = Scheduler(seed)
+        self.faults = FaultPlan.chosen(self.scheduler.random)
+        transaction_ms = self.scheduler.random.choice([0.0, 5.0, 50.0])
+        entropy = SimulatedEntropy(self.scheduler)
+        self.stores = memory_stores(
+            contention=Contention(_StoresClock(self.scheduler, self.faults), entropy, transaction_ms)
+        )
+        self.bare = Instance.new(
+            self.stores,
+            Runtime(clock=_StoppedClock(self.scheduler), entropy=SimulatedEntropy(self.scheduler), executor=InOrder()),
+        )
+        self.claims = Claims()
+        self.history = RunHistory(self.scheduler)
+        self.state = RunState(
+            scheduler=self.scheduler, faults=self.faults, stores=self.stores, claims=self.claims, history=self.history
+        )
+        self.recorder = self.history.recorder
+        self.counts = self.state.counts
+        self.count = self.state.count
+        self.zone = self.state.zone
+        self.storage = SimulatedStorage(self.state)
+        self.oracle = self.storage.oracle
+        self.lost_answer_rate = self.scheduler.random.choice([0.0, 0.01, 0.05])
+        self.topics: dict[str, int] = {}  # made by workloads, with their numbers of partitions
+        self.lasts_ms = 0.0  # the least time that clients go on, for workloads that take minutes
+        self.acks_allowed: tuple[Acks, ...] = tuple(Acks)[::-1]
+        self.final_checks: list[Callable[[], None]] = []  # of workloads, once faults are over
+        self.is_over = False  # clients without an end of their own end now
+        self._working = 0
+        self._instances: list[SimulatedInstance] = []
+        self._instance_count = 0
+        self._bursts_ms: list[float] = []
+
+    @property
+    def repairs(self) -> list[Repair]:
+        """The messages in the repair queue."""
+        assert isinstance(self.stores.repair_queue, MemoryRepairQueue)
+        return self.stores.repair_queue.repairs
+
+    def topic(self, name: str, partitions: int, **config: int | str) -> str:
+        """Create a topic before the run begins."""
+        self.oracle.topic_created(create_topic(self.bare, name, partitions, config))
+        if not config:
+            self.topics[name] = partitions
+        return name
+
+    def work(self, name: str, run: Callable[[], object], *, delay_ms: float = 0.0) -> None:
+        """Start a client that ends by itself. Once all such clients have ended, `is_over` becomes true."""
+        self._working += 1
+
+        def until_done() -> None:
+            run()
+            self._working -= 1
+            self.is_over = not self._working
+
+        self.scheduler.spawn(name, until_done, delay_ms=delay_ms)
+
+    def call(self, run: Callable[[Instance], T], *, is_read: bool) -> T:
+        """Call the service as a client does: a free function instance runs the use case, and the answer may be lost."""
+        scheduler = self.scheduler
+        scheduler.pause(self.faults.latency())
+        instance = self._free_instance()
+        instance.is_busy = True
+        instance.timeout_at_ms = scheduler.now_ms + FUNCTION_TIMEOUT_MS
+        caller = scheduler.current
+        answer: list[Any] = []
+
+        def request() -> None:
+            try:
+                answer.append(run(instance.instance))
+            except PenstockError as error:
+                answer.append(error)
+            except Killed:
+                pass
+            instance.is_busy = False
+            scheduler.wake(caller)
+
+        instance.on_death = partial(scheduler.wake, caller)
+        deadline_ms = scheduler.now_ms + _API_TIMEOUT_MS
+        scheduler.spawn(f"{instance.name}:{caller.name}", request, owner=instance)
+        while not answer and not instance.is_dead and scheduler.now_ms < deadline_ms:
+            scheduler.block(deadline_ms - scheduler.now_ms)
+        instance.on_death = _ignore_death
+        scheduler.pause(self.faults.latency())
+        if not answer or (not self.faults.is_calm and scheduler.random.random() < self.lost_answer_rate):
+            self.count("lost answer" if answer else "no answer")
+            raise PenstockError(ErrorCode.INTERNAL, "simulated: the service did not answer", maybe_applied=not is_read)
+        if isinstance(answer[0], PenstockError):
+            raise answer[0]
+        result: T = answer[0]
+        return result
+
+    def later(self) -> float:
+        """Draw the time at which another producer begins, in a run that takes minutes. Races begin again then."""
+        self._bursts_ms.append(self.scheduler.random.uniform(0.3, 1.0) * self.lasts_ms)
+        return self._bursts_ms[-1]
+
+    def pause_until_burst(self) -> None:
+        """Pause until just before or after one of the next producers begins. Without one, do not pause."""
+        ahead = [at_ms - self.scheduler.now_ms for at_ms in self._bursts_ms if at_ms > self.scheduler.now_ms]
+        if ahead:
+            pause_ms = self.scheduler.random.choice(ahead) + self.scheduler.random.uniform(-200.0, 600.0)
+            self.scheduler.pause(max(0.0, pause_ms))
+
+    def jump(self, duration_ms: float) -> None:
+        """Let time go by while nothing runs."""
+        self.scheduler.now_ms += duration_ms
+
+    def undisturbed(self) -> Instance:
+        """Make an instance on stores that never fail, for the end of a run. The oracle observes each of its calls."""
+        return Instance.new(
+            self.storage.stores_as(lambda port, label: ObservedPort(port, label, self.storage)),
+            self.bare.runtime,
+            self.bare.tuning,
+        )
+
+    def _free_instance(self) -> SimulatedInstance:
+        self._instances = [instance for instance in self._instances if not instance.is_dead]
+        free = [instance for instance in self._instances if not instance.is_busy]
+        if not free or (len(self._instances) < _INSTANCES_MAX and self.scheduler.random.random() < 0.1):
+            self._instance_count += 1
+            free = [SimulatedInstance(self.state, self.storage, self._instance_count)]
+            self._instances += free
+        return self.scheduler.random.choice(free)
+
+
+class _StoresClock:
+    """The clock of the bare stores, in which transactions take time. Once faults are over, they take none."""
+
+    def __init__(self, scheduler: Scheduler, faults: FaultPlan) -> None:
+        self._scheduler = scheduler
+        self._faults = faults
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(self._scheduler.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._scheduler.now_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        if not self._faults.is_calm:
+            self._scheduler.pause(duration_ms)
+
+
+class _StoppedClock:
+    """Simulated time, for calls that take no time."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(self._scheduler.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._scheduler.now_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        raise AssertionError("nothing waits on the bare stores")
+
+
+def _ignore_death() -> None:
+    pass

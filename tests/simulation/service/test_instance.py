@@ -1,0 +1,41 @@
+"""Simulated function instances: they share the stores, and remember nothing of each other."""
+
+from dataclasses import fields
+
+from penstock_core.ids import SegmentId, ZoneName
+from penstock_service.instance.instance import Instance
+from penstock_service.stores import Stores
+from tests.simulation.service.instance import SimulatedInstance
+from tests.simulation.service.simulation import Simulation
+
+SHARED = {"stores", "tuning"}  # each store below is compared; the tuning is a setting
+SEGMENT = SegmentId(bytes(16))
+
+
+def two_instances() -> tuple[Instance, Instance]:
+    simulation = Simulation(1)
+    first, second = (SimulatedInstance(simulation.state, simulation.storage, number) for number in (1, 2))
+    return first.instance, second.instance
+
+
+def test_instances_share_no_memory_when_both_belong_to_one_simulation() -> None:
+    first, second = two_instances()
+    shared = {each.name for each in fields(Instance) if getattr(first, each.name) is getattr(second, each.name)}
+    assert shared <= SHARED
+
+
+def test_instances_share_every_store_when_both_belong_to_one_simulation() -> None:
+    first, second = two_instances()
+    for each in fields(Stores):
+        if each.name != "zones":
+            port, other = getattr(first.stores, each.name), getattr(second.stores, each.name)
+            assert port is not other
+            assert vars(port)["_port"] is vars(other)["_port"]
+    assert [store.zone for store in first.stores.zones] == [store.zone for store in second.stores.zones]
+
+
+def test_instance_reports_a_copy_again_when_another_instance_has_just_reported_it() -> None:
+    first, second = two_instances()
+    assert first.repair_throttle.take(SEGMENT, ZoneName("a"), now_ms=0.0)
+    assert not first.repair_throttle.take(SEGMENT, ZoneName("a"), now_ms=1.0)
+    assert second.repair_throttle.take(SEGMENT, ZoneName("a"), now_ms=1.0)

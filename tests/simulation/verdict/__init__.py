@@ -1,0 +1,1 @@
+"""The verdict on a run that has ended, and the scheduled functions that must then finish."""

@@ -1,0 +1,23 @@
+"""Rolls and evictions by their single writes, as an append does them."""
+
+from penstock_core.ids import PartitionKey
+from penstock_core.log.index import Head, Page
+from penstock_core.log.roll import is_roll_due, next_page
+from penstock_service.ports.log import LogIndex
+
+
+def roll(log: LogIndex, key: PartitionKey) -> Page:
+    """Roll the first refs of the tail, which has enough of them, and return their page."""
+    page = next_page(log.heads([key])[key])
+    assert page is not None
+    stored = log.put_page(key, page)
+    assert stored is not None
+    is_done, _ = log.shorten_tail(key, stored)
+    assert is_done
+    return stored
+
+
+def roll_if_due(log: LogIndex, key: PartitionKey, head: Head) -> None:
+    """Roll if the append that left `head` behind should."""
+    if is_roll_due(head):
+        roll(log, key)
