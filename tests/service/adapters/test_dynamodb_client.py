@@ -170,11 +170,20 @@ def test_call_ends_after_five_attempts_and_was_not_applied(error: Exception, is_
     client, driver, clock = _client([error] * 50)
     with pytest.raises(PenstockError) as caught:
         client.call("update_item", is_repeatable=is_repeatable)
-    expected = ErrorCode.THROTTLED if error in THROTTLES else ErrorCode.STORAGE_UNAVAILABLE
+    expected = ErrorCode.STORAGE_UNAVAILABLE if error in NEVER_SENT else ErrorCode.THROTTLED
     assert (caught.value.code, caught.value.maybe_applied) == (expected, False)
     assert "update_item" in caught.value.message
     assert len(driver.calls) == ATTEMPTS
     assert len(clock.sleeps) == ATTEMPTS - 1
+
+
+@pytest.mark.parametrize("error", CONFLICTS, ids=_name)
+def test_conditional_write_is_throttled_and_unchanged_when_transactions_hold_its_item(error: Exception) -> None:
+    client, _, _ = _client([error] * 50)
+    with pytest.raises(PenstockError) as caught:
+        client.conditional("update_item", is_repeatable=False)
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.THROTTLED, False)
+    assert "transactions hold the item" in caught.value.message
 
 
 @pytest.mark.parametrize("error", AMBIGUOUS, ids=_name)

@@ -31,7 +31,7 @@ _THROTTLED = {
     "RequestLimitExceeded",
     "ThrottlingException",
 }
-# Refused because a transaction (a tail roll) holds the item for a moment.
+# Refused because a transaction holds the item for a moment. One that lasts is overload, and nothing was changed.
 _IN_CONFLICT = {"TransactionConflictException", "TransactionInProgressException"}
 _CANCELLED_FOR_NOW = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 _CANCELLED_FOR_GOOD = {"ValidationError", "ItemCollectionSizeLimitExceeded"}  # an item would be too large, for one
@@ -92,8 +92,8 @@ class DynamoDbClient:
         """The answer to `operation`, which has no condition.
 
         Makes at most `STORAGE_ATTEMPTS_MAX` attempts, with full jitter up to `STORAGE_BACKOFF_MS_MAX` between them.
-        Raises THROTTLED or STORAGE_UNAVAILABLE, with `maybe_applied` if one of the attempts at a write may have been
-        applied.
+        Raises THROTTLED, also if transactions hold the item at every attempt, or STORAGE_UNAVAILABLE. The error is
+        `maybe_applied` if one of the attempts at a write may have been applied.
         """
         answer, error, maybe_applied = self._attempt(operation, is_repeatable=is_repeatable, arguments=arguments)
         if error is not None:
@@ -264,6 +264,8 @@ def _is_ambiguous(error: ClientError | BotoCoreError) -> bool:
 def _failure(operation: str, error: ClientError | BotoCoreError, *, maybe_applied: bool) -> PenstockError:
     if _is(error, *_THROTTLED):
         return _throttled(operation, maybe_applied=maybe_applied)
+    if _is(error, *_IN_CONFLICT):
+        return _in_conflict(operation, maybe_applied=maybe_applied)
     return PenstockError(
         ErrorCode.STORAGE_UNAVAILABLE,
         f"DynamoDB did not answer {operation}: {error}",
@@ -284,6 +286,11 @@ def _not_valid(error: ClientError | BotoCoreError, *, maybe_applied: bool) -> Pe
 
 def _throttled(operation: str, *, maybe_applied: bool = False) -> PenstockError:
     message = f"DynamoDB throttles {operation}: {_effect(maybe_applied)}, try again later"
+    return PenstockError(ErrorCode.THROTTLED, message, maybe_applied=maybe_applied)
+
+
+def _in_conflict(operation: str, *, maybe_applied: bool) -> PenstockError:
+    message = f"transactions hold the item of {operation} all the time: {_effect(maybe_applied)}, try again later"
     return PenstockError(ErrorCode.THROTTLED, message, maybe_applied=maybe_applied)
 
 
