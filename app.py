@@ -1,4 +1,7 @@
-"""The CDK app: `cdk deploy` installs a stage of Penstock (`-c stage=local|dev|prod`, by default prod)."""
+"""The CDK app: `cdk deploy` installs a stage of Penstock (`-c stage=local|dev|prod`, by default prod).
+
+`-c region=REGION` and `-c profile=express3|express2|standard1` go before the stage's settings.
+"""
 
 import os
 from pathlib import Path
@@ -8,18 +11,18 @@ from aws_cdk import aws_lambda as lambda_
 
 from infra.assets import functions_asset
 from infra.jobs.job_packages import job_packages
-from infra.settings import settings_of
+from infra.settings import settings_of_context
 from infra.stack import PenstockStack
 
 
 def main() -> None:
     """Synthesizes the stage that the context names."""
     app = cdk.App()
-    settings = settings_of(app.node.try_get_context("stage") or "prod")
+    context = {name: app.node.try_get_context(name) for name in ("stage", "region", "profile")}
+    settings = settings_of_context(context, os.environ.get("CDK_DEFAULT_REGION"))
     root = Path(__file__).parent
     asset = functions_asset(root, settings=settings)
     account = os.environ.get("CDK_DEFAULT_ACCOUNT")
-    region = settings.region or os.environ.get("CDK_DEFAULT_REGION")
     stack = PenstockStack(
         app,
         "Penstock",
@@ -29,7 +32,7 @@ def main() -> None:
         code=lambda_.Code.from_asset(
             str(asset.path), asset_hash=asset.content_hash, asset_hash_type=cdk.AssetHashType.CUSTOM
         ),
-        env=cdk.Environment(account=account, region=region),
+        env=cdk.Environment(account=account, region=settings.region),
         termination_protection=settings.keeps_data_on_delete,
     )
     if not asset.is_compiled:

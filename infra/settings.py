@@ -3,15 +3,15 @@
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from infra.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
 from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS
 
 Architecture = Literal["arm64", "x86_64"]
 
 METRICS_NAMESPACE = "Penstock"
-ZONES = ("a", "b", "c")  # in this order: a produce that waits for one zone waits for the first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,9 @@ class StageSettings:
     `name` begins every physical name, so that stages can share an account: `penstock` gives the function
     `penstock-produce` and the policy `PenstockProduce`. `region` None takes the region of your credentials.
 
-    `express_zone_ids` are the AZ ids of the three directory buckets. They must lie in `region` (S3 user guide,
-    "Directory bucket quotas and Availability Zones"). None makes ordinary buckets.
+    `storage_profile` decides about zones (storage_profile.py). None takes the profile of the region, so the region must
+    be known then. Never change the profile of a stage that holds data. `has_directory_buckets` is false where there are
+    none, as on the emulator: ordinary buckets stand in for them.
 
     `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
     `reserved_concurrency` has instances by function, which that function may use, and no other. A function without an
@@ -89,7 +90,8 @@ class StageSettings:
 
     name: str
     region: str | None = None
-    express_zone_ids: tuple[str, str, str] | None = None
+    storage_profile: Profile | None = None
+    has_directory_buckets: bool = True
     python_version: str = "3.14"
     architecture: Architecture = "arm64"
     pip_platforms: tuple[str, ...] | None = (
@@ -115,6 +117,28 @@ class StageSettings:
     has_alarms: bool = True
     alarm_topic_arn: str | None = None
 
+    @property
+    def profile(self) -> Profile:
+        """The profile that is set, else that of the region. Raises ValueError if neither is known."""
+        if self.storage_profile is not None:
+            return self.storage_profile
+        if self.region is None:
+            raise ValueError(
+                f"stage {self.name} has neither a region nor a storage profile: set AWS_REGION, or pass "
+                f"-c profile=NAME, one of {', '.join(PROFILES)}"
+            )
+        return profile_of_region(self.region)
+
+    @property
+    def zones(self) -> tuple[ZonePlan, ...]:
+        """The zones, in the order of their bits. Raises ValueError if the region cannot have them."""
+        return zone_plans(self.profile, self.region, has_directory_buckets=self.has_directory_buckets)
+
+    @property
+    def repairs_zones(self) -> bool:
+        """True if there are several zones, so that one may be behind another. S3 repairs a single bucket by itself."""
+        return len(self.zones) > 1
+
 
 def _host_architecture() -> Architecture:
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
@@ -124,6 +148,8 @@ STAGES: Mapping[str, StageSettings] = {
     # The emulator runs functions with the machine's Python, speaks plain HTTP and has no directory buckets.
     "local": StageSettings(
         name="penstock",
+        storage_profile="local",
+        has_directory_buckets=False,
         python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
         architecture=_host_architecture(),
         pip_platforms=None,
@@ -141,16 +167,13 @@ STAGES: Mapping[str, StageSettings] = {
     ),
     "dev": StageSettings(
         name="penstock-dev",
+        storage_profile="standard1",
         reserved_concurrency={},  # a new account may have 10 instances, and Lambda refuses to reserve any of them
         keeps_data_on_delete=False,
         log_level="DEBUG",
         log_retention="ONE_WEEK",
     ),
-    "prod": StageSettings(
-        name="penstock",
-        region="us-east-1",
-        express_zone_ids=("use1-az4", "use1-az5", "use1-az6"),
-    ),
+    "prod": StageSettings(name="penstock", region="us-east-1"),
 }
 
 
@@ -164,3 +187,21 @@ def settings_of(stage: str) -> StageSettings:
     if stage not in STAGES:
         raise ValueError(f"stage {stage!r} does not exist: choose one of {', '.join(STAGES)}")
     return STAGES[stage]
+
+
+def settings_of_context(context: Mapping[str, str | None], region: str | None) -> StageSettings:
+    """Returns the settings of `stage` (by default prod), with `region` and `profile` where the CDK context has them.
+
+    `region` is that of your credentials, which a stage without a region takes. Raises ValueError for an unknown stage
+    or profile.
+    """
+    settings = settings_of(context.get("stage") or "prod")
+    profile = context.get("profile")
+    known = {name: name for name in PROFILES}
+    if profile is not None and profile not in known:
+        raise ValueError(f"profile {profile!r} does not exist: choose one of {', '.join(PROFILES)}")
+    return replace(
+        settings,
+        region=context.get("region") or settings.region or region,
+        storage_profile=settings.storage_profile if profile is None else known[profile],
+    )

@@ -47,20 +47,22 @@ class PenstockStack(Stack):
             zones=Zones(self, "Zones", settings=settings),
             archive=Archive(self, "Archive", settings=settings),
         )
-        queues = RepairQueues(self, "RepairQueues", settings=settings)
+        queues = RepairQueues(self, "RepairQueues", settings=settings) if settings.repairs_zones else None
         functions = Functions(self, "Functions", settings=settings, storage=storage, queues=queues, code=code).by_name
         api = Api(self, "Api", settings=settings, functions=functions)
         Schedules(self, "Schedules", settings=settings, functions=functions)
-        Repair(
-            self, "Repair", settings=settings, tables=storage.tables, queues=queues, replicate=functions["replicate"]
-        )
-        spark = SparkJobs(self, "Jobs", settings=settings, packages=packages, storage=storage, repairs=queues.repairs)
+        if queues is not None:
+            replicate = functions["replicate"]
+            Repair(self, "Repair", settings=settings, tables=storage.tables, queues=queues, replicate=replicate)
+        repairs = None if queues is None else queues.repairs
+        spark = SparkJobs(self, "Jobs", settings=settings, packages=packages, storage=storage, repairs=repairs)
         if spark.application is not None:
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api)
         if settings.has_alarms:
             Alarms(self, "Alarms", settings=settings, functions=functions)
-            ZoneAlarms(self, "ZoneAlarms", settings=settings)
+            if settings.repairs_zones:
+                ZoneAlarms(self, "ZoneAlarms", settings=settings)
             JobAlarms(self, "JobAlarms", settings=settings)
             CompactionMetrics(self, "CompactionMetrics", settings=settings, log_group=spark.log_group)
             JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
@@ -76,14 +78,15 @@ class PenstockStack(Stack):
         self._output("TransactPolicyArn", policies.transact.managed_policy_arn)
         self._output("AdminPolicyArn", policies.admin.managed_policy_arn)
 
-    def _storage_outputs(self, storage: StageStorage, queues: RepairQueues) -> None:
+    def _storage_outputs(self, storage: StageStorage, queues: RepairQueues | None) -> None:
         self._output("TopicsTable", storage.tables.topics.table_name)
         self._output("LogTable", storage.tables.log.table_name)
         self._output("GroupsTable", storage.tables.groups.table_name)
         for zone in storage.zones.all:
             self._output(f"Zone{zone.name.upper()}Bucket", zone.bucket_name)
         self._output("ZoneBuckets", storage.zones.environment)
-        self._output("RepairQueueUrl", queues.repairs.queue_url)
+        if queues is not None:
+            self._output("RepairQueueUrl", queues.repairs.queue_url)
         self._output("ArchiveBucket", storage.archive.bucket_name)
 
     def _job_outputs(self, spark: SparkJobs) -> None:

@@ -117,7 +117,7 @@ def environment_of(storage: Storage) -> dict[str, str]:
         "PENSTOCK_TOPICS_TABLE": storage.topics_table,
         "PENSTOCK_LOG_TABLE": storage.log_table,
         "PENSTOCK_GROUPS_TABLE": storage.groups_table,
-        "PENSTOCK_REPAIR_QUEUE_URL": storage.repair_queue_url,
+        "PENSTOCK_REPAIR_QUEUE_URL": storage.repair_queue_url or "",
         "PENSTOCK_ZONES": ",".join("=".join(zone) for zone in storage.zones),
         "PENSTOCK_ARCHIVE": storage.archive,
         "AWS_REGION": str(storage.region),

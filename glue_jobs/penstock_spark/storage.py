@@ -7,7 +7,7 @@ Each name comes from an option, or else from the environment:
 | `topicsTable`        | `--topics-table`     | `PENSTOCK_TOPICS_TABLE`     | DynamoDB table                           |
 | `logTable`           | `--log-table`        | `PENSTOCK_LOG_TABLE`        | DynamoDB table                           |
 | `groupsTable`        | `--groups-table`     | `PENSTOCK_GROUPS_TABLE`     | DynamoDB table                           |
-| `repairQueueUrl`     | `--repair-queue-url` | `PENSTOCK_REPAIR_QUEUE_URL` | SQS queue                                |
+| `repairQueueUrl`     | `--repair-queue-url` | `PENSTOCK_REPAIR_QUEUE_URL` | SQS queue, for several zones             |
 | `zones`              | `--zones`            | `PENSTOCK_ZONES`            | `a=<bucket>,b=<bucket>,…` in order       |
 | `archive`            | `--archive`          | `PENSTOCK_ARCHIVE`          | bucket of the archive tier               |
 | `results`            | `--results`          | `PENSTOCK_RESULTS`          | bucket for jobs' results (may be absent) |
@@ -40,11 +40,11 @@ _NAMES: Mapping[str, tuple[str, str]] = {
     "topicsTable": ("PENSTOCK_TOPICS_TABLE", "TopicsTable"),
     "logTable": ("PENSTOCK_LOG_TABLE", "LogTable"),
     "groupsTable": ("PENSTOCK_GROUPS_TABLE", "GroupsTable"),
-    "repairQueueUrl": ("PENSTOCK_REPAIR_QUEUE_URL", "RepairQueueUrl"),
     "zones": ("PENSTOCK_ZONES", "ZoneBuckets"),
     "archive": ("PENSTOCK_ARCHIVE", "ArchiveBucket"),
 }
 _OPTIONAL: Mapping[str, tuple[str, str]] = {
+    "repairQueueUrl": ("PENSTOCK_REPAIR_QUEUE_URL", "RepairQueueUrl"),
     "results": ("PENSTOCK_RESULTS", "ResultsBucket"),
     "catalog": ("PENSTOCK_CATALOG", "Catalog"),
 }
@@ -123,11 +123,16 @@ def _storage(names: Mapping[str, str], **places: str | None) -> Storage:
         zones = parse_zones(names["zones"])
     except ValueError as error:
         raise PenstockError(ErrorCode.INVALID_CONFIG, f"zones: {error}") from error
+    if len(zones) > 1 and not names.get("repairQueueUrl"):
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            "the storage is unknown: repairQueueUrl missing; a stage with several zones has a repair queue",
+        )
     return Storage(
         topics_table=names["topicsTable"],
         log_table=names["logTable"],
         groups_table=names["groupsTable"],
-        repair_queue_url=names["repairQueueUrl"],
+        repair_queue_url=names.get("repairQueueUrl"),
         zones=zones,
         archive=names["archive"],
         results=names.get("results"),

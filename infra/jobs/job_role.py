@@ -1,7 +1,7 @@
 """The permissions of each Spark job, and the role that EMR Serverless and Glue assume to run it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from aws_cdk import Stack
@@ -11,6 +11,7 @@ from aws_cdk import aws_s3_assets as s3_assets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.settings import StageSettings
 from infra.storage.catalog import Catalog
 from infra.storage.results import Results
 from infra.storage.stage_storage import StageStorage
@@ -75,6 +76,12 @@ JOB_GRANTS: Mapping[str, JobGrants] = {
 }
 
 
+def job_grants_of(name: str, settings: StageSettings) -> JobGrants:
+    """Returns the permissions of one job on the stage: with one zone, none for zone states and repairs."""
+    grants = JOB_GRANTS[name]
+    return grants if settings.repairs_zones else replace(grants, changes_zone_states=False, sends_repairs=False)
+
+
 class JobRole(Construct):
     """The role of one job. It may also write to `log_groups`, and read exactly the objects of `files`."""
 
@@ -85,7 +92,7 @@ class JobRole(Construct):
         *,
         grants: JobGrants,
         storage: StageStorage,
-        repairs: sqs.Queue,
+        repairs: sqs.Queue | None,
         results: Results,
         catalog: Catalog | None,
         log_groups: Sequence[logs.LogGroup],
@@ -108,7 +115,7 @@ class JobRole(Construct):
                 actions=["s3:GetObject"], resources=[each.bucket.arn_for_objects(each.s3_object_key) for each in files]
             ),
         ]
-        if grants.sends_repairs:
+        if grants.sends_repairs and repairs is not None:
             statements.append(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[repairs.queue_arn]))
         if grants.results is not None:
             statements += results.statements(grants.results)

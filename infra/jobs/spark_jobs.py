@@ -11,7 +11,7 @@ from constructs import Construct
 
 from infra.jobs.glue_jobs import GlueJob
 from infra.jobs.job_packages import JobPackages
-from infra.jobs.job_role import JOB_GRANTS, JobRole
+from infra.jobs.job_role import JOB_GRANTS, JobRole, job_grants_of
 from infra.jobs.spark_application import SparkApplication
 from infra.settings import StageSettings
 from infra.storage.catalog import Catalog
@@ -54,7 +54,7 @@ class SparkJobs(Construct):
         settings: StageSettings,
         packages: JobPackages,
         storage: StageStorage,
-        repairs: sqs.Queue,
+        repairs: sqs.Queue | None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
@@ -113,7 +113,7 @@ class SparkJobs(Construct):
         role = JobRole(
             scope,
             "May",
-            grants=JOB_GRANTS[name],
+            grants=job_grants_of(name, self._settings),
             storage=self._storage,
             repairs=self._repairs,
             results=self.results,
@@ -142,7 +142,7 @@ class SparkJobs(Construct):
             "--topics-table": tables.topics.table_name,
             "--log-table": tables.log.table_name,
             "--groups-table": tables.groups.table_name,
-            "--repair-queue-url": self._repairs.queue_url,
+            **({} if self._repairs is None else {"--repair-queue-url": self._repairs.queue_url}),
             "--zones": self._storage.zones.environment,
             "--archive": self._storage.archive.bucket_name,
             "--results": self.results.bucket_name,

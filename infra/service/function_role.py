@@ -13,6 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.service.repair import RepairQueues
+from infra.settings import StageSettings
 from infra.storage.stage_storage import StageStorage
 from infra.storage.tables import Tables
 from infra.wildcards import acknowledge_wildcard
@@ -141,12 +142,29 @@ GRANTS: Mapping[str, Grants] = {
 }
 
 
+ZONE_REPAIRERS = ("recover_zones", "replicate", "scrub")  # without work where there is one zone
+
+
+def grants_of(settings: StageSettings) -> Mapping[str, Grants]:
+    """Returns the entries of `GRANTS` that the stage deploys, by function.
+
+    With one zone there is no zone state to change, no copy to repair, and no function that would do either.
+    """
+    if settings.repairs_zones:
+        return GRANTS
+    return {
+        name: replace(grants, changes_zone_states=False, sends_repairs=False)
+        for name, grants in GRANTS.items()
+        if name not in ZONE_REPAIRERS
+    }
+
+
 def function_role(
     scope: Construct,
     *,
     grants: Grants,
     storage: StageStorage,
-    queues: RepairQueues,
+    queues: RepairQueues | None,
     log_group: logs.LogGroup,
     traces: bool,
 ) -> iam.Role:
@@ -192,8 +210,10 @@ def _segment_statements(grants: Grants, storage: StageStorage) -> Iterator[iam.P
         yield from archive.sweep_statements()
 
 
-def _repair_statements(grants: Grants, tables: Tables, queues: RepairQueues) -> Iterator[iam.PolicyStatement]:
+def _repair_statements(grants: Grants, tables: Tables, queues: RepairQueues | None) -> Iterator[iam.PolicyStatement]:
     """Lambda's pollers read the stream and the queue in the function's name (Lambda guide on DynamoDB and on SQS)."""
+    if queues is None:
+        return
     if grants.sends_repairs:
         yield _sqs_statement(queues.repairs, "SendMessage")
     if grants.takes_repairs:

@@ -1,18 +1,18 @@
-"""The Lambda functions of a stage: one per entry of `GRANTS`, each with its role, log group and environment."""
+"""The Lambda functions of a stage: one per entry of `grants_of`, each with its role, log group and environment."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.service.function_role import GRANTS, function_role
+from infra.service.function_role import Grants, function_role, grants_of
 from infra.service.repair import RepairQueues
 from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
 from infra.storage.stage_storage import StageStorage
 
 
 class Functions(Construct):
-    """`by_name` holds one function per entry of `GRANTS`, by the name of its module.
+    """`by_name` holds one function per entry of `grants_of`, by the name of its module.
 
     A function runs `handler` of `penstock_handlers.<name>`. All functions share the code `code`.
     """
@@ -24,7 +24,7 @@ class Functions(Construct):
         *,
         settings: StageSettings,
         storage: StageStorage,
-        queues: RepairQueues,
+        queues: RepairQueues | None,
         code: lambda_.Code,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -32,9 +32,11 @@ class Functions(Construct):
         self._storage = storage
         self._queues = queues
         self._code = code
-        self.by_name: dict[str, lambda_.Function] = {name: self._function(name) for name in GRANTS}
+        self.by_name: dict[str, lambda_.Function] = {
+            name: self._function(name, grants) for name, grants in grants_of(settings).items()
+        }
 
-    def _function(self, name: str) -> lambda_.Function:
+    def _function(self, name: str, grants: Grants) -> lambda_.Function:
         settings = self._settings
         scope = Construct(self, construct_name(name))
         function_name = f"{settings.name}-{name.replace('_', '-')}"
@@ -47,7 +49,7 @@ class Functions(Construct):
         )
         role = function_role(
             scope,
-            grants=GRANTS[name],
+            grants=grants,
             storage=self._storage,
             queues=self._queues,
             log_group=log_group,
@@ -81,7 +83,7 @@ class Functions(Construct):
             "PENSTOCK_GROUPS_TABLE": tables.groups.table_name,
             "PENSTOCK_ZONES": self._storage.zones.environment,
             "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
-            "PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url,
+            **({} if self._queues is None else {"PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url}),
             "POWERTOOLS_SERVICE_NAME": service_name(self._settings, name),
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,

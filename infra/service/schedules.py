@@ -20,7 +20,10 @@ RATES: Mapping[str, Duration] = {
 
 
 class Schedules(Construct):
-    """One rule per function of `RATES`. A failed run is not retried, because the next one is due anyway."""
+    """One rule per function of `RATES` that the stage has.
+
+    A failed run is not retried, because the next one is due anyway.
+    """
 
     def __init__(
         self,
@@ -32,6 +35,8 @@ class Schedules(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         for name, rate in RATES.items():
+            if name not in functions:
+                continue
             events.Rule(
                 self,
                 construct_name(name),

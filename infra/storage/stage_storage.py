@@ -9,7 +9,7 @@ from infra.storage.zones import Zones
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageStorage:
-    """The three tables, the three zones, and the archive."""
+    """The three tables, the zones, and the archive."""
 
     tables: Tables
     zones: Zones

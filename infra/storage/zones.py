@@ -1,4 +1,4 @@
-"""The three zonal buckets that hold segments: S3 Express directory buckets or ordinary ones, by the stage's settings.
+"""The zones' buckets, which hold segments: directory buckets of S3 Express or ordinary ones (storage_profile.py).
 
 A directory bucket is encrypted and never public. A client reaches it by a session, and the permission to open one with
 the mode ReadOnly or ReadWrite is the permission to read or to write.
@@ -12,7 +12,8 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3express as s3express
 from constructs import Construct
 
-from infra.settings import ZONES, StageSettings
+from infra.settings import StageSettings
+from infra.storage_profile import ZonePlan
 
 MULTIPART_DAYS_MAX = 1  # S3 then removes the parts of an unfinished upload
 
@@ -93,27 +94,26 @@ class ExpressZone(Zone):
 
 
 class Zones(Construct):
-    """The zones' buckets, in the order of `ZONES`."""
+    """The zones' buckets, in the order that the storage profile gives them."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        az_ids = settings.express_zone_ids
         self.all: tuple[Zone, ...] = tuple(
-            self._ordinary(name) if az_ids is None else self._express(name, az_ids[index])
-            for index, name in enumerate(ZONES)
+            self._ordinary(plan) if plan.az_id is None else self._express(plan, plan.az_id) for plan in settings.zones
         )
 
     @property
     def environment(self) -> str:
-        """The value of PENSTOCK_ZONES: `a=<bucket>,b=<bucket>,c=<bucket>`."""
+        """The value of PENSTOCK_ZONES: `a=<bucket>,b=<bucket>,…`."""
         return ",".join(f"{zone.name}={zone.bucket_name}" for zone in self.all)
 
-    def _ordinary(self, name: str) -> Zone:
-        bucket = segment_bucket(self, f"Zone{name.upper()}", self._settings)
-        return OrdinaryZone(name, bucket.bucket_name, bucket.bucket_arn)
+    def _ordinary(self, plan: ZonePlan) -> Zone:
+        bucket = segment_bucket(self, f"Zone{plan.name.upper()}", self._settings)
+        return OrdinaryZone(plan.name, bucket.bucket_name, bucket.bucket_arn)
 
-    def _express(self, name: str, az_id: str) -> Zone:
+    def _express(self, plan: ZonePlan, az_id: str) -> Zone:
+        name = plan.name
         bucket = s3express.CfnDirectoryBucket(
             self,
             f"Zone{name.upper()}",
@@ -145,13 +145,15 @@ class Zones(Construct):
         policy = CfnDeletionPolicy.RETAIN if self._settings.keeps_data_on_delete else CfnDeletionPolicy.DELETE
         bucket.cfn_options.deletion_policy = policy
         bucket.cfn_options.update_replace_policy = policy
+        statements = [_allow_lifecycle(bucket.attr_arn)]
         if self._settings.enforces_tls:
-            s3express.CfnBucketPolicy(
-                self,
-                f"Zone{name.upper()}Policy",
-                bucket=bucket.ref,
-                policy_document=iam.PolicyDocument(statements=[_deny_plain_http(bucket.attr_arn)]),
-            )
+            statements.append(_deny_plain_http(bucket.attr_arn))
+        s3express.CfnBucketPolicy(
+            self,
+            f"Zone{name.upper()}Policy",
+            bucket=bucket.ref,
+            policy_document=iam.PolicyDocument(statements=statements),
+        )
         return ExpressZone(name, bucket.ref, bucket.attr_arn)
 
 
@@ -174,6 +176,16 @@ def segment_bucket(scope: Construct, construct_id: str, settings: StageSettings)
         )
     )
     return bucket
+
+
+def _allow_lifecycle(bucket_arn: str) -> iam.PolicyStatement:
+    """Lets S3 carry out the bucket's lifecycle (S3 user guide, "Working with S3 Lifecycle for directory buckets")."""
+    return iam.PolicyStatement(
+        principals=[iam.ServicePrincipal("lifecycle.s3.amazonaws.com")],
+        actions=["s3express:CreateSession"],
+        resources=[bucket_arn],
+        conditions={"StringEquals": {"s3express:SessionMode": "ReadWrite"}},
+    )
 
 
 def _deny_plain_http(bucket_arn: str) -> iam.PolicyStatement:

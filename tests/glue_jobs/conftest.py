@@ -100,7 +100,7 @@ def storage_options(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> dict[s
         "topicsTable": storage.topics_table,
         "logTable": storage.log_table,
         "groupsTable": storage.groups_table,
-        "repairQueueUrl": storage.repair_queue_url,
+        "repairQueueUrl": str(storage.repair_queue_url),
         "zones": ",".join("=".join(zone) for zone in storage.zones),
         "archive": storage.archive,
         "region": str(storage.region),

@@ -30,7 +30,7 @@ APPENDS = TAIL_ROLL_REFS + 4  # makes a page and a tail
 def arguments(storage: Storage) -> list[str]:
     return [
         "--topics-table", storage.topics_table, "--log-table", storage.log_table,
-        "--groups-table", storage.groups_table, "--repair-queue-url", storage.repair_queue_url,
+        "--groups-table", storage.groups_table, "--repair-queue-url", str(storage.repair_queue_url),
         "--archive", storage.archive,
         "--zones", ",".join("=".join(zone) for zone in storage.zones), "--grace-ms", "0",
     ]  # fmt: skip

@@ -15,11 +15,17 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Template
 
 from infra.jobs.job_packages import JobPackages, job_scripts
-from infra.settings import settings_of
+from infra.settings import StageSettings, settings_of_context
 from infra.stack import PenstockStack
 
 CHECKOUT = Path(__file__).parents[2]
 Resources = dict[str, dict[str, Any]]
+
+
+def settings_named(stage: str) -> StageSettings:
+    """The settings of `stage`, or of `stage@region`, whose profile is that of the region."""
+    name, _, region = stage.partition("@")
+    return settings_of_context({"stage": name, "region": region or None}, None)
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +47,7 @@ def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pens
 
     @cache
     def make(stage: str) -> PenstockStack:
-        settings = settings_of(stage)
+        settings = settings_named(stage)
         return PenstockStack(
             App(outdir=str(tmp_path_factory.mktemp(stage)), builtin_cloud_formation_validation=False),
             "Penstock",
@@ -66,7 +72,29 @@ def stage(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(params=["local", "prod"])
+def zoned_stage(request: pytest.FixtureRequest) -> str:
+    """Every stage with several zones."""
+    return str(request.param)
+
+
+@pytest.fixture
+def zoned_resources(template: Callable[[str], dict[str, Any]], zoned_stage: str) -> Resources:
+    """As `resources`, of a stage with several zones."""
+    return resources_of(template(zoned_stage))
+
+
+def resources_of(template: dict[str, Any]) -> Resources:
+    """The resources of a template by their logical ids without CDK's hash."""
+    return {logical_id[:-8]: resource for logical_id, resource in template["Resources"].items()}
+
+
+def zones_in_environment(stage: str) -> str:
+    """PENSTOCK_ZONES of a stage, with the names of the buckets in the template."""
+    return ",".join(f"{zone.name}=<ZonesZone{zone.name.upper()}>" for zone in settings_named(stage).zones)
+
+
 @pytest.fixture
 def resources(template: Callable[[str], dict[str, Any]], stage: str) -> Resources:
     """The resources of the stage by their logical ids without CDK's hash, which tells a reader nothing."""
-    return {logical_id[:-8]: resource for logical_id, resource in template(stage)["Resources"].items()}
+    return resources_of(template(stage))

@@ -8,7 +8,7 @@ from infra.service.routes import ROUTES
 from infra.settings import STAGES
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, SWEEP_GRACE_MS
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
-from tests.infra.conftest import Resources
+from tests.infra.conftest import Resources, zones_in_environment
 from tests.infra.templates import name_of, of_type
 
 pytestmark = pytest.mark.synth
@@ -29,6 +29,14 @@ FUNCTIONS = (
     "transactions",
     "zones",
 )
+
+
+def functions_of(stage: str) -> list[str]:
+    """A stage with one zone has nothing to repair, and no function that would."""
+    return [name for name in FUNCTIONS if STAGES[stage].repairs_zones or name not in ONLY_WITH_ZONES]
+
+
+ONLY_WITH_ZONES = ("recover-zones", "replicate", "scrub")
 JOB_ENVIRONMENTS = {
     "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": "60000"},
     "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": "1073741824"},
@@ -43,7 +51,9 @@ JOB_ENVIRONMENTS = {
 def test_functions_are_the_handlers_with_their_settings(resources: Resources, stage: str) -> None:
     settings = STAGES[stage]
     found = of_type(resources, "AWS::Lambda::Function").values()
-    assert sorted(function["FunctionName"] for function in found) == [f"{settings.name}-{name}" for name in FUNCTIONS]
+    assert sorted(function["FunctionName"] for function in found) == [
+        f"{settings.name}-{name}" for name in functions_of(stage)
+    ]
     for function in found:
         name = function["FunctionName"].removeprefix(f"{settings.name}-").replace("-", "_")
         size = settings.function_sizes[name]
@@ -70,8 +80,8 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_TOPICS_TABLE": "<TablesTopics>",
             "PENSTOCK_LOG_TABLE": "<TablesLog>",
             "PENSTOCK_GROUPS_TABLE": "<TablesGroups>",
-            "PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>",
-            "PENSTOCK_ZONES": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
+            **({"PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>"} if STAGES[stage].repairs_zones else {}),
+            "PENSTOCK_ZONES": zones_in_environment(stage),
             "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
             "POWERTOOLS_SERVICE_NAME": f"{STAGES[stage].name}-{own}",
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
@@ -91,13 +101,13 @@ def test_writers_end_within_the_time_that_a_zone_which_catches_up_counts_on(name
     assert STAGES[stage].function_sizes[name].timeout_s * 1_000 <= FUNCTION_MS_MAX
 
 
-def test_recover_zones_runs_each_minute_and_ends_within_it(resources: Resources, stage: str) -> None:
-    rules = of_type(resources, "AWS::Events::Rule")
+def test_recover_zones_runs_each_minute_and_ends_within_it(zoned_resources: Resources, zoned_stage: str) -> None:
+    rules = of_type(zoned_resources, "AWS::Events::Rule")
     [rule] = [rule for rule in rules.values() if rule["Name"].endswith("-recover-zones")]
     [target] = rule["Targets"]
     assert rule["ScheduleExpression"] == "rate(1 minute)"
     assert name_of(target["Arn"]) == "<FunctionsRecoverZonesFunction>"
-    assert STAGES[stage].function_sizes["recover_zones"].timeout_s < 60
+    assert STAGES[zoned_stage].function_sizes["recover_zones"].timeout_s < 60
 
 
 def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resources) -> None:
@@ -115,7 +125,7 @@ def test_errors_throttles_and_slowness_of_every_function_are_watched(resources: 
     alarms = {name: alarm for name, alarm in found.items() if name.startswith("Alarms")}
     names = sorted(alarm["AlarmName"] for alarm in alarms.values())
     suffixes = ("duration-p99", "errors", "throttles")
-    expected = [f"{settings.name}-{name}-{suffix}" for name in FUNCTIONS for suffix in suffixes]
+    expected = [f"{settings.name}-{name}-{suffix}" for name in functions_of(stage) for suffix in suffixes]
     assert names == (sorted(expected) if settings.has_alarms else [])
     for alarm in alarms.values():
         [dimension] = alarm["Dimensions"]

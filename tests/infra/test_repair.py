@@ -21,9 +21,9 @@ KEY = PartitionKey(TopicId("t1"), Partition(0))
 
 
 @pytest.fixture
-def mappings(resources: Resources) -> dict[str, dict[str, Any]]:
+def mappings(zoned_resources: Resources) -> dict[str, dict[str, Any]]:
     """The event source mappings by the queue or stream that they read."""
-    found = of_type(resources, "AWS::Lambda::EventSourceMapping").values()
+    found = of_type(zoned_resources, "AWS::Lambda::EventSourceMapping").values()
     return {name_of(mapping["EventSourceArn"]): mapping for mapping in found}
 
 
@@ -83,8 +83,8 @@ def test_only_heads_with_an_unconfirmed_zone_pass_the_filter(mappings: dict[str,
         assert _matches(pattern, {"dynamodb": {"NewImage": head | {"under_replicated": number(zones)}}})
 
 
-def test_queues_keep_what_fails_for_two_weeks_encrypted(resources: Resources) -> None:
-    found = of_type(resources, "AWS::SQS::Queue")
+def test_queues_keep_what_fails_for_two_weeks_encrypted(zoned_resources: Resources) -> None:
+    found = of_type(zoned_resources, "AWS::SQS::Queue")
     queues = {name: queue for name, queue in found.items() if name.startswith("RepairQueues")}
     assert set(queues) == {"RepairQueuesRepairs", "RepairQueuesDeadRepairs", "RepairQueuesDeadStream"}
     for queue in queues.values():
@@ -94,20 +94,20 @@ def test_queues_keep_what_fails_for_two_weeks_encrypted(resources: Resources) ->
     assert (name_of(redrive["deadLetterTargetArn"]), redrive["maxReceiveCount"]) == ("<RepairQueuesDeadRepairs>", 50)
 
 
-def test_repair_is_retried_only_after_the_timeout_of_the_function(resources: Resources, stage: str) -> None:
-    visible_s = of_type(resources, "AWS::SQS::Queue")["RepairQueuesRepairs"]["VisibilityTimeout"]
-    timeout_s = STAGES[stage].function_sizes["replicate"].timeout_s
-    assert visible_s == STAGES[stage].repair_retry_s >= timeout_s
-    assert stage == "local" or visible_s >= 6 * timeout_s
+def test_repair_is_retried_only_after_the_timeout_of_the_function(zoned_resources: Resources, zoned_stage: str) -> None:
+    visible_s = of_type(zoned_resources, "AWS::SQS::Queue")["RepairQueuesRepairs"]["VisibilityTimeout"]
+    timeout_s = STAGES[zoned_stage].function_sizes["replicate"].timeout_s
+    assert visible_s == STAGES[zoned_stage].repair_retry_s >= timeout_s
+    assert zoned_stage == "local" or visible_s >= 6 * timeout_s
 
 
-def test_alarm_rings_when_a_dead_letter_arrives(resources: Resources, stage: str) -> None:
+def test_alarm_rings_when_a_dead_letter_arrives(zoned_resources: Resources, zoned_stage: str) -> None:
     alarms = [
-        alarm for name, alarm in of_type(resources, "AWS::CloudWatch::Alarm").items() if name.startswith("Repair")
+        alarm for name, alarm in of_type(zoned_resources, "AWS::CloudWatch::Alarm").items() if name.startswith("Repair")
     ]
     watched = {name_of(dimension["Value"]) for alarm in alarms for dimension in alarm["Dimensions"]}
     expected = {"<RepairQueuesDeadRepairs.QueueName>", "<RepairQueuesDeadStream.QueueName>"}
-    assert watched == (expected if STAGES[stage].has_alarms else set())
+    assert watched == (expected if STAGES[zoned_stage].has_alarms else set())
     assert {(alarm["MetricName"], alarm["Threshold"]) for alarm in alarms} <= {
         ("ApproximateNumberOfMessagesVisible", 1)
     }

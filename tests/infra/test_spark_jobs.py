@@ -13,7 +13,7 @@ from infra.jobs.job_schedules import RATES
 from infra.settings import STAGES
 from infra.stack import PenstockStack
 from penstock_core.storage.keys import CURSORS, ZONES
-from tests.infra.conftest import Resources
+from tests.infra.conftest import Resources, zones_in_environment
 from tests.infra.templates import as_list, name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
@@ -66,13 +66,13 @@ def test_sweep_may_repair_and_delete_segments_and_keep_a_cursor(resources: Resou
     assert on("<TablesTopics>") == {"GetItem", "Scan", "PutItem", "DeleteItem"}
     assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query", "UpdateItem"}
     assert on("<TablesGroups>") == set()
-    assert on("<RepairQueuesRepairs>") == {"SendMessage"}
+    assert on("<RepairQueuesRepairs>") == ({"SendMessage"} if STAGES[stage].repairs_zones else set())
     assert on("<ArchiveBucket>/*") == {"GetObject", "DeleteObject"}
     assert on("<ArchiveBucket>") == {"ListBucket"}
     if stage == "prod":
-        assert on("<ZonesZoneB>") == {"CreateSession"}
+        assert on("<ZonesZoneA>") == {"CreateSession"}
     else:
-        assert on("<ZonesZoneB>/*") == {"GetObject", "PutObject", "DeleteObject"}
+        assert on("<ZonesZoneA>/*") == {"GetObject", "PutObject", "DeleteObject"}
     assert on("*") == {"DescribeLogGroups"}
     [cursors] = [each for each in statements_of(resources, "sweep") if "dynamodb:PutItem" in each["Action"]]
     assert cursors["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [CURSORS]}}
@@ -87,7 +87,7 @@ def test_archive_may_read_topics_and_write_tables_and_nothing_else(resources: Re
     assert on("<JobsResultsBucket>/lake/*") == {"GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload"}
     assert on("<ArchiveBucket>/*") == {"GetObject"}
     if stage != "prod":
-        assert on("<ZonesZoneB>/*") == {"GetObject"}
+        assert on("<ZonesZoneA>/*") == {"GetObject"}
     tables = f":table/{database_of(stage)}/*"
     on_tables = {action for action, on in permissions(statements_of(resources, "archive")) if on.endswith(tables)}
     writes = {"GetDatabase", "GetTable", "GetTables", "CreateDatabase", "CreateTable", "UpdateTable"}
@@ -117,13 +117,15 @@ def test_replay_may_append_as_produce_does_and_read_tables(resources: Resources,
     def on(resource: str) -> set[str]:
         return {action.partition(":")[2] for action in actions_on(resources, "replay", resource)}
 
-    assert on("<TablesTopics>") == {"GetItem", "Scan", "PutItem"}
+    has_zones = STAGES[stage].repairs_zones
+    assert on("<TablesTopics>") == {"GetItem", "Scan", *(["PutItem"] if has_zones else [])}
     assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query", "UpdateItem", "PutItem"}
     assert on("<JobsResultsBucket>/lake/*") >= {"GetObject", "PutObject"}
     if stage != "prod":
-        assert on("<ZonesZoneB>/*") == {"GetObject", "PutObject"}
-    [states] = [each for each in statements_of(resources, "replay") if each["Action"] == "dynamodb:PutItem"]
-    assert states["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
+        assert on("<ZonesZoneA>/*") == {"GetObject", "PutObject"}
+    states = [each for each in statements_of(resources, "replay") if each["Action"] == "dynamodb:PutItem"]
+    only_states = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
+    assert [each["Condition"] for each in states] == ([only_states] if has_zones else [])
 
 
 def test_no_job_may_act_on_every_resource_except_to_find_log_groups(resources: Resources) -> None:
@@ -168,7 +170,7 @@ def test_runs_on_the_application_find_python_packages_and_storage(resources: Res
         "PENSTOCK_LOG_TABLE": "<TablesLog>",
         "PENSTOCK_GROUPS_TABLE": "<TablesGroups>",
         "PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>",
-        "PENSTOCK_ZONES": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
+        "PENSTOCK_ZONES": zones_in_environment("prod"),
         "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
         "PENSTOCK_RESULTS": "<JobsResultsBucket>",
         "PENSTOCK_CATALOG": "glue:penstock",
@@ -188,8 +190,8 @@ def test_glue_has_every_job_with_the_options_that_its_script_takes(resources: Re
             "--topics-table": "<TablesTopics>",
             "--log-table": "<TablesLog>",
             "--groups-table": "<TablesGroups>",
-            "--repair-queue-url": "<RepairQueuesRepairs>",
-            "--zones": "a=<ZonesZoneA>,b=<ZonesZoneB>,c=<ZonesZoneC>",
+            **({"--repair-queue-url": "<RepairQueuesRepairs>"} if STAGES[stage].repairs_zones else {}),
+            "--zones": zones_in_environment(stage),
             "--archive": "<ArchiveBucket>",
             "--results": "<JobsResultsBucket>",
             **({"--catalog": f"glue:{database_of(stage)}"} if STAGES[stage].has_catalog else {}),

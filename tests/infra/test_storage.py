@@ -1,10 +1,14 @@
 """Tables and buckets: keys, encryption, recovery, access, and the fate of their data on delete."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from infra.settings import STAGES
-from tests.infra.conftest import Resources
-from tests.infra.templates import of_type
+from tests.infra.conftest import Resources, resources_of
+from tests.infra.powers import permissions_of_roles
+from tests.infra.templates import name_of, of_type
 
 pytestmark = pytest.mark.synth
 
@@ -39,7 +43,7 @@ def test_data_is_kept_on_delete_where_the_settings_say_so(resources: Resources, 
     kept = STAGES[stage].keeps_data_on_delete
     stored = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::S3Express::DirectoryBucket")
     found = [resource for resource in resources.values() if resource["Type"] in stored]
-    assert len(found) == 8
+    assert len(found) == 5 + len(STAGES[stage].zones)
     for resource in found:
         assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == ("Retain" if kept else "Delete")
     for table in of_type(resources, "AWS::DynamoDB::Table").values():
@@ -50,17 +54,35 @@ def test_prod_keeps_its_data() -> None:
     assert STAGES["prod"].keeps_data_on_delete
 
 
-def test_zones_are_directory_buckets_in_three_zones_where_the_settings_name_them(
-    resources: Resources, stage: str
+@pytest.mark.parametrize(
+    ("stage", "express", "ordinary"),
+    [
+        ("local", {}, "ABC"),
+        ("dev", {}, "A"),
+        ("prod", {"A": "use1-az4", "B": "use1-az5", "C": "use1-az6"}, ""),
+        ("prod@ap-northeast-1", {"A": "apne1-az1", "B": "apne1-az4"}, "C"),
+        ("prod@eu-central-1", {}, "A"),
+    ],
+)
+def test_zones_have_the_buckets_of_the_profile_that_the_stage_or_its_region_has(
+    template: Callable[[str], dict[str, Any]], stage: str, express: dict[str, str], ordinary: str
 ) -> None:
-    az_ids = STAGES[stage].express_zone_ids
-    express = of_type(resources, "AWS::S3Express::DirectoryBucket")
-    assert {name: bucket["LocationName"] for name, bucket in express.items()} == (
-        dict(zip(("ZonesZoneA", "ZonesZoneB", "ZonesZoneC"), az_ids, strict=True)) if az_ids else {}
-    )
-    zones = set() if az_ids else {"ZonesZoneA", "ZonesZoneB", "ZonesZoneC"}
-    assert set(of_type(resources, "AWS::S3::Bucket")) == {"ArchiveBucket", "JobsResultsBucket", *zones}
-    assert (stage == "prod") == bool(az_ids)
+    resources = resources_of(template(stage))
+    directory = of_type(resources, "AWS::S3Express::DirectoryBucket")
+    assert {name: bucket["LocationName"] for name, bucket in directory.items()} == {
+        f"ZonesZone{letter}": az_id for letter, az_id in express.items()
+    }
+    buckets = {f"ZonesZone{letter}" for letter in ordinary}
+    assert set(of_type(resources, "AWS::S3::Bucket")) == {"ArchiveBucket", "JobsResultsBucket", *buckets}
+
+
+def test_stage_with_one_zone_has_nothing_that_repairs_zones(template: Callable[[str], dict[str, Any]]) -> None:
+    resources = resources_of(template("prod@eu-central-1"))
+    names = " ".join(resources)
+    assert not [word for word in ("RecoverZones", "Replicate", "Scrub", "RepairQueue", "ZoneAlarms") if word in names]
+    assert not of_type(resources, "AWS::Lambda::EventSourceMapping")
+    writers = [each for each in permissions_of_roles(resources) if each.action == "dynamodb:PutItem" and each.condition]
+    assert {each.holder for each in writers} == {"Retention", "Sweep", "SweepJob"}, "no role writes zone states"
 
 
 def test_ordinary_bucket_is_encrypted_private_and_forgets_unfinished_uploads(resources: Resources) -> None:
@@ -83,10 +105,24 @@ def test_directory_bucket_is_encrypted_and_forgets_unfinished_uploads(resources:
         assert lifecycle["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
 
 
+@pytest.mark.parametrize("stage", ["prod"])
+def test_s3_may_carry_out_the_lifecycle_of_directory_buckets(resources: Resources) -> None:
+    policies = of_type(resources, "AWS::S3Express::BucketPolicy")
+    assert set(policies) == {"ZonesZoneAPolicy", "ZonesZoneBPolicy", "ZonesZoneCPolicy"}
+    for name, policy in policies.items():
+        [allowed] = [each for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Allow"]
+        assert name_of(allowed["Resource"]) == f"<{name.removesuffix('Policy')}>"
+        assert (allowed["Principal"], allowed["Action"], allowed["Condition"]) == (
+            {"Service": "lifecycle.s3.amazonaws.com"},
+            "s3express:CreateSession",
+            {"StringEquals": {"s3express:SessionMode": "ReadWrite"}},
+        )
+
+
 @pytest.mark.parametrize("stage", ["dev", "prod"])
-def test_plain_http_is_denied_on_every_bucket(resources: Resources) -> None:
+def test_plain_http_is_denied_on_every_bucket(resources: Resources, stage: str) -> None:
     policies = of_type(resources, "AWS::S3::BucketPolicy") | of_type(resources, "AWS::S3Express::BucketPolicy")
-    assert len(policies) == 5
+    assert len(policies) == 2 + len(STAGES[stage].zones)
     for policy in policies.values():
         assert any(
             statement["Effect"] == "Deny"

@@ -25,23 +25,24 @@ def zone_alarms(resources: Resources) -> dict[str, dict[str, Any]]:
 
 
 def test_alarm_rings_at_once_when_a_segment_is_lost_and_after_an_hour_when_a_zone_is_behind(
-    resources: Resources, stage: str
+    zoned_resources: Resources, zoned_stage: str
 ) -> None:
-    name = STAGES[stage].name
+    name = STAGES[zoned_stage].name
     rings_after_s = {
-        alarm_name: alarm["Period"] * alarm["EvaluationPeriods"] for alarm_name, alarm in zone_alarms(resources).items()
+        alarm_name: alarm["Period"] * alarm["EvaluationPeriods"]
+        for alarm_name, alarm in zone_alarms(zoned_resources).items()
     }
     lost = {f"{name}-segment-lost-{function}": 300 for function in ("recover-zones", "replicate", "scrub")}
     expected = {**lost, f"{name}-zone-behind": 3600}
-    assert rings_after_s == (expected if STAGES[stage].has_alarms else {})
+    assert rings_after_s == (expected if STAGES[zoned_stage].has_alarms else {})
 
 
-def test_alarms_watch_metrics_that_functions_of_their_stage_emit(resources: Resources) -> None:
+def test_alarms_watch_metrics_that_functions_of_their_stage_emit(zoned_resources: Resources) -> None:
     emitted = set()
-    for function in of_type(resources, "AWS::Lambda::Function").values():
+    for function in of_type(zoned_resources, "AWS::Lambda::Function").values():
         variables = function["Environment"]["Variables"]
         emitted.add((variables["POWERTOOLS_METRICS_NAMESPACE"], variables["POWERTOOLS_SERVICE_NAME"]))
-    for alarm_name, alarm in zone_alarms(resources).items():
+    for alarm_name, alarm in zone_alarms(zoned_resources).items():
         [dimension] = alarm["Dimensions"]
         assert dimension["Name"] == "service"
         assert (alarm["Namespace"], dimension["Value"]) in emitted

@@ -23,7 +23,7 @@ from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionS
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
-from penstock_service.adapters.sqs import SqsRepairQueue
+from penstock_service.adapters.sqs import NoRepairQueue, SqsRepairQueue
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
 from penstock_service.instance.instance import Instance
@@ -60,16 +60,16 @@ _SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout
 class Storage:
     """The place of a deployment's data. You can pickle it and send it to other processes.
 
-    `zones` are pairs of name and bucket. Their order gives each zone its bit in a ref. `archive` is a bucket. Jobs put
-    results into the bucket `results`, and register tables in `catalog` (iceberg_table.py). Functions need neither.
-    botocore's own chain finds the region, endpoint and keys that are None. `access_key` and `secret_key` are for the
-    local stack only.
+    `zones` are pairs of name and bucket. Their order gives each zone its bit in a ref. `repair_queue_url` is None where
+    there is one zone. `archive` is a bucket. Jobs put results into the bucket `results`, and register tables in
+    `catalog` (iceberg_table.py). Functions need neither. botocore's own chain finds the region, endpoint and keys that
+    are None. `access_key` and `secret_key` are for the local stack only.
     """
 
     topics_table: str
     log_table: str
     groups_table: str
-    repair_queue_url: str
+    repair_queue_url: str | None
     zones: tuple[tuple[str, str], ...]
     archive: str
     results: str | None = None
@@ -83,15 +83,16 @@ class Storage:
 def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
     """The storage that the environment names.
 
-    Reads `PENSTOCK_TOPICS_TABLE`, `PENSTOCK_LOG_TABLE`, `PENSTOCK_GROUPS_TABLE`, `PENSTOCK_REPAIR_QUEUE_URL`,
-    `PENSTOCK_ARCHIVE` and `PENSTOCK_ZONES` (`a=<bucket>,b=<bucket>,…`). Raises KeyError for a missing one.
+    Reads `PENSTOCK_TOPICS_TABLE`, `PENSTOCK_LOG_TABLE`, `PENSTOCK_GROUPS_TABLE`, `PENSTOCK_ARCHIVE`, `PENSTOCK_ZONES`
+    (`a=<bucket>,b=<bucket>,…`), and with several zones `PENSTOCK_REPAIR_QUEUE_URL`. Raises KeyError for a missing one.
     """
+    zones = parse_zones(environ["PENSTOCK_ZONES"])
     return Storage(
         topics_table=environ["PENSTOCK_TOPICS_TABLE"],
         log_table=environ["PENSTOCK_LOG_TABLE"],
         groups_table=environ["PENSTOCK_GROUPS_TABLE"],
-        repair_queue_url=environ["PENSTOCK_REPAIR_QUEUE_URL"],
-        zones=parse_zones(environ["PENSTOCK_ZONES"]),
+        repair_queue_url=environ["PENSTOCK_REPAIR_QUEUE_URL"] if len(zones) > 1 else None,
+        zones=zones,
         archive=environ["PENSTOCK_ARCHIVE"],
     )
 
@@ -126,7 +127,9 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
         zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in storage.zones],
         archive=S3ArchiveStore(s3, storage.archive),
-        repair_queue=SqsRepairQueue(lambda: client("sqs", _SQS), storage.repair_queue_url),
+        repair_queue=NoRepairQueue()
+        if storage.repair_queue_url is None
+        else SqsRepairQueue(lambda: client("sqs", _SQS), storage.repair_queue_url),
     )
     return Instance.new(stores, runtime)
 

@@ -10,6 +10,13 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.repair import Repair, encode_repair
 
 
+class NoRepairQueue:
+    """RepairQueue of a stage with one zone. A segment there has one copy, and no other to repair it from."""
+
+    def send(self, repair: Repair) -> None:
+        pass
+
+
 class SqsRepairQueue:
     """RepairQueue: the port documents its method. Makes its client at the first message, as few instances send one."""
 

@@ -64,7 +64,7 @@ class Instance:
             executor=runtime.executor,
             topic_cache=TopicCache(stores.topics, runtime.clock),
             group_cache=GroupCache(stores.memberships, runtime.clock),
-            zone_cache=ZoneCache(stores.zone_states, runtime.clock),
+            zone_cache=ZoneCache(stores.zone_states, runtime.clock, has_states=len(stores.zones) > 1),
             tuning=tuning or Tuning(),
         )
 

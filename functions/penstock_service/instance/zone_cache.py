@@ -10,11 +10,15 @@ from penstock_service.ports.zones import ZoneStateStore
 
 
 class ZoneCache:
-    """A cache over a ZoneStateStore, of one item. Each function instance has one."""
+    """A cache over a ZoneStateStore, of one item. Each function instance has one.
 
-    def __init__(self, store: ZoneStateStore, clock: Clock) -> None:
+    Without `has_states` it reads nothing: a single zone is always in sync, because no copy elsewhere is ahead of it.
+    """
+
+    def __init__(self, store: ZoneStateStore, clock: Clock, *, has_states: bool = True) -> None:
         self._store = store
         self._clock = clock
+        self._has_states = has_states
         self._remembered: tuple[float, int, ZoneStates] | None = None
 
     def get(self) -> ZoneStates:
@@ -25,7 +29,9 @@ class ZoneCache:
         return self.read_through()
 
     def read_through(self) -> ZoneStates:
-        """The states as they are now; the cache remembers them. One read."""
+        """The states as they are now; the cache remembers them. One read, none with a single zone."""
+        if not self._has_states:
+            return EVERY_ZONE_IN_SYNC
         # The time before the read: the states that it shows may be as old as that.
         asked = self._clock.monotonic_ms(), self._clock.now_ms()
         states = self._store.get()
