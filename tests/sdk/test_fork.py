@@ -9,6 +9,7 @@ import pytest
 FORKED = """
 import asyncio, json, os, sys, threading
 from penstock import ForkedError
+from penstock_handlers.edge import json_api
 from penstock.testing import MemoryPenstock
 
 service = MemoryPenstock()
@@ -27,7 +28,8 @@ def refusal(call):
     return "done"
 
 # A thread of the parent may hold a lock at the fork, and is not there to release it.
-with producer._sender.lock, consumer._fetcher.lock:
+# A service in this process has locks of its own, which HTTP would not bring along: this thread holds the shared one.
+with producer._sender.lock, consumer._fetcher.lock, json_api._resolving:
     reader, writer = os.pipe()
     child = os.fork()
 if child == 0:
