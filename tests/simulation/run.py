@@ -1,8 +1,11 @@
 """One run: it takes a seed, and gives the result."""
 
+import gc
 import hashlib
 import traceback
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
@@ -46,15 +49,8 @@ def run(seed: int, workload: str = MIXED) -> Result:
     # Zone loss decides which acks the others may use: it goes first.
     for name in sorted(names, key=list(WORKLOADS)[::-1].index):
         WORKLOADS[name](simulation)
-    failure = None
-    try:
-        simulation.scheduler.run()
-        simulation.faults.is_calm = True
-        judge(simulation)
-    except ViolationError as violation:
-        failure = str(violation)
-    except Exception:  # a defect of the code under test as much as of a check: the run has failed, and says how
-        failure = traceback.format_exc()
+    with _no_collection():
+        failure = _failure_of(simulation)
     outcomes = count_outcomes(simulation)
     return Result(
         seed=seed,
@@ -72,3 +68,27 @@ def run(seed: int, workload: str = MIXED) -> Result:
         failure=failure,
         trace=simulation.scheduler.trace,
     )
+
+
+def _failure_of(simulation: Simulation) -> str | None:
+    try:
+        simulation.scheduler.run()
+        simulation.faults.is_calm = True
+        judge(simulation)
+    except ViolationError as violation:
+        return str(violation)
+    except Exception:  # a defect of the code under test as much as of a check: the run has failed, and says how
+        return traceback.format_exc()
+    return None
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Leave garbage until the run has ended. The trace lives as long, and to walk over it takes a quarter of the CPU."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -205,7 +205,7 @@ def _older_repeat_is_not_compared() -> Patch:
     return patch.object(sequence_module, "_compare", lambda *_: None)
 
 
-MUTANTS = [
+SERVICE_MUTANTS = [
     Mutant("append repeated after a lost reply", "rolling", _append_is_repeated),
     Mutant("lost reply called a failure", "traffic", _lost_reply_is_called_a_failure),
     Mutant("quorum of one", "zone_loss,traffic", _quorum_of_one),

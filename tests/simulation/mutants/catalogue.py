@@ -1,0 +1,17 @@
+"""Every mutant that the simulator must find."""
+
+from tests.simulation.mutants.compaction_mutants import COMPACTION_MUTANTS
+from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
+from tests.simulation.mutants.job_mutants import JOB_MUTANTS
+from tests.simulation.mutants.roll_mutants import ROLL_MUTANTS
+from tests.simulation.mutants.service_mutants import SERVICE_MUTANTS
+from tests.simulation.mutants.transaction_mutants import TRANSACTION_MUTANTS
+
+MUTANTS = (
+    *SERVICE_MUTANTS,
+    *ROLL_MUTANTS,
+    *TRANSACTION_MUTANTS,
+    *JOB_MUTANTS,
+    *GROUP_MUTANTS,
+    *COMPACTION_MUTANTS,
+)
