@@ -1,13 +1,18 @@
-"""The profiles of Hypothesis, and the order and the shares in which several processes run the tests.
+"""The profiles of Hypothesis, the order and the shares in which several processes run the tests, and the watch over
+tests that hang.
 
 A test of a property has no time limit, because a busy machine would break it. `make check` runs the profile `quick`
 with fewer examples; `make test` runs the full number. A test that names its own number of examples keeps it.
 """
 
+from collections.abc import Generator
+
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.support.hangs import HANGS_AFTER_S, LONG_HANGS_AFTER_S, failing_when_it_hangs
 
 # The tests of one of these folders share a stack, a Spark session or a CDK app, so one process runs all of them.
 # They begin first: they take long, and the many small shares behind them then fill both processes to the end.
@@ -43,3 +48,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((place for place, folder in enumerate(first) if item.nodeid.startswith(folder)), len(first))
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Watch over the fixtures of a test."""
+    with failing_when_it_hangs(_limit_s(item)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Watch over a test."""
+    with failing_when_it_hangs(_limit_s(item)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Watch over the end of its fixtures."""
+    with failing_when_it_hangs(_limit_s(item)):
+        return (yield)
+
+
+def _limit_s(item: pytest.Item) -> float:
+    is_long = any(item.get_closest_marker(name) for name in ("minutes", "chaos"))
+    return LONG_HANGS_AFTER_S if is_long else HANGS_AFTER_S

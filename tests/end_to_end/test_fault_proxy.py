@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.end_to_end.fault_proxy import Call, Corrupt, Fault, Hang, Reset, fault_proxy, s3_error
+from tests.support.deadlines import DEADLINE_S
 
 BODY = bytes(range(256)) * 4096  # 1 MiB
 
@@ -48,7 +49,7 @@ def upstream() -> Iterator[Upstream]:
 
 
 def put(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    connection = HTTPConnection(urlsplit(url).netloc)
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=DEADLINE_S)
     try:
         connection.request("PUT", "/bucket/some/key", BODY, {"Host": "signed.example", **(headers or {})})
         answer = connection.getresponse()
@@ -71,12 +72,12 @@ def test_bytes_path_and_host_pass_unchanged_when_there_is_no_fault(upstream: Ups
 
 def test_caller_may_send_at_once_when_it_expects_100_continue(upstream: Upstream) -> None:
     with fault_proxy(url_of(upstream), lambda call: None) as url:
-        connection = HTTPConnection(urlsplit(url).netloc)
+        connection = HTTPConnection(urlsplit(url).netloc, timeout=DEADLINE_S)
         connection.putrequest("PUT", "/bucket/key")
         connection.putheader("Content-Length", str(len(BODY)))
         connection.putheader("Expect", "100-continue")
         connection.endheaders()
-        assert connection.sock.recv(64).startswith(b"HTTP/1.1 100")  # hangs without this answer
+        assert connection.sock.recv(64).startswith(b"HTTP/1.1 100")
         connection.send(BODY)
         assert connection.getresponse().read() == BODY
         connection.close()
@@ -122,9 +123,11 @@ def test_hanging_call_ends_without_effect_when_its_outage_ends(upstream: Upstrea
     with fault_proxy(url_of(upstream), hang) as url:
         thread = threading.Thread(target=caller, args=(url,))
         thread.start()
-        begun.wait()
-        assert not outcome
-        is_over.set()
-        thread.join()
+        try:
+            assert begun.wait(DEADLINE_S)
+            assert not outcome
+        finally:
+            is_over.set()
+            thread.join()
     assert len(outcome) == 1
     assert upstream.served == []

@@ -18,6 +18,7 @@ from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.record_batch import Compression
 from penstock_handlers import records_fetch
 from tests.handlers.service import Service, checked_error
+from tests.support.deadlines import DEADLINE_S
 from tests.support.poison import bomb
 from tests.support.service import batch
 
@@ -270,7 +271,7 @@ def _poisoned() -> bytes:
 def test_requests_of_many_threads_do_not_meet(orders: Service) -> None:
     """Powertools keeps the current event in a class attribute; each group must still get its own offset."""
     usual_s = sys.getswitchinterval()
-    start = threading.Barrier(8)
+    start = threading.Barrier(8, timeout=DEADLINE_S)
 
     def commit(name: int) -> list[int]:
         start.wait()

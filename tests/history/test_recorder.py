@@ -1,6 +1,6 @@
-import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.history.checker import check
@@ -8,6 +8,7 @@ from tests.history.format import Acks, Commit, Function, Outcome, Poll, Send
 from tests.history.history_builder import ORDERS, HistoryBuilder
 from tests.history.model.operations import read_operations
 from tests.history.recorder import Recorder, merge
+from tests.support.child_process import child_process
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -58,11 +59,12 @@ with Recorder.open(Path(sys.argv[1])) as recorder:
         recorder.invoke(sys.argv[2], Function.SEND, [Send(("orders", 0), f"{sys.argv[2]}-{index}")])
 """
     paths = [tmp_path / f"{index}.jsonl" for index in range(3)]
-    children = [
-        subprocess.Popen([sys.executable, "-c", script, path, f"p{index}"], cwd=REPOSITORY)
-        for index, path in enumerate(paths)
-    ]
-    assert [child.wait() for child in children] == [0, 0, 0]
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(child_process([sys.executable, "-c", script, str(path), f"p{index}"], cwd=REPOSITORY))
+            for index, path in enumerate(paths)
+        ]
+        assert [child.wait() for child in children] == [0, 0, 0]
     merge(paths, tmp_path / "history.jsonl")
     lines = (tmp_path / "history.jsonl").read_bytes().splitlines()
     assert check(lines).counts.sends_maybe == 300

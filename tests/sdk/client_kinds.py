@@ -65,7 +65,8 @@ def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
         left = _result(loop, _tasks_left())
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive(), "a call holds the event loop"
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
     assert not left

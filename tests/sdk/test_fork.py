@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.child_process import child_process
+
 FORKED = """
 import asyncio, json, os, sys, threading
 from penstock import ForkedError
@@ -68,13 +70,14 @@ print(told)
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
 def test_clients_of_the_parent_refuse_at_once_in_a_forked_child_and_end_without_harm() -> None:
-    done = subprocess.run(
+    with child_process(
         [sys.executable, "-c", FORKED],
-        capture_output=True,
-        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    told = json.loads(done.stdout)
+    ) as process:
+        written, errors = process.communicate()
+    assert process.returncode == 0, errors.decode()
+    told = json.loads(written)
     assert told.pop("own client") == "done"
     assert set(told.values()) == {"refused"}, told

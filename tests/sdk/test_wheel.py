@@ -13,8 +13,10 @@ from zipfile import ZipFile
 import pytest
 
 from tests.docs.snippets import snippets_of
+from tests.support.child_process import child_process
 
 CHECKOUT = Path(__file__).parents[2]
+_SERVES_S_MAX = 600.0
 
 
 def build_wheel(folder: Path) -> Path:
@@ -62,15 +64,14 @@ def test_four_commands_of_the_readme_bring_the_first_records_back(tmp_path: Path
     install, serve, produce, consume = commands
     environment = _plain_environment(tmp_path / "venv" / "bin")
     _run(install, tmp_path / "work", environment)
-    server = subprocess.Popen(
-        serve.replace("penstock dev", "exec penstock dev --port 0"),
-        shell=True,
+    with child_process(
+        ["bash", "-c", serve.replace("penstock dev", "exec penstock dev --port 0")],
+        deadline_s=_SERVES_S_MAX,
         cwd=tmp_path / "work",
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    try:
+    ) as server:
         assert server.stdout is not None
         assert "runs at http://127.0.0.1:" in server.stdout.readline()
         for line in server.stdout:  # it says its next steps, and then waits
@@ -78,7 +79,6 @@ def test_four_commands_of_the_readme_bring_the_first_records_back(tmp_path: Path
                 break
         assert _run(produce, tmp_path / "work", environment).startswith("5 records")
         assert _run(consume, tmp_path / "work", environment).splitlines() == ["1", "2", "3", "4", "5"]
-    finally:
         server.send_signal(signal.SIGTERM)
         server.communicate()
     assert server.returncode == 0

@@ -10,6 +10,7 @@ from penstock_core.ids import Offset
 from penstock_core.limits import HEAD_PRODUCERS_KEPT
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.stack_storage import StackStorage
+from tests.support.deadlines import DEADLINE_S
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 
@@ -20,7 +21,7 @@ AT_ONCE = 16  # calls: the emulator starts a process for each call that runs bes
 
 
 def test_tail_and_head_stay_short_under_200_producers(stack: Stack, storage: StackStorage, topic: str) -> None:
-    barrier = threading.Barrier(PRODUCERS)
+    barrier = threading.Barrier(PRODUCERS, timeout=DEADLINE_S)
     slots = threading.BoundedSemaphore(AT_ONCE)
     longest: list[int] = []
     errors: list[BaseException] = []

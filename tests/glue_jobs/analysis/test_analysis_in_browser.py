@@ -14,6 +14,7 @@ from penstock_spark.analysis.report import render
 from penstock_spark.analysis.summarize import summarize
 from penstock_spark.result_store import FolderResultStore
 from tests.glue_jobs.hour_files import lag_row, row, write_lag_rows, write_rows
+from tests.support.child_process import child_process
 
 FIRST_MS = 500_000 * HOUR_MS
 FIRST_COLOR = {"light": (0x23, 0x68, 0xB5), "dark": (0x6A, 0xA6, 0xEE)}  # the first colour of plots in the style sheet
@@ -47,9 +48,13 @@ def shown(document: str, folder: Path, scheme: str) -> tuple[str, int]:
         f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={PREFERRED[scheme]}",
         f"--screenshot={picture}",
     )  # fmt: skip
-    done = subprocess.run([CHROMIUM, *flags, page.as_uri()], capture_output=True, text=True, check=True)
+    with child_process(
+        [CHROMIUM, *flags, page.as_uri()], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as browser:
+        _, said = browser.communicate()
+    assert browser.returncode == 0, said
     dots = np.round(matplotlib.image.imread(picture)[:, :, :3] * 255)
-    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    complaints = [line for line in said.splitlines() if "CONSOLE" in line]
     return "\n".join(complaints), int((dots == FIRST_COLOR[scheme]).all(axis=2).sum())
 
 

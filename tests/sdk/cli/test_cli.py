@@ -12,6 +12,7 @@ from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
 from penstock_core.records.codec import NewRecord, encode
 from tests.sdk.http.faulty_transport import FaultyTransport, answer
+from tests.support.child_process import child_process
 from tests.support.poison import put_batch, undecodable_batch
 
 TRUNCATED_PIPE = """
@@ -293,7 +294,7 @@ def test_every_command_has_help(command: list[str]) -> None:
 
 @pytest.mark.slow
 def test_consume_ends_quietly_when_its_reader_has_gone() -> None:
-    with subprocess.Popen(
+    with child_process(
         [sys.executable, "-c", TRUNCATED_PIPE],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

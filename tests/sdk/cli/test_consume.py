@@ -9,6 +9,7 @@ import pytest
 
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
+from tests.support.child_process import child_process
 
 SIGNALLED = """
 import threading
@@ -94,7 +95,7 @@ def test_offsets_of_an_unknown_group_are_refused(service: MemoryPenstock) -> Non
 
 @pytest.fixture
 def consuming() -> Iterator["subprocess.Popen[bytes]"]:
-    with subprocess.Popen(
+    with child_process(
         [sys.executable, "-c", SIGNALLED],
         stdout=subprocess.PIPE,
         env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from penstock import TopicPartition
 from penstock.cli import main
 from penstock.testing import MemoryPenstock
 from tests.sdk.http.faulty_transport import FaultyTransport, answer
+from tests.support.child_process import child_process
 
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\r\x9b31m\u202egnp.exe\u2066\u2028[/nope][link=http://evil]x[/link]"
 OBEYED = "\x1b\x07\r\x9b\u202e\u2066\u2028"
@@ -99,7 +99,7 @@ def _consume_on_a_terminal(tmp_path: Path, *arguments: str) -> str:
     script.write_text(f"HOSTILE = {HOSTILE!r}\n{ON_A_TERMINAL}")
     ours, theirs = pty.openpty()
     try:
-        with subprocess.Popen([sys.executable, str(script), *arguments], stdout=theirs, env=_environment()) as process:
+        with child_process([sys.executable, str(script), *arguments], stdout=theirs, env=_environment()) as process:
             os.close(theirs)
             written = b""
             try:

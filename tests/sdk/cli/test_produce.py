@@ -8,6 +8,7 @@ import pytest
 
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
+from tests.support.child_process import child_process
 
 INTERRUPTED = """
 from penstock.cli import main
@@ -111,7 +112,7 @@ def test_unknown_topic_is_refused_when_there_is_nothing_to_send(service: MemoryP
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interruption_delivers_the_lines_that_were_read_and_tells_their_count(number: int) -> None:
-    with subprocess.Popen(
+    with child_process(
         [sys.executable, "-c", INTERRUPTED],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

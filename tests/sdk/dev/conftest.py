@@ -12,6 +12,7 @@ from penstock.configuration import Configuration, StaticCredentials
 from penstock.dev.http_server import listen
 from penstock.dev.service import DevService, serve
 from penstock.http.transport import HttpTransport
+from tests.support.deadlines import DEADLINE_S
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,12 @@ class RunningServer:
         work = serve(self.server.service, listening, self._stop, on_ready=ready.set)
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(work,))
         self._thread.start()
-        ready.wait()
+        assert ready.wait(DEADLINE_S), "the server has not begun to listen"
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), "the server has not ended"
         self._loop.close()
         self.server.service.close()
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from penstock import Admin, Consumer, Producer
 from penstock.cli import main
 from penstock.configuration import find_configuration
 from penstock.http.transport import HttpTransport
+from tests.support.child_process import child_process
 
 pytestmark = pytest.mark.slow
 
@@ -27,16 +29,18 @@ SECRETS = ("PENSTOCK_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS
 class Command:
     """`penstock dev --json` in `folder`, from the checkout's sources. It answers once it is made."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, stack: ExitStack, folder: Path, *options: str) -> None:
         script = f"import sys; sys.path[:0] = {[each for each in sys.path if each]!r}; sys.argv[0] = 'penstock'; "
         script += "from penstock.cli import main; main()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", script, "dev", "--port", "0", "--json", *options],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={name: value for name, value in os.environ.items() if name not in SECRETS},
+        self.process = stack.enter_context(
+            child_process(
+                [sys.executable, "-c", script, "dev", "--port", "0", "--json", *options],
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={name: value for name, value in os.environ.items() if name not in SECRETS},
+            )
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -61,16 +65,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def start(here: Path) -> Iterator[Callable[..., Command]]:
     """Starts `penstock dev` in a folder, by default here."""
-    started: list[Command] = []
+    with ExitStack() as stack:
 
-    def start(*options: str, folder: Path = here) -> Command:
-        started.append(Command(folder, *options))
-        return started[-1]
+        def start(*options: str, folder: Path = here) -> Command:
+            return Command(stack, folder, *options)
 
-    yield start
-    for command in started:
-        command.process.kill()
-        command.process.communicate()
+        yield start
 
 
 @pytest.fixture

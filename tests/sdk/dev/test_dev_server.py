@@ -18,6 +18,7 @@ from penstock.http.http_message import HttpRequest, json_request
 from penstock.http.signature import sign
 from penstock_core import limits
 from tests.sdk.dev.conftest import RunningServer, Server
+from tests.support.deadlines import DEADLINE_S
 
 FETCH = b'{"partitions": [{"topic": "orders", "partition": 0, "offset": 0}], "wait_ms": 20000}'
 Answer = tuple[int, dict[str, str], bytes]
@@ -163,7 +164,7 @@ def test_sixty_clients_wait_at_once(running: Server) -> None:
         Admin(transport=running.transport()).list_topics()  # answered beside them
         with Producer(transport=running.transport()) as producer:
             producer.send("orders", b"wake")
-        sizes = {each.result() for each in polls}
+        sizes = {each.result(DEADLINE_S) for each in polls}
     assert min(sizes) > 61
 
 
@@ -190,9 +191,10 @@ def test_calls_that_wait_end_when_the_server_stops(monkeypatch: pytest.MonkeyPat
     Admin(transport=transport).create_topic("orders")
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(transport.call, "POST", "/v1/fetch", {}, {}, FETCH)
-        waiting.wait()
+        is_waiting = waiting.wait(DEADLINE_S)
         running.stop()
-        answer = poll.result()
+        answer = poll.result(DEADLINE_S)
+    assert is_waiting
     assert (answer.status, json.loads(answer.body)["error"]["code"]) == (503, "STORAGE_UNAVAILABLE")
 
 

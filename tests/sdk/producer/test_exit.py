@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.support.child_process import child_process
+
 FORGOTTEN = """
 import json
 from penstock import Consumer, Producer, Response
@@ -36,11 +38,12 @@ producer.send("t", b"sent and forgotten")
 
 @pytest.mark.slow
 def test_interpreter_exit_delivers_all_records_and_does_not_hang() -> None:
-    done = subprocess.run(
+    with child_process(
         [sys.executable, "-c", FORGOTTEN],
-        capture_output=True,
-        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
-    )
-    assert done.stdout == b"produced 1 True\n"
-    assert b"Traceback" not in done.stderr
+    ) as process:
+        written, errors = process.communicate()
+    assert (process.returncode, written) == (0, b"produced 1 True\n")
+    assert b"Traceback" not in errors

@@ -255,10 +255,12 @@ def test_send_waits_for_memory_then_gives_up(clients: ClientKind, faulty: Faulty
     with clients.producer(
         transport=faulty, buffer_bytes=1_000, batch_bytes=1_000, max_block_ms=1, linger_ms=0
     ) as producer:
-        first = producer.send(orders, b"x" * 900, partition=0)
-        with pytest.raises(BufferFullError, match="buffer_bytes"):
-            producer.send(orders, b"x" * 900, partition=0)
-        gate.set()
+        try:
+            first = producer.send(orders, b"x" * 900, partition=0)
+            with pytest.raises(BufferFullError, match="buffer_bytes"):
+                producer.send(orders, b"x" * 900, partition=0)
+        finally:
+            gate.set()
         first.result(DEADLINE_S)
         assert producer.send(orders, b"x" * 900, partition=0).result(DEADLINE_S).offset == 1
 
@@ -282,9 +284,11 @@ def test_flush_raises_when_its_time_runs_out(clients: ClientKind, faulty: Faulty
     faulty.faults[PRODUCE] = [lambda send: (gate.wait(), send())[1]]
     with clients.producer(transport=faulty) as producer:
         producer.send(orders, b"v")
-        with pytest.raises(TimeoutError):
-            producer.flush(0.001)
-        gate.set()
+        try:
+            with pytest.raises(TimeoutError):
+                producer.flush(0.001)
+        finally:
+            gate.set()
 
 
 def test_close_delivers_all_records_and_leaves_no_thread(service: MemoryPenstock, orders: str) -> None:

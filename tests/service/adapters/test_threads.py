@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import boto3
@@ -12,6 +13,7 @@ from moto import mock_aws
 
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import ThreadExecutor
+from tests.support.deadlines import DEADLINE_S
 from tests.support.service import UNAVAILABLE
 
 
@@ -51,7 +53,7 @@ def test_map_raises_a_defect(threads: ThreadExecutor, items: list[Any]) -> None:
 
 def test_map_calls_side_by_side(threads: ThreadExecutor) -> None:
     together = threading.Barrier(5)
-    assert set(threads.map(lambda _: together.wait(timeout=30), range(5))) == set(range(5))
+    assert set(threads.map(lambda _: together.wait(DEADLINE_S), range(5))) == set(range(5))
 
 
 def test_first_of_answers_all_when_all_come_within_the_grace(threads: ThreadExecutor) -> None:
@@ -76,7 +78,7 @@ def test_first_of_waits_for_a_straggler_within_the_grace(threads: ThreadExecutor
         asked.set()
         return True
 
-    assert threads.first_of(_answer, ["a", asked.wait], is_enough, 60_000) == ["a", True]
+    assert threads.first_of(_answer, ["a", partial(asked.wait, DEADLINE_S)], is_enough, 60_000) == ["a", True]
 
 
 def test_first_of_waits_for_all_when_it_is_never_enough(threads: ThreadExecutor) -> None:
@@ -87,7 +89,7 @@ def test_first_of_waits_for_all_when_it_is_never_enough(threads: ThreadExecutor)
             asked.set()
         return False
 
-    assert threads.first_of(_answer, ["a", asked.wait], is_enough, 0) == ["a", True]
+    assert threads.first_of(_answer, ["a", partial(asked.wait, DEADLINE_S)], is_enough, 0) == ["a", True]
 
 
 def test_first_of_raises_a_defect(threads: ThreadExecutor) -> None:
@@ -153,7 +155,7 @@ def test_close_waits_for_what_runs() -> None:
         go_on.wait()
         done.set()
 
-    pool.first_of(_answer, ["a", slow], lambda results: results[0] is not None and begun.wait(), 0)
+    pool.first_of(_answer, ["a", slow], lambda results: results[0] is not None and begun.wait(DEADLINE_S), 0)
     go_on.set()
     pool.close()
     assert done.is_set()

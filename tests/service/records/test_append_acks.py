@@ -14,6 +14,7 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import produce
+from tests.support.deadlines import DEADLINE_S
 from tests.support.service import (
     Intercepted,
     another_instance,
@@ -126,11 +127,13 @@ def test_append_by_all_waits_for_the_last_zone() -> None:
     results: list[AppendedRange] = []
     waiting = threading.Thread(target=lambda: results.append(send(instance, topic, "x", acks=Acks.ALL)))
     waiting.start()
-    send(another_instance(instance, zones=instance.stores.zones[:2]), topic, "meanwhile")
-    assert results == []
-    assert head_of(instance, topic).next_offset == 1
-    hanging.answer.set()
-    waiting.join(timeout=30)
+    try:
+        send(another_instance(instance, zones=instance.stores.zones[:2]), topic, "meanwhile")
+        assert results == []
+        assert head_of(instance, topic).next_offset == 1
+    finally:
+        hanging.answer.set()
+        waiting.join(DEADLINE_S)
     assert results == [appended(1, 2)]
     assert head_of(instance, topic).tail[1].zones == 0b111
 

@@ -14,6 +14,7 @@ from penstock_core.log.index import Head, Page
 from penstock_core.log.roll import next_page
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
+from tests.support.deadlines import DEADLINE_S
 from tests.support.service import (
     Intercepted,
     another_instance,
@@ -37,7 +38,7 @@ def shared() -> Instance:
 
 def _at_once(functions: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run all calls from the same moment on. Raise the error of any of them."""
-    start = threading.Barrier(len(functions))
+    start = threading.Barrier(len(functions), timeout=DEADLINE_S)
 
     def run(function: Callable[[], Any]) -> Any:
         start.wait()

@@ -1,0 +1,49 @@
+"""A test that hangs fails, and its message says where each thread stood. It is the last resort: a test that waits for
+another process or thread bounds its wait itself (deadlines.py, child_process.py).
+"""
+
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+HANGS_AFTER_S = 600.0  # no phase of a test takes a tenth of it, on a busy machine a fifth
+LONG_HANGS_AFTER_S = 3_600.0  # of a test that is marked `minutes` or `chaos`
+_AGAIN_AFTER_S = 20.0  # what runs at the end of the test may hang too
+
+
+class HangingTestError(BaseException):
+    """Not an Exception: code under test that survives any exception must not survive this one."""
+
+
+@contextmanager
+def failing_when_it_hangs(after_s: float) -> Iterator[None]:
+    """Interrupt the block after `after_s`, and again every 20 s, with HangingTestError.
+
+    A signal does it. It reaches the main thread alone, also in a system call that waits. In another thread, and on a
+    system without that signal, the block is not watched.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise HangingTestError(f"it has not ended after {after_s:g} s; the threads stand at\n{_stacks()}")
+
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    outer = signal.setitimer(signal.ITIMER_REAL, after_s, _AGAIN_AFTER_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *outer)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def _stacks() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"{names.get(number, number)}:\n{''.join(traceback.format_stack(frame))}"
+        for number, frame in sys._current_frames().items()
+    )
