@@ -84,7 +84,7 @@ def _failure_of(simulation: Simulation) -> str | None:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Leave garbage until the run has ended. The trace lives as long, and to walk over it takes a quarter of the CPU."""
+    """Leave garbage until the run has ended: the trace lives as long, and a walk over it takes a quarter of the CPU."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -54,7 +54,7 @@ def test_promises_hold_for_mixed_workloads_whatever_fails(share: int) -> None:
 
 
 def test_same_seed_gives_same_trace_when_run_twice() -> None:
-    for seed in range(6):
+    for seed in range(4):
         first, second = run(seed), run(seed)
         assert first.steps > 50
         assert list(map(format_entry, first.trace)) == list(map(format_entry, second.trace))
@@ -62,7 +62,7 @@ def test_same_seed_gives_same_trace_when_run_twice() -> None:
 
 
 def test_same_seed_gives_same_trace_when_another_process_hashes_otherwise() -> None:
-    program = "from tests.simulation.run import run; print([run(seed).digest() for seed in range(5)])"
+    program = "from tests.simulation.run import run; print([run(seed).digest() for seed in range(4)])"
     digests = [
         subprocess.run(
             [sys.executable, "-c", program],
@@ -74,7 +74,7 @@ def test_same_seed_gives_same_trace_when_another_process_hashes_otherwise() -> N
         for hash_seed in ("1", "2")
     ]
     assert digests[0] == digests[1]
-    assert digests[0].count("'") == 10
+    assert digests[0].count("'") == 8
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
