@@ -8,7 +8,6 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import (
     GroupConfig,
     GroupState,
-    Member,
     Subscription,
     alter_group_config,
     group_config_to_json,
@@ -17,17 +16,8 @@ from penstock_core.groups.group import (
     state_after_check,
     state_after_rebalance,
 )
-from penstock_core.ids import GroupName, MemberName
-
-MEMBER = Member(
-    name=MemberName("other"),
-    member_id="other",
-    subscription=Subscription(topics=("a",)),
-    sequence=5,
-    session=2,
-    deadline_ms=100,
-    joined_at_ms=1,
-)
+from penstock_core.ids import GroupName
+from tests.core.groups.members import MEMBER
 
 
 def test_subscription_selects_its_names_and_what_its_patterns_match() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode
-from penstock_core.groups.group import Member, Subscription
+from penstock_core.groups.group import Member
 from penstock_core.groups.lease import (
     LEASE_ACTIONS,
     TAKE_DECISIONS,
@@ -21,18 +21,10 @@ from penstock_core.groups.lease import (
     refusal,
 )
 from penstock_core.ids import MemberName, Offset, Partition, PartitionKey, TopicId, TopicName
+from tests.core.groups.members import MEMBER, OTHER
 
 KEY = PartitionKey(TopicId("0a" * 10), Partition(3))
-ME, OTHER = MemberName("me"), MemberName("other")
-MEMBER = Member(
-    name=OTHER,
-    member_id="other",
-    subscription=Subscription(topics=("a",)),
-    sequence=5,
-    session=2,
-    deadline_ms=100,
-    joined_at_ms=1,
-)
+ME = MemberName("me")
 SEEN = SeenCommit(offset=Offset(40), committed_at_ms=0)
 LEASE = Lease(topic=TopicName("orders"), partition=KEY, owner=OTHER, epoch=7, offset=Offset(40))
 

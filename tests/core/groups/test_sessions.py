@@ -6,21 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import Member, MemberProgress, Subscription
+from penstock_core.groups.group import Member, MemberProgress
 from penstock_core.groups.sessions import concurrent_update, refuse_heartbeat, touched, unknown_member
-from penstock_core.ids import GroupName, MemberName
+from penstock_core.ids import GroupName
+from tests.core.groups.members import MEMBER, OTHER
 
 GROUP = GroupName("billing")
-OTHER = MemberName("other")
-MEMBER = Member(
-    name=OTHER,
-    member_id="other",
-    subscription=Subscription(topics=("a",)),
-    sequence=5,
-    session=2,
-    deadline_ms=100,
-    joined_at_ms=1,
-)
 
 
 def test_heartbeat_goes_on_with_the_session() -> None:
