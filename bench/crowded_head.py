@@ -10,20 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from bench.report.recording import Report, reported
 from bench.report.result import Row
 from penstock_core.errors import PenstockError
-from penstock_core.ids import Partition, PartitionKey, SegmentId, TopicId
+from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.limits import KIB
 from penstock_core.log.index import Head
-from penstock_core.log.ref import Ref
-from penstock_core.outcomes import Outcomes, outcome_of
-from penstock_core.records.producer_state import ProducerSequence
 from penstock_core.storage.dynamodb_limits import item_bytes
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.page_item import page_item
@@ -37,14 +33,12 @@ from penstock_service.records.append_in_sequence import append_in_sequence
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.segments.put_segment import StoredSegment
 from penstock_service.segments.update_window import UpdateWindow
+from tests.simulation.engine.executor import SimulatedExecutor
 from tests.simulation.engine.scheduler import Scheduler
-from tests.support.interleaving import InOrder
-
-A = TypeVar("A")
-T = TypeVar("T")
+from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
+from tests.support.refs import one_sequence, ref_at
 
 KEY = PartitionKey(TopicId("0f" * 10), Partition(0))
-EPOCH_MS = 1_700_000_000_000
 CALL_MS = 7.5  # so that a roll, which is two writes one after the other, takes 15 ms
 TRANSACTION_MS = 20.0  # at most, in which a transaction of another writer holds the head
 TAIL_MAX, HEAD_BYTES_MAX, UNITS_PER_S_MAX, REFUSED_MAX = 64, 3 * KIB, 1_000, 0.01  # the bounds of the design
@@ -73,14 +67,14 @@ class _Crowd:
         self.producers, self.appends_per_s, self.seconds = producers, appends_per_s, seconds
         self.transactions_per_s = transactions_per_s
         self.scheduler = Scheduler(seed=producers)
-        self.clock = _Clock(self.scheduler)
-        self.entropy = _Entropy(self.scheduler.random)
+        self.clock = SchedulerClock(self.scheduler)
+        self.entropy = SimulatedEntropy(self.scheduler)
         self.contention = Contention(self.clock, self.entropy, TRANSACTION_MS)
         self.log = MemoryLogIndex(self.contention)
         self.log.create_head(KEY)
         self.metered = _MeteredLog(self.log, self.scheduler)
         stores = replace(memory_stores(), log=self.metered)
-        runtime = Runtime(clock=self.clock, entropy=self.entropy, executor=_Executor(self.scheduler))
+        runtime = Runtime(clock=self.clock, entropy=self.entropy, executor=SimulatedExecutor(self.scheduler))
         self.instance = Instance.new(stores, runtime)
         self.latencies_ms: list[float] = []
         self.errors: Counter[str] = Counter()
@@ -113,10 +107,8 @@ class _Crowd:
 
     def _append(self, producer_id: int, number: int) -> None:
         window = UpdateWindow.open(self.clock)
-        sequence = ProducerSequence(
-            producer_id=2**62 + producer_id, epoch=0, first_sequence=number, last_sequence=number
-        )
-        ref = _ref(self.clock.now_ms(), sequence)
+        sequence = one_sequence(2**62 + producer_id, number)
+        ref = ref_at(self.clock.now_ms(), sequence, length=1_000)
         stored = StoredSegment(segment_id=ref.segment_id, zones=0b111, unconfirmed_zones=0, window=window)
         outcome = append_in_sequence(self.instance, KEY, ref, stored, sequence, b"")
         if outcome.head is not None:
@@ -129,7 +121,7 @@ class _Crowd:
         while self.scheduler.now_ms < 1_000.0 * self.seconds:
             self.scheduler.pause(self.scheduler.random.expovariate(self.transactions_per_s / 1_000.0))
             with self.contention.transaction([KEY]):
-                self.log.append_held(KEY, _ref(self.clock.now_ms(), None))
+                self.log.append_held(KEY, ref_at(self.clock.now_ms(), length=1_000))
             self.metered.charge(2 * _units(self.metered.head_bytes()))
 
     def row(self) -> Row:
@@ -205,64 +197,6 @@ class _MeteredLog:
         if name == "put_evicted":
             return item_bytes(producer_item(arguments[0], arguments[1], arguments[2], arguments[3]))
         return max(head_before, self.head_bytes())
-
-
-class _Executor(InOrder):
-    """Runs the calls of a map side by side."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    def map(self, function: Callable[[A], T], items: Sequence[A]) -> Outcomes[T]:
-        if len(items) <= 1:
-            return Outcomes.collect(function, items)
-        results: list[Any] = [None] * len(items)
-        caller = self._scheduler.current
-
-        def run(index: int) -> None:
-            results[index] = (outcome_of(function, items[index]),)
-            self._scheduler.wake(caller)
-
-        for index in range(len(items)):
-            self._scheduler.spawn(f"{caller.name}/{index}", partial(run, index))
-        while None in results:
-            self._scheduler.block()
-        return Outcomes([result[0] for result in results])
-
-
-class _Clock:
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    def now_ms(self) -> int:
-        return EPOCH_MS + int(self._scheduler.now_ms)
-
-    def monotonic_ms(self) -> float:
-        return self._scheduler.now_ms
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        self._scheduler.pause(duration_ms)
-
-
-class _Entropy:
-    def __init__(self, random: Random) -> None:
-        self._random = random
-
-    def random_bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-
-def _ref(now_ms: int, sequence: ProducerSequence | None) -> Ref:
-    return Ref(
-        segment_id=SegmentId(now_ms.to_bytes(6, "big") + bytes(10)),
-        position=0,
-        length=1_000,
-        offset_span=1,
-        record_count=1,
-        max_timestamp_ms=now_ms,
-        zones=0b111,
-        sequence=sequence,
-    )
 
 
 def _known(head: Head) -> Mapping[int, object]:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock_core.compaction.merging import CompactionState, Swap
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, PartitionKey, SegmentId
+from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import (
     EVICTION_PRODUCERS_MIN,
     HEAD_PRODUCERS_KEPT,
@@ -19,11 +19,11 @@ from penstock_core.limits import (
 from penstock_core.log.index import Head, Page
 from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.roll import next_page
-from penstock_core.records.producer_state import ProducerSequence
 from penstock_service.index.refs_of import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.segments.update_window import UpdateWindow
+from tests.support.refs import one_sequence, ref_at
 from tests.support.rolling import roll
 from tests.support.service import Intercepted, SteppedClock, another_instance, key_of, new_topic, patient_instance
 
@@ -41,19 +41,8 @@ def key(instance: Instance) -> PartitionKey:
 
 
 def _ref(number: int, producer_id: int | None = None, sequence: int = 0) -> Ref:
-    numbered = None
-    if producer_id is not None:
-        numbered = ProducerSequence(producer_id=producer_id, epoch=0, first_sequence=sequence, last_sequence=sequence)
-    return Ref(
-        segment_id=SegmentId((1_000 + number).to_bytes(6, "big") + bytes(10)),
-        position=0,
-        length=100,
-        offset_span=1,
-        record_count=1,
-        max_timestamp_ms=number,
-        zones=0b011,
-        sequence=numbered,
-    )
+    numbered = None if producer_id is None else one_sequence(producer_id, sequence)
+    return ref_at(1_000 + number, numbered, zones=0b011)
 
 
 def _fill(instance: Instance, key: PartitionKey, count: int) -> Head:

@@ -5,24 +5,20 @@ request task --storage call--> send .. effect .. reply     each `..` lets other 
      '-- parallel calls: tasks of the same instance, stragglers of earlier requests among them
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.outcomes import Outcomes, outcome_of
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
+from tests.simulation.engine.executor import Killed, SimulatedExecutor
 from tests.simulation.engine.faults import Fault
 from tests.simulation.engine.run_state import RunState
-from tests.simulation.engine.scheduler import Scheduler, Task
+from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
 from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.service.storage import SimulatedStorage
 
-A = TypeVar("A")
-T = TypeVar("T")
-
-SEGMENT_PREFIX_FIRST = 240  # segments use 16 of the 256 prefixes, so that a sweep of all is short
 _GIVE_UP_MS = 1_000.0
 
 # A read has no effect. The AWS adapters send a repeatable write again after a lost answer.
@@ -58,10 +54,6 @@ REPEATABLE = {
 }
 
 
-class Killed(BaseException):
-    """The function instance ends here, as Lambda may end it anywhere. The service never catches this."""
-
-
 class SimulatedInstance:
     """One function instance. It serves one request at a time, as in Lambda."""
 
@@ -74,7 +66,7 @@ class SimulatedInstance:
         self.timeout_at_ms = float("inf")
         self.on_death: Callable[[], object] = lambda: None
         self.clock = SimulatedClock(self, state.scheduler.random.uniform(-CLOCK_SKEW_MS, CLOCK_SKEW_MS))
-        self.executor = SimulatedExecutor(self)
+        self.executor = SimulatedExecutor(state.scheduler, self)
         runtime = Runtime(clock=self.clock, entropy=SimulatedEntropy(state.scheduler), executor=self.executor)
         self.instance = Instance.new(storage.stores_as(lambda port, label: SimulatedPort(port, label, self)), runtime)
 
@@ -160,138 +152,20 @@ class SimulatedPort:
         raise Killed
 
 
-class SimulatedExecutor:
-    """Runs calls as tasks of their own: they interleave with all other tasks, and stragglers outlive their request."""
-
-    def __init__(self, instance: SimulatedInstance) -> None:
-        self._instance = instance
-        self._waiting: dict[Task, None] = {}
-
-    def wake_all(self) -> None:
-        for task in list(self._waiting):
-            self._instance.state.scheduler.wake(task)
-
-    def map(self, function: Callable[[A], T], items: Sequence[A]) -> Outcomes[T]:
-        if len(items) <= 1:
-            return Outcomes.collect(function, items)
-        results: list[Any] = [None] * len(items)
-        self._start(function, items, results, range(len(items)), {})
-        self._wait(lambda: None not in results, None)
-        return Outcomes([result[0] for result in results])
-
-    def first_of(
-        self,
-        function: Callable[[A], T],
-        items: Sequence[A],
-        is_enough: Callable[[Sequence[T | PenstockError | None]], bool],
-        grace_ms: int,
-        *,
-        timeout_ms: float | None = None,
-        lanes: Sequence[str] = (),
-        hedge_delays_ms: Sequence[float] = (),
-    ) -> list[T | PenstockError | None]:
-        scheduler = self._instance.state.scheduler
-        boxes: list[Any] = [None] * len(items)
-
-        def results() -> list[Any]:
-            return [box and box[0] for box in boxes]
-
-        def is_done() -> bool:
-            return is_enough(results()) or None not in boxes
-
-        end_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
-        portions = [[index] for index in range(len(items))] if hedge_delays_ms else [list(range(len(items)))]
-        wanted: dict[int, None] = {}
-        for portion in portions:
-            if is_done():
-                break
-            self._start(function, items, boxes, portion, wanted)
-            self._wait(
-                partial(lambda begun: is_done() or None not in boxes[:begun], portion[-1] + 1),
-                _until(scheduler.now_ms, end_ms, hedge_delays_ms[portion[-1]] if hedge_delays_ms else None),
-            )
-        self._wait(is_done, _until(scheduler.now_ms, end_ms, None))
-        if is_enough(results()):
-            self._wait(lambda: all(boxes[index] for index in wanted), _until(scheduler.now_ms, end_ms, grace_ms))
-        wanted.clear()  # calls that have not begun never will
-        return results()
-
-    def _start(
-        self,
-        function: Callable[[A], T],
-        items: Sequence[A],
-        boxes: list[Any],
-        indexes: Sequence[int],
-        wanted: dict[int, None],
-    ) -> None:
-        """Start a task for each of `indexes`. While wanted, it runs, and puts a tuple of its outcome into its box."""
-        scheduler, instance = self._instance.state.scheduler, self._instance
-        wanted.update(dict.fromkeys(indexes))
-        parent = scheduler.current
-
-        def run(index: int, item: A) -> None:
-            try:
-                if index in wanted and not instance.is_dead:
-                    boxes[index] = (outcome_of(function, item),)
-            except Killed:
-                pass
-            scheduler.wake(parent)
-
-        for index in indexes:
-            delay_ms = scheduler.random.random() * 0.1
-            scheduler.spawn(
-                f"{parent.name}/{index}", partial(run, index, items[index]), owner=instance, delay_ms=delay_ms
-            )
-
-    def _wait(self, is_done: Callable[[], bool], timeout_ms: float | None) -> None:
-        scheduler = self._instance.state.scheduler
-        deadline_ms = None if timeout_ms is None else scheduler.now_ms + timeout_ms
-        task = scheduler.current
-        self._instance.check_alive()
-        while not is_done():
-            remaining_ms = None if deadline_ms is None else deadline_ms - scheduler.now_ms
-            if remaining_ms is not None and remaining_ms <= 0:
-                return
-            self._waiting[task] = None
-            scheduler.block(remaining_ms)
-            del self._waiting[task]
-            self._instance.check_alive()
-
-
-class SimulatedClock:
+class SimulatedClock(SchedulerClock):
     """The clock of one instance: simulated time, with a wall clock that is up to half a second wrong."""
 
     def __init__(self, instance: SimulatedInstance, skew_ms: float) -> None:
+        super().__init__(instance.state.scheduler)
         self._instance = instance
-        self._scheduler = instance.state.scheduler
         self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        return int(EPOCH_MS + self._skew_ms + self._scheduler.now_ms)
-
-    def monotonic_ms(self) -> float:
-        return self._scheduler.now_ms
+        return int(EPOCH_MS + self._skew_ms + self.monotonic_ms())
 
     def sleep_ms(self, duration_ms: float) -> None:
-        self._scheduler.pause(duration_ms)
+        super().sleep_ms(duration_ms)
         self._instance.check_alive()
-
-
-class SimulatedEntropy:
-    """Random bytes from the run's seed. The last byte has its high bits set: it is the key prefix of a segment's id."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    def random_bytes(self, count: int) -> bytes:
-        drawn = self._scheduler.random.randbytes(count)
-        return drawn[:-1] + bytes([drawn[-1] | SEGMENT_PREFIX_FIRST])
-
-
-def _until(now_ms: float, end_ms: float | None, duration_ms: float | None) -> float | None:
-    """Return the shorter of `duration_ms` and the time left until `end_ms`. None stands for no bound."""
-    waits = [each for each in (duration_ms, None if end_ms is None else end_ms - now_ms) if each is not None]
-    return max(0.0, min(waits)) if waits else None
 
 
 def _refused(label: str, method: str, chance: float) -> PenstockError:

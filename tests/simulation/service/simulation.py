@@ -15,12 +15,14 @@ from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
 from penstock_service.topics.create_topic import create_topic
 from tests.simulation.engine.claims import Claims
+from tests.simulation.engine.executor import Killed
 from tests.simulation.engine.faults import FaultPlan
 from tests.simulation.engine.run_history import RunHistory
 from tests.simulation.engine.run_state import RunState
 from tests.simulation.engine.scheduler import Scheduler
-from tests.simulation.engine.timing import EPOCH_MS, FUNCTION_TIMEOUT_MS
-from tests.simulation.service.instance import Killed, SimulatedEntropy, SimulatedInstance
+from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
+from tests.simulation.engine.timing import FUNCTION_TIMEOUT_MS
+from tests.simulation.service.instance import SimulatedInstance
 from tests.simulation.service.storage import ObservedPort, SimulatedStorage
 from tests.support.interleaving import InOrder
 
@@ -163,35 +165,20 @@ class Simulation:
         return self.scheduler.random.choice(free)
 
 
-class _StoresClock:
+class _StoresClock(SchedulerClock):
     """The clock of the bare stores, in which transactions take time. Once faults are over, they take none."""
 
     def __init__(self, scheduler: Scheduler, faults: FaultPlan) -> None:
-        self._scheduler = scheduler
+        super().__init__(scheduler)
         self._faults = faults
-
-    def now_ms(self) -> int:
-        return EPOCH_MS + int(self._scheduler.now_ms)
-
-    def monotonic_ms(self) -> float:
-        return self._scheduler.now_ms
 
     def sleep_ms(self, duration_ms: float) -> None:
         if not self._faults.is_calm:
-            self._scheduler.pause(duration_ms)
+            super().sleep_ms(duration_ms)
 
 
-class _StoppedClock:
+class _StoppedClock(SchedulerClock):
     """Simulated time, for calls that take no time."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    def now_ms(self) -> int:
-        return EPOCH_MS + int(self._scheduler.now_ms)
-
-    def monotonic_ms(self) -> float:
-        return self._scheduler.now_ms
 
     def sleep_ms(self, duration_ms: float) -> None:
         raise AssertionError("nothing waits on the bare stores")

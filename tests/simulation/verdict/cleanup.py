@@ -17,9 +17,9 @@ from penstock_service.repair.scrub import scrub
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
 from penstock_service.segments.move_zone import list_zones, move_zone_by_operator
+from tests.simulation.engine.time_and_chance import SEGMENT_PREFIX_FIRST
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.deliveries import deliver_repairs, deliver_stream
-from tests.simulation.service.instance import SEGMENT_PREFIX_FIRST
 from tests.simulation.service.simulation import GRACE_MS, Simulation
 
 _WITHOUT_END = 1_000_000_000

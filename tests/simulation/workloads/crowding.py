@@ -14,9 +14,10 @@ from penstock_core.log.roll import next_page
 from penstock_service.compaction.compact import compact, partitions_of
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.segments.update_window import UpdateWindow
-from tests.simulation.clients.producer import SimulatedProducer
+from tests.simulation.clients.producers import ProducerChoices, start_producers
 from tests.simulation.clients.reader import SimulatedReader
-from tests.simulation.service.instance import Killed, SimulatedInstance
+from tests.simulation.engine.executor import Killed
+from tests.simulation.service.instance import SimulatedInstance
 from tests.simulation.service.simulation import Simulation
 
 _FIRST_SLEEPER = 900  # apart from the numbers of function instances
@@ -27,18 +28,16 @@ _LOOKS = 20  # at a head, until its tail is long enough for a roll
 def install(simulation: Simulation) -> None:
     random = simulation.scheduler.random
     topic = simulation.topic("crowd", partitions=1)
-    for number in range(HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN + random.choice([8, 30])):
-        SimulatedProducer(
-            simulation,
-            f"c{number}",
-            topic,
-            records=random.choice([2, 4]),
-            acks=simulation.acks_allowed[0],
-            pace_ms=random.choice([10.0, 300.0, 1_000.0]),
-            max_in_flight=1,
-            is_batching=False,
-            is_idempotent=True,
-        ).start()
+    count = HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN + random.choice([8, 30])
+    choices = ProducerChoices(
+        records=[2, 4],
+        acks=simulation.acks_allowed[0],
+        pace_ms=[10.0, 300.0, 1_000.0],
+        max_in_flight=[1],
+        is_batching=False,
+        is_idempotent=True,
+    )
+    start_producers(simulation, topic, [f"c{number}" for number in range(count)], choices)
     SimulatedReader(simulation, "cr", topic, is_topic_stable=True).start()
     for number in range(random.choice([1, 3])):
         simulation.work(f"sleeper{number}", partial(_sleep_over, simulation, _FIRST_SLEEPER + 10 * number))

@@ -1,7 +1,7 @@
 """A topic is written, read, deleted and created again, with other numbers of partitions, by one or two operators."""
 
 from tests.simulation.clients.admin import SimulatedAdmin
-from tests.simulation.clients.producer import SimulatedProducer
+from tests.simulation.clients.producers import ProducerChoices, start_producers
 from tests.simulation.clients.reader import SimulatedReader
 from tests.simulation.service.simulation import Simulation
 
@@ -12,15 +12,7 @@ def install(simulation: Simulation) -> None:
     random = simulation.scheduler.random
     simulation.topic(TOPIC, partitions=2)
     simulation.claims.topic_changes[TOPIC] = []
-    for number in range(2):
-        SimulatedProducer(
-            simulation,
-            f"f{number}",
-            TOPIC,
-            records=random.choice([20, 40]),
-            acks=random.choice(simulation.acks_allowed),
-            pace_ms=random.choice([20.0, 100.0]),
-        ).start()
+    start_producers(simulation, TOPIC, ["f0", "f1"], ProducerChoices(records=[20, 40], pace_ms=[20.0, 100.0]))
     SimulatedReader(simulation, "fr", TOPIC, is_topic_stable=False).start()
     admin = SimulatedAdmin(simulation, "creator")
 

@@ -8,7 +8,7 @@ from functools import partial
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
 from penstock_service.compaction.compact import compact, partitions_of
-from tests.simulation.clients.producer import SimulatedProducer
+from tests.simulation.clients.producers import ProducerChoices, start_producers
 from tests.simulation.clients.reader import SimulatedReader
 from tests.simulation.service.simulation import Simulation
 
@@ -18,16 +18,9 @@ _BUDGET_MS = 20_000.0
 def install(simulation: Simulation) -> None:
     random = simulation.scheduler.random
     topic = simulation.topic("merged", partitions=1)
-    for number in range(6):
-        SimulatedProducer(
-            simulation,
-            f"m{number}",
-            topic,
-            records=random.choice([20, 40]),
-            acks=random.choice(simulation.acks_allowed),
-            pace_ms=random.choice([60.0, 200.0]),
-            is_batching=False,
-        ).start(delay_ms=simulation.later() if simulation.lasts_ms and number > 3 else 0.0)
+    choices = ProducerChoices(records=[20, 40], pace_ms=[60.0, 200.0], is_batching=False)
+    start_producers(simulation, topic, ["m0", "m1", "m2", "m3"], choices)
+    start_producers(simulation, topic, ["m4", "m5"], choices, is_late=bool(simulation.lasts_ms))
     SimulatedReader(simulation, "mr", topic, is_topic_stable=True).start()
     settings = CompactionSettings(
         age_ms_min=random.choice([0, 0, 500]),

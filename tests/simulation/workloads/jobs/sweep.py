@@ -3,7 +3,7 @@
 from penstock_core.errors import PenstockError
 from penstock_core.limits import SWEEP_LIVE_MAX
 from penstock_service.retention.sweep import sweep
-from tests.simulation.service.instance import SEGMENT_PREFIX_FIRST
+from tests.simulation.engine.time_and_chance import SEGMENT_PREFIX_FIRST
 from tests.simulation.service.simulation import GRACE_MS, Simulation
 
 _LASTS_MS = 120_000.0

@@ -1,0 +1,33 @@
+"""The clock and the random bytes of what runs in a simulation without an instance of its own."""
+
+from tests.simulation.engine.scheduler import Scheduler
+from tests.simulation.engine.timing import EPOCH_MS
+
+SEGMENT_PREFIX_FIRST = 240  # segments use 16 of the 256 prefixes, so that a sweep of all is short
+
+
+class SchedulerClock:
+    """Simulated time, exactly."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(self._scheduler.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._scheduler.now_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self._scheduler.pause(duration_ms)
+
+
+class SimulatedEntropy:
+    """Random bytes from the run's seed. The last byte has its high bits set: it is the key prefix of a segment's id."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def random_bytes(self, count: int) -> bytes:
+        drawn = self._scheduler.random.randbytes(count)
+        return drawn[:-1] + bytes([drawn[-1] | SEGMENT_PREFIX_FIRST])
