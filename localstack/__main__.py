@@ -15,8 +15,10 @@ import click
 
 from localstack.clients import forget_aws_environment
 from localstack.errors import LocalStackError
+from localstack.like_aws.rules import RULE_NAMES, parse_rules
 from localstack.places import DEFAULT_STATE_DIR, Places
 from localstack.progress import Progress
+from localstack.rules_client import set_rules
 from localstack.stack import deploy_to, down, status, up
 
 
@@ -44,14 +46,35 @@ def main() -> None:
 
 @main.command("up")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port to listen on, at 127.0.0.1.  [default: 4566]")
+@click.option(
+    "--like-aws",
+    is_flag=False,
+    flag_value="all",
+    metavar="[RULES]",
+    help="Behave like AWS where the emulator does not: all, none, or rules and settings with commas "
+    "(docs/how-to/local-stack.md). They hold until the stack stops.",
+)
 @_state_dir_option
-def up_command(port: int | None, state_dir: Path) -> None:
+def up_command(port: int | None, like_aws: str | None, state_dir: Path) -> None:
     """Start the stack, or bring a running one up to date with the sources."""
     places = _places(state_dir)
+    if like_aws is not None:
+        _check_rules(like_aws)
     has_changed = up(places, port=port, progress=Progress())
     found = status(places)
+    if like_aws is not None and found.port is not None:
+        held = set_rules(found.port, like_aws)["rules"]
+        on = [name for name in RULE_NAMES if held[name]["is_on"]]
+        click.echo(f"Rules of AWS that hold: {', '.join(on) or 'none'}")
     click.echo(f"Penstock {'runs' if has_changed else 'already runs, unchanged,'} at {found.url}")
     click.echo(f"For other programs: set -a; . {places.env_file}; set +a")
+
+
+def _check_rules(text: str) -> None:
+    try:
+        parse_rules(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--like-aws") from error
 
 
 @main.command("down")

@@ -94,6 +94,7 @@ def stop_emulator(places: Places) -> Emulator | None:
         # Signal the whole group, because the emulator would wait for workers inside a long poll. Signal it again, for
         # workers that started since, and for the emulator once it has saved its state and waits for its threads.
         _signal_group(emulator.pid, signal.SIGTERM)
+        _signal_group(emulator.pid, signal.SIGCONT)  # frozen workers (like_aws/workers.py) heed SIGTERM only then
         _wait_for_end(places, _SIGNAL_AGAIN_S)
     is_killed = is_locked(places.lock)
     _kill_group(emulator.pid)

@@ -1,6 +1,7 @@
 """Runs MiniStack behind a check of its requests, with a compiled CRC-32C, and with one copy of the functions' code.
 
-MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check.
+MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check. like_aws/ has rules
+of AWS that the emulator lacks. All of them are off until `penstock local up --like-aws` switches some on.
 
 MiniStack's own CRC-32C is pure Python at 5 MB/s, and every produce puts its segment three times. With the compiled one,
 the local stack takes 12 times as many MB/s (docs/performance/requests.md). The check and its outcome stay the same.
@@ -12,8 +13,9 @@ AWS, functions may read their code and must not write it.
 """
 
 import hashlib
-import importlib.util
+import importlib
 import os
+import sys
 import tempfile
 import threading
 import types
@@ -44,14 +46,14 @@ class SharedZipFile(zipfile.ZipFile):
             os.symlink(os.path.join(shared, name), os.path.join(path, name))
 
 
-def _guard() -> types.ModuleType:
-    """The module beside this file, which an isolated Python does not find by itself."""
-    found = importlib.util.spec_from_file_location("request_guard", Path(__file__).with_name("request_guard.py"))
-    if found is None or found.loader is None:
-        raise RuntimeError("request_guard.py is missing")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+def _ours(name: str) -> types.ModuleType:
+    """A module of this folder. An isolated Python does not find it, and must find nothing else of the checkout."""
+    checkout = str(Path(__file__).resolve().parent.parent)
+    sys.path.append(checkout)
+    try:
+        return importlib.import_module(f"localstack.{name}")
+    finally:
+        sys.path.remove(checkout)
 
 
 if s3._crc32c(b"123456789") != crc32c.crc32c(b"123456789"):
@@ -60,6 +62,6 @@ s3._crc32c = crc32c.crc32c
 if lambda_runtime.zipfile is not zipfile:
     raise RuntimeError("MiniStack's lambda_runtime has no zipfile as it had: see localstack/launch_ministack.py")
 lambda_runtime.zipfile = types.SimpleNamespace(**{**vars(zipfile), "ZipFile": SharedZipFile})
-ministack_app.app = _guard().guarded(ministack_app.app)
+ministack_app.app = _ours("request_guard").guarded(_ours("like_aws.layer").around(ministack_app.app))
 os.umask(0o077)  # the emulator's state has secrets
 ministack_app.main()

@@ -19,7 +19,10 @@ _OPEN_PATHS = ("/_ministack/health", "/_ministack/ready")
 _OWN_PATHS = ("_ministack", "_localstack", "health")
 _API_PATH = "/_aws/execute-api/"
 _API_SERVICE = "execute-api"
-_HOST = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")  # any port: a proxy forwards a signed Host as it is
+# Any port, because a proxy forwards a signed Host as it is. No other site can have a directory bucket's zonal name.
+_HOST = re.compile(
+    rb"(127\.0\.0\.1|localhost|\[::1\]|[a-z0-9.-]+--x-s3\.s3express-[a-z0-9-]+\.[a-z0-9-]+\.amazonaws\.com)(:\d{1,5})?"
+)
 _SIGNATURE = re.compile(
     rb"AWS4-HMAC-SHA256 +Credential=[^/, ]+/\d{8}/[^/, ]+/([a-z0-9-]+)/aws4_request, *"
     rb"SignedHeaders=[a-z0-9;_-]+, *Signature=[0-9a-f]{64}"

@@ -60,6 +60,11 @@ def test_signed_request_of_this_machine_passes(host: str, path: str, service: st
     assert ask(path, headers) == (200, "")
 
 
+def test_zonal_host_of_a_directory_bucket_passes() -> None:
+    host = "b--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com"
+    assert ask("/key", [("host", host), ("authorization", signed("s3express"))]) == (200, "")
+
+
 @pytest.mark.parametrize("path", ["/_ministack/health", "/_ministack/ready"])
 def test_health_passes_without_a_signature(path: str) -> None:
     assert ask(path, [("host", "127.0.0.1:4566")], "GET")[0] == 200
@@ -75,6 +80,9 @@ def test_health_passes_without_a_signature(path: str) -> None:
         ["127.0.0.1.evil.example"],
         ["localhost.evil.example:4566"],
         ["bucket.localhost:4566"],
+        ["bucket.s3.us-east-1.amazonaws.com"],
+        ["evil.example.s3express-use1-az4.us-east-1.amazonaws.com"],
+        ["b--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com.evil.example"],
         ["0.0.0.0:4566"],
         ["127.0.0.1:4566", "evil.example"],
         ["127.0.0.1:4566", "127.0.0.1:4566"],

@@ -17,10 +17,18 @@ def local() -> None:
 
 @local.command()
 @click.option("--port", type=click.IntRange(1, 65535), help="The port on 127.0.0.1.  [default: 4566]")
+@click.option(
+    "--like-aws",
+    is_flag=False,
+    flag_value="all",
+    metavar="[RULES]",
+    help="Behave like AWS where the emulator does not: all, none, or rules and settings with commas.",
+)
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The folder of the stack's state.")
-def up(port: int | None, state_dir: Path | None) -> None:
+def up(port: int | None, like_aws: str | None, state_dir: Path | None) -> None:
     """Start the stack, or bring a running one up to date with the sources."""
-    _run("up", state_dir, *(("--port", str(port)) if port is not None else ()))
+    options = {"--port": port, "--like-aws": like_aws}
+    _run("up", state_dir, *(f"{name}={value}" for name, value in options.items() if value is not None))
 
 
 @local.command()
