@@ -178,4 +178,4 @@ def _to_json(entry: CommitEntry, result: PenstockError | None) -> CommitResult:
 
 
 serve = serve_with(app)
-handler = entry_point(serve)
+handler = entry_point(serve, uses_zones=False)

@@ -33,4 +33,4 @@ def run(instance: Instance) -> dict[str, Any]:
     }
 
 
-handler = scheduled_entry_point(run)
+handler = scheduled_entry_point(run, uses_zones=False)

@@ -44,4 +44,4 @@ def _zone(zone: ZoneName, state: ZoneState) -> ZoneAnswer:
 
 
 serve = serve_with(app)
-handler = entry_point(serve)
+handler = entry_point(serve, uses_zones=False)

@@ -87,7 +87,6 @@ class Functions(Construct):
             "POWERTOOLS_SERVICE_NAME": service_name(self._settings, name),
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
-            "POWERTOOLS_TRACE_DISABLED": "false" if self._settings.traces else "true",
             **self._settings.job_environments.get(name, {}),
         }
 

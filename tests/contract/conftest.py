@@ -132,8 +132,8 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             DynamoDbMembershipStore(client, "groups"),
             DynamoDbTransactionStore(client, "log", "groups"),
             DynamoDbCompactionStore(client, "log"),
-            S3SegmentStore(s3, "zone-a", "a"),
-            S3ArchiveStore(s3, "archive"),
+            S3SegmentStore(lambda: s3, "zone-a", "a"),
+            S3ArchiveStore(lambda: s3, "archive"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),
         )

@@ -10,6 +10,7 @@ from moto import mock_aws
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.log.repair import Repair, decode_repair
+from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.sqs import SqsRepairQueue
 
 REPAIR = Repair(segment_id=SegmentId(b"s" * 16), zones=frozenset((ZoneName("b"),)))
@@ -32,7 +33,7 @@ def test_send_puts_the_repair_into_the_queue(sqs: Any) -> None:
         made.append(sqs)
         return sqs
 
-    queue = SqsRepairQueue(make, url)
+    queue = SqsRepairQueue(OnDemand(make), url)
     assert not made
     for _ in range(2):
         queue.send(REPAIR)

@@ -1,8 +1,10 @@
 """The wrapper around every Lambda function, and the modules that a function imports."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from penstock_handlers.edge.lambda_function import Stopwatch, observed
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from tests.handlers.service import CONTEXT
+from tests.support.wire import LAMBDA_ENVIRONMENT
 
 BINARY_FUNCTIONS = ("produce", "fetch", "transactions")
 SCHEDULED_FUNCTIONS = ("recover_zones", "retention", "scrub", "sweep", "replicate")
@@ -59,13 +62,21 @@ def test_observed_reports_telemetry_when_the_function_ends(
     assert (metrics["repair_postponed"], metrics["scrub_refs"]) == ([1.0], [7.0])
 
 
-def _imported(functions: tuple[str, ...]) -> Any:
+def _imported(functions: Iterable[str], environment: Mapping[str, str] | None = None) -> Any:
     """The modules that a new process has after it imported these functions."""
     script = f"import json, sys, {', '.join(f'penstock_handlers.{name}' for name in functions)}; "
     script += "print(json.dumps([*sys.modules]))"
+    return _run(script, environment)
+
+
+def _run(script: str, environment: Mapping[str, str] | None = None) -> Any:
+    """The JSON that a new process prints."""
     path = [entry for entry in sys.path if entry]
     found = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}; {script}"], capture_output=True, check=True
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}; {script}"],
+        env={"PATH": os.environ["PATH"], **(environment or {})},
+        capture_output=True,
+        check=True,
     )
     return json.loads(found.stdout)
 
@@ -80,3 +91,31 @@ def test_binary_functions_import_neither_pydantic_nor_a_resolver() -> None:
 def test_scheduled_functions_import_nothing_of_http() -> None:
     unwanted = {"pydantic", "pybase64", "penstock_handlers.edge.http", "penstock_handlers.edge.entry"}
     assert not unwanted & {*_imported(SCHEDULED_FUNCTIONS)}
+
+
+@pytest.mark.slow
+def test_import_outside_lambda_loads_no_library_of_aws() -> None:
+    loaded = _imported([*BINARY_FUNCTIONS, *SCHEDULED_FUNCTIONS, "router"])
+    assert not {"boto3", "aws_xray_sdk", "botocore.session", "penstock_service.adapters.aws"} & {*loaded}
+
+
+_IMPORT_ON_A_WIRE = """
+import json, botocore.session
+from tests.support.wire import Wire
+wire = Wire()
+botocore.session.get_session = wire.sessions()
+import penstock_handlers.{function}
+from penstock_handlers.edge.lambda_function import instance
+print(json.dumps([instance.cache_info().currsize, wire.operations()]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "sessions"), [("produce", 3), ("scrub", 3), ("groups", 0)])
+def test_import_in_lambda_makes_the_instance_and_opens_the_zones_that_the_function_uses(
+    function: str, sessions: int
+) -> None:
+    zones = ",".join(f"{zone}=zone-{zone}--use1-az4--x-s3" for zone in "abc")
+    environment = {**LAMBDA_ENVIRONMENT, "PENSTOCK_ZONES": zones}
+    made, operations = _run(_IMPORT_ON_A_WIRE.format(function=function), environment)
+    assert (made, operations) == (1, ["CreateSession"] * sessions)

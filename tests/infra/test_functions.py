@@ -86,7 +86,6 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_SERVICE_NAME": f"{STAGES[stage].name}-{own}",
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
-            "POWERTOOLS_TRACE_DISABLED": "true" if stage == "local" else "false",
             **JOB_ENVIRONMENTS.get(own, {}),
         }
 

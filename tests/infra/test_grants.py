@@ -1,5 +1,9 @@
 """Least privilege: no role holds a power that is forbidden to it, and a grant that is too wide does not pass unseen."""
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -21,6 +25,7 @@ from infra.storage.zones import Zones
 from tests.infra.conftest import Resources
 from tests.infra.powers import JOBS, Permission, forbidden, permissions_of_roles, permissions_of_statement
 from tests.infra.templates import name_of, of_type
+from tests.support.wire import LAMBDA_ENVIRONMENT
 
 pytestmark = pytest.mark.synth
 
@@ -132,3 +137,27 @@ def test_function_that_would_change_zones_is_found_when_it_only_reads(stage: str
 def test_permission_that_no_role_needs_is_found(holder: str, action: str, resource: str) -> None:
     permission = Permission(holder=holder, action=action, resource=resource, condition={})
     assert forbidden([permission]) == [str(permission)]
+
+
+_USES_OF_ZONES = """
+import importlib, json
+from penstock_handlers.edge import lambda_function
+told, found = [], {{}}
+lambda_function._prepare = lambda *, uses_zones: told.append(uses_zones)
+for name in {names}:
+    importlib.import_module("penstock_handlers." + name)
+    found[name] = told[-1]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_functions_open_zones_at_import_when_they_may_use_them() -> None:
+    program = f"import sys; sys.path[:0] = {[each for each in sys.path if each]!r}" + _USES_OF_ZONES.format(
+        names=[*GRANTS]
+    )
+    environment = {"PATH": os.environ["PATH"], **LAMBDA_ENVIRONMENT}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert json.loads(done.stdout) == {
+        name: grants.reads_zones or grants.writes_zones or grants.sweeps_zones for name, grants in GRANTS.items()
+    }

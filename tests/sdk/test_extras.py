@@ -11,7 +11,6 @@ import pytest
     ("module", "missing", "extra"),
     [
         ("penstock.testing", "aws_lambda_powertools", "testing"),
-        ("penstock.testing", "boto3", "testing"),
         ("penstock_spark", "boto3", "spark"),
     ],
 )

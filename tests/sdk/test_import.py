@@ -32,6 +32,13 @@ def test_command_line_loads_no_library_that_only_some_commands_need() -> None:
 
 
 @pytest.mark.slow
+def test_penstock_dev_and_testing_load_no_client_of_aws() -> None:
+    """The server starts within two seconds: the functions that it shares with Lambda must not bring boto3."""
+    unwanted = {"boto3", "s3transfer", "aws_xray_sdk"}
+    assert not unwanted & imported("import penstock.dev.service, penstock.testing")
+
+
+@pytest.mark.slow
 def test_producer_with_local_keys_needs_no_botocore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is found, and signs, without the chain of AWS credentials."""
     monkeypatch.chdir(tmp_path)

@@ -13,8 +13,8 @@ from penstock_service.instance.instance import Instance
 Serve = Callable[[Event, Instance], Result]
 
 
-def entry_point(serve: Serve) -> Callable[[Event, Any], Result]:
-    """The function that Lambda calls, around `serve`.
+def entry_point(serve: Serve, *, uses_zones: bool = True) -> Callable[[Event, Any], Result]:
+    """The function that Lambda calls, around `serve`. `observed` says what `uses_zones` does.
 
     Every answer gets two more headers. `Server-Timing` has the milliseconds in this function, as `total` and `cpu`.
     `Penstock-Storage-Calls` has `service.Operation=count`, separated by commas.
@@ -30,7 +30,7 @@ def entry_point(serve: Serve) -> Callable[[Event, Any], Result]:
         _report(event, result, total_ms, cpu_ms, calls)
         return result
 
-    return observed(respond)
+    return observed(respond, uses_zones=uses_zones)
 
 
 def answer(serve: Serve, event: Event, to: Instance) -> Result:

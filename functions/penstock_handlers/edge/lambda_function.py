@@ -1,14 +1,19 @@
-"""A Lambda function: the instance that it serves with, and the log line, metrics and trace of each invocation."""
+"""A Lambda function: the instance that it serves with, and the log line and metrics of each invocation.
 
+Lambda loads a function with a whole core, and mostly before a caller waits for it (the INIT phase). So the instance,
+its clients and its sessions are made then. Any other process that imports a handler, such as `penstock dev`, loads no
+library of AWS's.
+"""
+
+import os
 import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
-from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from penstock_service.adapters.aws import aws_instance, storage_of_environment
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
@@ -20,15 +25,16 @@ STORAGE_CALLS = StorageCalls()
 
 logger = Logger()
 metrics = Metrics()
-_tracer = Tracer()
 
 
 @cache
 def instance() -> Instance:
-    """The instance of this process, made from its environment at the first invocation and then kept.
+    """The instance of this process, made from its environment and then kept.
 
     Reads the variables of `storage_of_environment`. Sends no call.
     """
+    from penstock_service.adapters.aws import aws_instance, storage_of_environment
+
     return aws_instance(storage_of_environment(), STORAGE_CALLS)
 
 
@@ -53,15 +59,15 @@ class Stopwatch:
         return STORAGE_CALLS.since(self._calls)
 
 
-def observed(
-    serve: Callable[[E, Instance, Stopwatch], R], *, is_response_traced: bool = False
-) -> Callable[[E, Any], R]:
+def observed(serve: Callable[[E, Instance, Stopwatch], R], *, uses_zones: bool = True) -> Callable[[E, Any], R]:
     """The function that Lambda calls, around `serve`.
 
     `serve` gets the event, the instance of this process and a running stopwatch. When it ends, by a result or an
-    error, the instance's telemetry becomes metrics and log lines. `is_response_traced` puts the result into the trace:
-    leave it off for results that hold records.
+    error, the instance's telemetry becomes metrics and log lines. In Lambda, this call makes the instance, too. Leave
+    `uses_zones` off for a function that never calls S3, so that it neither makes a client nor opens sessions.
     """
+    if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+        _prepare(uses_zones=uses_zones)
 
     def handler(event: E, context: Any) -> R:  # noqa: ARG001 - Lambda passes it
         stopwatch = Stopwatch()
@@ -71,9 +77,17 @@ def observed(
         finally:
             _report(to.telemetry)
 
-    measured = metrics.log_metrics(logger.inject_lambda_context(handler))
-    traced: Callable[[E, Any], R] = _tracer.capture_lambda_handler(measured, capture_response=is_response_traced)
-    return traced
+    measured: Callable[[E, Any], R] = metrics.log_metrics(logger.inject_lambda_context(handler))
+    return measured
+
+
+def _prepare(*, uses_zones: bool) -> None:
+    """Makes the instance, and with `uses_zones` the client of S3 and the sessions of directory buckets."""
+    made = instance()
+    if uses_zones:
+        from penstock_service.adapters.aws import open_zones
+
+        open_zones(made)
 
 
 def _report(telemetry: Telemetry) -> None:

@@ -10,9 +10,9 @@ from penstock_service.instance.instance import Instance
 
 
 def scheduled_entry_point(
-    run: Callable[[Instance], dict[str, Any]],
+    run: Callable[[Instance], dict[str, Any]], *, uses_zones: bool = True
 ) -> Callable[[Mapping[str, Any], Any], dict[str, Any]]:
-    """The function that Lambda calls, around `run`.
+    """The function that Lambda calls, around `run`. `observed` says what `uses_zones` does.
 
     Logs and returns the result of `run`, and publishes each whole number in it as a metric of that name. Logs an error
     and raises it, so that Lambda counts it and tries again.
@@ -32,4 +32,4 @@ def scheduled_entry_point(
         logger.info("run", extra={**done, "storage_calls": stopwatch.storage_calls()})
         return done
 
-    return observed(run_once, is_response_traced=True)
+    return observed(run_once, uses_zones=uses_zones)

@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 import botocore.session
 from botocore.config import Config
+from botocore.handlers import add_expect_header
 from botocore.utils import parse_timestamp
 
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
@@ -21,6 +22,7 @@ from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipSto
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.sqs import NoRepairQueue, SqsRepairQueue
@@ -41,7 +43,8 @@ _DYNAMODB = Config(
     tcp_keepalive=True,
     user_agent=_USER_AGENT,
 )
-# Penstock makes its own checksums: each put has a CRC-32C, and for reads each batch has one.
+# Penstock makes its own checksums: each put has a CRC-32C, and for reads each batch has one. TLS protects bodies on
+# their way, so the signature needs no hash of them.
 _S3 = Config(
     retries={"mode": "standard", "total_max_attempts": 2},
     connect_timeout=1,
@@ -51,6 +54,7 @@ _S3 = Config(
     user_agent=_USER_AGENT,
     request_checksum_calculation="when_required",
     response_checksum_validation="when_required",
+    s3={"payload_signing_enabled": False},
 )
 # A report must not delay the read that sends it.
 _SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=1, user_agent=_USER_AGENT)
@@ -109,12 +113,22 @@ def parse_zones(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
-    """A new function instance on `storage`. `calls` counts its calls to DynamoDB and S3. Sends no call."""
+    """A new function instance on `storage`. `calls` counts its calls to DynamoDB and S3. Sends no call.
+
+    The clients of S3 and SQS are made when they are first needed. `open_zones` makes that of S3.
+    """
     runtime = Runtime(clock=SystemClock(), entropy=SystemEntropy(), executor=ThreadExecutor())
     client = _clients(storage)
-    driver, s3 = client("dynamodb", _DYNAMODB), client("s3", _S3)
+
+    def s3_client() -> Any:
+        s3 = client("s3", _S3)
+        # With this header, each put would wait for an answer before S3 has a byte of its body.
+        s3.meta.events.unregister("before-call.s3", add_expect_header)
+        calls.watch(s3)
+        return s3
+
+    driver, s3, sqs = client("dynamodb", _DYNAMODB), OnDemand(s3_client), OnDemand(lambda: client("sqs", _SQS))
     calls.watch(driver)
-    calls.watch(s3)
     dynamodb = DynamoDbClient(driver, runtime.clock, runtime.entropy)
     stores = Stores(
         topics=DynamoDbTopicStore(dynamodb, storage.topics_table),
@@ -129,9 +143,19 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         archive=S3ArchiveStore(s3, storage.archive),
         repair_queue=NoRepairQueue()
         if storage.repair_queue_url is None
-        else SqsRepairQueue(lambda: client("sqs", _SQS), storage.repair_queue_url),
+        else SqsRepairQueue(sqs, storage.repair_queue_url),
     )
     return Instance.new(stores, runtime)
+
+
+def open_zones(instance: Instance) -> None:
+    """Makes the client of S3, and opens the sessions of the zones that are directory buckets, side by side.
+
+    One CreateSession for each of them. Raises nothing: if a session cannot be opened, the first call that needs it
+    tries again. For an instance of `aws_instance`.
+    """
+    stores = [store for store in instance.stores.zones if isinstance(store, S3SegmentStore)]
+    instance.executor.map(S3SegmentStore.open, stores)
 
 
 def parse_time(value: Any) -> datetime:

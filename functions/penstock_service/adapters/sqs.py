@@ -1,6 +1,5 @@
 """RepairQueue on SQS."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,26 +17,18 @@ class NoRepairQueue:
 
 
 class SqsRepairQueue:
-    """RepairQueue: the port documents its method. Makes its client at the first message, as few instances send one."""
+    """RepairQueue: the port documents its method. Asks for its client at a message, because few instances send one."""
 
-    def __init__(self, make_client: Callable[[], Any], url: str) -> None:
-        self._make_client = make_client
+    def __init__(self, client: Callable[[], Any], url: str) -> None:
+        self._client = client
         self._url = url
-        self._lock = threading.Lock()
-        self._client: Any = None
 
     def send(self, repair: Repair) -> None:
         try:
-            self._made().send_message(QueueUrl=self._url, MessageBody=encode_repair(repair))
+            self._client().send_message(QueueUrl=self._url, MessageBody=encode_repair(repair))
         except (ClientError, BotoCoreError) as error:
             raise PenstockError(
                 ErrorCode.STORAGE_UNAVAILABLE,
                 f"SQS did not take the repair of segment {repair.segment_id.hex()}: {error}",
                 maybe_applied=True,
             ) from error
-
-    def _made(self) -> Any:
-        with self._lock:  # boto3 does not make clients safely in several threads
-            if self._client is None:
-                self._client = self._make_client()
-            return self._client

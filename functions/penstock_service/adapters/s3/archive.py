@@ -1,7 +1,7 @@
 """ArchiveStore on the archive bucket: uploads large segments in parts, so that no segment is in memory as a whole."""
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -19,7 +19,7 @@ from penstock_service.ports.segments import ARCHIVE
 class S3ArchiveStore(S3SegmentStore):
     """ArchiveStore: the port documents its methods."""
 
-    def __init__(self, client: Any, bucket: str) -> None:
+    def __init__(self, client: Callable[[], Any], bucket: str) -> None:
         super().__init__(client, bucket, ARCHIVE)
 
     def upload(self, segment_id: SegmentId, chunks: Iterable[bytes]) -> None:
@@ -50,13 +50,13 @@ class S3ArchiveStore(S3SegmentStore):
     def _abort(self, where: dict[str, Any]) -> None:
         """Removes the parts, if S3 answers. If it does not, the bucket's lifecycle removes them."""
         try:
-            self._client.abort_multipart_upload(**where)
+            self._s3().abort_multipart_upload(**where)
         except (ClientError, BotoCoreError):
             return
 
     def _call(self, segment_id: SegmentId, operation: str, **arguments: Any) -> Any:
         try:
-            return getattr(self._client, operation)(**arguments)
+            return getattr(self._s3(), operation)(**arguments)
         except (ClientError, BotoCoreError) as error:
             raise self._unavailable("store", segment_id, error) from error
 

@@ -1,7 +1,7 @@
 """SegmentStore on one zone's bucket. The bucket may be a directory bucket or an ordinary one."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -9,23 +9,35 @@ from botocore.exceptions import BotoCoreError, ClientError
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.storage.keys import segment_key
+from penstock_service.adapters.s3.session import BucketSession
 from penstock_service.ports.segments import ListedKeys
 
 
 class S3SegmentStore:
     """SegmentStore: the port documents its methods.
 
-    botocore's retries may be on, because a repeated put meets its own object.
+    botocore's retries may be on, because a repeated put meets its own object. `client` gives the client at each call.
     """
 
-    def __init__(self, client: Any, bucket: str, zone: str) -> None:
+    def __init__(self, client: Callable[[], Any], bucket: str, zone: str) -> None:
         self._client = client
         self._bucket = bucket
         self._zone = ZoneName(zone)
+        self._session = BucketSession(bucket)
 
     @property
     def zone(self) -> ZoneName:
         return self._zone
+
+    def open(self) -> None:
+        """Opens the session of a directory bucket, unless it is open, so that no later call waits for that.
+
+        One CreateSession for a directory bucket, no call for another one. Raises STORAGE_UNAVAILABLE.
+        """
+        try:
+            self._s3()
+        except (ClientError, BotoCoreError) as error:
+            raise self._failed("open a session", error) from error
 
     def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
         self._put(segment_id, body, crc32c, IfNoneMatch="*")
@@ -35,7 +47,7 @@ class S3SegmentStore:
 
     def get(self, segment_id: SegmentId, position: int, length: int) -> bytes:
         try:
-            answer = self._client.get_object(
+            answer = self._s3().get_object(
                 Bucket=self._bucket,
                 Key=segment_key(segment_id),
                 Range=f"bytes={position}-{position + length - 1}",
@@ -56,7 +68,7 @@ class S3SegmentStore:
 
     def get_whole(self, segment_id: SegmentId) -> bytes | None:
         try:
-            answer = self._client.get_object(Bucket=self._bucket, Key=segment_key(segment_id))
+            answer = self._s3().get_object(Bucket=self._bucket, Key=segment_key(segment_id))
             data: bytes = answer["Body"].read()
         except (ClientError, BotoCoreError) as error:
             if _is_missing(error):
@@ -66,7 +78,7 @@ class S3SegmentStore:
 
     def _put(self, segment_id: SegmentId, body: bytes, crc32c: int, **condition: str) -> None:
         try:
-            self._client.put_object(
+            self._s3().put_object(
                 Bucket=self._bucket,
                 Key=segment_key(segment_id),
                 Body=body,
@@ -83,7 +95,7 @@ class S3SegmentStore:
     def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
         start = {} if token is None else {"ContinuationToken": token}
         try:
-            answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **start)
+            answer = self._s3().list_objects_v2(Bucket=self._bucket, Prefix=prefix, **start)
         except (ClientError, BotoCoreError) as error:
             raise self._failed(f"list {prefix}", error) from error
         return ListedKeys(
@@ -93,12 +105,18 @@ class S3SegmentStore:
     def delete(self, segment_ids: Sequence[SegmentId]) -> None:
         objects = [{"Key": segment_key(segment_id)} for segment_id in segment_ids]
         try:
-            answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
+            answer = self._s3().delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
         except (ClientError, BotoCoreError) as error:
             raise self._failed(f"delete {len(objects)} segments", error) from error
         if failed := answer.get("Errors"):
             first = f"{failed[0].get('Key')}: {failed[0].get('Message')}"
             raise self._failed(f"delete {len(failed)} of {len(objects)} segments", first)
+
+    def _s3(self) -> Any:
+        """The client, with which calls to this bucket need no session any more, or one that is open."""
+        client = self._client()
+        self._session.open(client)
+        return client
 
     def _unavailable(self, verb: str, segment_id: SegmentId, error: Exception) -> PenstockError:
         facts = {"is_missing": True} if _is_missing(error) else {}
