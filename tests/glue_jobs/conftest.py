@@ -50,6 +50,8 @@ def spark() -> "Iterator[SparkSession]":
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
+        # A compiler and a collector for programs that end soon: with them the tests take half the CPU.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "ERROR",
     }.items():
