@@ -5,6 +5,7 @@ A test of a property has no time limit, because a busy machine would break it. `
 with fewer examples; `make test` runs the full number. A test that names its own number of examples keeps it.
 """
 
+import faulthandler
 from collections.abc import Generator
 
 import pytest
@@ -52,7 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Watch over the fixtures of a test."""
+    """Watch over the fixtures of a test. pyproject's limit for hanging processes is too short for the long ones."""
+    if _is_long(item):
+        faulthandler.cancel_dump_traceback_later()
     with failing_when_it_hangs(_limit_s(item)):
         return (yield)
 
@@ -72,5 +75,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 
 def _limit_s(item: pytest.Item) -> float:
-    is_long = any(item.get_closest_marker(name) for name in ("minutes", "chaos"))
-    return LONG_HANGS_AFTER_S if is_long else HANGS_AFTER_S
+    return LONG_HANGS_AFTER_S if _is_long(item) else HANGS_AFTER_S
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in ("minutes", "chaos"))

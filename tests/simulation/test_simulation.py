@@ -21,7 +21,7 @@ from tests.simulation.run import Result, run
 from tests.simulation.workloads import WORKLOADS
 
 SEEDS = 250
-SHARES = 5  # of the seeds, each for one process; a share is large enough to meet every fault and workload
+SHARES = 10  # of the seeds, each for one process; a share is large enough to meet every fault and workload
 MUTANT_SEEDS_MAX = 400
 
 

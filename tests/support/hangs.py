@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-HANGS_AFTER_S = 600.0  # no phase of a test takes a tenth of it, on a busy machine a fifth
+HANGS_AFTER_S = 300.0  # no phase of a test takes a fifth of it; pyproject's faulthandler ends the process later
 LONG_HANGS_AFTER_S = 3_600.0  # of a test that is marked `minutes` or `chaos`
 _AGAIN_AFTER_S = 20.0  # what runs at the end of the test may hang too
 
