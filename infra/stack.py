@@ -17,6 +17,7 @@ from infra.service.client_policies import ClientPolicies
 from infra.service.functions import Functions
 from infra.service.repair import Repair, RepairQueues
 from infra.service.schedules import Schedules
+from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.storage.archive import Archive
 from infra.storage.stage_storage import StageStorage
@@ -48,7 +49,10 @@ class PenstockStack(Stack):
             archive=Archive(self, "Archive", settings=settings),
         )
         queues = RepairQueues(self, "RepairQueues", settings=settings) if settings.repairs_zones else None
-        functions = Functions(self, "Functions", settings=settings, storage=storage, queues=queues, code=code).by_name
+        wake_ups = WakeUps(self, "WakeUps", settings=settings)
+        functions = Functions(
+            self, "Functions", settings=settings, storage=storage, queues=queues, wake_ups=wake_ups, code=code
+        ).by_name
         api = Api(self, "Api", settings=settings, functions=functions)
         Schedules(self, "Schedules", settings=settings, functions=functions)
         if queues is not None:
@@ -58,7 +62,7 @@ class PenstockStack(Stack):
         spark = SparkJobs(self, "Jobs", settings=settings, packages=packages, storage=storage, repairs=repairs)
         if spark.application is not None:
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
-        policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api)
+        policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
         if settings.has_alarms:
             Alarms(self, "Alarms", settings=settings, functions=functions)
             if settings.repairs_zones:
@@ -68,6 +72,7 @@ class PenstockStack(Stack):
             JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
         self._api_outputs(api, policies)
         self._storage_outputs(storage, queues)
+        self._output("WakeUpHosts", wake_ups.hosts)
         self._job_outputs(spark)
 
     def _api_outputs(self, api: Api, policies: ClientPolicies) -> None:

@@ -5,6 +5,7 @@ routes need no header at all. So a page in your browser could wipe the stack, or
 `guarded` puts this check before the emulator. It imports nothing of Penstock, because MiniStack's Python runs it.
 """
 
+import base64
 import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
@@ -23,6 +24,12 @@ _API_SERVICE = "execute-api"
 _HOST = re.compile(
     rb"(127\.0\.0\.1|localhost|\[::1\]|[a-z0-9.-]+--x-s3\.s3express-[a-z0-9-]+\.[a-z0-9-]+\.amazonaws\.com)(:\d{1,5})?"
 )
+# The Event API has hosts of its own. Names below .localhost cannot be registered, so no page of another site has them.
+_EVENTS_HOST = re.compile(rb"[a-z0-9]+\.appsync-api\.[a-z0-9-]+\.localhost(:\d{1,5})?")
+_REALTIME_HOST = re.compile(rb"[a-z0-9]+\.appsync-realtime-api\.[a-z0-9-]+\.localhost(:\d{1,5})?")
+_EVENTS_PATH = "/event"
+_REALTIME_PATH = "/event/realtime"
+_EVENTS_SERVICE = "appsync"
 _SIGNATURE = re.compile(
     rb"AWS4-HMAC-SHA256 +Credential=[^/, ]+/\d{8}/[^/, ]+/([a-z0-9-]+)/aws4_request, *"
     rb"SignedHeaders=[a-z0-9;_-]+, *Signature=[0-9a-f]{64}"
@@ -40,7 +47,7 @@ def guarded(app: App) -> App:
     """The ASGI application `app` behind the check."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":  # Penstock has none
+        if scope["type"] == "websocket" and refusal_of_websocket(scope["path"], scope["headers"]) is not None:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -58,11 +65,10 @@ def guarded(app: App) -> App:
 
 def refusal(method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The reason why the request must not reach the emulator, or None. `path` is decoded."""
-    given: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        given.setdefault(name.lower(), []).append(value.strip())
+    given = _given(headers)
     hosts = given.get(b"host", [])
-    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+    is_event = path == _EVENTS_PATH and len(hosts) == 1 and _EVENTS_HOST.fullmatch(hosts[0])
+    if not is_event and (len(hosts) != 1 or not _HOST.fullmatch(hosts[0])):
         return "the Host header must be 127.0.0.1, localhost or [::1]: the page of another site has another"
     if b"origin" in given:
         return "it has an Origin header, as requests of web pages have"
@@ -70,10 +76,41 @@ def refusal(method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> s
         return None
     if path.strip("/").partition("/")[0].lower() in _OWN_PATHS:
         return "the emulator's own routes are closed; reset the stack by `penstock local down` and removing its folder"
-    return _refusal_of_signature(path, given)
+    return _refusal_of_signature(given, _EVENTS_SERVICE if is_event else _called_service(path, given))
 
 
-def _refusal_of_signature(path: str, given: dict[bytes, list[bytes]]) -> str | None:
+def refusal_of_websocket(path: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The reason why the WebSocket must not reach the emulator, or None.
+
+    A reader of wake-ups sends its signature as a subprotocol, because browsers let pages set no header of a WebSocket.
+    The emulator does not verify it.
+    """
+    given = _given(headers)
+    hosts = given.get(b"host", [])
+    if path != _REALTIME_PATH or len(hosts) != 1 or not _REALTIME_HOST.fullmatch(hosts[0]):
+        return "only the Event API has a WebSocket"
+    if b"origin" in given:
+        return "it has an Origin header, as requests of web pages have"
+    protocols = [each.strip() for value in given.get(b"sec-websocket-protocol", []) for each in value.split(b",")]
+    signed = [each.removeprefix(b"header-") for each in protocols if each.startswith(b"header-")]
+    if len(signed) != 1:
+        return "it has no signature among its subprotocols"
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(signed[0] + b"=" * (-len(signed[0]) % 4)))
+        authorization = next(str(value) for name, value in dict(fields).items() if name.lower() == "authorization")
+    except (ValueError, TypeError, AttributeError, StopIteration):
+        return "the signature among its subprotocols is not base64 of JSON with an authorization"
+    return _refusal_of_signature({b"authorization": [authorization.encode()]}, _EVENTS_SERVICE)
+
+
+def _given(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
+    given: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        given.setdefault(name.lower(), []).append(value.strip())
+    return given
+
+
+def _refusal_of_signature(given: dict[bytes, list[bytes]], called: str | None) -> str | None:
     values = given.get(b"authorization", [])
     if len(values) != 1:
         return f"it has {len(values)} Authorization headers: sign it once, by AWS Signature Version 4"
@@ -81,7 +118,6 @@ def _refusal_of_signature(path: str, given: dict[bytes, list[bytes]]) -> str | N
     if signature is None:
         return "its Authorization header is no AWS Signature Version 4 (AWS4-HMAC-SHA256 Credential=…)"
     service = signature[1].decode()
-    called = _called_service(path, given)
     if called is not None and called != service:
         return f"it is signed for the service {service!r}, and calls {called!r}"
     if called is None and service == _API_SERVICE:

@@ -38,6 +38,10 @@ OFFSET_SEARCH_ATTEMPTS_MAX = 20  # searches of one partition by time; retention 
 FETCH_POLL_MS_MIN = 10  # a fetch that waits reads the heads again after this time, then after longer ones,
 FETCH_POLL_MS_MAX = 200  # up to this: a record is found that much later at most
 
+# Wake-ups.
+WAKE_UP_MS_MAX = 50  # that an append waits for its wake-ups beside its other work; a lost one costs delay, not data
+WAKE_UP_PARTITIONS_MAX = 5  # of one topic in one request: more share a message on the topic's channel
+
 # Names and topics.
 NAME_LENGTH_MAX = 249  # as Kafka
 TOPIC_PARTITIONS_MAX = 1_000  # creation writes a head for each

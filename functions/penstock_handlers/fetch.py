@@ -8,7 +8,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.outcomes import Outcome
 from penstock_core.records import frame
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
+from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, batches_result, json_object_of
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
@@ -17,7 +17,8 @@ from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 def serve(event: Event, instance: Instance) -> Result:
     """Answer a fetch with one frame: the result of each partition, then the batches of all. May wait for records."""
     fields = json_object_of(event)
-    refuse_unknown(fields, "partitions", "max_bytes", "min_bytes", "wait_ms")
+    refuse_unknown(fields, "partitions", "max_bytes", "min_bytes", "wait_ms", "arm")
+    must_arm = take_flag(fields, "arm")
     max_bytes = take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_DEFAULT_MAX)
     entries = [_entry(partition, max_bytes) for partition in take_objects(fields, "partitions")]
     results = fetch(
@@ -26,8 +27,10 @@ def serve(event: Event, instance: Instance) -> Result:
         max_bytes=max_bytes,
         min_bytes=take_number(fields, "min_bytes", 0, limits.FETCH_BYTES_MAX, 1),
         wait_ms=take_number(fields, "wait_ms", 0, limits.FETCH_WAIT_MS_MAX, 0),
+        must_arm=must_arm,
     )
-    header = {"partitions": [_to_json(entry, result) for entry, result in zip(entries, results, strict=True)]}
+    answers = [_to_json(entry, result, must_arm=must_arm) for entry, result in zip(entries, results, strict=True)]
+    header = {"partitions": answers}
     return batches_result(frame.encode(header, [result.data for result in results.ok]))
 
 
@@ -42,7 +45,7 @@ def _entry(fields: Mapping[str, Any], max_bytes: int) -> FetchEntry:
     )
 
 
-def _to_json(entry: FetchEntry, result: Outcome[FetchResult]) -> dict[str, Any]:
+def _to_json(entry: FetchEntry, result: Outcome[FetchResult], *, must_arm: bool) -> dict[str, Any]:
     named = {"topic": entry.topic, "partition": entry.partition}
     if isinstance(result, PenstockError):
         return {**named, "error": result.to_json()}
@@ -53,6 +56,7 @@ def _to_json(entry: FetchEntry, result: Outcome[FetchResult]) -> dict[str, Any]:
         "high_watermark": result.high_watermark,
         "next_offset": result.next_offset,
         "length": len(result.data),
+        **({"armed": result.is_armed} if must_arm else {}),
     }
 
 

@@ -172,6 +172,7 @@ def _fetch() -> dict[str, Any]:
         max_bytes={"type": "integer", "minimum": 1, "maximum": limits.FETCH_BYTES_MAX},
         min_bytes={"type": "integer", "minimum": 0},
         wait_ms={"type": "integer", "minimum": 0, "maximum": limits.FETCH_WAIT_MS_MAX},
+        arm={"type": "boolean"},
     )
     return {
         "operationId": "fetch",

@@ -34,6 +34,7 @@ ROUTES: Mapping[str, Serve] = {
     "POST /v1/topics": topics.serve,
     "GET /v1/topics": topics.serve,
     "GET /v1/metadata": topics.serve,
+    "GET /v1/wake-ups": topics.serve,
     "GET /v1/topics/{topic}": topics.serve,
     "PATCH /v1/topics/{topic}": topics.serve,
     "DELETE /v1/topics/{topic}": topics.serve,

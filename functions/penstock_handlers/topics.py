@@ -9,6 +9,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic, config_to_json
+from penstock_core.log.wake_up import NAMESPACE
 from penstock_core.outcomes import Outcome
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number, whole_number
@@ -32,6 +33,7 @@ from penstock_handlers.edge.models import (
     TopicList,
     TruncatedPartition,
     TruncatedPartitions,
+    WakeUpPlaceAnswer,
 )
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.create_topic import create_topic
@@ -81,6 +83,26 @@ def metadata(topic: Annotated[str, Query()]) -> TopicAnswer:
     """Answer a topic without the bounds of its partitions: one read of one item."""
     # Not below /v1/topics/{topic}: IAM's * matches slashes, and a caller of this may not be allowed to read records.
     return _topic(instance_of(app).topic_cache.read_through(topic))
+
+
+@app.get(
+    "/v1/wake-ups",
+    operation_id="wakeUps",
+    summary="Where readers receive wake-ups",
+    tags=["wake-ups"],
+    middlewares=[only_parameters()],
+)
+def wake_ups() -> WakeUpPlaceAnswer:
+    """Answer the WebSocket on which a reader waits for records. Reads nothing."""
+    place = instance_of(app).stores.wake_ups.place
+    if place is None:
+        return {"realtime": None}
+    return {
+        "realtime": place.realtime_url,
+        "host": place.host,
+        "realtime_host": place.realtime_host,
+        "namespace": NAMESPACE,
+    }
 
 
 @app.get(

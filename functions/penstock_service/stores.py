@@ -11,6 +11,7 @@ from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.topics import TopicStore
 from penstock_service.ports.transactions import TransactionStore
+from penstock_service.ports.wake_ups import WakeUps
 from penstock_service.ports.zones import RepairQueue, ZoneStateStore
 
 
@@ -32,6 +33,7 @@ class Stores:
     zones: Sequence[SegmentStore]
     archive: ArchiveStore
     repair_queue: RepairQueue
+    wake_ups: WakeUps
 
     @property
     def zone_names(self) -> tuple[ZoneName, ...]:

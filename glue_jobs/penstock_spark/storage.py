@@ -12,6 +12,7 @@ Each name comes from an option, or else from the environment:
 | `archive`            | `--archive`          | `PENSTOCK_ARCHIVE`          | bucket of the archive tier               |
 | `results`            | `--results`          | `PENSTOCK_RESULTS`          | bucket for jobs' results (may be absent) |
 | `catalog`            | `--catalog`          | `PENSTOCK_CATALOG`          | of tables: `glue:<database>`, or `none`  |
+| `wakeUps`            | `--wake-ups`         | `PENSTOCK_WAKE_UPS`         | `<host>,<WebSocket's host>`, or `none`   |
 | `region`             | `--region`           | `AWS_REGION`                | else botocore's chain                    |
 | `endpointUrl`        | `--endpoint-url`     | `AWS_ENDPOINT_URL`          | an emulator instead of AWS               |
 | `stack`              | `--stack`            | `PENSTOCK_STACK`            | CloudFormation stack, for its outputs    |
@@ -29,7 +30,7 @@ from typing import Any
 
 from penstock.local_files import JOBS_ENV_NAMES, find_local_file, read_local_file
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_service.adapters.aws import Storage, aws_instance, parse_zones
+from penstock_service.adapters.aws import Storage, aws_instance, parse_wake_ups, parse_zones
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
 
@@ -47,6 +48,7 @@ _OPTIONAL: Mapping[str, tuple[str, str]] = {
     "repairQueueUrl": ("PENSTOCK_REPAIR_QUEUE_URL", "RepairQueueUrl"),
     "results": ("PENSTOCK_RESULTS", "ResultsBucket"),
     "catalog": ("PENSTOCK_CATALOG", "Catalog"),
+    "wakeUps": ("PENSTOCK_WAKE_UPS", "WakeUpHosts"),
 }
 _ALL_NAMES = {**_NAMES, **_OPTIONAL}
 _PLACES: Mapping[str, str] = {
@@ -55,7 +57,7 @@ _PLACES: Mapping[str, str] = {
     "stack": "PENSTOCK_STACK",
 }
 OPTIONS = (*_ALL_NAMES, *_PLACES)
-_NO_CATALOG = "none"
+_NONE = "none"
 _INSTANCES_MAX = 16  # a job works on one storage; a notebook may read several
 
 
@@ -110,7 +112,14 @@ def _given(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
     return {option: value for option, value in found.items() if value}
 
 
-def _storage(names: Mapping[str, str], **places: str | None) -> Storage:
+def _storage(
+    names: Mapping[str, str],
+    *,
+    region: str | None,
+    endpoint_url: str | None,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+) -> Storage:
     missing = [option for option in _NAMES if not names.get(option)]
     if missing:
         raise PenstockError(
@@ -121,8 +130,9 @@ def _storage(names: Mapping[str, str], **places: str | None) -> Storage:
         )
     try:
         zones = parse_zones(names["zones"])
+        wake_ups = parse_wake_ups(_unless_none(names.get("wakeUps")))
     except ValueError as error:
-        raise PenstockError(ErrorCode.INVALID_CONFIG, f"zones: {error}") from error
+        raise PenstockError(ErrorCode.INVALID_CONFIG, f"zones or wakeUps: {error}") from error
     if len(zones) > 1 and not names.get("repairQueueUrl"):
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
@@ -136,9 +146,17 @@ def _storage(names: Mapping[str, str], **places: str | None) -> Storage:
         zones=zones,
         archive=names["archive"],
         results=names.get("results"),
-        catalog=catalog if (catalog := names.get("catalog")) != _NO_CATALOG else None,
-        **places,
+        catalog=_unless_none(names.get("catalog")),
+        wake_ups=wake_ups,
+        region=region,
+        endpoint_url=endpoint_url,
+        access_key=access_key,
+        secret_key=secret_key,
     )
+
+
+def _unless_none(name: str | None) -> str | None:
+    return None if name == _NONE else name
 
 
 def _outputs(stack: str, region: str | None, endpoint_url: str | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from constructs import Construct
 from infra.service import routes
 from infra.service.api import Api
 from infra.service.routes import Route
+from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.wildcards import acknowledge_wildcard
 
@@ -23,6 +24,7 @@ CONSUME_ROUTES = (
     routes.DESCRIBE_TOPIC,
     routes.LIST_OFFSETS,
     routes.FETCH,
+    routes.WAKE_UPS,
     routes.FETCH_RECORDS,
     routes.HEARTBEAT,
     routes.COMMIT_OFFSETS,
@@ -34,16 +36,29 @@ ADMIN_ROUTES = routes.ROUTES
 
 
 class ClientPolicies(Construct):
-    """Four policies, which allow execute-api:Invoke on exactly the routes of their job."""
+    """Four policies, which allow execute-api:Invoke on exactly the routes of their job.
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings, api: Api) -> None:
+    Consumers may also receive wake-ups. No client may publish them.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, settings: StageSettings, api: Api, wake_ups: WakeUps
+    ) -> None:
         super().__init__(scope, construct_id)
         self._prefix = settings.name.title().replace("-", "")
         self._api = api
         self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
         self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
+        self._allow_wake_ups(self.consume, wake_ups)
         self.transact = self._policy("Transact", "Transactions on any topic and group of Penstock", TRANSACT_ROUTES)
         self.admin = self._policy("Admin", "Call every route of Penstock", ADMIN_ROUTES)
+        self._allow_wake_ups(self.admin, wake_ups)
+
+    def _allow_wake_ups(self, policy: iam.ManagedPolicy, wake_ups: WakeUps) -> None:
+        statements = wake_ups.receive_statements()
+        policy.add_statements(*statements)
+        for resource in (resource for each in statements for resource in each.resources if resource.endswith("/*")):
+            acknowledge_wildcard(policy, resource, "The policy covers the wake-ups of any topic.")
 
     def _policy(self, job: str, description: str, allowed: tuple[Route, ...]) -> iam.ManagedPolicy:
         resources = [self._api.route_arn(route) for route in allowed]

@@ -13,6 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.service.repair import RepairQueues
+from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.storage.stage_storage import StageStorage
 from infra.storage.tables import Tables
@@ -28,7 +29,7 @@ class Grants:
     `sweeps_zones` allows to list and delete segments in zones and archive. With `tells_missing_objects`, S3 answers
     that an object is missing; without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor` and
     `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the repair queue and the
-    log table's stream.
+    log table's stream. `arms_waiters` allows to set the waiter of a head, and `wakes_readers` to publish wake-ups.
     """
 
     topics: tuple[str, ...]
@@ -44,12 +45,18 @@ class Grants:
     keeps_cursor: bool = False
     settles_deletions: bool = False
     sweeps_zones: bool = False
+    arms_waiters: bool = False
+    wakes_readers: bool = False
 
 
 # An append is an UpdateItem of the head. A roll puts a page. A producer that leaves the head gets an item of its own
 # by PutItem, and an UpdateItem of the head removes its entry.
 _RECORDS_PRODUCE = Grants(
-    topics=("GetItem",), log=("UpdateItem", "PutItem"), writes_zones=True, changes_zone_states=True
+    topics=("GetItem",),
+    log=("UpdateItem", "PutItem"),
+    writes_zones=True,
+    changes_zone_states=True,
+    wakes_readers=True,
 )
 # A repeated append reads the page that holds the first one, and the item of a producer that has left the head.
 _PRODUCE = replace(_RECORDS_PRODUCE, log=("GetItem", "Query", *_RECORDS_PRODUCE.log))
@@ -73,7 +80,7 @@ GRANTS: Mapping[str, Grants] = {
         groups=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
     ),
     "records_produce": _RECORDS_PRODUCE,
-    "fetch": _FETCH,
+    "fetch": replace(_FETCH, arms_waiters=True),
     "records_fetch": _FETCH,
     "topics": Grants(
         topics=("GetItem", "PutItem", "DeleteItem", "Scan"),
@@ -165,6 +172,7 @@ def function_role(
     grants: Grants,
     storage: StageStorage,
     queues: RepairQueues | None,
+    wake_ups: WakeUps,
     log_group: logs.LogGroup,
     traces: bool,
 ) -> iam.Role:
@@ -175,6 +183,7 @@ def function_role(
         *_item_statements(grants, storage.tables),
         *_segment_statements(grants, storage),
         *_repair_statements(grants, storage.tables, queues),
+        *([wake_ups.publish_statement()] if grants.wakes_readers else []),
     )
     for statement in statements:
         role.add_to_policy(statement)
@@ -184,6 +193,8 @@ def function_role(
 
 def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:
     yield from tables.statements(topics=grants.topics, log=grants.log, groups=grants.groups)
+    if grants.arms_waiters:
+        yield tables.waiters_statement()
     if grants.changes_zone_states:
         yield tables.zone_states_statement()
     if grants.keeps_cursor:
@@ -236,7 +247,9 @@ def _acknowledge_wildcards(
     for statement in statements:
         for resource in statement.resources:
             if resource.endswith("/*"):
-                acknowledge_wildcard(role, resource, "The keys of segments are made up as they are written.")
+                is_channel = "appsync:EventPublish" in statement.actions
+                reason = "A channel is named by a topic." if is_channel else "A segment is named as it is written."
+                acknowledge_wildcard(role, resource, reason)
     if takes_repairs:
         acknowledge_wildcard(role, "*", "ListStreams has no resources to name.")
     if traces:

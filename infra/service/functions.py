@@ -7,6 +7,7 @@ from constructs import Construct
 
 from infra.service.function_role import Grants, function_role, grants_of
 from infra.service.repair import RepairQueues
+from infra.service.wake_ups import WakeUps
 from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
 from infra.storage.stage_storage import StageStorage
 
@@ -25,12 +26,14 @@ class Functions(Construct):
         settings: StageSettings,
         storage: StageStorage,
         queues: RepairQueues | None,
+        wake_ups: WakeUps,
         code: lambda_.Code,
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
         self._storage = storage
         self._queues = queues
+        self._wake_ups = wake_ups
         self._code = code
         self.by_name: dict[str, lambda_.Function] = {
             name: self._function(name, grants) for name, grants in grants_of(settings).items()
@@ -52,6 +55,7 @@ class Functions(Construct):
             grants=grants,
             storage=self._storage,
             queues=self._queues,
+            wake_ups=self._wake_ups,
             log_group=log_group,
             traces=settings.traces,
         )
@@ -84,6 +88,7 @@ class Functions(Construct):
             "PENSTOCK_ZONES": self._storage.zones.environment,
             "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
             **({} if self._queues is None else {"PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url}),
+            "PENSTOCK_WAKE_UPS": self._wake_ups.hosts,
             "POWERTOOLS_SERVICE_NAME": service_name(self._settings, name),
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": self._settings.log_level,

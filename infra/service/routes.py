@@ -15,6 +15,7 @@ class Route:
 CREATE_TOPIC = Route(method="POST", path="/v1/topics", function="topics")
 LIST_TOPICS = Route(method="GET", path="/v1/topics", function="topics")
 TOPIC_METADATA = Route(method="GET", path="/v1/metadata", function="topics")
+WAKE_UPS = Route(method="GET", path="/v1/wake-ups", function="topics")
 DESCRIBE_TOPIC = Route(method="GET", path="/v1/topics/{topic}", function="topics")
 ALTER_TOPIC = Route(method="PATCH", path="/v1/topics/{topic}", function="topics")
 DELETE_TOPIC = Route(method="DELETE", path="/v1/topics/{topic}", function="topics")
@@ -42,6 +43,7 @@ ROUTES = (
     CREATE_TOPIC,
     LIST_TOPICS,
     TOPIC_METADATA,
+    WAKE_UPS,
     DESCRIBE_TOPIC,
     ALTER_TOPIC,
     DELETE_TOPIC,

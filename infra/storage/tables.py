@@ -9,6 +9,7 @@ from constructs import Construct
 
 from infra.settings import StageSettings
 from penstock_core.storage import keys
+from penstock_core.storage.head_updates import WAITER_ATTRIBUTES
 
 TTL_ATTRIBUTE = "expires_at_s"
 
@@ -32,6 +33,18 @@ class Tables(Construct):
             for table, actions in ((self.topics, topics), (self.log, log), (self.groups, groups))
             if actions
         ]
+
+    def waiters_statement(self) -> iam.PolicyStatement:
+        """Allows to set a head's waiter, and no other attribute of the log that a reader could harm.
+
+        The condition covers every attribute that an update names, in its condition too. An update of `next_offset` or
+        of `under_replicated` alone would be allowed by it. A policy cannot tell one from the other.
+        """
+        return iam.PolicyStatement(
+            actions=["dynamodb:UpdateItem"],
+            resources=[self.log.table_arn],
+            conditions={"ForAllValues:StringEquals": {"dynamodb:Attributes": list(WAITER_ATTRIBUTES)}},
+        )
 
     def zone_states_statement(self) -> iam.PolicyStatement:
         """Allows to write the states of the zones, and no other item of the topics table."""

@@ -40,7 +40,7 @@ def pages(ports: Ports) -> tuple[Page, ...]:
     ports.log.create_head(KEY)
     head = EMPTY_HEAD
     for number in range(PAGES * TAIL_ROLL_REFS):
-        head = ports.log.append(KEY, ref(number), 0)
+        head = ports.log.append(KEY, ref(number), 0).head
         roll_if_due(ports.log, KEY, head)
     assert appended(EMPTY_HEAD, ref(0)).next_offset == 2
     return tuple(ports.log.pages(KEY, Offset(0), 100))
@@ -185,7 +185,7 @@ def test_pages_step_over_more_than_a_hundred_marks_in_a_row(ports: Ports) -> Non
 
 def test_swap_is_refused_when_a_page_is_not_yet_below_the_tail_base(ports: Ports, pages: tuple[Page, ...]) -> None:
     for number in range(PAGES * TAIL_ROLL_REFS, (PAGES + 1) * TAIL_ROLL_REFS):
-        head = ports.log.append(KEY, ref(number), 0)
+        head = ports.log.append(KEY, ref(number), 0).head
     page = next_page(head)
     assert page is not None
     assert ports.log.put_page(KEY, page) == page

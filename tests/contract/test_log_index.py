@@ -33,7 +33,7 @@ def ref(number: int, span: int = 3) -> Ref:
 def fill(ports: Ports, count: int) -> Head:
     head = EMPTY_HEAD
     for number in range(count):
-        head = ports.log.append(KEY, ref(number), 0)
+        head = ports.log.append(KEY, ref(number), 0).head
         roll_if_due(ports.log, KEY, head)
     return ports.log.heads([KEY])[KEY]
 
@@ -51,7 +51,8 @@ def sequenced(number: int, first: int, *, span: int = 3, epoch: int = 0, produce
 def append_sequenced(ports: Ports, wanted: Ref, looked_at: int | None = None) -> tuple[bool, Head]:
     assert wanted.sequence is not None
     offset = None if looked_at is None else Offset(looked_at)
-    return ports.log.append_in_sequence(KEY, wanted, 0, wanted.sequence, offset)
+    done = ports.log.append_in_sequence(KEY, wanted, 0, wanted.sequence, offset)
+    return done.is_appended, done.head
 
 
 def test_append_in_sequence_takes_what_follows_once(ports: Ports) -> None:
@@ -127,15 +128,15 @@ def test_heads_answers_more_partitions_than_one_call_takes(ports: Ports) -> None
 
 def test_create_head_keeps_what_is_there(ports: Ports) -> None:
     ports.log.create_head(KEY)
-    head = ports.log.append(KEY, ref(1), 0)
+    head = ports.log.append(KEY, ref(1), 0).head
     ports.log.create_head(KEY)
     assert ports.log.heads([KEY]) == {KEY: head}
 
 
 def test_append_advances_the_offset_and_keeps_order(ports: Ports) -> None:
     ports.log.create_head(KEY)
-    first = ports.log.append(KEY, ref(1, span=3), 0)
-    second = ports.log.append(KEY, ref(2, span=5), 0b100)
+    first = ports.log.append(KEY, ref(1, span=3), 0).head
+    second = ports.log.append(KEY, ref(2, span=5), 0b100).head
     assert first == appended(EMPTY_HEAD, ref(1, span=3))
     assert second == appended(first, ref(2, span=5))
     assert [located.base_offset for located in second.located_tail()] == [0, 3]
@@ -182,7 +183,7 @@ def test_raise_log_start_only_rises(ports: Ports) -> None:
 
 def test_raise_log_start_is_refused_above_the_high_watermark(ports: Ports) -> None:
     ports.log.create_head(KEY)
-    before = ports.log.append(KEY, ref(1, span=10), 0)
+    before = ports.log.append(KEY, ref(1, span=10), 0).head
     with pytest.raises(PenstockError) as caught:
         ports.log.raise_log_start(KEY, Offset(11))
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -207,7 +208,7 @@ def debts(ports: Ports) -> list[LocatedRef]:
     """A page and a half of refs, all of which only zone a holds."""
     ports.log.create_head(KEY)
     for number in range(TAIL_ROLL_REFS * 3 // 2):
-        head = ports.log.append(KEY, replace(ref(number), zones=0b001), 0b110)
+        head = ports.log.append(KEY, replace(ref(number), zones=0b001), 0b110).head
         roll_if_due(ports.log, KEY, head)
     return _located(ports)
 
@@ -227,7 +228,7 @@ def test_mark_stored_finds_a_ref_that_has_rolled_meanwhile(ports: Ports) -> None
     ports.log.create_head(KEY)
     head = EMPTY_HEAD
     for number in range(TAIL_ROLL_REFS):
-        head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100)
+        head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100).head
     debt = head.located_tail()[5]
     roll(ports.log, KEY)
     assert ports.log.mark_stored(KEY, debt, 0b100)
@@ -240,7 +241,7 @@ def test_mark_stored_finds_a_ref_that_rolls_between_its_read_and_its_write(
     ports.log.create_head(KEY)
     head = EMPTY_HEAD
     for number in range(TAIL_ROLL_REFS):
-        head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100)
+        head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100).head
     read = ports.log.heads
     reads = []
 
@@ -322,3 +323,60 @@ def test_delete_page_removes_that_page_only_and_twice_is_no_error(ports: Ports) 
         assert list(ports.log.pages(KEY, Offset(0), 9)) == [first, third]
     ports.log.delete_page(OTHER, first.end_offset)
     assert list(ports.log.pages(KEY, Offset(0), 9)) == [first, third]
+
+
+def arm(ports: Ports, seen_next_offset: int, now_ms: int = 5_000) -> tuple[bool, Head | None]:
+    return ports.log.arm(KEY, Offset(seen_next_offset), now_ms)
+
+
+def test_arm_sets_the_waiter_until_an_append_takes_it(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    assert arm(ports, 0) == (True, replace(EMPTY_HEAD, waiter_ms=5_000))
+    assert ports.log.heads([KEY])[KEY].waiter_ms == 5_000
+    assert arm(ports, 0, 6_000) == (True, replace(EMPTY_HEAD, waiter_ms=6_000)), "another reader may come"
+    first = ports.log.append(KEY, ref(1), 0)
+    assert (first.took_waiter, first.head) == (True, appended(EMPTY_HEAD, ref(1)))
+    assert ports.log.heads([KEY]) == {KEY: first.head}
+    assert not ports.log.append(KEY, ref(2), 0).took_waiter
+
+
+def test_arm_is_refused_when_an_append_has_come_between(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    head = ports.log.append(KEY, ref(1, span=3), 0).head
+    assert arm(ports, 0) == (False, head)
+    assert arm(ports, 4) == (False, head)
+    assert arm(ports, 3) == (True, replace(head, waiter_ms=5_000))
+
+
+def test_arm_is_refused_when_there_is_no_head(ports: Ports) -> None:
+    assert arm(ports, 0) == (False, None)
+    assert ports.log.heads([KEY]) == {}
+
+
+def test_append_in_sequence_takes_the_waiter_only_when_it_appends(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    first = sequenced(1, 0)
+    assert first.sequence is not None
+    arm(ports, 0)
+    done = ports.log.append_in_sequence(KEY, first, 0, first.sequence, None)
+    assert (done.is_appended, done.took_waiter, done.head) == (True, True, appended(EMPTY_HEAD, first))
+    arm(ports, 3)
+    repeated = ports.log.append_in_sequence(KEY, first, 0, first.sequence, None)
+    assert (repeated.is_appended, repeated.took_waiter) == (False, False)
+    assert repeated.head == ports.log.heads([KEY])[KEY] == replace(done.head, waiter_ms=5_000)
+
+
+def test_waiter_stays_when_a_roll_an_eviction_or_a_repair_changes_the_head(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    for number in range(TAIL_ROLL_REFS):
+        _, head = append_sequenced(ports, replace(sequenced(number, 0, producer_id=number), zones=0b011))
+    assert arm(ports, head.next_offset)[0]
+    located = head.located_tail()[3]
+    assert ports.log.mark_stored(KEY, located, 0b100)
+    roll(ports.log, KEY)
+    ports.log.raise_log_start(KEY, Offset(2))
+    ports.log.note_log_start(KEY, Offset(2), 1_000)
+    producers = ports.log.heads([KEY])[KEY].producers
+    ports.log.remove_producers(KEY, {number: producers[number] for number in list(producers)[:3]})
+    assert ports.log.heads([KEY])[KEY].waiter_ms == 5_000
+    assert ports.log.append(KEY, ref(99), 0).took_waiter

@@ -71,7 +71,7 @@ def _due(ports: Ports, zones: int = 0b111) -> tuple[Head, Page]:
     ports.log.create_head(KEY)
     head = EMPTY_HEAD
     for number in range(TAIL_ROLL_REFS):
-        head = ports.log.append(KEY, replace(ref(number), zones=zones), 0)
+        head = ports.log.append(KEY, replace(ref(number), zones=zones), 0).head
     page = next_page(head)
     assert page is not None
     return head, page
@@ -83,7 +83,7 @@ def _visible(ports: Ports) -> list[Page]:
 
 def test_roll_moves_the_oldest_refs_to_a_page(ports: Ports) -> None:
     _, page = _due(ports)
-    behind = ports.log.append(KEY, ref(99), 0)
+    behind = ports.log.append(KEY, ref(99), 0).head
     assert ports.log.put_page(KEY, page) == page
     assert ports.log.heads([KEY]) == {KEY: behind}
     is_done, head = ports.log.shorten_tail(KEY, page)

@@ -77,6 +77,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         200,
         models.FetchedRecords,
     ),
+    ("GET /v1/wake-ups", "/v1/wake-ups", b"", {}, 200, models.WakeUpPlaceAnswer),
     ("GET /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 200, models.TopicDescription),
     ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {"timestamp": "5"}, 200, models.OffsetList),
     ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {}, 200, models.OffsetList),

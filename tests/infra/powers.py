@@ -42,6 +42,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("read", _LOG): _ALL - {"RecordsProduce", "Groups", "Zones"},
     ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob"},
+    ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
+    ("publish", "wake-ups"): _PRODUCERS,
     ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob")),
     ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob")),
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
@@ -93,6 +95,7 @@ _VERBS = {
     **dict.fromkeys(("glue:GetDatabase", "glue:GetTable", "glue:GetTables"), "read"),
     **dict.fromkeys(("glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"), "write"),
     "emr-serverless:StartJobRun": "start",
+    "appsync:EventPublish": "publish",
 }
 # AWS lets no policy name a resource of these.
 _UNSCOPED = {
@@ -107,6 +110,7 @@ _PLACES = (
     (r"<JobsResultsBucket>/(lake|reports)/\*", r"\1"),
     (r"<(Tables\w+(\.StreamArn)?|RepairQueues\w+|JobsSparkApplication)>", r"\1"),
     (r"<Functions(\w+)Logs>", r"\1"),
+    (r"<WakeUpsNamespace\.ChannelNamespaceArn>/\*", "wake-ups"),
     (r"<Jobs(Glue(Output|Error))?Logs>|<JobsGlue(Output|Error)>", "jobs"),
     (r"arn:<AWS::Partition>:s3:::cdk-\w+-assets-\$\{AWS::AccountId\}-[^/*]+/[^/*]+", "assets"),
     (r"arn:<AWS::Partition>:glue:[^*]+:(catalog|database/\w+|table/\w+/\*)", "catalog"),
@@ -145,6 +149,8 @@ class Permission:
         match self.condition:
             case {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [str(key)]}}:
                 return f"{self._named_place()}{key}"
+            case {"ForAllValues:StringEquals": {"dynamodb:Attributes": attributes}} if "tail" not in attributes:
+                return f"{self._named_place()}.waiter"
             case {"StringLike": {"s3:prefix": [str(below), str(folder)]}} if below == f"{folder}/*":
                 return folder if self.resource == "<JobsResultsBucket>" else self.resource
         return self._named_place()

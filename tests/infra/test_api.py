@@ -18,6 +18,7 @@ pytestmark = pytest.mark.synth
 OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
 METHODS = {"get", "post", "put", "patch", "delete", "head", "options"}
 ARN = "arn:<AWS::Partition>:execute-api:<AWS::Region>:<AWS::AccountId>:<ApiHttpApi>/$default/"
+CHANNELS = "<WakeUpsNamespace.ChannelNamespaceArn>"
 
 
 def test_routes_are_the_operations_of_the_openapi_document(resources: Resources) -> None:
@@ -77,6 +78,7 @@ def test_requests_are_logged(resources: Resources) -> None:
                 "GET/v1/topics/*",
                 "GET/v1/topics/*/offsets",
                 "POST/v1/fetch",
+                "GET/v1/wake-ups",
                 "GET/v1/topics/*/partitions/*/records",
                 "POST/v1/groups/*/heartbeat",
                 "POST/v1/groups/*/offsets",
@@ -103,7 +105,10 @@ def test_client_policy_allows_the_routes_of_its_job(
         )
         for route in routes
     }
-    assert permissions(policies[f"{prefix}{job}"]["PolicyDocument"]["Statement"]) == expected
+    received = {("appsync:EventConnect", "<WakeUpsEventApi.ApiArn>"), ("appsync:EventSubscribe", f"{CHANNELS}/*")}
+    assert permissions(policies[f"{prefix}{job}"]["PolicyDocument"]["Statement"]) == (
+        expected | received if job in ("Consume", "Admin") else expected
+    )
 
 
 def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], dict[str, Any]], stage: str) -> None:
@@ -113,6 +118,6 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
         "ApiUrl", "ApiId", "ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn",
         "AdminPolicyArn",
         "TopicsTable", "LogTable", "GroupsTable",
-        "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
+        "WakeUpHosts", "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
         *(("RepairQueueUrl", "ZoneBBucket", "ZoneCBucket") if STAGES[stage].repairs_zones else ()),
     }  # fmt: skip

@@ -83,6 +83,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             **({"PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>"} if STAGES[stage].repairs_zones else {}),
             "PENSTOCK_ZONES": zones_in_environment(stage),
             "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
+            "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
             "POWERTOOLS_SERVICE_NAME": f"{STAGES[stage].name}-{own}",
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,

@@ -17,6 +17,7 @@ from constructs import Construct
 from infra.service.function_role import GRANTS, function_role, grants_of
 from infra.service.functions import construct_name
 from infra.service.repair import RepairQueues
+from infra.service.wake_ups import WakeUps
 from infra.settings import STAGES
 from infra.storage.archive import Archive
 from infra.storage.stage_storage import StageStorage
@@ -60,20 +61,24 @@ def test_every_function_has_a_role_of_its_own_without_managed_policies(resources
 
 
 @cache
-def storage_of(stage: str) -> tuple[StageStorage, RepairQueues]:
-    """The storage of a stage in a stack that has no functions yet."""
+def storage_of(stage: str) -> tuple[StageStorage, RepairQueues, WakeUps]:
+    """What the functions of a stage use, in a stack that has no functions yet."""
     stack, settings = Stack(), STAGES[stage]
     storage = StageStorage(
         tables=Tables(stack, "Tables", settings=settings),
         zones=Zones(stack, "Zones", settings=settings),
         archive=Archive(stack, "Archive", settings=settings),
     )
-    return storage, RepairQueues(stack, "RepairQueues", settings=settings)
+    return (
+        storage,
+        RepairQueues(stack, "RepairQueues", settings=settings),
+        WakeUps(stack, "WakeUps", settings=settings),
+    )
 
 
 def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Permission]:
     """The permissions of one function's role after its entry of `GRANTS` was changed."""
-    storage, queues = storage_of(stage)
+    storage, queues, wake_ups = storage_of(stage)
     stack = Stack.of(queues)
     scope = Construct(stack, f"Role{len(stack.node.children)}")
     role = function_role(
@@ -81,6 +86,7 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
         grants=replace(GRANTS[name], **wider),
         storage=storage,
         queues=queues,
+        wake_ups=wake_ups,
         log_group=logs.LogGroup(scope, "Logs"),
         traces=STAGES[stage].traces,
     )

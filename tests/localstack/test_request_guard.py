@@ -1,6 +1,7 @@
 """The check in front of the emulator: what a web page or an unsigned client can send does not reach it."""
 
 import asyncio
+import base64
 import json
 from collections.abc import MutableMapping
 from typing import Any
@@ -38,7 +39,7 @@ def ask(path: str, headers: Headers, method: str = "POST", kind: str = "http") -
     scope = {"type": kind, "method": method, "path": path, "headers": raw}
     asyncio.run(guarded(emulator)(scope, receive, send))
     if kind != "http":
-        return int(sent[0]["code"]), str(sent[0]["type"])
+        return int(sent[0].get("code", 200)), str(sent[0]["type"])
     return int(sent[0]["status"]), str(json.loads(sent[1]["body"])["message"])
 
 
@@ -170,3 +171,51 @@ def test_signature_for_another_service_is_refused(path: str, service: str, targe
 
 def test_websocket_is_closed() -> None:
     assert ask(API, [("host", "localhost:4566")], kind="websocket") == (1008, "websocket.close")
+
+
+EVENTS_HOST = "abc123.appsync-api.us-east-1.localhost:4566"
+REALTIME_HOST = "abc123.appsync-realtime-api.us-east-1.localhost:4566"
+REALTIME = "/event/realtime"
+
+
+def protocols(headers: object) -> str:
+    encoded = base64.urlsafe_b64encode(json.dumps(headers).encode()).decode().rstrip("=")
+    return f"header-{encoded}, aws-appsync-event-ws"
+
+
+def open_websocket(headers: Headers, path: str = REALTIME) -> int:
+    """The code with which the guard closes the WebSocket; 200 if it has reached the emulator."""
+    return ask(path, headers, kind="websocket")[0]
+
+
+def test_signed_event_passes_by_the_host_of_the_event_api() -> None:
+    assert ask("/event", [("host", EVENTS_HOST), ("authorization", signed("appsync"))])[0] == 200
+    assert ask("/event", [("host", EVENTS_HOST)])[0] == 403
+    assert ask("/event", [("host", EVENTS_HOST), ("authorization", signed("execute-api"))])[0] == 403
+    assert ask("/event", [("host", EVENTS_HOST), ("origin", "null"), ("authorization", signed("appsync"))])[0] == 403
+    assert ask("/", [("host", EVENTS_HOST), ("authorization", signed("appsync"))])[0] == 403
+    assert ask("/event", [("host", "a.appsync-api.evil.example"), ("authorization", signed("appsync"))])[0] == 403
+
+
+def test_signed_websocket_of_a_reader_passes() -> None:
+    good = ("sec-websocket-protocol", protocols({"Authorization": signed("appsync"), "host": EVENTS_HOST}))
+    assert open_websocket([("host", REALTIME_HOST), good]) == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        (REALTIME, [("host", REALTIME_HOST)]),
+        (REALTIME, [("host", REALTIME_HOST), ("sec-websocket-protocol", "aws-appsync-event-ws")]),
+        (REALTIME, [("host", REALTIME_HOST), ("sec-websocket-protocol", "header-!, aws-appsync-event-ws")]),
+        (REALTIME, [("host", REALTIME_HOST), ("sec-websocket-protocol", protocols([1]))]),
+        (REALTIME, [("host", REALTIME_HOST), ("sec-websocket-protocol", protocols({"x-api-key": "da2-a"}))]),
+        (REALTIME, [("host", REALTIME_HOST), ("sec-websocket-protocol", protocols({"authorization": signed()}))]),
+        (REALTIME, [("host", "127.0.0.1:4566"), ("sec-websocket-protocol", "GOOD")]),
+        (REALTIME, [("host", REALTIME_HOST), ("sec-websocket-protocol", "GOOD"), ("origin", "http://evil.example")]),
+        ("/_aws/execute-api/abc/dev", [("host", REALTIME_HOST), ("sec-websocket-protocol", "GOOD")]),
+    ],
+)
+def test_other_websocket_is_refused(path: str, headers: Headers) -> None:
+    good = protocols({"authorization": signed("appsync")})
+    assert open_websocket([(name, good if value == "GOOD" else value) for name, value in headers], path) == 1008

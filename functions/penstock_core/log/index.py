@@ -37,6 +37,7 @@ class Head:
       (docs/adr/0005).
     - `producers` are the idempotent producers that wrote lately, by id.
     - `evictions` rises whenever some of them leave the head for items of their own (docs/adr/0019).
+    - `waiter_ms` is when a reader armed the head, None if no reader waits for the next append (docs/adr/0025).
     """
 
     next_offset: Offset
@@ -49,6 +50,7 @@ class Head:
     log_start_noted_ms: int = 0
     producers: Mapping[int, ProducerState] = field(default_factory=dict)
     evictions: int = 0
+    waiter_ms: int | None = None
 
     @property
     def high_watermark(self) -> Offset:
@@ -58,6 +60,18 @@ class Head:
     def located_tail(self) -> tuple[LocatedRef, ...]:
         """The tail's refs with their base offsets."""
         return tuple(locate(self.tail_base, self.tail))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadAppend:
+    """What became of one append to a head: whether it was done, and the head then.
+
+    `took_waiter`: the append has taken a waiter out of the head, so its writer must send a wake-up.
+    """
+
+    is_appended: bool
+    head: Head
+    took_waiter: bool = False
 
 
 EMPTY_HEAD = Head(
@@ -85,7 +99,7 @@ class Page:
 
 
 def appended(head: Head, ref: Ref) -> Head:
-    """The head after `ref` was appended to it."""
+    """The head after `ref` was appended to it. A waiter stays: an append alone takes it, a transaction does not."""
     producers = head.producers
     if ref.sequence is not None:
         producers = {**producers, ref.sequence.producer_id: state_written(ref, ref.sequence)}
@@ -94,13 +108,23 @@ def appended(head: Head, ref: Ref) -> Head:
     )
 
 
+def without_waiter(head: Head) -> Head:
+    """The head after an append has taken the waiter out of it."""
+    return head if head.waiter_ms is None else replace(head, waiter_ms=None)
+
+
+def armed(head: Head, seen_next_offset: Offset, now_ms: int) -> Head | None:
+    """The head with a waiter since `now_ms`, or None unless its next offset is still the one that the reader saw."""
+    return replace(head, waiter_ms=now_ms) if head.next_offset == seen_next_offset else None
+
+
 def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
     """The head's entry of a producer after `ref`, which has `sequence`. Its time is that of the segment's id."""
     return state_after(sequence, segment_time_ms(ref.segment_id))
 
 
 def appended_in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, looked_at: Offset | None) -> Head | None:
-    """The head after the append of `ref` with `sequence`, or None if the condition does not hold.
+    """The head after the append of `ref` with `sequence`, or None if the condition does not hold. A waiter stays.
 
     If the head has an entry of the producer, that entry must be the one before `sequence`. If it has none, the writer
     must know that `sequence` is right, in one of two ways:

@@ -13,6 +13,7 @@ settling_since_ms         N   `Head.log_start_noted_ms`
 under_replicated          N   bitmap of zones that had not confirmed the newest append when it was committed
 producers                 M   producer id in base64 (keys.producer_name): its entry B (records/producer_state.py)
 evictions                 N   how often producers left that map
+waiter                    N   `Head.waiter_ms`; missing while no reader waits for an append
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and 2 KiB if it knows many producers.
 """
@@ -54,6 +55,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
             }
         },
         "evictions": number(head.evictions),
+        **({} if head.waiter_ms is None else {"waiter": number(head.waiter_ms)}),
     }
 
 
@@ -72,6 +74,7 @@ def parse_head(item: Mapping[str, Any]) -> Head:
             keys.parse_producer_name(name): decode_state(state["B"]) for name, state in item["producers"]["M"].items()
         },
         evictions=int(item["evictions"]["N"]),
+        waiter_ms=int(item["waiter"]["N"]) if "waiter" in item else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The conditional updates of a head that take something away (docs/adr/0019). head_item.py has the item.
+"""The conditional updates of a head, without those of appends. head_item.py has the item.
 
 An update removes list elements in descending order. AWS takes the indexes in the list as it was, and some emulators in
 the list as it shrinks: in this order both agree.
@@ -6,13 +6,29 @@ the list as it shrinks: in this order both agree.
 
 from collections.abc import Mapping
 
-from penstock_core.ids import PartitionKey
+from penstock_core.ids import Offset, PartitionKey
 from penstock_core.log.index import Page
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
+
+WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", "waiter")  # that `arming` names
+
+
+def arming(key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> ConditionalUpdate:
+    """Sets the waiter (`index.armed`).
+
+    Clears `under_replicated`, so that this update does not wake the function `replicate`. The stream has carried each
+    value of it when an append wrote it.
+    """
+    return ConditionalUpdate(
+        key=head_key(key),
+        update="SET waiter = :now, under_replicated = :none",
+        condition="next_offset = :seen",
+        values={":now": number(now_ms), ":seen": number(seen_next_offset), ":none": number(0)},
+    )
 
 
 def tail_shortening(key: PartitionKey, page: Page) -> ConditionalUpdate:

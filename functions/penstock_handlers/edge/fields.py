@@ -28,6 +28,14 @@ def take_number(fields: Mapping[str, Any], name: str, low: int, high: int, defau
     return value
 
 
+def take_flag(fields: Mapping[str, Any], name: str) -> bool:
+    """True or false, and false if it is missing. Raises INVALID_REQUEST that names the field and the value."""
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name}={shown(value)}: must be true or false")
+    return value
+
+
 def take_objects(fields: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """An array of objects. Raises INVALID_REQUEST that names the first element that is no object."""
     values = take(fields, name, list)

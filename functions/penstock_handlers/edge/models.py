@@ -287,6 +287,18 @@ class OffsetList(TypedDict):
     offsets: list[OffsetAnswer]
 
 
+class WakeUpPlaceAnswer(TypedDict):
+    """Where readers receive wake-ups: the WebSocket to open, the host to sign for, and the WebSocket's Host header.
+
+    `realtime` is null, and the rest is missing, where the stage has no wake-ups.
+    """
+
+    realtime: str | None
+    host: NotRequired[str]
+    realtime_host: NotRequired[str]
+    namespace: NotRequired[str]
+
+
 class TruncatedPartition(TypedDict):
     """A partition's log start offset as it is now, or why it could not be raised."""
 

@@ -13,6 +13,7 @@ from botocore.handlers import add_expect_header
 from botocore.utils import parse_timestamp
 
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
+from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -22,6 +23,7 @@ from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipSto
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
@@ -30,6 +32,7 @@ from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
+from penstock_service.ports.wake_ups import WakeUps
 from penstock_service.stores import Stores
 
 # botocore would join its own, of 16 parts, twice for each call, which takes a seventh of a warm append's CPU.
@@ -65,9 +68,10 @@ class Storage:
     """The place of a deployment's data. You can pickle it and send it to other processes.
 
     `zones` are pairs of name and bucket. Their order gives each zone its bit in a ref. `repair_queue_url` is None where
-    there is one zone. `archive` is a bucket. Jobs put results into the bucket `results`, and register tables in
-    `catalog` (iceberg_table.py). Functions need neither. botocore's own chain finds the region, endpoint and keys that
-    are None. `access_key` and `secret_key` are for the local stack only.
+    there is one zone. `archive` is a bucket. `wake_ups` are the hosts of the Event API, for HTTP and for WebSockets,
+    None for a stage without wake-ups. Jobs put results into the bucket `results`, and register tables in `catalog`
+    (iceberg_table.py). Functions need neither. botocore's own chain finds the region, endpoint and keys that are None.
+    `access_key` and `secret_key` are for the local stack only.
     """
 
     topics_table: str
@@ -76,6 +80,7 @@ class Storage:
     repair_queue_url: str | None
     zones: tuple[tuple[str, str], ...]
     archive: str
+    wake_ups: tuple[str, str] | None = None
     results: str | None = None
     catalog: str | None = None
     region: str | None = None
@@ -89,6 +94,7 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
 
     Reads `PENSTOCK_TOPICS_TABLE`, `PENSTOCK_LOG_TABLE`, `PENSTOCK_GROUPS_TABLE`, `PENSTOCK_ARCHIVE`, `PENSTOCK_ZONES`
     (`a=<bucket>,b=<bucket>,…`), and with several zones `PENSTOCK_REPAIR_QUEUE_URL`. Raises KeyError for a missing one.
+    Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks.
     """
     zones = parse_zones(environ["PENSTOCK_ZONES"])
     return Storage(
@@ -98,6 +104,7 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
         repair_queue_url=environ["PENSTOCK_REPAIR_QUEUE_URL"] if len(zones) > 1 else None,
         zones=zones,
         archive=environ["PENSTOCK_ARCHIVE"],
+        wake_ups=parse_wake_ups(environ.get("PENSTOCK_WAKE_UPS")),
     )
 
 
@@ -112,13 +119,24 @@ def parse_zones(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def parse_wake_ups(text: str | None) -> tuple[str, str] | None:
+    """The two hosts of `<host>,<WebSocket's host>`, None for no text. Raises ValueError for anything else."""
+    if not text:
+        return None
+    host, _, realtime_host = text.partition(",")
+    if not (host and realtime_host) or "," in realtime_host:
+        raise ValueError(f"{text!r} does not name the hosts of wake-ups: give HOST,REALTIME_HOST")
+    return host, realtime_host
+
+
 def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
     """A new function instance on `storage`. `calls` counts its calls to DynamoDB and S3. Sends no call.
 
     The clients of S3 and SQS are made when they are first needed. `open_zones` makes that of S3.
     """
     runtime = Runtime(clock=SystemClock(), entropy=SystemEntropy(), executor=ThreadExecutor())
-    client = _clients(storage)
+    session = _session(storage)
+    client = _clients(session, storage.endpoint_url)
 
     def s3_client() -> Any:
         s3 = client("s3", _S3)
@@ -144,6 +162,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         repair_queue=NoRepairQueue()
         if storage.repair_queue_url is None
         else SqsRepairQueue(sqs, storage.repair_queue_url),
+        wake_ups=_wake_ups(storage, session),
     )
     return Instance.new(stores, runtime)
 
@@ -164,13 +183,29 @@ def parse_time(value: Any) -> datetime:
     return datetime.fromisoformat(value) if is_iso else parse_timestamp(value)
 
 
-def _clients(storage: Storage) -> Callable[[str, Config], Any]:
+def _wake_ups(storage: Storage, session: boto3.session.Session) -> WakeUps:
+    if storage.wake_ups is None:
+        return NoWakeUps()
+    host, realtime_host = storage.wake_ups
+    return AppSyncWakeUps(
+        host=host,
+        realtime_host=realtime_host,
+        region=session.region_name,
+        credentials=session.get_credentials,
+        endpoint_url=storage.endpoint_url or os.environ.get("AWS_ENDPOINT_URL"),
+    )
+
+
+def _clients(session: boto3.session.Session, endpoint_url: str | None) -> Callable[[str, Config], Any]:
+    return lambda service, config: session.client(service, config=config, endpoint_url=endpoint_url)
+
+
+def _session(storage: Storage) -> boto3.session.Session:
     core = botocore.session.get_session()
     core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
-    session = boto3.session.Session(
+    return boto3.session.Session(
         botocore_session=core,
         region_name=storage.region,
         aws_access_key_id=storage.access_key,
         aws_secret_access_key=storage.secret_key,
     )
-    return lambda service, config: session.client(service, config=config, endpoint_url=storage.endpoint_url)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from penstock_core.ids import Offset, PartitionKey
-from penstock_core.log.index import Head, Page
+from penstock_core.log.index import Head, HeadAppend, Page
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 
@@ -21,8 +21,8 @@ class LogIndex(Protocol):
     def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
         """The heads of these partitions. A partition without a head is missing. One call for each 100."""
 
-    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:
-        """Appends the ref, advances the next offset, and returns the head after that.
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> HeadAppend:
+        """Appends the ref, advances the next offset, and takes the waiter out of the head, if there is one.
 
         `unconfirmed_zones` is the bitmap of zones that have not confirmed the segment. Raises UNKNOWN_PARTITION if
         there is no head. One conditional update, never repeated once it may have been applied.
@@ -35,12 +35,19 @@ class LogIndex(Protocol):
         unconfirmed_zones: int,
         sequence: ProducerSequence,
         looked_at: Offset | None,
-    ) -> tuple[bool, Head]:
-        """Appends the ref if its `sequence` comes next for its producer. Returns whether it did, and the head then.
+    ) -> HeadAppend:
+        """Appends the ref, as `append` does, if its `sequence` comes next for its producer.
 
         `appended_in_sequence` of `penstock_core.log.index` has the condition, and the meaning of `looked_at`. Raises
         UNKNOWN_PARTITION if there is no head. One conditional update. It is repeated if it may have been applied,
         because its condition refuses a second one.
+        """
+
+    def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
+        """Sets the waiter of the head if its next offset is still the seen one (`penstock_core.log.index.armed`).
+
+        Returns whether it did, and the head then, None if there is none. One conditional update. It is repeated if it
+        may have been applied: then it may be refused because of an append that has come between.
         """
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:

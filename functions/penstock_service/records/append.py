@@ -17,6 +17,7 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append_in_sequence import AppendOutcome, append_in_sequence
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
+from penstock_service.records.wake_readers import wake_beside, wake_ups_after
 from penstock_service.segments.put_segment import StoredSegment, put_segment
 
 
@@ -45,6 +46,8 @@ def append(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) 
     """Append to each partition, which succeeds or fails by itself. One outcome per partition, in request order.
 
     `batches` names each partition once. One put per zone and one update per partition, plus what `shorten_heads` costs.
+    If readers wait for the records, it also costs what `wake_beside` costs.
+
     Raises NOT_ENOUGH_ZONES or STORAGE_UNAVAILABLE when nothing was appended anywhere.
     """
     stored, refs = put_batches(instance, batches, acks)
@@ -56,7 +59,8 @@ def append(instance: Instance, batches: Sequence[PartitionBatches], acks: Acks) 
         for outcome in results.ok
         if outcome.head is not None
     ]
-    shorten_heads(instance, stored.window, grown)
+    wake_ups = wake_ups_after([batch.key for batch in batches], results)
+    wake_beside(instance, wake_ups, lambda: shorten_heads(instance, stored.window, grown))
     return results.map_ok(
         lambda outcome: AppendedRange(base_offset=outcome.base_offset, next_offset=outcome.next_offset)
     )
@@ -104,5 +108,5 @@ def _append_ref(instance: Instance, batch: PartitionBatches, ref: Ref, stored: S
     if ref.sequence is not None:
         return append_in_sequence(instance, batch.key, ref, stored, ref.sequence, batch.data)
     stored.window.check()
-    head = instance.stores.log.append(batch.key, ref, stored.unconfirmed_zones)
-    return AppendOutcome.of_append(batch.key, ref, head)
+    done = instance.stores.log.append(batch.key, ref, stored.unconfirmed_zones)
+    return AppendOutcome.of_append(batch.key, ref, done)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import APPEND_ATTEMPTS_MAX
-from penstock_core.log.index import Head
+from penstock_core.log.index import Head, HeadAppend
 from penstock_core.log.read_plan import join_ranges
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import (
@@ -42,7 +42,7 @@ class AppendOutcome:
     """The records of one append have the offsets `[base_offset, next_offset)` of the partition.
 
     `head` is the one that this append left behind, None if an earlier append had the records. `added_producer`: the
-    head may not have known the producer before.
+    head may not have known the producer before. `must_wake`: a reader may wait for the records.
     """
 
     key: PartitionKey
@@ -50,22 +50,31 @@ class AppendOutcome:
     next_offset: Offset
     head: Head | None
     added_producer: bool = False
+    must_wake: bool = False
 
     @classmethod
-    def of_append(cls, key: PartitionKey, ref: Ref, head: Head, *, added_producer: bool = False) -> "AppendOutcome":
-        """The outcome of an append of `ref` that left `head` behind."""
+    def of_append(
+        cls, key: PartitionKey, ref: Ref, done: HeadAppend, *, added_producer: bool = False
+    ) -> "AppendOutcome":
+        """The outcome of an append of `ref` that was done."""
+        head = done.head
         return cls(
             key=key,
             base_offset=Offset(head.next_offset - ref.offset_span),
             next_offset=head.next_offset,
             head=head,
             added_producer=added_producer,
+            must_wake=done.took_waiter,
         )
 
     @classmethod
     def of_repeat(cls, key: PartitionKey, ref: Ref, base_offset: Offset) -> "AppendOutcome":
-        """The outcome of an append of `ref` whose records have been in the log since `base_offset`."""
-        return cls(key=key, base_offset=base_offset, next_offset=Offset(base_offset + ref.offset_span), head=None)
+        """The outcome of an append of `ref` whose records have been in the log since `base_offset`.
+
+        The first try may have died between its update and its wake-up.
+        """
+        next_offset = Offset(base_offset + ref.offset_span)
+        return cls(key=key, base_offset=base_offset, next_offset=next_offset, head=None, must_wake=True)
 
 
 def append_in_sequence(
@@ -82,10 +91,11 @@ def append_in_sequence(
     looked_at: Offset | None = None
     for _ in range(APPEND_ATTEMPTS_MAX):
         stored.window.check()
-        is_appended, head = stores.log.append_in_sequence(key, ref, stored.unconfirmed_zones, sequence, looked_at)
-        if is_appended:
+        done = stores.log.append_in_sequence(key, ref, stored.unconfirmed_zones, sequence, looked_at)
+        if done.is_appended:
             is_added = looked_at is not None or sequence.first_sequence == 0
-            return AppendOutcome.of_append(key, ref, head, added_producer=is_added)
+            return AppendOutcome.of_append(key, ref, done, added_producer=is_added)
+        head = done.head
         with errors_maybe_applied():
             state = head.producers.get(sequence.producer_id)
             if state is None:

@@ -49,7 +49,7 @@ class FetchEntry:
 class FetchResult:
     """Whole batches with true base offsets, of the topic with this id.
 
-    The first batch may start below the offset asked for.
+    The first batch may start below the offset asked for. `is_armed`: the next append to the partition sends a wake-up.
     """
 
     topic_id: TopicId
@@ -57,6 +57,7 @@ class FetchResult:
     high_watermark: Offset
     next_offset: Offset
     data: bytearray
+    is_armed: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -70,6 +71,7 @@ class _PartitionFetch:
     next_offset: Offset
     data: bytearray = field(default_factory=bytearray)
     error: PenstockError | None = None
+    is_armed: bool = False
 
     def available_bytes(self) -> int:
         """Bytes in the tail from the entry's offset on."""
@@ -106,11 +108,18 @@ class _PartitionFetch:
             high_watermark=max(self.head.high_watermark, self.next_offset),
             next_offset=self.next_offset,
             data=self.data,
+            is_armed=self.is_armed,
         )
 
 
 def fetch(
-    instance: Instance, entries: Sequence[FetchEntry], *, max_bytes: int, min_bytes: int, wait_ms: int
+    instance: Instance,
+    entries: Sequence[FetchEntry],
+    *,
+    max_bytes: int,
+    min_bytes: int,
+    wait_ms: int,
+    must_arm: bool = False,
 ) -> Outcomes[FetchResult]:
     """One result per entry, in order.
 
@@ -118,6 +127,8 @@ def fetch(
     At the tail a fetch costs one read of all heads and the ranged gets. While it waits, it repeats that read at
     intervals that grow up to 200 ms. Below the tail it costs one query more per partition. Raises INVALID_REQUEST
     for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and UNKNOWN_TOPIC_ID the topic's id.
+
+    With `must_arm`, a fetch that finds no records arms its partitions (`_arm`): one update for each without a waiter.
     """
     if not entries or len(entries) > REQUEST_PARTITIONS_MAX:
         raise PenstockError(
@@ -126,6 +137,8 @@ def fetch(
         )
     found = _wait(instance, entries, min(min_bytes, max_bytes), wait_ms)
     partitions = found.ok
+    if must_arm:
+        _arm(instance, partitions)
     _choose_refs(instance.stores.log, partitions, max_bytes)
     contents = _read(instance, [located for partition in partitions for located in partition.refs])
     for partition in partitions:
@@ -147,6 +160,33 @@ def _wait(instance: Instance, entries: Sequence[FetchEntry], min_bytes: int, wai
             return found
         instance.clock.sleep_ms(min(pause_ms, remaining_ms))
         pause_ms = min(pause_ms * _POLL_GROWTH, FETCH_POLL_MS_MAX)
+
+
+def _arm(instance: Instance, partitions: Sequence[_PartitionFetch]) -> None:
+    """Set the waiter of each head, if all readers are at the ends of their partitions and the stage has wake-ups.
+
+    A reader with records of one partition does not wait, so it arms no other: busy partitions would pay for it. If an
+    append has come between, the reader sees the head after it, and reads its records. A failure is the partition's
+    error.
+    """
+    if instance.stores.wake_ups.place is None or any(each.entry.offset < each.head.next_offset for each in partitions):
+        return
+    for each in partitions:
+        each.is_armed = each.head.waiter_ms is not None
+    unarmed = [each for each in partitions if not each.is_armed]
+    now_ms = instance.clock.now_ms()
+    results = instance.executor.map(
+        lambda each: instance.stores.log.arm(each.key, each.head.next_offset, now_ms), unarmed
+    )
+    for each, result in zip(unarmed, results, strict=True):
+        if isinstance(result, PenstockError):
+            each.error = result
+            continue
+        each.is_armed, head = result
+        try:
+            each.head = _at_head(each.entry, each.key, {} if head is None else {each.key: head}).head
+        except PenstockError as error:
+            each.error = error
 
 
 def _look(instance: Instance, entries: Sequence[FetchEntry]) -> Outcomes[_PartitionFetch]:

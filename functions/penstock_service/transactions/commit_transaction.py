@@ -45,6 +45,7 @@ from penstock_service.ports.transactions import TransactionStore
 from penstock_service.records.append import PartitionBatches, is_head_gone, put_batches
 from penstock_service.records.produce import ProduceEntry, RecordBudget, check_entries, check_entry
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
+from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.transactions.committed_ranges import CommittedRange, committed_ranges, spans_of
 from penstock_service.transactions.transaction_part import TransactionPart
@@ -110,7 +111,12 @@ def commit_transaction(
         if not (rest and prepared is not None and _may_heal(instance, prepared, refusal)):
             break
     segments = () if prepared is None else prepared.transaction.segments
-    return _earlier_answer(instance, last, stage_count, segments, refusal)
+    try:
+        return _earlier_answer(instance, last, stage_count, segments, refusal)
+    except PenstockError as error:
+        if error.maybe_applied and prepared is not None:
+            wake_blindly(instance, prepared.transaction.refs)
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +161,7 @@ def _answer(instance: Instance, prepared: _Prepared) -> list[CommittedRange]:
     with errors_maybe_applied():
         heads = instance.stores.log.heads([*refs]) if refs else {}
         grown = [GrownHead(key=key, head=head, added_refs=len(refs[key])) for key, head in heads.items()]
-        shorten_heads(instance, window, grown)
+        wake_beside(instance, wake_ups_of_heads(heads), lambda: shorten_heads(instance, window, grown))
         spans = {key: (prepared.names[key], span(each)) for key, each in refs.items()}
         return committed_ranges(instance.stores.log, spans, heads, set(prepared.transaction.segments))
 
@@ -180,6 +186,7 @@ def _earlier_answer(
     with errors_maybe_applied():
         spans = spans_of(instance, last, stage_count)
         heads = instance.stores.log.heads([*spans]) if spans else {}
+        wake_beside(instance, wake_ups_of_heads(heads), lambda: None)  # the first try may have died before it
         return committed_ranges(instance.stores.log, spans, heads, set(state.segments))
 
 

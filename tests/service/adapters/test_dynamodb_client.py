@@ -310,8 +310,8 @@ def test_append_is_one_call_however_its_answer_is_lost() -> None:
 
 def test_append_is_sent_again_when_a_roll_held_the_head_for_a_moment() -> None:
     head = appended(EMPTY_HEAD, REF)
-    log, driver = _log([CONFLICTS[0]] * 2, {"Attributes": head_item(KEY, head)})
-    assert log.append(KEY, REF, 0) == head
+    log, driver = _log([CONFLICTS[0]] * 2, {"Attributes": head_item(KEY, EMPTY_HEAD)})
+    assert log.append(KEY, REF, 0).head == head
     assert len(driver.calls) == 3
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS
-from penstock_core.log.index import Head
+from penstock_core.log.index import HeadAppend
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.zones.quorum import Acks
 from penstock_service.index import find_ref as find_module
@@ -239,9 +239,9 @@ def test_append_is_given_up_when_the_tail_passes_every_look(instance: Instance) 
     crowd(instance, topic)
     before = read_all(instance, topic)
 
-    def churning(original: Any, key: PartitionKey, *arguments: Any) -> tuple[bool, Head]:
-        _, head = original(key, *arguments[:-1], Offset(-1))
-        return False, head
+    def churning(original: Any, key: PartitionKey, *arguments: Any) -> HeadAppend:
+        head = original(key, *arguments[:-1], Offset(-1)).head
+        return HeadAppend(is_appended=False, head=head)
 
     restless = another_instance(instance, log=Intercepted(instance.stores.log, append_in_sequence=churning))
     assert refusal(restless, topic, numbered(0, "a")) is ErrorCode.THROTTLED
@@ -326,7 +326,7 @@ def test_every_record_stands_once_where_its_producer_was_told(steps: list[tuple[
 
 
 def _losing_the_answer(original: Any, *arguments: Any) -> Any:
-    is_appended, head = original(*arguments)
-    if is_appended:
+    done = original(*arguments)
+    if done.is_appended:
         raise LOST_ANSWER
-    return is_appended, head
+    return done

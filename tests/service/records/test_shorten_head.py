@@ -48,7 +48,7 @@ def _ref(number: int, producer_id: int | None = None, sequence: int = 0) -> Ref:
 def _fill(instance: Instance, key: PartitionKey, count: int) -> Head:
     head = instance.stores.log.heads([key])[key]
     for number in range(count):
-        head = instance.stores.log.append(key, _ref(number), 0)
+        head = instance.stores.log.append(key, _ref(number), 0).head
     return head
 
 
@@ -57,9 +57,9 @@ def _write(instance: Instance, key: PartitionKey, producer_id: int, sequence: in
     head = instance.stores.log.heads([key])[key]
     ref = _ref(head.next_offset, producer_id, sequence)
     assert ref.sequence is not None
-    is_appended, head = instance.stores.log.append_in_sequence(key, ref, 0, ref.sequence, head.next_offset)
-    assert is_appended
-    return head
+    done = instance.stores.log.append_in_sequence(key, ref, 0, ref.sequence, head.next_offset)
+    assert done.is_appended
+    return done.head
 
 
 def _crowd(instance: Instance, key: PartitionKey, count: int) -> Head:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from penstock_core.errors import PenstockError
 from penstock_core.groups.lease import refusal
 from penstock_core.ids import Offset, Partition, PartitionKey, new_segment_id
-from penstock_core.log.index import Head, Page, appended
+from penstock_core.log.index import HeadAppend, Page, appended
 from penstock_core.records.producer_state import is_newest
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import is_stored
@@ -39,14 +39,14 @@ def _append_is_repeated() -> Patch:
         def __getattr__(self, name: str) -> Any:
             return getattr(self._log, name)
 
-        def append(self, *arguments: Any) -> Head:
+        def append(self, *arguments: Any) -> HeadAppend:
             try:
-                head: Head = self._log.append(*arguments)
+                done: HeadAppend = self._log.append(*arguments)
             except PenstockError as error:
                 if not error.maybe_applied:
                     raise
-                head = self._log.append(*arguments)
-            return head
+                done = self._log.append(*arguments)
+            return done
 
     original = append_module.append
     return patch.object(

@@ -7,7 +7,7 @@ from typing import Any
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey, SegmentId, TopicId
 from penstock_core.limits import FAILED_PUTS_MAX, PUT_TIMEOUT_MS
-from penstock_core.log.index import Head
+from penstock_core.log.index import Head, HeadAppend
 from penstock_core.log.ref import LocatedRef, Ref, Tier
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import decode
@@ -243,7 +243,7 @@ def head_appended_to(method: str, outcome: Any) -> Head | None:
     """Return the head after a call that appended to it, or None after any other call."""
     if isinstance(outcome, PenstockError):
         return None
-    if method == "append_in_sequence":
-        is_appended, head = outcome
-        return head if is_appended else None
-    return outcome if method == "append" else None
+    if isinstance(outcome, HeadAppend) and outcome.is_appended:
+        assert method in ("append", "append_in_sequence")
+        return outcome.head
+    return None

@@ -14,16 +14,19 @@ from penstock_core.limits import MARK_ATTEMPTS_MAX
 from penstock_core.log.index import (
     EMPTY_HEAD,
     Head,
+    HeadAppend,
     Page,
+    appended,
     state_written,
     unknown_partition,
     with_log_start,
     with_zones_marked,
+    without_waiter,
 )
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
 from penstock_core.storage.head_item import head_item, head_key, parse_head
-from penstock_core.storage.head_updates import producers_removal, tail_shortening
+from penstock_core.storage.head_updates import arming, producers_removal, tail_shortening
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 from penstock_core.storage.page_item import (
@@ -38,6 +41,7 @@ from penstock_core.storage.producer_item import parse_producer, producer_item_ke
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
 _APPEND = "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed"
+_TAKE_WAITER = " REMOVE waiter"
 _HEAD_EXISTS = "attribute_exists(next_offset)"
 
 
@@ -67,20 +71,20 @@ class DynamoDbLogIndex:
         items = self._client.batch_get(self._table, [head_key(key) for key in partitions])
         return {parse_partition_key(item["pk"]["S"]): parse_head(item) for item in items}
 
-    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> HeadAppend:
         done = self._client.conditional(
             "update_item",
             is_repeatable=False,
             TableName=self._table,
             Key=head_key(key),
-            UpdateExpression=_APPEND,
+            UpdateExpression=_APPEND + _TAKE_WAITER,
             ConditionExpression=_HEAD_EXISTS,
             ExpressionAttributeValues=_append_values(ref, unconfirmed_zones),
-            ReturnValues="ALL_NEW",
+            ReturnValues="ALL_OLD",
         )
         if isinstance(done, Refused):
             raise unknown_partition(key)
-        return parse_head(done.attributes)
+        return _after_append(done, ref)
 
     def append_in_sequence(
         self,
@@ -89,7 +93,7 @@ class DynamoDbLogIndex:
         unconfirmed_zones: int,
         sequence: ProducerSequence,
         looked_at: Offset | None,
-    ) -> tuple[bool, Head]:
+    ) -> HeadAppend:
         values: Item = {
             **_append_values(ref, unconfirmed_zones),
             ":entry": {"B": encode_state(state_written(ref, sequence))},
@@ -109,18 +113,21 @@ class DynamoDbLogIndex:
             is_repeatable=True,
             TableName=self._table,
             Key=head_key(key),
-            UpdateExpression=f"{_APPEND}, producers.#producer = :entry",
+            UpdateExpression=f"{_APPEND}, producers.#producer = :entry{_TAKE_WAITER}",
             ConditionExpression=f"{_HEAD_EXISTS} AND ({' OR '.join(conditions)})",
             ExpressionAttributeNames={"#producer": producer_name(sequence.producer_id)},
             ExpressionAttributeValues=values,
-            ReturnValues="ALL_NEW",
+            ReturnValues="ALL_OLD",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
         if isinstance(done, Applied):
-            return True, parse_head(done.attributes)
+            return _after_append(done, ref)
         if done.item is None:
             raise unknown_partition(key)
-        return False, parse_head(done.item)
+        return HeadAppend(is_appended=False, head=parse_head(done.item))
+
+    def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
+        return self._changed_head(arming(key, seen_next_offset, now_ms))
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))
@@ -309,6 +316,13 @@ class DynamoDbLogIndex:
             ExpressionAttributeValues=values,
         )
         return True if isinstance(done, Applied) else None
+
+
+def _after_append(done: Applied, ref: Ref) -> HeadAppend:
+    """What an append of `ref` has made of the old head, which DynamoDB returns: only that one tells of the waiter."""
+    old = parse_head(done.attributes)
+    head = appended(without_waiter(old), ref)
+    return HeadAppend(is_appended=True, head=head, took_waiter=old.waiter_ms is not None)
 
 
 def _append_values(ref: Ref, unconfirmed_zones: int) -> Item:

@@ -10,19 +10,22 @@ from penstock_core.ids import Offset, PartitionKey
 from penstock_core.log.index import (
     EMPTY_HEAD,
     Head,
+    HeadAppend,
     Page,
     appended,
     appended_in_sequence,
+    armed,
     unknown_partition,
     with_log_start,
     with_zones_marked,
+    without_waiter,
 )
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.log.roll import shortened, without_producers
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.storage.dynamodb_limits import check_item, check_update
 from penstock_core.storage.head_item import head_item
-from penstock_core.storage.head_updates import producers_removal, tail_shortening
+from penstock_core.storage.head_updates import arming, producers_removal, tail_shortening
 from penstock_core.storage.page_item import page_item
 from penstock_service.adapters.memory.contention import Contention
 
@@ -56,9 +59,8 @@ class MemoryLogIndex:
         with self._lock:
             return {key: self._heads[key] for key in partitions if key in self._heads}
 
-    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> Head:  # noqa: ARG002 - nothing reads it here
-        self._wait(key)
-        return self._change(key, lambda head: appended(head, ref))
+    def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> HeadAppend:  # noqa: ARG002 - unread here
+        return self._append(key, lambda head: appended(head, ref))
 
     def append_in_sequence(
         self,
@@ -67,11 +69,12 @@ class MemoryLogIndex:
         unconfirmed_zones: int,  # noqa: ARG002 - nothing reads it here
         sequence: ProducerSequence,
         looked_at: Offset | None,
-    ) -> tuple[bool, Head]:
-        is_appended, head = self._change_if(key, lambda head: appended_in_sequence(head, ref, sequence, looked_at))
-        if head is None:
-            raise unknown_partition(key)
-        return is_appended, head
+    ) -> HeadAppend:
+        return self._append(key, lambda head: appended_in_sequence(head, ref, sequence, looked_at))
+
+    def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
+        check_update(arming(key, seen_next_offset, now_ms))
+        return self._change_if(key, lambda head: armed(head, seen_next_offset, now_ms))
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         there = self._evicted.get((key, producer_id))
@@ -169,6 +172,15 @@ class MemoryLogIndex:
         """Appends, for a transaction that holds the head."""
         self._change(key, lambda head: appended(head, ref))
 
+    def _append(self, key: PartitionKey, append: Callable[[Head], Head | None]) -> HeadAppend:
+        self._wait(key)
+        with self._lock:
+            before = self._heads.get(key)
+            is_appended, head = self._change_if(key, lambda head: _untaken(append(head)), is_held=True)
+        if before is None or head is None:
+            raise unknown_partition(key)
+        return HeadAppend(is_appended=is_appended, head=head, took_waiter=is_appended and before.waiter_ms is not None)
+
     def _wait(self, key: PartitionKey) -> None:
         """Waits while a transaction holds the head."""
         if self._contention is not None:
@@ -195,6 +207,10 @@ class MemoryLogIndex:
                 check_item(head_item(key, changed))
             self._heads[key] = changed
             return True, changed
+
+
+def _untaken(head: Head | None) -> Head | None:
+    return None if head is None else without_waiter(head)
 
 
 def _end(page: Page) -> Offset:

@@ -14,10 +14,12 @@ from penstock_service.adapters.memory.segments import MemoryArchiveStore, Memory
 from penstock_service.adapters.memory.topics import MemoryTopicStore
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryRepairQueue, MemoryZoneStateStore
+from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Clock, Entropy, Executor, Runtime
 from penstock_service.ports.segments import ARCHIVE
+from penstock_service.ports.wake_ups import WakeUps
 from penstock_service.stores import Stores
 
 
@@ -35,8 +37,13 @@ def memory_instance(
     return Instance.new(memory_stores(zones), runtime)
 
 
-def memory_stores(zones: Sequence[str] = ("a", "b", "c"), contention: Contention | None = None) -> Stores:
-    """Empty stores in memory. With a `contention`, transactions take time, and other writes conflict with them."""
+def memory_stores(
+    zones: Sequence[str] = ("a", "b", "c"), contention: Contention | None = None, wake_ups: WakeUps | None = None
+) -> Stores:
+    """Empty stores in memory. With a `contention`, transactions take time, and other writes conflict with them.
+
+    Without `wake_ups`, readers poll.
+    """
     log, groups = MemoryLogIndex(contention), MemoryGroupStore()
     return Stores(
         topics=MemoryTopicStore(),
@@ -50,4 +57,5 @@ def memory_stores(zones: Sequence[str] = ("a", "b", "c"), contention: Contention
         zones=[MemorySegmentStore(zone) for zone in zones],
         archive=MemoryArchiveStore(ARCHIVE),
         repair_queue=MemoryRepairQueue(),
+        wake_ups=wake_ups or NoWakeUps(),
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.memory.zones import MemoryRepairQueue
+from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.sqlite import journal, segments
 from penstock_service.adapters.sqlite.database import Database
 from penstock_service.adapters.sqlite.journal import READS, Journal
@@ -65,6 +66,7 @@ def open_service(folder: Path) -> StoredService:
             zones=[SqliteSegmentStore(database, zone) for zone in _ZONES],
             archive=SqliteArchiveStore(database, ARCHIVE),
             repair_queue=MemoryRepairQueue(),  # what it loses, the scrub finds again
+            wake_ups=NoWakeUps(),
         )
         database.settle()
     except BaseException:
