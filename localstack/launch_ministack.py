@@ -1,8 +1,8 @@
 """Runs MiniStack behind a check of its requests, with a compiled CRC-32C, and with one copy of the functions' code.
 
-MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check, event_api_types.py the
-CloudFormation types that MiniStack lacks. like_aws/ has rules of AWS that the emulator lacks. All of them are off until
-`penstock local up --like-aws` switches some on.
+MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check, and
+event_api_types.py the CloudFormation types that MiniStack lacks. like_aws/ has rules of AWS that the emulator lacks.
+All of them are off until `penstock local up --like-aws` switches some on.
 
 MiniStack's own CRC-32C is pure Python at 5 MB/s, and every produce puts its segment three times. With the compiled one,
 the local stack takes 12 times as many MB/s (docs/performance/requests.md). The check and its outcome stay the same.

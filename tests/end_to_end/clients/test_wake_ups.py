@@ -45,8 +45,9 @@ def test_append_wakes_the_readers_that_have_armed(stack: Stack, transport: HttpT
     async def run() -> None:
         place = _place(transport)
         assert place["namespace"] == "wake"
-        _, [result, *_] = await _aside(_wait_for, transport, topic, 0, 0, 0)
-        channel = f"/wake/{result['topic_id']}/0"
+        _, results = await _aside(_wait_for, transport, topic, 0, 0, 0)
+        topic_id = results[0]["topic_id"]
+        channel = f"/wake/{topic_id}/0"
         async with wake_up_reader(stack, place) as reader, wake_up_reader(stack, place) as other:
             for each in (reader, other):
                 await each.subscribe(channel)
@@ -54,10 +55,10 @@ def test_append_wakes_the_readers_that_have_armed(stack: Stack, transport: HttpT
             assert [each["armed"] for each in results] == [True] * 3
             assert storage_calls(answer) == {"dynamodb.BatchGetItem": 1}, "the first fetch has armed the heads"
             await _aside(append, transport, topic, b"v")
-            event = {"topic_id": result["topic_id"], "partition": 0, "next_offset": 1}
+            event = {"topic_id": topic_id, "partition": 0, "next_offset": 1}
             assert await reader.event() == await other.event() == (channel, event)
-            answer, [result, *_] = await _aside(_wait_for, transport, topic, 1)
-            assert result["armed"]
+            answer, results = await _aside(_wait_for, transport, topic, 1)
+            assert results[0]["armed"]
             assert storage_calls(answer) == {"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}
 
     asyncio.run(run())
