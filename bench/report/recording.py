@@ -25,7 +25,10 @@ _OWN_OPTIONS = ("--json", "--write")
 
 
 class Report:
-    """Collects the tables of one run. `console` takes a bench's other output and leaves stdout to the JSON."""
+    """Collects the tables and the conditions of one run.
+
+    `console` takes a bench's other output and leaves stdout to the JSON.
+    """
 
     def __init__(self, name: str, parameters: Mapping[str, object], *, as_json: bool) -> None:
         self.name = name
@@ -33,6 +36,7 @@ class Report:
         self._as_json = as_json
         self._parameters = {key: _plain(value) for key, value in parameters.items() if value is not None}
         self._tables: dict[str, Sequence[Row]] = {}
+        self.conditions: list[str] = []
         self.holds = True
         self._machine = this_machine()
 
@@ -55,6 +59,7 @@ class Report:
             machine=self._machine,
             command=_command(),
             parameters=self._parameters,
+            conditions=self.conditions,
             tables=self._tables,
         )
 
@@ -122,6 +127,6 @@ def _git(*arguments: str) -> str:
 def _command() -> str:
     """The command line that repeats the run, without the options that only say where its result goes."""
     spec = sys.modules["__main__"].__spec__
-    module = spec.name if spec is not None else Path(sys.argv[0]).stem
+    module = spec.name.removesuffix(".__main__") if spec is not None else Path(sys.argv[0]).stem
     arguments = [argument for argument in sys.argv[1:] if argument not in _OWN_OPTIONS]
     return shlex.join(["python", "-m", module, *arguments])

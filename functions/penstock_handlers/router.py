@@ -51,9 +51,7 @@ ROUTES: Mapping[str, Serve] = {
     "POST /v1/groups/{group}/offsets": groups.serve,
     "GET /v1/groups/{group}/offsets": groups.serve,
 }
-_PATTERNS = [
-    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route)), route, serve) for route, serve in ROUTES.items()
-]
+_PATTERNS = [(re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route)), route) for route in ROUTES]
 LOCAL_PRINCIPAL = "arn:aws:iam::000000000000:user/local"
 
 
@@ -70,18 +68,23 @@ def dispatch(
 
     Signatures are not checked: the caller is `principal_arn`.
     """
-    for pattern, route, serve in _PATTERNS:
-        found = pattern.fullmatch(f"{method} {path}")
-        if found:
-            event = _event(route, method, path, query, headers, body, principal_arn)
-            parameters = {name: unquote(value) for name, value in found.groupdict().items()}
-            result = answer(serve, {**event, "pathParameters": parameters}, instance)
-            break
+    route, parameters = route_of(method, path)
+    if route in ROUTES:
+        event = _event(route, method, path, query, headers, body, principal_arn)
+        result = answer(ROUTES[route], {**event, "pathParameters": parameters}, instance)
     else:
         result = error_result(unknown_route(method, path))
     content = result.get("body") or ""
     data = base64.b64decode(content) if result.get("isBase64Encoded") else content.encode()
     return result["statusCode"], result["headers"], data
+
+
+def route_of(method: str, path: str) -> tuple[str, dict[str, str]]:
+    """The key of the route that a request takes, and its path's parameters. The key is "" if no route takes it."""
+    for pattern, route in _PATTERNS:
+        if found := pattern.fullmatch(f"{method} {path}"):
+            return route, {name: unquote(value) for name, value in found.groupdict().items()}
+    return "", {}
 
 
 def _event(

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from bench.report.result import load_results
 from localstack.places import CHECKOUT
 
 README = (CHECKOUT / "README.md").read_text()
@@ -26,6 +27,16 @@ def test_readme_shows_the_cost_that_was_modelled() -> None:
     for dollars, size in re.findall(r"\$(\S+) (?:in requests )?of ([\w ]+?KiB|1 MiB)", cost):
         assert re.search(rf"^\| {size} \|.*\| {re.escape(dollars)} \|$", FIGURES, re.MULTILINE), (dollars, size)
     assert cost.count("$") == 3
+
+
+def test_readme_shows_the_idle_costs_of_the_bill() -> None:
+    [idle] = re.findall(r"\| Idle costs \| ([^|(]+) \(4\)", README)
+    bill = load_results()["bill"]
+    stage, without_alarms = (
+        bill.find("an unused stage, a month", {"stage": "prod"}, column) for column in ("sum_usd", "without_alarms_usd")
+    )
+    consumer = bill.find("an idle consumer", {"partitions": 6}, "usd_per_day")
+    assert re.findall(r"\$(\S+)", idle) == [str(stage), str(without_alarms), str(consumer)]
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "SECURITY.md", "CHANGELOG.md"])

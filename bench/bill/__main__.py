@@ -1,0 +1,55 @@
+"""Prices captured calls: an append, a fetch, an idle consumer, and a stage that nobody uses.
+
+It needs no stack: the handlers run in this process on moto. The prices are those of `penstock.prices`. The time of a
+function is assumed (`bench/bill/deployment.py`). Free tiers, traffic to the internet and NAT are left out.
+"""
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from bench.bill.deployment import billed_profile
+from bench.bill.idle_stage import bill_idle_stage
+from bench.bill.requests import IDLE_SAMPLE_MS, PROFILES, bill_idle_consumer, bill_operations, per_day
+from bench.bill.synthesized import synthesized_resources
+from bench.report.recording import Report, reported
+from bench.report.result import Row
+from infra.settings import settings_of_context
+from penstock import prices
+
+# A stage without Express zones of its own region, and the one with three.
+STAGES = {"dev": "eu-central-1", "prod": "us-east-1"}
+
+
+@click.command(help=__doc__)
+@reported("bill")
+def main(report: Report) -> None:
+    report.conditions.append(f"List prices of {prices.REGION}, {prices.DATE}, without free tiers.")
+    for name in PROFILES:
+        operations = bill_operations(billed_profile(name))
+        report.show(f"{name}, a million", [operation.row() for operation in operations])
+    report.show("an idle consumer", [_idle_consumer()])
+    report.show("an unused stage, a month", [_idle_stage(stage, region) for stage, region in STAGES.items()])
+
+
+def _idle_consumer() -> Row:
+    bill = bill_idle_consumer(billed_profile("standard1"))
+    return {
+        "partitions": 6,
+        "requests_per_minute": round(bill.requests * 60_000 / IDLE_SAMPLE_MS),
+        "function_s_per_minute": round(bill.function_ms * 60 / IDLE_SAMPLE_MS, 1),
+        "read_units_per_minute": round(bill.read_units * 60_000 / IDLE_SAMPLE_MS),
+        "usd_per_day": float(f"{per_day(bill):.3g}"),
+    }
+
+
+def _idle_stage(stage: str, region: str) -> Row:
+    settings = settings_of_context({"stage": stage, "region": region}, None)
+    with tempfile.TemporaryDirectory() as folder:
+        resources = synthesized_resources(settings, Path(folder))
+    return bill_idle_stage(resources, settings.profile, settings.log_level).row(stage)
+
+
+if __name__ == "__main__":
+    main()

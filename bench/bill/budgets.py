@@ -1,0 +1,45 @@
+"""The budgets of the bill, in dollars. A change that makes something dearer fails the tests that hold them.
+
+Lower a budget when the bill falls. Raise one only with a reason in the commit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most that one operation may cost: dollars of a million, and storage calls with its share of a roll."""
+
+    usd_per_million: float
+    storage_calls: float
+
+
+# By profile, then by operation. An append has one put for each zone, one update, and 1/16 of a roll of two writes.
+OPERATIONS: Mapping[str, Mapping[str, Budget]] = {
+    "express3": {
+        "append of 1 KB": Budget(usd_per_million=6.95, storage_calls=4.125),
+        "append of 64 KB": Budget(usd_per_million=7.55, storage_calls=4.125),
+        "append of 1 MB": Budget(usd_per_million=17.95, storage_calls=4.125),
+        "fetch of 1 KB": Budget(usd_per_million=2.85, storage_calls=2.0625),
+    },
+    "express2": {
+        "append of 1 KB": Budget(usd_per_million=10.80, storage_calls=4.125),
+        "append of 64 KB": Budget(usd_per_million=11.25, storage_calls=4.125),
+        "append of 1 MB": Budget(usd_per_million=18.60, storage_calls=4.125),
+        "fetch of 1 KB": Budget(usd_per_million=2.85, storage_calls=2.0625),
+    },
+    "standard1": {
+        "append of 1 KB": Budget(usd_per_million=8.55, storage_calls=2.125),  # the design allows 9
+        "append of 64 KB": Budget(usd_per_million=8.60, storage_calls=2.125),
+        "append of 1 MB": Budget(usd_per_million=9.95, storage_calls=2.125),
+        "fetch of 1 KB": Budget(usd_per_million=3.20, storage_calls=2.0625),
+    },
+}
+
+# A consumer of six partitions that gets nothing, a day.
+IDLE_CONSUMER_USD_PER_DAY = 2.80
+
+# A stage that nobody uses, a month, with its alarms and without.
+IDLE_STAGE_USD = {"prod": 17.30, "dev@eu-central-1": 7.15}
+IDLE_STAGE_WITHOUT_ALARMS_USD = {"prod": 12.00, "dev@eu-central-1": 3.35}

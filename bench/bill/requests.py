@@ -1,0 +1,152 @@
+"""Bills single requests: an append of three sizes, a fetch at the tail, an idle consumer."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bench.bill.deployment import Bill, BilledDeployment, BilledProfile, billed_deployment
+from bench.report.result import Row
+from infra.storage_profile import Profile
+from penstock import Admin, Producer
+from penstock.consumer.fetch_buffer import FetchBuffer
+from penstock.consumer.fetch_call import fetch
+from penstock.consumer.settings import ConsumerSettings
+from penstock.http.client import Client
+from penstock.http.steps import drive
+from penstock.model import TopicPartition
+from penstock_core.limits import TAIL_ROLL_REFS
+
+MILLION = 1_000_000
+DAY_MS = 86_400_000
+PROFILES: tuple[Profile, ...] = ("express3", "express2", "standard1")
+SIZES = {"1 KB": 1_000, "64 KB": 64_000, "1 MB": 1_000_000}  # of a record, not compressed
+IDLE_PARTITIONS = 6
+IDLE_SAMPLE_MS = 2_700  # of the deployment's time
+TURNAROUND_MS = 20  # of a request, outside the function, assumed: an idle consumer asks again so long after an answer
+_ROUNDS = TAIL_ROLL_REFS  # so that the appends have their share of a roll
+_TOPIC = "orders"
+_RECORDS_MAX = 500  # of a poll
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledOperation:
+    """The bill of one operation, from the mean of `count` of them."""
+
+    name: str
+    profile: str
+    bill: Bill
+    count: int
+
+    @property
+    def calls(self) -> dict[str, float]:
+        """Storage calls of one operation by `service.Operation`."""
+        return {name: number / self.count for name, number in sorted(self.bill.calls.items())}
+
+    @property
+    def usd_per_million(self) -> float:
+        """The dollars of a million operations."""
+        return self.bill.usd / self.count * MILLION
+
+    def row(self) -> Row:
+        """The storage calls, and the dollars of a million operations by line."""
+        calls = [f"{_share(number)} {name.partition('.')[2]}" for name, number in self.calls.items()]
+        shown = {"api": ("api",), "lambda": ("lambda",), "s3": ("puts", "gets", "bytes"), "dynamodb": ("dynamodb",)}
+        lines = {
+            f"{line}_usd": round(sum(self.bill.lines[part] for part in parts) / self.count * MILLION, 2)
+            for line, parts in (shown | {"logs": ("logs",)}).items()
+        }
+        sum_usd = round(self.usd_per_million, 2)
+        return {"operation": self.name, "storage_calls": ", ".join(calls), **lines, "sum_usd": sum_usd}
+
+
+def _share(number: float) -> str:
+    """The number of calls, with the share of a roll as a fraction."""
+    whole, rest = divmod(round(number * TAIL_ROLL_REFS), TAIL_ROLL_REFS)
+    return " ".join(part for part in (str(whole) if whole else "", f"{rest}/{TAIL_ROLL_REFS}" if rest else "") if part)
+
+
+def bill_operations(profile: BilledProfile) -> list[BilledOperation]:
+    """An append of each size by an idempotent producer, with its share of a roll, and a fetch of 1 KB at the tail."""
+    with _with_topic(profile) as deployment, _producer(deployment) as producer:
+        producer.send(_TOPIC, b"").result()
+        deployment.take()
+        operations = []
+        for size, value_bytes in SIZES.items():
+            for _ in range(_ROUNDS):
+                producer.send(_TOPIC, b"x" * value_bytes).result()
+            operations.append(_operation(f"append of {size}", profile, deployment.take()))
+        return [*operations, _operation("fetch of 1 KB", profile, _fetches(deployment, producer))]
+
+
+def _operation(name: str, profile: BilledProfile, bill: Bill) -> BilledOperation:
+    return BilledOperation(name=name, profile=profile.name, bill=bill, count=_ROUNDS)
+
+
+def _fetches(deployment: BilledDeployment, producer: Producer) -> Bill:
+    """The bill of `_ROUNDS` fetches that each find one new record."""
+    consumer = _Fetching(deployment, partitions=1)
+    while consumer.step():
+        pass
+    bill = Bill()
+    for _ in range(_ROUNDS):
+        producer.send(_TOPIC, b"x" * SIZES["1 KB"]).result()
+        deployment.take()
+        consumer.step()
+        taken = deployment.take()
+        bill.lines.add(taken.lines)
+        bill.calls.update(taken.calls)
+    return bill
+
+
+def bill_idle_consumer(profile: BilledProfile) -> Bill:
+    """`IDLE_SAMPLE_MS` of a consumer of six partitions that gets nothing, with the settings that a Consumer has."""
+    with _with_topic(profile, IDLE_PARTITIONS) as deployment:
+        consumer = _Fetching(deployment, partitions=IDLE_PARTITIONS)
+        consumer.step()
+        deployment.take()
+        began_ms = deployment.clock.passed_ms
+        while deployment.clock.passed_ms < began_ms + IDLE_SAMPLE_MS:
+            consumer.step()
+        return deployment.take()
+
+
+def per_day(bill: Bill) -> float:
+    """The dollars of a day of an idle consumer."""
+    return bill.usd * DAY_MS / IDLE_SAMPLE_MS
+
+
+class _Fetching:
+    """The part of a Consumer that decides what to fetch and when, in the deployment's time."""
+
+    def __init__(self, deployment: BilledDeployment, *, partitions: int) -> None:
+        self._clock = deployment.clock
+        self._client = Client(deployment)
+        self._buffer = FetchBuffer(ConsumerSettings(max_in_flight=1).fetch())
+        wanted = [TopicPartition(_TOPIC, partition) for partition in range(partitions)]
+        self._buffer.assign(wanted)
+        for each in wanted:
+            self._buffer.start(each, 0, None)
+
+    def step(self) -> int:
+        """Fetches once, or waits until the consumer would. Returns the number of records that came."""
+        now_ms = int(self._clock.passed_ms)
+        request = self._buffer.next_request(now_ms)
+        if request is None:
+            self._clock.sleep_ms(self._buffer.wake_at_ms - now_ms)
+            return 0
+        answer = drive(fetch(request), self._client.try_once)
+        self._clock.sleep_ms(TURNAROUND_MS)
+        self._buffer.complete(request, answer, int(self._clock.passed_ms), 0.5)
+        return len(self._buffer.take(_RECORDS_MAX))
+
+
+@contextmanager
+def _with_topic(profile: BilledProfile, partitions: int = 1) -> Iterator[BilledDeployment]:
+    with billed_deployment(profile) as deployment:
+        with Admin(transport=deployment) as admin:
+            admin.create_topic(_TOPIC, partitions=partitions)
+        yield deployment
+
+
+def _producer(deployment: BilledDeployment) -> Producer:
+    return Producer(transport=deployment, linger_ms=0, compression_type="none")

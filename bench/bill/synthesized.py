@@ -1,0 +1,43 @@
+"""The resources of a stage, synthesized without CloudFormation's built-in validation and with empty assets."""
+
+import os
+
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import App, Environment
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk.assertions import Template
+
+from infra.jobs.job_packages import JobPackages, job_scripts
+from infra.settings import StageSettings
+from infra.stack import PenstockStack
+
+_CHECKOUT = Path(__file__).parents[2]
+
+
+def synthesized_resources(settings: StageSettings, folder: Path) -> dict[str, Any]:
+    """The resources of a stage's template. Assets and output lie in `folder`."""
+    code = folder / "code"
+    code.mkdir(exist_ok=True)
+    (code / "penstock_handlers.py").touch()
+    some_zip = code / "packages.zip"
+    some_zip.write_bytes(b"of the jobs")
+    packages = JobPackages(
+        scripts=job_scripts(_CHECKOUT),
+        packages=some_zip,
+        requirements=some_zip,
+        dependencies=None if settings.emr_release is None else some_zip,
+    )
+    stack = PenstockStack(
+        App(outdir=str(folder / settings.name), builtin_cloud_formation_validation=False),
+        "Penstock",
+        settings=settings,
+        code=lambda_.Code.from_asset(str(code)),
+        packages=packages,
+        env=Environment(region=settings.region),
+    )
+    resources: dict[str, Any] = Template.from_stack(stack).to_json()["Resources"]
+    return resources

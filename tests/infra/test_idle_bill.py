@@ -1,0 +1,79 @@
+"""An unused stage costs what it may: the bill of its template, against the budget.
+
+Run with -s to see what costs what.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bench.bill.budgets import IDLE_STAGE_USD, IDLE_STAGE_WITHOUT_ALARMS_USD
+from bench.bill.deployment import ACCESS_LOG_BYTES
+from bench.bill.idle_stage import bill_idle_stage, schedule_period_s
+from bench.report.tables import to_console
+from tests.infra.conftest import settings_named
+
+_FIELD_BYTES = {"path": 40, "userArn": 70, "requestId": 16, "sourceIp": 15, "requestTimeEpoch": 13}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["prod", "dev@eu-central-1"])
+def test_unused_stage_costs_at_most_its_budget(template: Callable[[str], dict[str, Any]], name: str) -> None:
+    settings = settings_named(name)
+    bill = bill_idle_stage(template(name)["Resources"], settings.profile, settings.log_level)
+    Console(width=200).print(to_console("a month of an unused stage", [bill.row(name)]))
+    assert bill.usd <= IDLE_STAGE_USD[name], bill
+    assert bill.usd_without_alarms <= IDLE_STAGE_WITHOUT_ALARMS_USD[name], bill
+
+
+def test_bill_of_a_stage_rises_with_each_alarm_queue_and_dashboard() -> None:
+    alarm = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Period": 60}}
+    maths = {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Properties": {"Metrics": [{"Expression": "a + b"}, {"MetricStat": {"Period": 60}}] * 2},
+    }
+    queue = {
+        "Type": "AWS::Lambda::EventSourceMapping",
+        "Properties": {"EventSourceArn": {"Fn::GetAtt": ["RepairQueue", "Arn"]}},
+    }
+    dashboard = {"Type": "AWS::CloudWatch::Dashboard", "Properties": {}}
+    bill = bill_idle_stage({"A": alarm, "B": maths, "Q": queue, "D": dashboard})
+    assert bill.lines["alarms"] == pytest.approx(0.30)
+    assert bill.lines["queue polls"] == pytest.approx(0.2592)
+    assert bill.lines["other"] == pytest.approx(3.00)
+    assert bill.usd_without_alarms == pytest.approx(bill.usd - 0.30)
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        {"Type": "AWS::Synthetics::Canary"},
+        {"Type": "AWS::EMRServerless::Application", "Properties": {"InitialCapacity": [{}]}},
+        {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Metrics": [{"Expression": "SELECT MAX(x) FROM y"}]}},
+        {"Type": "AWS::Events::Rule", "Properties": {"ScheduleExpression": "cron(0/5 * * * ? *)", "Targets": []}},
+    ],
+)
+def test_resource_without_a_price_is_refused(resource: dict[str, Any]) -> None:
+    with pytest.raises(LookupError, match=r"idle_stage\.py"):
+        bill_idle_stage({"New": resource})
+
+
+@pytest.mark.parametrize(
+    ("expression", "seconds"),
+    [("rate(1 minute)", 60), ("rate(2 hours)", 7_200), ("cron(17 * * * ? *)", 3_600), ("cron(30 4 * * ? *)", 86_400)],
+)
+def test_period_of_a_schedule(expression: str, seconds: int) -> None:
+    assert schedule_period_s(expression) == seconds
+
+
+def test_line_of_the_access_log_is_no_longer_than_the_bill_takes_it_for(
+    template: Callable[[str], dict[str, Any]],
+) -> None:
+    [stage] = [each for each in template("prod")["Resources"].values() if each["Type"] == "AWS::ApiGatewayV2::Stage"]
+    text = json.dumps(json.loads(stage["Properties"]["AccessLogSettings"]["Format"]))
+    line = re.sub(r"\$context\.(?:\w+\.)*(\w+)", lambda field: "x" * _FIELD_BYTES.get(field[1], 12), text)
+    assert 200 < len(line) <= ACCESS_LOG_BYTES
