@@ -11,6 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 
 from infra.assets import functions_asset
 from infra.jobs.job_packages import job_packages
+from infra.overrides import OVERRIDES, overridden
 from infra.settings import settings_of_context
 from infra.stack import PenstockStack
 
@@ -18,8 +19,8 @@ from infra.stack import PenstockStack
 def main() -> None:
     """Synthesizes the stage that the context names."""
     app = cdk.App()
-    context = {name: app.node.try_get_context(name) for name in ("stage", "region", "profile")}
-    settings = settings_of_context(context, os.environ.get("CDK_DEFAULT_REGION"))
+    context = {name: app.node.try_get_context(name) for name in ("stage", "region", "profile", *OVERRIDES)}
+    settings = overridden(settings_of_context(context, os.environ.get("CDK_DEFAULT_REGION")), context.get)
     root = Path(__file__).parent
     asset = functions_asset(root, settings=settings)
     account = os.environ.get("CDK_DEFAULT_ACCOUNT")

@@ -1,10 +1,42 @@
-"""The action of every alarm: it tells the operators."""
+"""How every alarm of a stage is made, and whom it tells."""
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
+from constructs import Construct
 
 from infra.settings import StageSettings
+
+
+def ring(
+    scope: Construct,
+    name: str,
+    description: str,
+    metric: cloudwatch.Metric,
+    *,
+    settings: StageSettings,
+    threshold: float = 1,
+    periods: int = 1,
+    bad_periods: int | None = None,
+) -> None:
+    """Makes the alarm `<stage>-<name>`, for $0.10 a month.
+
+    It rings when `bad_periods` of the last `periods` periods of the metric are at or above `threshold`; None means all
+    of them. A period without values is a good one.
+    """
+    alarm = cloudwatch.Alarm(
+        scope,
+        name,
+        alarm_name=f"{settings.name}-{name}",
+        alarm_description=f"Penstock: {description}",
+        metric=metric,
+        threshold=threshold,
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        evaluation_periods=periods,
+        datapoints_to_alarm=bad_periods,
+        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+    )
+    tell_operators(alarm, settings)
 
 
 def tell_operators(alarm: cloudwatch.Alarm, settings: StageSettings) -> None:

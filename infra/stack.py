@@ -1,12 +1,12 @@
 """The one stack of Penstock. It composes constructs, and each construct defines one concern."""
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import Annotations, CfnOutput, Stack, Tags
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.alarms.alarms import Alarms
 from infra.alarms.compaction_metrics import CompactionMetrics
-from infra.alarms.job_alarms import JobAlarms
+from infra.alarms.failures import Failures
 from infra.alarms.job_run_alarms import JobRunAlarms
 from infra.alarms.zone_alarms import ZoneAlarms
 from infra.jobs.job_packages import JobPackages
@@ -43,6 +43,8 @@ class PenstockStack(Stack):
         **options: object,
     ) -> None:
         super().__init__(scope, construct_id, **options)  # type: ignore[arg-type]  # Stack names each option
+        for key, value in {"penstock:stage": settings.name, **settings.tags}.items():
+            Tags.of(self).add(key, value)
         storage = StageStorage(
             tables=Tables(self, "Tables", settings=settings),
             zones=Zones(self, "Zones", settings=settings),
@@ -64,12 +66,26 @@ class PenstockStack(Stack):
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
         if settings.has_alarms:
-            Alarms(self, "Alarms", settings=settings, functions=functions)
+            Alarms(
+                self,
+                "Alarms",
+                settings=settings,
+                functions=functions,
+                api_id=api.api_id,
+                log_table=storage.tables.log,
+            )
+            Failures(self, "Failures", settings=settings, functions=functions)
             if settings.repairs_zones:
                 ZoneAlarms(self, "ZoneAlarms", settings=settings)
-            JobAlarms(self, "JobAlarms", settings=settings)
             CompactionMetrics(self, "CompactionMetrics", settings=settings, log_group=spark.log_group)
-            JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
+            runs = JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
+            self._output("FailedRunsQueueUrl", runs.queue.queue_url)
+            if settings.alarm_topic_arn is None:
+                Annotations.of(self).add_warning_v2(
+                    "penstock:alarms-without-receiver",
+                    "the alarms of this stage tell no one: set alarm_topic_arn, by `-c alarm_topic_arn=<SNS topic>` or "
+                    "in infra/settings.py, or has_alarms=False, which saves their price",
+                )
         self._api_outputs(api, policies)
         self._storage_outputs(storage, queues)
         self._output("WakeUpHosts", wake_ups.hosts)
@@ -78,6 +94,7 @@ class PenstockStack(Stack):
     def _api_outputs(self, api: Api, policies: ClientPolicies) -> None:
         self._output("ApiUrl", api.url)
         self._output("ApiId", api.api_id)
+        self._output("AccessLogGroup", api.access_log_name)
         self._output("ProducePolicyArn", policies.produce.managed_policy_arn)
         self._output("ConsumePolicyArn", policies.consume.managed_policy_arn)
         self._output("TransactPolicyArn", policies.transact.managed_policy_arn)
@@ -92,6 +109,8 @@ class PenstockStack(Stack):
         self._output("ZoneBuckets", storage.zones.environment)
         if queues is not None:
             self._output("RepairQueueUrl", queues.repairs.queue_url)
+            self._output("DeadRepairsQueueUrl", queues.dead_repairs.queue_url)
+            self._output("DeadStreamQueueUrl", queues.dead_stream.queue_url)
         self._output("ArchiveBucket", storage.archive.bucket_name)
 
     def _job_outputs(self, spark: SparkJobs) -> None:

@@ -31,4 +31,4 @@ def run(instance: Instance) -> dict[str, Any]:
     }
 
 
-handler = scheduled_entry_point(run)
+handler = scheduled_entry_point(run, watched=("zones_behind",))

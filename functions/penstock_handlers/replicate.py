@@ -13,7 +13,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from penstock_core.errors import PenstockError
 from penstock_core.log.repair import NamedRef, Repair, decode_repair, repairs_due
 from penstock_core.storage.head_item import parse_streamed_head
-from penstock_handlers.edge.lambda_function import Stopwatch, logger, metrics, observed
+from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.repair_segment import repair_segment, zones_to_repair
 
@@ -102,7 +102,7 @@ def _observed_serve(event: Mapping[str, Any], instance: Instance, stopwatch: Sto
             "storage_calls": stopwatch.storage_calls(),
         },
     )
-    metrics.add_metric("repairs_invoked", MetricUnit.Count, 1)
+    meter.add("repairs_invoked", MetricUnit.Count, 1)
     return failures
 
 

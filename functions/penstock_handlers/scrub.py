@@ -16,8 +16,6 @@ def run(instance: Instance) -> dict[str, Any]:
         budget_ms=int(os.environ["PENSTOCK_BUDGET_MS"]),
         budget_bytes=int(os.environ["PENSTOCK_SCRUB_BYTES"]),
     )
-    for name in ("refs", "segments", "bytes", "copied", "healed", "marked", "failures"):
-        instance.telemetry.count(f"scrub_{name}", getattr(done, name))
     return asdict(done)
 
 

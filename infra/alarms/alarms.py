@@ -1,22 +1,31 @@
-"""Alarms per function: errors, throttles, and a 99th percentile of duration near the function's timeout."""
+"""Alarms on what callers meet: errors of the API, refused calls, slow appends, throttled tables, late repairs.
+
+Each alarm watches one metric of AWS's own, which costs nothing, for the stage as a whole. An alarm per function would
+cost $1.40 a month for each question that it asks. docs/how-to/operate.md says what to do when one rings.
+"""
 
 from collections.abc import Mapping
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.alarm_action import tell_operators
+from infra.alarm_action import ring
 from infra.settings import StageSettings
 
-_PERIOD = Duration.minutes(1)
-_PERIODS = 5
-_DURATION_PERCENT_MAX = 90  # of the function's timeout
+_MINUTE = Duration.minutes(1)
+_SLOW_PERCENT = 90  # of the function's timeout
+_STREAM_AGE_MS_MAX = 600_000
 
 
 class Alarms(Construct):
-    """Three alarms per function, named `<function>-errors`, `-throttles` and `-duration-p99`."""
+    """`api-5xx`, `concurrency`, `log-writes-throttled`, `produce-slow` and `stream-age`, each behind the stage's name.
+
+    A stage that repairs no zones has no `stream-age`. The first three ring when it happened in three of the last
+    fifteen minutes. So neither one cold start that takes too long nor one burst rings them.
+    """
 
     def __init__(
         self,
@@ -25,34 +34,62 @@ class Alarms(Construct):
         *,
         settings: StageSettings,
         functions: Mapping[str, lambda_.Function],
+        api_id: str,
+        log_table: dynamodb.ITable,
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        for name, function in functions.items():
-            self._watch(name, function)
-
-    def _watch(self, name: str, function: lambda_.Function) -> None:
-        timeout_ms = self._settings.function_sizes[name].timeout_s * 1000
-        for suffix, metric, threshold, bad_periods in (
-            ("errors", function.metric_errors(period=_PERIOD, statistic="Sum"), 1, 1),
-            ("throttles", function.metric_throttles(period=_PERIOD, statistic="Sum"), 1, 1),
-            (
-                "duration-p99",
-                function.metric_duration(period=_PERIOD, statistic="p99"),
-                timeout_ms * _DURATION_PERCENT_MAX // 100,
-                3,
+        self._watch_again_and_again(
+            "api-5xx",
+            "API Gateway answers 5xx",
+            cloudwatch.Metric(
+                namespace="AWS/ApiGateway",
+                metric_name="5xx",
+                dimensions_map={"ApiId": api_id},
+                period=_MINUTE,
+                statistic="Sum",
             ),
-        ):
-            alarm = cloudwatch.Alarm(
-                self,
-                f"{name}-{suffix}",
-                alarm_name=f"{self._settings.name}-{name.replace('_', '-')}-{suffix}",
-                alarm_description=f"Penstock function {name}: {suffix.replace('-', ' ')}",
-                metric=metric,
-                threshold=threshold,
-                comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-                evaluation_periods=_PERIODS,
-                datapoints_to_alarm=bad_periods,
-                treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            )
-            tell_operators(alarm, self._settings)
+        )
+        # Without a dimension, Lambda counts all functions of the account and region, which share its concurrency.
+        self._watch_again_and_again(
+            "concurrency",
+            "Lambda refuses calls of functions in this account and region",
+            cloudwatch.Metric(namespace="AWS/Lambda", metric_name="Throttles", period=_MINUTE, statistic="Sum"),
+        )
+        self._watch_again_and_again(
+            "log-writes-throttled",
+            "DynamoDB refuses writes of the log table",
+            cloudwatch.Metric(
+                namespace="AWS/DynamoDB",
+                metric_name="WriteThrottleEvents",
+                dimensions_map={"TableName": log_table.table_name},
+                period=_MINUTE,
+                statistic="Sum",
+            ),
+        )
+        ring(
+            self,
+            "produce-slow",
+            "appends take most of their function's time",
+            functions["produce"].metric_duration(period=_MINUTE, statistic="p99"),
+            settings=settings,
+            threshold=settings.function_sizes["produce"].timeout_s * 1_000 * _SLOW_PERCENT // 100,
+            periods=5,
+            bad_periods=3,
+        )
+        if "replicate" in functions:
+            self._watch_stream(functions["replicate"])
+
+    def _watch_stream(self, replicate: lambda_.Function) -> None:
+        ring(
+            self,
+            "stream-age",
+            "replicate is ten minutes behind the log table's stream",
+            replicate.metric("IteratorAge", period=Duration.minutes(5), statistic="Maximum"),
+            settings=self._settings,
+            threshold=_STREAM_AGE_MS_MAX,
+            periods=3,
+        )
+
+    def _watch_again_and_again(self, name: str, description: str, metric: cloudwatch.Metric) -> None:
+        ring(self, name, description, metric, settings=self._settings, periods=15, bad_periods=3)

@@ -10,7 +10,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.alarm_action import tell_operators
+from infra.alarm_action import ring
 from infra.settings import METRICS_NAMESPACE, StageSettings
 
 _LEFT_WHOLE = "compaction_batches_left_whole"
@@ -46,15 +46,10 @@ class CompactionMetrics(Construct):
                 metric_name=metric,
                 metric_value=f"$.{field}",
             )
-        alarm = cloudwatch.Alarm(
+        ring(
             self,
             "batches-left-whole",
-            alarm_name=f"{settings.name}-batches-left-whole",
-            alarm_description="Penstock: compaction cannot read some batches, so it does not clean their partitions",
-            metric=cloudwatch.Metric(namespace=namespace, metric_name=_LEFT_WHOLE, period=_PERIOD, statistic="Maximum"),
-            threshold=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            "compaction cannot read some batches, so it does not clean their partitions",
+            cloudwatch.Metric(namespace=namespace, metric_name=_LEFT_WHOLE, period=_PERIOD, statistic="Maximum"),
+            settings=settings,
         )
-        tell_operators(alarm, settings)

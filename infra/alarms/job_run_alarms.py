@@ -6,13 +6,12 @@ A message of the queue is the event, with the run's id. docs/how-to/jobs.md says
 from collections.abc import Mapping
 
 from aws_cdk import Acknowledgment, Duration, Validations
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.alarm_action import tell_operators
+from infra.alarm_action import ring
 from infra.jobs.spark_application import SparkApplication
 from infra.jobs.spark_jobs import SparkJob
 from infra.settings import StageSettings
@@ -31,10 +30,9 @@ class JobRunAlarms(Construct):
         jobs: Mapping[str, SparkJob],
     ) -> None:
         super().__init__(scope, construct_id)
-        queue = sqs.Queue(
+        queue = self.queue = sqs.Queue(
             self,
             "FailedRuns",
-            queue_name=f"{settings.name}-job-runs-failed",
             retention_period=Duration.days(14),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=settings.enforces_tls,
@@ -67,15 +65,10 @@ class JobRunAlarms(Construct):
                 event_pattern=pattern,
                 targets=[targets.SqsQueue(queue)],
             )
-        alarm = cloudwatch.Alarm(
+        ring(
             self,
-            "Alarm",
-            alarm_name=f"{settings.name}-job-runs-failed",
-            alarm_description="Penstock: a run of a Spark job has failed",
-            metric=queue.metric_number_of_messages_sent(period=Duration.minutes(5), statistic="Sum"),
-            threshold=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            "job-runs-failed",
+            "a run of a Spark job has failed",
+            queue.metric_number_of_messages_sent(period=Duration.minutes(5), statistic="Sum"),
+            settings=settings,
         )
-        tell_operators(alarm, settings)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import Fn, RemovalPolicy, Stack
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -51,13 +51,7 @@ class Api(Construct):
             default_authorizer=HttpIamAuthorizer(),
             create_default_stage=False,
         )
-        access_log = logs.LogGroup(
-            self,
-            "AccessLog",
-            log_group_name=f"/aws/apigateway/{settings.name}",
-            retention=logs.RetentionDays[settings.log_retention],
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        access_log = self._access_log(settings)
         rate = settings.request_rate
         apigatewayv2.CfnStage(
             self,
@@ -83,6 +77,23 @@ class Api(Construct):
                 methods=[apigatewayv2.HttpMethod[route.method]],
                 integration=integrations[route.function],
             )
+
+    def _access_log(self, settings: StageSettings) -> logs.LogGroup:
+        """The log that says which principal called what. It outlives the stack where the stage keeps data.
+
+        Log delivery writes the name of each group outside /aws/vendedlogs/ into a policy of 5,120 characters that the
+        whole account shares. The stack's own id in the name lets you deploy again beside a log that was kept.
+        """
+        own_id = Fn.select(2, Fn.split("/", Stack.of(self).stack_id))
+        log = logs.LogGroup(
+            self,
+            "AccessLog",
+            log_group_name=f"/aws/vendedlogs/{settings.name}/access/{own_id}",
+            retention=logs.RetentionDays[settings.audit_log_retention],
+            removal_policy=RemovalPolicy.RETAIN if settings.keeps_data_on_delete else RemovalPolicy.DESTROY,
+        )
+        self.access_log_name = log.log_group_name
+        return log
 
     @property
     def api_id(self) -> str:

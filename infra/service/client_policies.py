@@ -1,13 +1,15 @@
 """The managed policies that you attach to the principals of your applications and operators.
 
-PenstockProduce, PenstockConsume and PenstockTransact allow the routes of one job on every topic. In a policy of your
-own, a JSON route may name a topic instead of `*`. The binary routes name topics in their bodies, which IAM does not
-see, so IAM allows them for all topics or for none.
+PenstockProduce, PenstockConsume and PenstockTransact allow the routes of one job on every topic. The region stands
+behind each name, as in `PenstockProduce-us-east-1`. In a policy of your own, a JSON route may name a topic instead of
+`*`. The binary routes name topics in their bodies, which IAM does not see, so IAM allows them for all topics or for
+none.
 
 IAM's `*` also matches slashes. A principal that may describe every topic (GET /v1/topics/*) may also read them by
 GET /v1/topics/{topic}/partitions/{partition}/records. For this reason, producers learn partitions by GET /v1/metadata.
 """
 
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -45,7 +47,8 @@ class ClientPolicies(Construct):
         self, scope: Construct, construct_id: str, *, settings: StageSettings, api: Api, wake_ups: WakeUps
     ) -> None:
         super().__init__(scope, construct_id)
-        self._prefix = settings.name.title().replace("-", "")
+        # IAM's names are global, and a stage may be in several regions of an account.
+        self._prefix, self._region = settings.name.title().replace("-", ""), Stack.of(self).region
         self._api = api
         self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
         self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
@@ -65,7 +68,7 @@ class ClientPolicies(Construct):
         policy = iam.ManagedPolicy(
             self,
             job,
-            managed_policy_name=f"{self._prefix}{job}",
+            managed_policy_name=f"{self._prefix}{job}-{self._region}",
             description=description,
             statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=resources)],
         )

@@ -7,9 +7,15 @@ from constructs import Construct
 
 from infra.service.function_role import Grants, function_role, grants_of
 from infra.service.repair import RepairQueues
+from infra.service.routes import ROUTES
 from infra.service.wake_ups import WakeUps
-from infra.settings import METRICS_NAMESPACE, StageSettings, service_name
+from infra.settings import METRICS_NAMESPACE, StageSettings
 from infra.storage.stage_storage import StageStorage
+
+# Lambda then logs an invocation only if it failed. START, END and REPORT of each one would cost more than a log line.
+SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
+# X-Ray bills a trace of each run, and a run that waits for no caller has its log line.
+_TRACED = frozenset(route.function for route in ROUTES)
 
 
 class Functions(Construct):
@@ -50,6 +56,7 @@ class Functions(Construct):
             retention=logs.RetentionDays[settings.log_retention],
             removal_policy=RemovalPolicy.DESTROY,
         )
+        is_traced = settings.traces and name in _TRACED
         role = function_role(
             scope,
             grants=grants,
@@ -57,7 +64,7 @@ class Functions(Construct):
             queues=self._queues,
             wake_ups=self._wake_ups,
             log_group=log_group,
-            traces=settings.traces,
+            traces=is_traced,
         )
         size = settings.function_sizes[name]
         is_arm = settings.architecture == "arm64"
@@ -75,12 +82,15 @@ class Functions(Construct):
             timeout=Duration.seconds(size.timeout_s),
             role=role,
             log_group=log_group,
-            tracing=lambda_.Tracing.ACTIVE if settings.traces else lambda_.Tracing.DISABLED,
+            logging_format=lambda_.LoggingFormat.JSON,
+            system_log_level_v2=SYSTEM_LOG_LEVEL,
+            application_log_level_v2=lambda_.ApplicationLogLevel[settings.log_level],
+            tracing=lambda_.Tracing.ACTIVE if is_traced else lambda_.Tracing.DISABLED,
             environment=self._environment(name),
         )
 
     def _environment(self, name: str) -> dict[str, str]:
-        tables = self._storage.tables
+        settings, tables = self._settings, self._storage.tables
         return {
             "PENSTOCK_TOPICS_TABLE": tables.topics.table_name,
             "PENSTOCK_LOG_TABLE": tables.log.table_name,
@@ -89,10 +99,10 @@ class Functions(Construct):
             "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
             **({} if self._queues is None else {"PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url}),
             "PENSTOCK_WAKE_UPS": self._wake_ups.hosts,
-            "POWERTOOLS_SERVICE_NAME": service_name(self._settings, name),
+            "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
-            "POWERTOOLS_LOG_LEVEL": self._settings.log_level,
-            **self._settings.job_environments.get(name, {}),
+            "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            **settings.job_environments.get(name, {}),
         }
 
 

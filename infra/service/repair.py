@@ -8,12 +8,11 @@ missing, so the scrub finds it.
 import json
 
 from aws_cdk import Acknowledgment, Duration, Validations
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.alarm_action import tell_operators
+from infra.alarm_action import ring
 from infra.settings import StageSettings
 from infra.storage.tables import Tables
 
@@ -35,24 +34,23 @@ class RepairQueues(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self.dead_repairs = self._queue("DeadRepairs", "repairs-dead")
-        self.dead_stream = self._queue("DeadStream", "repair-stream-dead")
+        self.dead_repairs = self._queue("DeadRepairs")
+        self.dead_stream = self._queue("DeadStream")
         for queue in (self.dead_repairs, self.dead_stream):
             Validations.of(queue).acknowledge(
                 Acknowledgment(id="AwsSolutions-SQS3", reason="This queue is a dead-letter queue itself.")
             )
         self.repairs = self._queue(
             "Repairs",
-            "repairs",
             visibility_timeout=Duration.seconds(settings.repair_retry_s),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_repairs, max_receive_count=_QUEUE_ATTEMPTS_MAX),
         )
 
-    def _queue(self, construct_id: str, name: str, **options: object) -> sqs.Queue:
+    def _queue(self, construct_id: str, **options: object) -> sqs.Queue:
+        """Makes a queue that CloudFormation names: SQS refuses a name for 60 s after its queue was deleted."""
         return sqs.Queue(
             self,
             construct_id,
-            queue_name=f"{self._settings.name}-{name}",
             retention_period=_KEPT,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=self._settings.enforces_tls,
@@ -109,15 +107,10 @@ class Repair(Construct):
             self._watch("repair-stream-dead", queues.dead_stream)
 
     def _watch(self, name: str, queue: sqs.Queue) -> None:
-        alarm = cloudwatch.Alarm(
+        ring(
             self,
             name,
-            alarm_name=f"{self._settings.name}-{name}",
-            alarm_description="Penstock: repairs of segments failed on all attempts",
-            metric=queue.metric_approximate_number_of_messages_visible(period=Duration.minutes(1), statistic="Maximum"),
-            threshold=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            "repairs of segments failed on all attempts",
+            queue.metric_approximate_number_of_messages_visible(period=Duration.minutes(1), statistic="Maximum"),
+            settings=self._settings,
         )
-        tell_operators(alarm, self._settings)

@@ -21,7 +21,12 @@ class Tables(Construct):
         super().__init__(scope, construct_id)
         self._settings = settings
         self.topics = self._table("Topics")
-        self.log = self._table("Log", stream=dynamodb.StreamViewType.NEW_IMAGE, time_to_live_attribute=TTL_ATTRIBUTE)
+        self.log = self._table(
+            "Log",
+            stream=dynamodb.StreamViewType.NEW_IMAGE,
+            time_to_live_attribute=TTL_ATTRIBUTE,
+            warm_writes=settings.warm_log_writes,
+        )
         self.groups = self._table("Groups", time_to_live_attribute=TTL_ATTRIBUTE)
 
     def statements(
@@ -72,6 +77,7 @@ class Tables(Construct):
         *,
         stream: dynamodb.StreamViewType | None = None,
         time_to_live_attribute: str | None = None,
+        warm_writes: int | None = None,
     ) -> dynamodb.Table:
         keeps_data = self._settings.keeps_data_on_delete
         return dynamodb.Table(
@@ -80,11 +86,14 @@ class Tables(Construct):
             partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
             sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            encryption=dynamodb.TableEncryption.AWS_MANAGED,
+            encryption=dynamodb.TableEncryption.DEFAULT,  # by a key that AWS owns: KMS bills no calls for it
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
             stream=stream,
+            warm_throughput=None
+            if warm_writes is None
+            else dynamodb.WarmThroughput(write_units_per_second=warm_writes),
             time_to_live_attribute=time_to_live_attribute,
             deletion_protection=keeps_data,
             removal_policy=RemovalPolicy.RETAIN if keeps_data else RemovalPolicy.DESTROY,

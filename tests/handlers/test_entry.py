@@ -1,7 +1,9 @@
 """The layers around every function in Lambda: headers, one log line, metrics, and no secrets in either."""
 
 import base64
+import itertools
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -24,6 +26,9 @@ def calls(service: Service, monkeypatch: pytest.MonkeyPatch) -> StorageCalls:
     counted = StorageCalls()
     monkeypatch.setattr(lambda_function, "instance", lambda: service.instance)
     monkeypatch.setattr(lambda_function, "STORAGE_CALLS", counted)
+    monkeypatch.setattr(entry, "_requests", itertools.count())
+    monkeypatch.setattr(lambda_function.meter, "_published_s", None)
+    lambda_function.metrics.clear_metrics()
     monkeypatch.setattr(lambda_function.metrics.provider, "namespace", "Penstock")
     monkeypatch.setattr(lambda_function.metrics.provider, "service", "penstock")
     return counted
@@ -78,7 +83,7 @@ def test_handler_tells_time_and_storage_calls_in_headers(service: Service, calls
         (produce, gateway_event("POST", "/v1/produce", "broken"), 400),
     ],
 )
-def test_handler_logs_one_line_and_metrics_per_request(
+def test_handler_logs_a_line_and_publishes_metrics(
     calls: StorageCalls,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
@@ -92,14 +97,14 @@ def test_handler_logs_one_line_and_metrics_per_request(
     assert (record.route, record.path, record.status) == (event["routeKey"], event["rawPath"], status)  # type: ignore[attr-defined]
     [metrics] = _metrics(capsys)
     assert metrics["requests_served"] == [1.0]
-    assert metrics["requests_refused"] == [float(400 <= status < 500)]
-    assert metrics["requests_failed"] == [0.0]
+    assert metrics.get("requests_refused") == ([1.0] if 400 <= status < 500 else None)
+    assert "requests_failed" not in metrics  # a metric costs for each hour with a value, and 0 is one
     assert metrics["bytes_sent"] == [float(len(result["body"]))]
     [described] = metrics["_aws"]["CloudWatchMetrics"]
     assert described["Namespace"] == "Penstock"
     units = {metric["Name"]: metric["Unit"] for metric in described["Metrics"]}
     assert units["request_duration"] == units["request_cpu"] == "Milliseconds"
-    assert units["bytes_received"] == "Bytes"
+    assert units["bytes_sent"] == "Bytes"
 
 
 def test_handler_counts_a_defect_as_failed(calls: StorageCalls, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +116,51 @@ def test_handler_counts_a_defect_as_failed(calls: StorageCalls, capsys: pytest.C
     assert json.loads(result["body"])["error"]["maybe_applied"] is True
     assert {"Server-Timing", "Penstock-Storage-Calls"} <= set(result["headers"])
     [metrics] = _metrics(capsys)
-    assert (metrics["requests_failed"], metrics["requests_refused"]) == ([1.0], [0.0])
+    assert metrics["requests_failed"] == [1.0]
+    assert "requests_refused" not in metrics
+
+
+def _served(statuses: list[int], caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The levels of the lines of requests that are answered with these statuses."""
+    answers = iter(statuses)
+
+    def serve(_event: Event, _instance: Instance) -> Result:
+        return {"statusCode": next(answers), "headers": {}, "body": "", "isBase64Encoded": False}
+
+    handler = entry.entry_point(serve)
+    for _ in statuses:
+        handler(gateway_event("GET", "/v1/topics"), CONTEXT)
+    return [record.levelname for record in caplog.records if record.getMessage() == "request"]
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        (logging.DEBUG, ["INFO", "DEBUG", "WARNING", *["DEBUG"] * 97, "INFO", "DEBUG"]),
+        (logging.INFO, ["INFO", "WARNING", "INFO"]),
+    ],
+)
+def test_handler_logs_all_failures_and_each_hundredth_request(
+    calls: StorageCalls, caplog: pytest.LogCaptureFixture, level: int, expected: list[str]
+) -> None:
+    caplog.set_level(level, lambda_function.logger.name)
+    assert _served([200, 200, 503, *[200] * 99], caplog) == expected
+
+
+def test_metrics_of_requests_in_one_minute_share_a_line(
+    calls: StorageCalls,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(lambda_function.meter, "_clocks", lambda: (now[0], 0.0))  # the wall's clock stands still
+    _served([200], caplog)
+    now[0] = 59
+    _served([200, 404], caplog)
+    now[0] = 60
+    _served([200], caplog)
+    assert [line["requests_served"] for line in _metrics(capsys)] == [[1.0], [1.0, 1.0, 1.0]]
 
 
 def test_handler_logs_no_secret_and_no_payload(

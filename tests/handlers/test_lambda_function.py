@@ -47,7 +47,7 @@ def test_observed_reports_telemetry_when_the_function_ends(
 ) -> None:
     def serve(_event: object, to: Instance, _stopwatch: Stopwatch) -> None:
         to.telemetry.log("repair_postponed", segment="s1")
-        to.telemetry.count("scrub_refs", 7)
+        to.telemetry.count("reads_hedged", 7)
         if is_failing:
             raise ValueError("a defect")
 
@@ -59,7 +59,14 @@ def test_observed_reports_telemetry_when_the_function_ends(
     [line] = [record for record in caplog.records if record.getMessage() == "repair_postponed"]
     assert getattr(line, "segment", None) == "s1"
     [metrics] = [json.loads(text) for text in capsys.readouterr().out.splitlines() if "_aws" in text]
-    assert (metrics["repair_postponed"], metrics["scrub_refs"]) == ([1.0], [7.0])
+    assert (metrics["repair_postponed"], metrics["reads_hedged"]) == ([1.0], [7.0])
+
+
+def test_observed_publishes_nothing_when_there_is_nothing_to_tell(
+    instance: Instance, capsys: pytest.CaptureFixture[str]
+) -> None:
+    observed(lambda _event, to, _stopwatch: to.telemetry.count("reads_hedged", 0))({}, CONTEXT)
+    assert capsys.readouterr().out == ""
 
 
 def _imported(functions: Iterable[str], environment: Mapping[str, str] | None = None) -> Any:

@@ -29,8 +29,8 @@ def settings_named(stage: str) -> StageSettings:
 
 
 @pytest.fixture(scope="session")
-def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], PenstockStack]:
-    """The stack of a stage in an app of its own."""
+def make_stack_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[StageSettings], PenstockStack]:
+    """The stack of any settings, in an app of its own."""
     code = tmp_path_factory.mktemp("code")
     (code / "penstock_handlers.py").touch()
 
@@ -45,11 +45,9 @@ def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pens
             dependencies=some_zip if for_emr else None,
         )
 
-    @cache
-    def make(stage: str) -> PenstockStack:
-        settings = settings_named(stage)
+    def make(settings: StageSettings) -> PenstockStack:
         return PenstockStack(
-            App(outdir=str(tmp_path_factory.mktemp(stage)), builtin_cloud_formation_validation=False),
+            App(outdir=str(tmp_path_factory.mktemp(settings.name)), builtin_cloud_formation_validation=False),
             "Penstock",
             settings=settings,
             code=lambda_.Code.from_asset(str(code)),
@@ -58,6 +56,12 @@ def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pens
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def make_stack(make_stack_of: Callable[[StageSettings], PenstockStack]) -> Callable[[str], PenstockStack]:
+    """The stack of a stage, made once."""
+    return cache(lambda stage: make_stack_of(settings_named(stage)))
 
 
 @pytest.fixture(scope="session")

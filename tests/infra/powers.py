@@ -70,7 +70,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate",)),
     ("find", "every stream"): frozenset(("Replicate",)),
-    ("trace", "every request"): FUNCTIONS,
+    ("trace", "every request"): FUNCTIONS - {"RecoverZones", "Replicate", "Scrub", "Retention", "Sweep"},
     ("find", "every log group"): JOBS,
     ("log", "jobs"): JOBS,
     **{("log", function): frozenset((function,)) for function in FUNCTIONS},

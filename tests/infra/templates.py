@@ -19,6 +19,8 @@ def name_of(value: Any) -> str:
             return f"<{target[:-8]}>"
         case {"Fn::GetAtt": [str(target), str(attribute)]}:
             return f"<{target[:-8]}.{attribute}>"
+        case {"Fn::Select": [int(index), {"Fn::Split": [str(separator), whole]}]}:
+            return f"{name_of(whole)}[{separator}{index}]"
         case {"Fn::Sub": str(text)}:
             return text
         case {"Fn::Join": ["", [*parts]]}:

@@ -1,5 +1,6 @@
 """Alarms publish to the topic that the stage names, and to no topic if it names none."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,10 @@ from aws_cdk import assertions
 from aws_cdk import aws_logs as logs
 
 from infra.alarms.compaction_metrics import CompactionMetrics
-from infra.alarms.job_alarms import JobAlarms
 from infra.alarms.zone_alarms import ZoneAlarms
-from infra.settings import STAGES
+from infra.overrides import overridden
+from infra.settings import STAGES, StageSettings
+from infra.stack import PenstockStack
 
 TOPIC_ARN = "arn:aws:sns:eu-central-1:123456789012:operators"
 
@@ -20,9 +22,22 @@ TOPIC_ARN = "arn:aws:sns:eu-central-1:123456789012:operators"
 def test_every_alarm_publishes_to_the_topic_that_the_stage_names(topic_arn: str | None, actions: Any) -> None:
     settings = replace(next(iter(STAGES.values())), alarm_topic_arn=topic_arn)
     stack = cdk.Stack()
-    JobAlarms(stack, "Jobs", settings=settings)
     ZoneAlarms(stack, "Zones", settings=settings)
     CompactionMetrics(stack, "Compaction", settings=settings, log_group=logs.LogGroup(stack, "Logs"))
     alarms = assertions.Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm")
-    assert len(alarms) > 5
+    assert len(alarms) == 3
     assert all(each["Properties"].get("AlarmActions") == actions for each in alarms.values())
+
+
+@pytest.mark.parametrize(("topic_arn", "warnings"), [(TOPIC_ARN, 0), (None, 1)])
+def test_alarms_that_tell_no_one_are_told_at_synthesis(
+    make_stack_of: Callable[[StageSettings], PenstockStack], topic_arn: str | None, warnings: int
+) -> None:
+    stack = make_stack_of(replace(STAGES["local"], has_alarms=True, alarm_topic_arn=topic_arn))
+    pattern = assertions.Match.string_like_regexp("tell no one")
+    assert len(assertions.Annotations.from_stack(stack).find_warning("*", pattern)) == warnings
+
+
+@pytest.mark.parametrize(("given", "expected"), [({"alarm_topic_arn": TOPIC_ARN}, TOPIC_ARN), ({}, None)])
+def test_context_names_the_receiver(given: dict[str, str], expected: str | None) -> None:
+    assert overridden(STAGES["dev"], given.get) == replace(STAGES["dev"], alarm_topic_arn=expected)

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.synth
 
 OPENAPI = Path(__file__).parents[2] / "docs" / "openapi.json"
 METHODS = {"get", "post", "put", "patch", "delete", "head", "options"}
+ZONED_OUTPUTS = ("RepairQueueUrl", "DeadRepairsQueueUrl", "DeadStreamQueueUrl", "ZoneBBucket", "ZoneCBucket")
 ARN = "arn:<AWS::Partition>:execute-api:<AWS::Region>:<AWS::AccountId>:<ApiHttpApi>/$default/"
 CHANNELS = "<WakeUpsNamespace.ChannelNamespaceArn>"
 
@@ -67,6 +68,17 @@ def test_requests_are_logged(resources: Resources) -> None:
     assert json.loads(stage["AccessLogSettings"]["Format"])["requestId"] == "$context.requestId"
 
 
+def test_access_log_is_kept_with_the_data_and_never_in_the_way_of_the_next_stack(
+    resources: Resources, stage: str
+) -> None:
+    [log] = [each for name, each in resources.items() if name == "ApiAccessLog"]
+    assert log["DeletionPolicy"] == ("Retain" if STAGES[stage].keeps_data_on_delete else "Delete")
+    prefix, own_id = log["Properties"]["LogGroupName"]["Fn::Join"][1]
+    assert prefix == f"/aws/vendedlogs/{STAGES[stage].name}/access/"
+    assert own_id == {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}]}
+    assert log["Properties"]["RetentionInDays"] == {"local": 1, "dev": 7, "prod": 365}[stage]
+
+
 @pytest.mark.parametrize(
     ("job", "routes"),
     [
@@ -93,11 +105,12 @@ def test_client_policy_allows_the_routes_of_its_job(
     resources: Resources, stage: str, job: str, routes: list[str]
 ) -> None:
     policies = {
-        policy["ManagedPolicyName"]: policy for policy in of_type(resources, "AWS::IAM::ManagedPolicy").values()
+        name_of(policy["ManagedPolicyName"]): policy
+        for policy in of_type(resources, "AWS::IAM::ManagedPolicy").values()
     }
     prefix = STAGES[stage].name.title().replace("-", "")
-    assert set(policies) == {f"{prefix}{name}" for name in ("Produce", "Consume", "Transact", "Admin")}
     region = STAGES[stage].region or "<AWS::Region>"
+    assert set(policies) == {f"{prefix}{name}-{region}" for name in ("Produce", "Consume", "Transact", "Admin")}
     expected = {
         (
             "execute-api:Invoke",
@@ -106,7 +119,7 @@ def test_client_policy_allows_the_routes_of_its_job(
         for route in routes
     }
     received = {("appsync:EventConnect", "<WakeUpsEventApi.ApiArn>"), ("appsync:EventSubscribe", f"{CHANNELS}/*")}
-    assert permissions(policies[f"{prefix}{job}"]["PolicyDocument"]["Statement"]) == (
+    assert permissions(policies[f"{prefix}{job}-{region}"]["PolicyDocument"]["Statement"]) == (
         expected | received if job in ("Consume", "Admin") else expected
     )
 
@@ -117,7 +130,8 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
     assert outputs == catalog | {
         "ApiUrl", "ApiId", "ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn",
         "AdminPolicyArn",
-        "TopicsTable", "LogTable", "GroupsTable",
+        "TopicsTable", "LogTable", "GroupsTable", "AccessLogGroup",
         "WakeUpHosts", "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
-        *(("RepairQueueUrl", "ZoneBBucket", "ZoneCBucket") if STAGES[stage].repairs_zones else ()),
+        *(("FailedRunsQueueUrl",) if STAGES[stage].has_alarms else ()),
+        *(ZONED_OUTPUTS if STAGES[stage].repairs_zones else ()),
     }  # fmt: skip

@@ -16,8 +16,9 @@ pytestmark = pytest.mark.synth
 
 def filters(resources: Resources) -> dict[str, dict[str, Any]]:
     """Returns the metric filters by the metric that each feeds."""
-    found = of_type(resources, "AWS::Logs::MetricFilter").values()
-    return {each["MetricTransformations"][0]["MetricName"]: each for each in found}
+    found = of_type(resources, "AWS::Logs::MetricFilter").items()
+    ours = [each for name, each in found if name.startswith(CompactionMetrics.__name__)]
+    return {each["MetricTransformations"][0]["MetricName"]: each for each in ours}
 
 
 def test_every_metric_is_a_field_of_the_result_line_of_a_real_run(resources: Resources, stage: str) -> None:

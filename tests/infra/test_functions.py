@@ -1,6 +1,4 @@
-"""The Lambda functions: sizes, environment, log groups, alarms."""
-
-import re
+"""The Lambda functions: sizes, environment, log groups."""
 
 import pytest
 
@@ -62,7 +60,8 @@ def test_functions_are_the_handlers_with_their_settings(resources: Resources, st
         assert function["Architectures"] == [settings.architecture]
         assert (function["MemorySize"], function["Timeout"]) == (size.memory_mb, size.timeout_s)
         assert function.get("ReservedConcurrentExecutions") == settings.reserved_concurrency.get(name)
-        assert (function.get("TracingConfig") == {"Mode": "Active"}) is settings.traces
+        is_called = name in {route.function for route in ROUTES}
+        assert (function.get("TracingConfig") == {"Mode": "Active"}) is (settings.traces and is_called)
 
 
 def test_long_polls_leave_half_of_the_account_s_instances_in_production() -> None:
@@ -84,7 +83,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_ZONES": zones_in_environment(stage),
             "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
             "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
-            "POWERTOOLS_SERVICE_NAME": f"{STAGES[stage].name}-{own}",
+            "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
             **JOB_ENVIRONMENTS.get(own, {}),
@@ -119,20 +118,11 @@ def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resou
     assert all(group["RetentionInDays"] > 0 for group in groups.values())
 
 
-def test_errors_throttles_and_slowness_of_every_function_are_watched(resources: Resources, stage: str) -> None:
-    settings = STAGES[stage]
-    found = of_type(resources, "AWS::CloudWatch::Alarm")
-    alarms = {name: alarm for name, alarm in found.items() if name.startswith("Alarms")}
-    names = sorted(alarm["AlarmName"] for alarm in alarms.values())
-    suffixes = ("duration-p99", "errors", "throttles")
-    expected = [f"{settings.name}-{name}-{suffix}" for name in functions_of(stage) for suffix in suffixes]
-    assert names == (sorted(expected) if settings.has_alarms else [])
-    for alarm in alarms.values():
-        [dimension] = alarm["Dimensions"]
-        watched = re.sub(r"^<Functions(.*)Function>$", r"\1", name_of(dimension["Value"])).lower()
-        assert watched in alarm["AlarmName"].replace("-", "")
-        if alarm["AlarmName"].endswith("duration-p99"):
-            assert (alarm["ExtendedStatistic"], alarm["MetricName"]) == ("p99", "Duration")
+def test_lambda_logs_an_invocation_only_if_it_failed(resources: Resources, stage: str) -> None:
+    for function in of_type(resources, "AWS::Lambda::Function").values():
+        logging = function["LoggingConfig"]
+        assert (logging["LogFormat"], logging["SystemLogLevel"]) == ("JSON", "WARN")
+        assert logging["ApplicationLogLevel"] == function["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"]
 
 
 def test_graces_of_retention_and_sweep_outlast_every_function_of_the_api(stage: str) -> None:

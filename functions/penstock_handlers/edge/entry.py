@@ -1,16 +1,24 @@
-"""The entry point of a request: one log line and metrics for each, and the last resort for errors."""
+"""The entry point of a request: metrics and a log line for it, and the last resort for errors.
+
+The line of a request that we failed to serve is a warning. Of the others, an instance logs the first and then each
+hundredth at INFO, and all at DEBUG, because a line costs as much as the DynamoDB writes of a small append. API
+Gateway's access log has one line for each request anyway.
+"""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_handlers.edge.http import Event, Result, error_result, within_bounds
-from penstock_handlers.edge.lambda_function import Stopwatch, logger, metrics, observed
+from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance
 
 Serve = Callable[[Event, Instance], Result]
+REQUESTS_PER_LINE = 100
+_requests = count()
 
 
 def entry_point(serve: Serve, *, uses_zones: bool = True) -> Callable[[Event, Any], Result]:
@@ -30,7 +38,7 @@ def entry_point(serve: Serve, *, uses_zones: bool = True) -> Callable[[Event, An
         _report(event, result, total_ms, cpu_ms, calls)
         return result
 
-    return observed(respond, uses_zones=uses_zones)
+    return observed(respond, uses_zones=uses_zones, is_paced=True)
 
 
 def answer(serve: Serve, event: Event, to: Instance) -> Result:
@@ -53,7 +61,8 @@ def answer(serve: Serve, event: Event, to: Instance) -> Result:
 def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, calls: dict[str, int]) -> None:
     request_bytes, response_bytes = len(event.get("body") or ""), len(result.get("body") or "")
     status = result["statusCode"]
-    logger.info(
+    write_line = _line_writer(status)
+    write_line(
         "request",
         extra={
             "route": event.get("routeKey"),
@@ -66,11 +75,19 @@ def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, calls:
             "storage_calls": calls,
         },
     )
-    metrics.add_metric("requests_served", MetricUnit.Count, 1)
-    metrics.add_metric("requests_failed", MetricUnit.Count, status >= 500)
-    metrics.add_metric("requests_refused", MetricUnit.Count, 400 <= status < 500)
-    metrics.add_metric("request_duration", MetricUnit.Milliseconds, total_ms)
-    metrics.add_metric("request_cpu", MetricUnit.Milliseconds, cpu_ms)
-    metrics.add_metric("bytes_received", MetricUnit.Bytes, request_bytes)
-    metrics.add_metric("bytes_sent", MetricUnit.Bytes, response_bytes)
-    metrics.add_metric("storage_calls_sent", MetricUnit.Count, sum(calls.values()))
+    meter.add("requests_served", MetricUnit.Count, 1)
+    meter.add("requests_failed", MetricUnit.Count, status >= 500)
+    meter.add("requests_refused", MetricUnit.Count, 400 <= status < 500)
+    meter.add("request_duration", MetricUnit.Milliseconds, total_ms)
+    meter.add("request_cpu", MetricUnit.Milliseconds, cpu_ms)
+    meter.add("bytes_received", MetricUnit.Bytes, request_bytes)
+    meter.add("bytes_sent", MetricUnit.Bytes, response_bytes)
+    meter.add("storage_calls_sent", MetricUnit.Count, sum(calls.values()))
+
+
+def _line_writer(status: int) -> Callable[..., None]:
+    """Returns the logger's method for a request with that status."""
+    is_sampled = next(_requests) % REQUESTS_PER_LINE == 0
+    if status >= 500:
+        return logger.warning
+    return logger.info if is_sampled else logger.debug

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
+from penstock_handlers.edge.metering import Meter
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
@@ -23,8 +24,9 @@ R = TypeVar("R")
 
 STORAGE_CALLS = StorageCalls()
 
-logger = Logger()
+logger = Logger(use_rfc3339=True)  # the format that Lambda's own log levels ask for
 metrics = Metrics()
+meter = Meter(metrics, lambda: (time.monotonic(), time.time()))
 
 
 @cache
@@ -59,12 +61,15 @@ class Stopwatch:
         return STORAGE_CALLS.since(self._calls)
 
 
-def observed(serve: Callable[[E, Instance, Stopwatch], R], *, uses_zones: bool = True) -> Callable[[E, Any], R]:
+def observed(
+    serve: Callable[[E, Instance, Stopwatch], R], *, uses_zones: bool = True, is_paced: bool = False
+) -> Callable[[E, Any], R]:
     """The function that Lambda calls, around `serve`.
 
     `serve` gets the event, the instance of this process and a running stopwatch. When it ends, by a result or an
     error, the instance's telemetry becomes metrics and log lines. In Lambda, this call makes the instance, too. Leave
     `uses_zones` off for a function that never calls S3, so that it neither makes a client nor opens sessions.
+    `is_paced` lets metrics wait for those of later calls (`Meter`), unless the telemetry has something to log.
     """
     if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
         _prepare(uses_zones=uses_zones)
@@ -75,9 +80,10 @@ def observed(serve: Callable[[E, Instance, Stopwatch], R], *, uses_zones: bool =
         try:
             return serve(event, to, stopwatch)
         finally:
-            _report(to.telemetry)
+            is_noteworthy = _report(to.telemetry)
+            meter.end(is_urgent=is_noteworthy or not is_paced)
 
-    measured: Callable[[E, Any], R] = metrics.log_metrics(logger.inject_lambda_context(handler))
+    measured: Callable[[E, Any], R] = logger.inject_lambda_context(handler)
     return measured
 
 
@@ -90,9 +96,11 @@ def _prepare(*, uses_zones: bool) -> None:
         open_zones(made)
 
 
-def _report(telemetry: Telemetry) -> None:
+def _report(telemetry: Telemetry) -> bool:
+    """Logs and counts what the use cases noted. True if there was anything to log."""
     counts, entries = telemetry.take()
     for name, facts in entries:
         logger.warning(name, extra={"event": name, **facts})
     for name, count in counts.items():
-        metrics.add_metric(name, MetricUnit.Count, count)
+        meter.add(name, MetricUnit.Count, count)
+    return bool(entries)

@@ -118,7 +118,7 @@ def principal(stack: Stack, policy_name: str) -> HttpTransport:
     """Returns the transport of a principal with one of the deployed policies and no other."""
     iam = stack.root_client("iam")
     policies = iam.list_policies(Scope="Local")["Policies"]
-    [arn] = [policy["Arn"] for policy in policies if policy["PolicyName"] == policy_name]
+    [arn] = [policy["Arn"] for policy in policies if policy["PolicyName"].startswith(f"{policy_name}-")]
     nothing = {"Effect": "Deny", "Action": "iam:*", "Resource": "*"}
     keys = stack.create_user(policy_name, {"Version": "2012-10-17", "Statement": [nothing]})
     iam.attach_user_policy(UserName=policy_name, PolicyArn=arn)
