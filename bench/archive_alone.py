@@ -20,7 +20,7 @@ from penstock_service.adapters.aws import Storage
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.topics.create_topic import create_topic
 
-NOWHERE = Storage(topics_table="", log_table="", groups_table="", repair_queue_url="", zones=(), archive="")
+NOWHERE = Storage(topics_table="", log_table="", groups_table="", repair_queue_url=None, zones=(), archive="")
 
 
 @click.command(help=__doc__)

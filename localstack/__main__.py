@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from infra.storage_profile import PROFILES, Profile
 from localstack.clients import forget_aws_environment
 from localstack.errors import LocalStackError
 from localstack.like_aws.rules import RULE_NAMES, parse_rules
@@ -54,13 +55,14 @@ def main() -> None:
     help="Behave like AWS where the emulator does not: all, none, or rules and settings with commas "
     "(docs/how-to/local-stack.md). They hold until the stack stops.",
 )
+@click.option("--profile", type=click.Choice(PROFILES), help="The storage profile of a new stack.  [default: local]")
 @_state_dir_option
-def up_command(port: int | None, like_aws: str | None, state_dir: Path) -> None:
+def up_command(port: int | None, profile: Profile | None, like_aws: str | None, state_dir: Path) -> None:
     """Start the stack, or bring a running one up to date with the sources."""
     places = _places(state_dir)
     if like_aws is not None:
         _check_rules(like_aws)
-    has_changed = up(places, port=port, progress=Progress())
+    has_changed = up(places, port=port, profile=profile, progress=Progress())
     found = status(places)
     if like_aws is not None and found.port is not None:
         held = set_rules(found.port, like_aws)["rules"]

@@ -15,6 +15,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from infra.storage_profile import Profile
 from localstack.clients import ACCOUNT, REGION, client, endpoint_url
 from localstack.errors import LocalStackError
 from localstack.places import CHECKOUT
@@ -28,15 +29,18 @@ _POLL_S = 0.1
 _STATES_TO_REPLACE = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED")
 
 
-def synthesize(folder: Path) -> None:
-    """Runs app.py for the local stage. Raises LocalStackError with the end of its output if it fails."""
+def synthesize(folder: Path, profile: Profile) -> None:
+    """Runs app.py for the local stage with that storage profile.
+
+    Raises LocalStackError with the end of its output if it fails.
+    """
     done = subprocess.run(
         [sys.executable, str(CHECKOUT / "app.py")],
         cwd=CHECKOUT,
         env={
             **os.environ,
             "CDK_OUTDIR": str(folder),
-            "CDK_CONTEXT_JSON": json.dumps(_context()),
+            "CDK_CONTEXT_JSON": json.dumps(_context(profile)),
             "CDK_VALIDATION": "false",  # the check against CloudFormation's schema takes seconds, and tests do it
             "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "18,20",
         },
@@ -81,10 +85,10 @@ def stack_status(port: int) -> str | None:
     return None if stack is None else str(stack["StackStatus"])
 
 
-def _context() -> Mapping[str, Any]:
-    """Returns the context that the CDK's command line would pass: cdk.json's context and the stage."""
+def _context(profile: Profile) -> Mapping[str, Any]:
+    """Returns the context that the CDK's command line would pass: cdk.json's context, the stage and its profile."""
     context: dict[str, Any] = json.loads((CHECKOUT / "cdk.json").read_text())["context"]
-    return context | {"stage": STAGE}
+    return context | {"stage": STAGE, "profile": profile}
 
 
 def _bootstrap(port: int) -> None:

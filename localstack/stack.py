@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.storage_profile import PROFILES, Profile
 from localstack.client_user import ensure_user, read_env_file, write_env_file
 from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
 from localstack.deploy import deploy, stack_status, synthesize
@@ -46,12 +47,20 @@ class Status:
     log: str
 
 
-def up(places: Places, *, port: int | None, progress: Progress) -> bool:
+def up(places: Places, *, port: int | None, profile: Profile | None = None, progress: Progress) -> bool:
     """Starts the stack and deploys the checkout's sources to it. False if there was nothing to do.
 
-    `port` None keeps the current port, or takes the last one, or 4566. Raises LocalStackError.
+    `port` None keeps the current port, or takes the last one, or 4566. `profile` None keeps the storage profile of the
+    state directory, or takes `local`. Raises LocalStackError, also for another profile than that of the state.
     """
     with exclusive(places.command_lock):
+        kept = kept_profile(places)
+        if profile is not None and kept is not None and profile != kept:
+            raise LocalStackError(
+                f"the stack in {places.state_dir} has the storage profile {kept}, and its data lies in those zones: "
+                f"give another --state-dir for {profile}"
+            )
+        profile = profile or kept or "local"
         emulator = find_emulator(places)
         if emulator is not None and port not in (None, emulator.port):
             raise LocalStackError(
@@ -60,13 +69,19 @@ def up(places: Places, *, port: int | None, progress: Progress) -> bool:
         has_started = emulator is None
         if emulator is None:
             emulator = _start(places, port or last_port(places) or DEFAULT_PORT, progress)
-        return _deploy(places, emulator.port, progress) or has_started
+        return _deploy(places, emulator.port, profile, progress) or has_started
 
 
 def deploy_to(places: Places, *, port: int, progress: Progress) -> None:
     """Deploys to an emulator on the port that another program started, such as LocalStack in Docker."""
     with exclusive(places.command_lock):
-        _deploy(places, port, progress)
+        _deploy(places, port, kept_profile(places) or "local", progress)
+
+
+def kept_profile(places: Places) -> Profile | None:
+    """Returns the storage profile that the state directory was deployed with, None if nothing is deployed yet."""
+    deployment = _read_deployment(places)
+    return next((each for each in PROFILES if each == deployment.get("profile", "local")), None) if deployment else None
 
 
 def down(places: Places, *, progress: Progress) -> Emulator | None:
@@ -104,16 +119,16 @@ def _start(places: Places, port: int, progress: Progress) -> Emulator:
         return start_emulator(places, python, port)
 
 
-def _deploy(places: Places, port: int, progress: Progress) -> bool:
+def _deploy(places: Places, port: int, profile: Profile, progress: Progress) -> bool:
     """Deploys if the sources changed since the last deployment. False if they did not."""
     fingerprint = _fingerprint()
     deployment = _read_deployment(places)
     is_current = deployment.get("fingerprint") == fingerprint and stack_status(port) is not None
     if not is_current:
         with progress.step("Synthesizing the CDK app"):
-            synthesize(places.cloud_assembly)
+            synthesize(places.cloud_assembly, profile)
         with progress.step("Deploying it"):
-            deployment = deploy(places.cloud_assembly, port) | {"fingerprint": fingerprint}
+            deployment = deploy(places.cloud_assembly, port) | {"fingerprint": fingerprint, "profile": profile}
     _write_env(places, deployment, port)
     places.deployment.write_text(json.dumps(deployment, indent=2))
     return not is_current

@@ -12,7 +12,7 @@ import click
 from bench.loads.stream_query import FILES
 from bench.meters.processes import Process, tree
 from penstock import Admin
-from penstock_service.adapters.aws import Storage
+from penstock_service.adapters.aws import Storage, format_zones
 from penstock_spark.sink.writing import transactional_id
 
 
@@ -118,7 +118,7 @@ def environment_of(storage: Storage) -> dict[str, str]:
         "PENSTOCK_LOG_TABLE": storage.log_table,
         "PENSTOCK_GROUPS_TABLE": storage.groups_table,
         "PENSTOCK_REPAIR_QUEUE_URL": storage.repair_queue_url or "",
-        "PENSTOCK_ZONES": ",".join("=".join(zone) for zone in storage.zones),
+        "PENSTOCK_ZONES": format_zones(storage.zones),
         "PENSTOCK_ARCHIVE": storage.archive,
         "AWS_REGION": str(storage.region),
         "AWS_ENDPOINT_URL": str(storage.endpoint_url),

@@ -145,6 +145,7 @@ MERGED_SEQUENCES_KEPT_MS = 7 * 24 * 3_600_000  # repeats of merged appends find 
 
 # Zones and repair.
 PUT_TIMEOUT_MS = 3_000  # a put that has not answered by then has failed for its request
+FALLBACK_AFTER_MS = 500.0  # a put to a fallback zone begins when those to other zones take longer: 40 times their p99
 APPEND_MS_MAX = 20_000  # from a segment's id to an update that names it, by either clock: then it is put again
 FAILED_PUTS_MAX = 2  # in a row, of one function instance: then it takes the zone out of sync
 REPORT_INTERVAL_MS = 60_000  # a function instance reports one bad copy once in this time

@@ -19,7 +19,8 @@ from penstock_service.ports.zones import RepairQueue, ZoneStateStore
 class Stores:
     """One port for each kind of item, and one for each zone. Nothing in here belongs to a single function instance.
 
-    `zones` are in configured order: a zone's place is its bit in a ref's bitmap.
+    `zones` are in configured order: a zone's place is its bit in a ref's bitmap. Appends put to `fallback_zones` only
+    where another zone fails (docs/adr/0029).
     """
 
     topics: TopicStore
@@ -34,8 +35,14 @@ class Stores:
     archive: ArchiveStore
     repair_queue: RepairQueue
     wake_ups: WakeUps
+    fallback_zones: frozenset[ZoneName] = frozenset()
 
     @property
     def zone_names(self) -> tuple[ZoneName, ...]:
         """The names of the zones, in configured order."""
         return tuple(store.zone for store in self.zones)
+
+    @property
+    def regular_zones(self) -> int:
+        """The bitmap of the zones that should hold every segment: all but the fallbacks."""
+        return sum(1 << index for index, zone in enumerate(self.zone_names) if zone not in self.fallback_zones)

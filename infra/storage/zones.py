@@ -105,8 +105,11 @@ class Zones(Construct):
 
     @property
     def environment(self) -> str:
-        """The value of PENSTOCK_ZONES: `a=<bucket>,b=<bucket>,…`."""
-        return ",".join(f"{zone.name}={zone.bucket_name}" for zone in self.all)
+        """The value of PENSTOCK_ZONES: `a=<bucket>,b=<bucket>,c=<bucket>:fallback`."""
+        return ",".join(
+            f"{zone.name}={zone.bucket_name}" + (":fallback" if plan.is_fallback else "")
+            for zone, plan in zip(self.all, self._settings.zones, strict=True)
+        )
 
     def _ordinary(self, plan: ZonePlan) -> Zone:
         bucket = segment_bucket(self, f"Zone{plan.name.upper()}", self._settings)

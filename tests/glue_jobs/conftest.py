@@ -14,7 +14,7 @@ from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
 from localstack.emulator import start_emulator, stop_emulator
 from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
-from penstock_service.adapters.aws import Storage
+from penstock_service.adapters.aws import Storage, format_zones
 from penstock_service.instance.instance import Instance
 from penstock_spark.storage import open_instance
 from tests.contract.conftest import create_table
@@ -103,7 +103,7 @@ def storage_options(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> dict[s
         "logTable": storage.log_table,
         "groupsTable": storage.groups_table,
         "repairQueueUrl": str(storage.repair_queue_url),
-        "zones": ",".join("=".join(zone) for zone in storage.zones),
+        "zones": format_zones(storage.zones),
         "archive": storage.archive,
         "region": str(storage.region),
         "endpointUrl": str(storage.endpoint_url),

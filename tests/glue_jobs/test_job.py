@@ -5,6 +5,7 @@ import json
 import pytest
 
 from penstock_core.errors import PenstockError
+from penstock_service.adapters.aws import parse_zones
 from penstock_spark.job import job_parser, parse_job
 
 STORAGE = [
@@ -17,7 +18,7 @@ def test_options_are_the_script_s_own_and_the_storage() -> None:
     parser = job_parser("some", "Does something.")
     parser.add_argument("--topic")
     options, storage = parse_job(parser, [*STORAGE, "--topic", "orders"])
-    assert (options.topic, storage.log_table, storage.zones) == ("orders", "log", (("a", "one"), ("b", "two")))
+    assert (options.topic, storage.log_table, storage.zones) == ("orders", "log", parse_zones("a=one,b=two"))
 
 
 def test_glue_s_own_arguments_are_passed_over() -> None:

@@ -10,7 +10,7 @@ import pytest
 from botocore.stub import Stubber
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_service.adapters.aws import Storage
+from penstock_service.adapters.aws import Storage, ZoneBucket
 from penstock_spark.storage import environment_of_outputs, find_storage, open_instance
 
 ENVIRON = {
@@ -34,7 +34,7 @@ STORAGE = Storage(
     log_table="log",
     groups_table="groups",
     repair_queue_url="http://queue",
-    zones=(("a", "bucket-a"), ("b", "bucket-b")),
+    zones=(ZoneBucket(name="a", bucket="bucket-a"), ZoneBucket(name="b", bucket="bucket-b")),
     archive="archive",
 )
 

@@ -13,7 +13,7 @@ from penstock_core.ids import Offset, SegmentId, new_segment_id
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.storage.keys import parse_segment_key, segment_key
 from penstock_core.storage.page_item import page_item_key
-from penstock_service.adapters.aws import Storage
+from penstock_service.adapters.aws import Storage, format_zones
 from penstock_service.index.refs_of import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.delete_topic import delete_topic
@@ -32,7 +32,7 @@ def arguments(storage: Storage) -> list[str]:
         "--topics-table", storage.topics_table, "--log-table", storage.log_table,
         "--groups-table", storage.groups_table, "--repair-queue-url", str(storage.repair_queue_url),
         "--archive", storage.archive,
-        "--zones", ",".join("=".join(zone) for zone in storage.zones), "--grace-ms", "0",
+        "--zones", format_zones(storage.zones), "--grace-ms", "0",
     ]  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def test_copies_that_a_zone_misses_are_made_again(
     live = named(instance, topic)
     lost = sorted(live)[:2]
     for segment_id in lost:
-        client("s3", emulator_port).delete_object(Bucket=dict(storage.zones)["b"], Key=segment_key(segment_id))
+        client("s3", emulator_port).delete_object(Bucket=storage.zones[1].bucket, Key=segment_key(segment_id))
     result = run_job()
     assert (result["swept"]["missing"], result["swept"]["copied"], result["failures"]) == (2, 2, 0)
     assert objects(instance)[:3] == [live] * 3
@@ -134,7 +134,7 @@ def test_segment_that_no_zone_has_fails_the_run(
     topic = new_topic(instance)
     put(instance, topic, 2, instance.clock.now_ms())
     lost = min(named(instance, topic))
-    for _, bucket in storage.zones:
+    for bucket in (zone.bucket for zone in storage.zones):
         client("s3", emulator_port).delete_object(Bucket=bucket, Key=segment_key(lost))
     with pytest.raises(PenstockError, match="1 lists, deletes, copies or refs failed"):
         run_job()
@@ -146,7 +146,7 @@ def test_zone_that_does_not_answer_fails_the_run_and_the_others_are_swept(
     new_topic(instance)
     dead = garbage(instance, 1)
     s3 = client("s3", emulator_port)
-    bucket = dict(storage.zones)["c"]
+    bucket = storage.zones[2].bucket
     for segment_id in dead:
         s3.delete_object(Bucket=bucket, Key=segment_key(segment_id))
     s3.delete_bucket(Bucket=bucket)
@@ -163,7 +163,7 @@ def test_every_copy_is_read_once_and_a_bad_one_healed(
     before = read_all(instance, topic)
     bad = min(named(instance, topic))
     good = instance.stores.zones[0].get_whole(bad)
-    client("s3", emulator_port).put_object(Bucket=dict(storage.zones)["b"], Key=segment_key(bad), Body=b"rotten")
+    client("s3", emulator_port).put_object(Bucket=storage.zones[1].bucket, Key=segment_key(bad), Body=b"rotten")
     scrubbed = run_job("--checksums")["scrubbed"]
     assert (scrubbed["refs"], scrubbed["segments"], scrubbed["healed"], scrubbed["failures"]) == (3, 3, 1, 0)
     assert instance.stores.zones[1].get_whole(bad) == good

@@ -95,7 +95,10 @@ def resources_of(template: dict[str, Any]) -> Resources:
 
 def zones_in_environment(stage: str) -> str:
     """PENSTOCK_ZONES of a stage, with the names of the buckets in the template."""
-    return ",".join(f"{zone.name}=<ZonesZone{zone.name.upper()}>" for zone in settings_named(stage).zones)
+    return ",".join(
+        f"{zone.name}=<ZonesZone{zone.name.upper()}>" + (":fallback" if zone.is_fallback else "")
+        for zone in settings_named(stage).zones
+    )
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from rich.table import Table
 from tests.simulation.engine.scheduler import as_text, format_entry
 from tests.simulation.regressions import read_regressions
 from tests.simulation.run import Result, run
+from tests.simulation.service.simulation import PROFILES
 from tests.simulation.workloads import MIXED, WORKLOADS
 
 _TAIL_LINES = 40
@@ -68,10 +69,13 @@ class _Summary:
 @click.option("--seed", type=int, help="Replay one seed.")
 @click.option("--seeds", help="Run many: A..B, B not included.")
 @click.option("--workload", default=MIXED, help=f"Joined by commas: {', '.join(WORKLOADS)}; or {MIXED}.")
+@click.option("--profile", type=click.Choice(list(PROFILES)), default="express3", help="The zones of the service.")
 @click.option("--trace", is_flag=True, help="Print the whole trace of --seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Processes.")
-def main(seed: int | None, seeds: str | None, workload: str, trace: bool, as_json: bool, jobs: int) -> None:
+def main(
+    seed: int | None, seeds: str | None, workload: str, profile: str, trace: bool, as_json: bool, jobs: int
+) -> None:
     """Run the simulator (docs/explanation/simulation.md). Seeds that once failed run first, unless you ask for one."""
     if (seed is None) == (seeds is None):
         raise click.UsageError("give --seed N or --seeds A..B")
@@ -79,14 +83,14 @@ def main(seed: int | None, seeds: str | None, workload: str, trace: bool, as_jso
         raise click.UsageError(f"--workload {workload}: use {', '.join(WORKLOADS)}, joined by commas, or {MIXED}")
     console = Console(highlight=False, soft_wrap=True, stderr=as_json)
     if seed is not None:
-        result = run(seed, workload)
+        result = run(seed, workload, profile)
         if trace:
             for entry in result.trace:
                 click.echo(format_entry(entry))
         results: Iterable[Result] = [result]
     else:
-        wanted = [(each, workload) for each in _parse_range(str(seeds))]
-        runs = [*read_regressions(), *wanted]
+        wanted = [(each, workload, profile) for each in _parse_range(str(seeds))]
+        runs = [*((*each, profile) for each in read_regressions()), *wanted]
         results = _progress(console, _run_all(runs, jobs), len(runs))
     summary = _Summary()
     for each in results:
@@ -106,7 +110,7 @@ def explain(result: Result) -> str:
     return (
         f"\nseed {result.seed}, workloads {workloads}: {result.failure}\n\nThe end of its trace:\n"
         f"{result.tail(_TAIL_LINES)}\n\nReplay it: python -m tests.simulation --seed {result.seed} "
-        f"--workload {workloads} --trace\nKeep it: add `{result.seed} {workloads} # why` to "
+        f"--workload {workloads} --profile {result.profile} --trace\nKeep it: add `{result.seed} {workloads} # why` to "
         "tests/simulation/regressions.txt"
     )
 
@@ -118,7 +122,7 @@ def _parse_range(text: str) -> range:
     return range(int(first), int(end))
 
 
-def _run_all(runs: list[tuple[int, str]], jobs: int) -> Iterator[Result]:
+def _run_all(runs: list[tuple[int, str, str]], jobs: int) -> Iterator[Result]:
     if jobs == 1:
         yield from map(_run_one, runs)
         return
@@ -126,7 +130,7 @@ def _run_all(runs: list[tuple[int, str]], jobs: int) -> Iterator[Result]:
         yield from pool.map(_run_one, runs, chunksize=20)
 
 
-def _run_one(wanted: tuple[int, str]) -> Result:
+def _run_one(wanted: tuple[int, str, str]) -> Result:
     result = run(*wanted)
     # A trace may hold anything, so only its text crosses from one process to another.
     return replace(result, trace=as_text(result.trace[-_TAIL_LINES:]) if result.failure is not None else [])

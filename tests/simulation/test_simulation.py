@@ -22,6 +22,7 @@ from tests.simulation.workloads import WORKLOADS
 
 SEEDS = 250
 SHARES = 10  # of the seeds, each for one process; a share is large enough to meet every fault and workload
+FEWER_ZONES_SEEDS = 40
 MUTANT_SEEDS_MAX = 400
 
 
@@ -51,6 +52,16 @@ def test_promises_hold_for_mixed_workloads_whatever_fails(share: int) -> None:
     assert workloads == set(WORKLOADS)
     assert counts["acknowledged"] > 50 * SEEDS / SHARES
     assert counts["lost"] == 0
+
+
+@pytest.mark.parametrize("profile", ["express2", "standard1"])
+def test_promises_hold_for_mixed_workloads_when_there_are_fewer_zones(profile: str) -> None:
+    acknowledged = 0
+    for seed in range(FEWER_ZONES_SEEDS):
+        result = run(seed, profile=profile)
+        expect_no_failure(result)
+        acknowledged += result.acknowledged
+    assert acknowledged > 40 * FEWER_ZONES_SEEDS
 
 
 def test_same_seed_gives_same_trace_when_run_twice() -> None:

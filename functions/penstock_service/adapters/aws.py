@@ -1,7 +1,7 @@
 """A function instance on AWS: the place of its data, and the clients that reach it. Functions and Spark jobs use it."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.handlers import add_expect_header
 from botocore.utils import parse_timestamp
 
+from penstock_core.ids import ZoneName
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -63,12 +64,24 @@ _S3 = Config(
 _SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=1, user_agent=_USER_AGENT)
 
 
+_FALLBACK = "fallback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneBucket:
+    """The bucket of one zone. Appends put to a fallback zone only where another zone fails."""
+
+    name: str
+    bucket: str
+    is_fallback: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """The place of a deployment's data. You can pickle it and send it to other processes.
 
-    `zones` are pairs of name and bucket. Their order gives each zone its bit in a ref. `repair_queue_url` is None where
-    there is one zone. `archive` is a bucket. `wake_ups` are the hosts of the Event API, for HTTP and for WebSockets,
+    The order of `zones` gives each zone its bit in a ref. `repair_queue_url` is None where there is one zone.
+    `archive` is a bucket. `wake_ups` are the hosts of the Event API, for HTTP and for WebSockets,
     None for a stage without wake-ups. Jobs put results into the bucket `results`, and register tables in `catalog`
     (iceberg_table.py). Functions need neither. botocore's own chain finds the region, endpoint and keys that are None.
     `access_key` and `secret_key` are for the local stack only.
@@ -78,7 +91,7 @@ class Storage:
     log_table: str
     groups_table: str
     repair_queue_url: str | None
-    zones: tuple[tuple[str, str], ...]
+    zones: tuple[ZoneBucket, ...]
     archive: str
     wake_ups: tuple[str, str] | None = None
     results: str | None = None
@@ -108,15 +121,23 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
     )
 
 
-def parse_zones(text: str) -> tuple[tuple[str, str], ...]:
-    """The pairs of `a=<bucket>,b=<bucket>,…`. Raises ValueError with the first part that is no pair."""
-    pairs = []
+def parse_zones(text: str) -> tuple[ZoneBucket, ...]:
+    """The zones of `a=<bucket>,b=<bucket>,c=<bucket>:fallback`. Raises ValueError with the first part that is none."""
+    zones = []
     for part in text.split(","):
-        name, _, bucket = part.partition("=")
-        if not (name and bucket):
-            raise ValueError(f"{part!r} in {text!r} is no zone: give NAME=BUCKET,NAME=BUCKET,…")
-        pairs.append((name, bucket))
-    return tuple(pairs)
+        name, _, place = part.partition("=")
+        bucket, *marks = place.split(":")
+        if not (name and bucket) or not set(marks) <= {_FALLBACK}:
+            raise ValueError(
+                f"{part!r} in {text!r} is no zone: give NAME=BUCKET or NAME=BUCKET:{_FALLBACK}, with commas"
+            )
+        zones.append(ZoneBucket(name=name, bucket=bucket, is_fallback=_FALLBACK in marks))
+    return tuple(zones)
+
+
+def format_zones(zones: Sequence[ZoneBucket]) -> str:
+    """The inverse of `parse_zones`."""
+    return ",".join(f"{each.name}={each.bucket}" + (f":{_FALLBACK}" if each.is_fallback else "") for each in zones)
 
 
 def parse_wake_ups(text: str | None) -> tuple[str, str] | None:
@@ -157,7 +178,8 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         compaction=DynamoDbCompactionStore(dynamodb, storage.log_table),
         zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
-        zones=[S3SegmentStore(s3, bucket, zone) for zone, bucket in storage.zones],
+        zones=[S3SegmentStore(s3, each.bucket, each.name) for each in storage.zones],
+        fallback_zones=frozenset(ZoneName(each.name) for each in storage.zones if each.is_fallback),
         archive=S3ArchiveStore(s3, storage.archive),
         repair_queue=NoRepairQueue()
         if storage.repair_queue_url is None

@@ -20,7 +20,8 @@ def copy_portion(instance: Instance, current: CatchUpPass, portion: Sequence[Nam
 
     Costs what `HeldSegments.lacking` and `ensure_copies` cost. Raises nothing: a segment that fails is counted.
     """
-    zones = sum(1 << index for index, zone in enumerate(instance.stores.zone_names) if zone in current.zones)
+    passed = sum(1 << index for index, zone in enumerate(instance.stores.zone_names) if zone in current.zones)
+    zones = passed & instance.stores.regular_zones  # a fallback that an operator lets back owes nothing
     named = _by_segment(portion)
     owed = _owed(instance, current, zones, named)
 

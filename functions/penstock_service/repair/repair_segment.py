@@ -23,7 +23,7 @@ def zones_to_repair(instance: Instance) -> int:
 
     Goes by the same states as writers do; costs a read if the instance remembers none.
     """
-    return instance.zone_cache.get().written(instance.stores.zone_names)
+    return instance.zone_cache.get().written(instance.stores.zone_names) & instance.stores.regular_zones
 
 
 def repair_segment(instance: Instance, repair: Repair) -> RepairResult:

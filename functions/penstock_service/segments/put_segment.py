@@ -3,13 +3,17 @@
 If a zone's puts fail twice in a row, this instance moves the zone out of the in-sync set, so that no append waits for
 it any more (docs/adr/0004 has the states). If too few other zones are in sync for that, the zone stays. Then this
 instance still puts to it, but does not wait for it until a put succeeds (docs/adr/0008).
+
+A fallback zone gets a segment only where the other zones alone do not store it: at once if too few of them take writes,
+else when their puts have ended without success, or take longer than `FALLBACK_AFTER_MS` (docs/adr/0029).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SEGMENT_ID_BYTES, SegmentId, ZoneName, new_segment_id
+from penstock_core.limits import FALLBACK_AFTER_MS
 from penstock_core.log.segment import Segment
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import Mover, ZoneStates, ZoneStatus, is_stored
@@ -35,7 +39,9 @@ class StoredSegment:
 
 
 def put_segment(instance: Instance, segment: Segment, acks: Acks, min_insync_zones: int = 1) -> StoredSegment:
-    """One put per zone that is in sync or catching up, side by side. After `put_timeout_ms` a put has failed.
+    """One put per zone that is in sync or catching up, side by side, and to the fallback zone where one fails.
+
+    After `put_timeout_ms` a put has failed.
 
     If a put failed, the states are read again. Then `all` asks for the zones that are in sync by now, without zones
     that keep failing. Raises NOT_ENOUGH_ZONES if too few zones confirmed, or if fewer than `min_insync_zones` are left
@@ -46,11 +52,7 @@ def put_segment(instance: Instance, segment: Segment, acks: Acks, min_insync_zon
     names = instance.stores.zone_names
     states = instance.zone_cache.get()
     check_in_sync(instance, states, min_insync_zones)
-    puts = [
-        _Put(index=index, store=store, watch=instance.zone_health.begin_put(store.zone))
-        for index, store in enumerate(instance.stores.zones)
-        if states.written(names) >> index & 1
-    ]
+    puts = _puts(instance, states)
     awaited = _awaited(instance, states)
 
     def stored_by(confirmed: int) -> bool:
@@ -78,11 +80,12 @@ def put_segment(instance: Instance, segment: Segment, acks: Acks, min_insync_zon
         instance.tuning.straggler_grace_ms,
         timeout_ms=instance.tuning.put_timeout_ms,
         lanes=[put.store.zone for put in puts],
+        hedge_delays_ms=_delays_ms(instance, puts, stored_by),
     )
     confirmed = _confirmed(puts, results)
     if not is_decided(results):  # the time is up
         for put, result in zip(puts, results, strict=True):
-            if result is None:
+            if result is None and put.store.zone not in instance.stores.fallback_zones:
                 put.watch.end(is_failed=True)
     if not stored_by(confirmed) or any(isinstance(result, PenstockError) for result in results):
         states = _look_again(instance, states, [put.store for put in puts])
@@ -97,7 +100,7 @@ def put_segment(instance: Instance, segment: Segment, acks: Acks, min_insync_zon
     return StoredSegment(
         segment_id=segment_id,
         zones=confirmed,
-        unconfirmed_zones=states.written(names) & ~confirmed,
+        unconfirmed_zones=states.written(names) & instance.stores.regular_zones & ~confirmed,
         window=window,
     )
 
@@ -120,6 +123,26 @@ class _Put:
     index: int
     store: SegmentStore
     watch: PutWatch
+
+
+def _puts(instance: Instance, states: ZoneStates) -> list[_Put]:
+    """One put to each zone that takes writes, the fallbacks last."""
+    written = states.written(instance.stores.zone_names)
+    puts = [
+        _Put(index=index, store=store, watch=instance.zone_health.begin_put(store.zone))
+        for index, store in enumerate(instance.stores.zones)
+        if written >> index & 1
+    ]
+    return sorted(puts, key=lambda put: put.store.zone in instance.stores.fallback_zones)
+
+
+def _delays_ms(instance: Instance, puts: Sequence[_Put], stored_by: Callable[[int], bool]) -> list[float]:
+    """The time from each put to the next one, for `first_of`. None but the fallbacks wait; empty if no put waits."""
+    is_fallback = [put.store.zone in instance.stores.fallback_zones for put in puts]
+    regular = sum(1 << put.index for put, late in zip(puts, is_fallback, strict=True) if not late)
+    if not any(is_fallback) or not stored_by(regular):
+        return []
+    return [FALLBACK_AFTER_MS if late else 0.0 for late in [*is_fallback[1:], False]]
 
 
 def _look_again(instance: Instance, before: ZoneStates, stores: Sequence[SegmentStore]) -> ZoneStates:
@@ -157,7 +180,7 @@ def _awaited(instance: Instance, states: ZoneStates) -> int:
     failing = sum(
         1 << index for index, zone in enumerate(instance.stores.zone_names) if instance.zone_health.is_failing(zone)
     )
-    return states.in_sync(instance.stores.zone_names) & ~failing
+    return states.in_sync(instance.stores.zone_names) & instance.stores.regular_zones & ~failing
 
 
 def _confirmed(puts: Sequence[_Put], results: Sequence[bool | PenstockError | None]) -> int:

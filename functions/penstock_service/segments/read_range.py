@@ -102,9 +102,9 @@ def _report_bad_copies(
 ) -> None:
     """Reports the zones that answered and have the range wrong, or not at all.
 
-    A zone that is out is not reported, because it is caught up as a whole.
+    A zone that is out is not reported, because it is caught up as a whole. A fallback zone needs no copy.
     """
-    written = instance.zone_cache.remembered.written(instance.stores.zone_names)
+    written = instance.zone_cache.remembered.written(instance.stores.zone_names) & instance.stores.regular_zones
     for index, zone in enumerate(instance.stores.zone_names):
         result = results.get(zone)
         is_bad = isinstance(result, PenstockError) and (result.code is ErrorCode.CORRUPT_SEGMENT or is_missing(result))

@@ -141,7 +141,7 @@ def _prepared(instance: Instance, last: TransactionPart, offsets: Sequence[Offse
     refs: dict[PartitionKey, list[Ref]] = {}
     for each in staged:
         refs.setdefault(each.key, []).append(each.ref)
-    written_zones = instance.zone_cache.get().written(instance.stores.zone_names)
+    written_zones = instance.zone_cache.get().written(instance.stores.zone_names) & instance.stores.regular_zones
     transaction = Transaction(
         producer=last.producer,
         number=last.number,

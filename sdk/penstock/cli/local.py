@@ -24,10 +24,15 @@ def local() -> None:
     metavar="[RULES]",
     help="Behave like AWS where the emulator does not: all, none, or rules and settings with commas.",
 )
+@click.option(
+    "--profile",
+    type=click.Choice(("express3", "express2", "standard1", "local")),
+    help="The zones of a new stack. Ordinary buckets stand in for directory buckets.  [default: local]",
+)
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The folder of the stack's state.")
-def up(port: int | None, like_aws: str | None, state_dir: Path | None) -> None:
+def up(port: int | None, like_aws: str | None, profile: str | None, state_dir: Path | None) -> None:
     """Start the stack, or bring a running one up to date with the sources."""
-    options = {"--port": port, "--like-aws": like_aws}
+    options = {"--port": port, "--like-aws": like_aws, "--profile": profile}
     _run("up", state_dir, *(f"{name}={value}" for name, value in options.items() if value is not None))
 
 

@@ -85,7 +85,7 @@ def test_sweep_completes_with_the_permissions_of_its_role(
     options = {"endpointUrl": stack.endpoint_url, "region": stack.region}
     places: Storage = find_storage(options, environ=environment_of_outputs(outputs))
     s3 = stack.root_client("s3")
-    zones = dict(places.zones)
+    zones = {zone.name: zone.bucket for zone in places.zones}
     held = [key["Key"] for key in s3.list_objects_v2(Bucket=zones["b"])["Contents"]]
     missing, rotten, garbage = held[0], held[1], segment_key(new_segment_id(_now_ms(), b"0123456789"))
     s3.delete_object(Bucket=zones["b"], Key=missing)

@@ -191,7 +191,7 @@ class Oracle:
         Segments that it missed since it was let back are excused: they are repaired as in any other zone.
         """
         for index, store in enumerate(self._state.stores.zones):
-            if zones >> index & 1:
+            if zones & self._state.stores.regular_zones & 1 << index:  # a fallback holds what others missed
                 self._state.count("zone in_sync again")
                 since_ms = before.of(store.zone).since_ms - EPOCH_MS - CLOCK_SKEW_MS
                 for key, located in self.log.all_refs():
@@ -234,7 +234,7 @@ class Oracle:
         """Return whether at some moment no zones but these were in sync."""
         ends = [at_ms for at_ms, _ in self.in_sync[1:]] + [float("inf")]
         return any(
-            in_sync & ~zones == 0 and at_ms <= until_ms and end_ms >= since_ms
+            in_sync & self._state.stores.regular_zones & ~zones == 0 and at_ms <= until_ms and end_ms >= since_ms
             for (at_ms, in_sync), end_ms in zip(self.in_sync, ends, strict=True)
         )
 

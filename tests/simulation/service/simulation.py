@@ -31,6 +31,8 @@ T = TypeVar("T")
 # The grace of log starts, as in the product, and of the sweep. It is just enough: no simulated function takes longer
 # from its put to its update (30 s, and a write that is 20 s late). The product's sweep waits for a day.
 GRACE_MS = LOG_START_GRACE_MS
+# The zones of each storage profile (docs/adr/0029), and those of them that are fallbacks.
+PROFILES = {"express3": ("abc", ""), "express2": ("abc", "c"), "standard1": ("a", "")}
 _API_TIMEOUT_MS = 29_000.0
 _INSTANCES_MAX = 6
 
@@ -38,13 +40,16 @@ _INSTANCES_MAX = 6
 class Simulation:
     """All of one run. `stores` are the bare stores, and `bare` is an instance on them whose calls never fail."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, profile: str = "express3") -> None:
+        zones, fallback_zones = PROFILES[profile]
         self.scheduler = Scheduler(seed)
         self.faults = FaultPlan.chosen(self.scheduler.random)
         transaction_ms = self.scheduler.random.choice([0.0, 5.0, 50.0])
         entropy = SimulatedEntropy(self.scheduler)
         self.stores = memory_stores(
-            contention=Contention(_StoresClock(self.scheduler, self.faults), entropy, transaction_ms)
+            zones,
+            Contention(_StoresClock(self.scheduler, self.faults), entropy, transaction_ms),
+            fallback_zones=fallback_zones,
         )
         self.bare = Instance.new(
             self.stores,

@@ -32,7 +32,7 @@ def restore(simulation: Simulation) -> None:
     instance = simulation.undisturbed()
     _repair(simulation, instance)
     _bring_zones_back(simulation, instance)
-    everywhere = (1 << len(instance.stores.zones)) - 1
+    everywhere = instance.stores.regular_zones
     for key, located in _zonal_refs(simulation):
         # A roll that was decided before a mark may write the page without it (docs/adr/0004). The scrub sets it again.
         marked = simulation.oracle.marked.get((key, int(located.base_offset)), 0)
@@ -43,8 +43,13 @@ def restore(simulation: Simulation) -> None:
         expect(scrubbed.is_finished and not scrubbed.failures, f"not everything could be healed: {scrubbed}")
     simulation.oracle.destroyed.clear()
     for key, located in _zonal_refs(simulation):
-        expect(located.ref.zones == everywhere, f"{key} at {located.base_offset} was scrubbed, and is not marked so")
-        for store in simulation.stores.zones:
+        expect(
+            located.ref.zones & everywhere == everywhere,
+            f"{key} at {located.base_offset} was scrubbed, and is not marked so",
+        )
+        for index, store in enumerate(simulation.stores.zones):
+            if not located.ref.zones >> index & 1:
+                continue  # a fallback zone
             try:
                 data = store.get(located.ref.segment_id, located.ref.position, located.ref.length)
                 check_stored(memoryview(data), located.ref.offset_span)
@@ -140,5 +145,8 @@ def _check_objects(simulation: Simulation) -> None:
         named = {ref.segment_id for ref in refs if ref.tier is tier}
         garbage = [segment_id.hex() for segment_id in stored - named]
         expect(not garbage, f"zone {zone} keeps segments that nothing names: {garbage}")
+        if zone in simulation.stores.fallback_zones:
+            index = simulation.stores.zone_names.index(zone)
+            named = {ref.segment_id for ref in refs if ref.tier is tier and ref.zones >> index & 1}
         missing = [segment_id.hex() for segment_id in named - stored]
         expect(not missing, f"zone {zone} has lost segments that are named: {missing}")

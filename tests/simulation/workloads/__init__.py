@@ -54,6 +54,7 @@ WORKLOADS: dict[str, Install] = {
     "sweep": sweep.install,
 }
 MIXED = "mixed"
+OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 

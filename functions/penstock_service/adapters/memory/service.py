@@ -6,6 +6,7 @@ caller's value never changes under it.
 
 from collections.abc import Sequence
 
+from penstock_core.ids import ZoneName
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
@@ -26,6 +27,7 @@ from penstock_service.stores import Stores
 def memory_instance(
     *,
     zones: Sequence[str] = ("a", "b", "c"),
+    fallback_zones: Sequence[str] = (),
     clock: Clock | None = None,
     entropy: Entropy | None = None,
     executor: Executor | None = None,
@@ -34,11 +36,15 @@ def memory_instance(
     runtime = Runtime(
         clock=clock or SystemClock(), entropy=entropy or SystemEntropy(), executor=executor or ThreadExecutor()
     )
-    return Instance.new(memory_stores(zones), runtime)
+    return Instance.new(memory_stores(zones, fallback_zones=fallback_zones), runtime)
 
 
 def memory_stores(
-    zones: Sequence[str] = ("a", "b", "c"), contention: Contention | None = None, wake_ups: WakeUps | None = None
+    zones: Sequence[str] = ("a", "b", "c"),
+    contention: Contention | None = None,
+    wake_ups: WakeUps | None = None,
+    *,
+    fallback_zones: Sequence[str] = (),
 ) -> Stores:
     """Empty stores in memory. With a `contention`, transactions take time, and other writes conflict with them.
 
@@ -58,4 +64,5 @@ def memory_stores(
         archive=MemoryArchiveStore(ARCHIVE),
         repair_queue=MemoryRepairQueue(),
         wake_ups=wake_ups or NoWakeUps(),
+        fallback_zones=frozenset(map(ZoneName, fallback_zones)),
     )

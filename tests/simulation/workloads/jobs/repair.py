@@ -31,6 +31,6 @@ def install(simulation: Simulation) -> None:
 def repair(instance: Instance, key: PartitionKey, located: LocatedRef) -> None:
     """Run the three steps of docs/adr/0004: they put a good copy into every zone, and its bit into the ref."""
     ensured = ensure_copies(
-        instance.stores.zones, instance.executor, located.ref.segment_id, (1 << len(instance.stores.zones)) - 1
+        instance.stores.zones, instance.executor, located.ref.segment_id, instance.stores.regular_zones
     )
     instance.stores.log.mark_stored(key, located, ensured.good)

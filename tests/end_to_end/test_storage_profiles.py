@@ -1,0 +1,86 @@
+"""Stacks with other storage profiles than `local`: they are deployed, they produce and fetch, and they lose a zone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Admin
+from penstock_service.adapters.aws import parse_zones
+from tests.end_to_end.jobs.test_zones import append, empty, run_recover_zones, state_of, until_in_sync
+from tests.end_to_end.local_stack import Stack, free_port, run, up
+from tests.end_to_end.raw_requests import read_all
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def stack_of(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """A stack of its own with the profile that the test names."""
+    try:
+        yield up(tmp_path, "--port", str(free_port()), "--profile", request.param)
+    finally:
+        done = run("down", tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def outputs_of(stack: Stack) -> dict[str, str]:
+    [found] = stack.root_client("cloudformation").describe_stacks(StackName="Penstock")["Stacks"]
+    return {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]}
+
+
+def objects_in(stack: Stack, bucket: str) -> list[str]:
+    pages: Any = stack.root_client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    return [item["Key"] for page in pages for item in page.get("Contents", ())]
+
+
+@pytest.mark.parametrize("stack_of", ["standard1"], indirect=True)
+def test_stack_with_one_bucket_serves_records_and_deploys_nothing_that_repairs(stack_of: Stack, tmp_path: Path) -> None:
+    transport = stack_of.transport()
+    with Admin(transport=stack_of.transport()) as admin:
+        admin.create_topic("orders")
+        for number, acks in enumerate(("one", "quorum", "all")):
+            assert append(transport, "orders", b"%d" % number, acks)[0] == 200
+        assert [each.zone for each in admin.list_zones()] == ["a"]
+    assert [value for _, value in read_all(transport, "orders")] == [b"0", b"1", b"2"]
+
+    outputs = outputs_of(stack_of)
+    [zone] = parse_zones(outputs["ZoneBuckets"])
+    assert len(objects_in(stack_of, zone.bucket)) == 3, "one put for each append"
+    assert "RepairQueueUrl" not in outputs
+    functions = {each["FunctionName"] for each in stack_of.root_client("lambda").list_functions()["Functions"]}
+    assert not functions & {"penstock-recover-zones", "penstock-replicate", "penstock-scrub"}
+    assert "penstock-produce" in functions
+
+    moved = run("up", tmp_path, "--profile", "express2")
+    assert moved.returncode == 1
+    assert "has the storage profile standard1" in moved.stderr
+
+
+@pytest.mark.parametrize("stack_of", ["express2"], indirect=True)
+def test_stack_with_two_zones_goes_on_with_the_fallback_when_one_is_lost(stack_of: Stack) -> None:
+    transport = stack_of.transport()
+    a, b, c = parse_zones(outputs_of(stack_of)["ZoneBuckets"])
+    assert [a.is_fallback, b.is_fallback, c.is_fallback] == [False, False, True]
+    with Admin(transport=stack_of.transport()) as admin:
+        admin.create_topic("orders")
+        assert append(transport, "orders", b"whole", "all")[0] == 200
+        assert [len(objects_in(stack_of, each.bucket)) for each in (a, b, c)] == [1, 1, 0]
+
+        s3 = stack_of.root_client("s3")
+        empty(stack_of, b.bucket)
+        s3.delete_bucket(Bucket=b.bucket)
+        for number in range(4):
+            assert append(transport, "orders", b"%d" % number, "quorum")[0] == 200
+        assert state_of(admin, "b") == "out_of_sync"
+        assert len(objects_in(stack_of, c.bucket)) == 4
+        values = [b"whole", *(b"%d" % number for number in range(4))]
+        assert [value for _, value in read_all(transport, "orders")] == values
+
+        s3.create_bucket(Bucket=b.bucket)
+        run_recover_zones(stack_of)
+        until_in_sync(stack_of, admin, "b")
+    assert set(objects_in(stack_of, a.bucket)) <= set(objects_in(stack_of, b.bucket)), "b caught up"
+    assert append(transport, "orders", b"again", "quorum")[0] == 200
+    assert len(objects_in(stack_of, c.bucket)) == 4, "the fallback is not written any more"
