@@ -17,7 +17,7 @@ from bench.report.recording import Report, reported
 from bench.report.result import Row
 from penstock_core.ids import SegmentId
 from penstock_core.limits import MIB
-from penstock_service.adapters.aws import Storage, aws_instance
+from penstock_service.adapters.aws import Storage, aws_instance, parse_zones
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.ports.segments import SegmentStore
@@ -77,7 +77,7 @@ def _our_store(wire: Wire, bucket: str) -> SegmentStore:
             log_table="log",
             groups_table="groups",
             repair_queue_url="",
-            zones=(("a", bucket),),
+            zones=parse_zones(f"a={bucket}"),
             archive="archive",
             region=_KEYS["region_name"],
             access_key=_KEYS["aws_access_key_id"],

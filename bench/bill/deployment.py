@@ -227,7 +227,7 @@ def _create_storage(dynamodb: Any, storage: Storage) -> None:
             BillingMode="PAY_PER_REQUEST",
         )
     s3 = boto3.client("s3", **_CREDENTIALS)
-    for bucket in (*(bucket for _, bucket in storage.zones), storage.archive):
+    for bucket in (*(zone.bucket for zone in storage.zones), storage.archive):
         s3.create_bucket(Bucket=bucket)
     boto3.client("sqs", **_CREDENTIALS).create_queue(QueueName="repairs")
 

@@ -14,7 +14,7 @@ from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
 from localstack.emulator import start_emulator, stop_emulator
 from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
-from penstock_service.adapters.aws import Storage, format_zones
+from penstock_service.adapters.aws import Storage, ZoneBucket, format_zones
 from penstock_service.instance.instance import Instance
 from penstock_spark.storage import open_instance
 from tests.contract.conftest import create_table
@@ -77,7 +77,7 @@ def storage(emulator_port: int) -> Storage:
         log_table=names["log"],
         groups_table=names["groups"],
         repair_queue_url=str(queue["QueueUrl"]),
-        zones=tuple((zone, names[zone]) for zone in ("a", "b", "c")),
+        zones=tuple(ZoneBucket(name=zone, bucket=names[zone]) for zone in ("a", "b", "c")),
         archive=names["archive"],
         region=REGION,
         endpoint_url=endpoint_url(emulator_port),

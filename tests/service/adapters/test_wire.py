@@ -11,7 +11,7 @@ from crc32c import crc32c
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.limits import ARCHIVE_PART_BYTES
-from penstock_service.adapters.aws import Storage, aws_instance, open_zones
+from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance, open_zones
 from penstock_service.adapters.s3.session import is_directory_bucket
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
@@ -40,7 +40,7 @@ def _instance(zones: tuple[tuple[str, str], ...], calls: StorageCalls | None = N
         log_table="log",
         groups_table="groups",
         repair_queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/repairs",
-        zones=zones,
+        zones=tuple(ZoneBucket(name=name, bucket=bucket) for name, bucket in zones),
         archive="archive",
         region="us-east-1",
         access_key="key",

@@ -48,8 +48,8 @@ def restore(simulation: Simulation) -> None:
             f"{key} at {located.base_offset} was scrubbed, and is not marked so",
         )
         for index, store in enumerate(simulation.stores.zones):
-            if not located.ref.zones >> index & 1:
-                continue  # a fallback zone
+            if not everywhere >> index & 1:
+                continue  # the scrub keeps the copies of regular zones whole; a fallback may have none
             try:
                 data = store.get(located.ref.segment_id, located.ref.position, located.ref.length)
                 check_stored(memoryview(data), located.ref.offset_span)

@@ -12,6 +12,8 @@ from penstock_core.storage.keys import segment_key
 from penstock_service.adapters.s3.session import BucketSession
 from penstock_service.ports.segments import ListedKeys
 
+_IS_CONFLICT = "is_conflict"
+
 
 class S3SegmentStore:
     """SegmentStore: the port documents its methods.
@@ -40,7 +42,13 @@ class S3SegmentStore:
             raise self._failed("open a session", error) from error
 
     def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
-        self._put(segment_id, body, crc32c, IfNoneMatch="*")
+        try:
+            self._put(segment_id, body, crc32c, IfNoneMatch="*")
+        except PenstockError as error:
+            # An earlier try of this very put is still under way: no other put has this id. So its bytes are the same.
+            if not error.facts.get(_IS_CONFLICT):
+                raise
+            self._put(segment_id, body, crc32c)
 
     def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
         self._put(segment_id, body, crc32c)
@@ -87,7 +95,10 @@ class S3SegmentStore:
             )
         except ClientError as error:
             # No other put has this id, so an earlier attempt of this put has left the object.
-            if error.response["Error"]["Code"] != "PreconditionFailed":
+            code = error.response["Error"]["Code"]
+            if code == "ConditionalRequestConflict":
+                raise self._failed(f"store segment {segment_id.hex()}", error, **{_IS_CONFLICT: True}) from error
+            if code != "PreconditionFailed":
                 raise self._unavailable("store", segment_id, error) from error
         except BotoCoreError as error:
             raise self._unavailable("store", segment_id, error) from error
