@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from penstock_core.compaction.merging import CleaningState, CompactionState, Swap
-from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import EMPTY_HEAD, Page, appended
 from penstock_core.log.ref import LocatedRef, Ref, Tier
 from penstock_core.log.roll import next_page
 from penstock_core.records.producer_state import ProducerSequence
 from tests.contract.conftest import Ports
+from tests.support.refs import ref_at
 from tests.support.rolling import roll_if_due
 
 KEY = PartitionKey(TopicId("0f" * 10), Partition(3))
@@ -20,18 +21,8 @@ PRODUCER = 7
 
 
 def ref(number: int) -> Ref:
-    return Ref(
-        segment_id=SegmentId(number.to_bytes(16, "big")),
-        position=0,
-        length=100,
-        offset_span=2,
-        record_count=2,
-        max_timestamp_ms=number,
-        zones=0b011,
-        sequence=ProducerSequence(
-            producer_id=PRODUCER, epoch=1, first_sequence=2 * number, last_sequence=2 * number + 1
-        ),
-    )
+    sequence = ProducerSequence(producer_id=PRODUCER, epoch=1, first_sequence=2 * number, last_sequence=2 * number + 1)
+    return ref_at(number, sequence, span=2, zones=0b011)
 
 
 @pytest.fixture
@@ -214,7 +205,7 @@ def test_retired_segments_are_told_by_when_they_were(ports: Ports, pages: tuple[
     assert not ports.compaction.retired(KEY, 0)
     assert ports.compaction.swap(KEY, a_swap(pages[:2], epoch, swapped_ms=1_500))
     assert ports.compaction.swap(KEY, a_swap(pages[2:], epoch, swapped_ms=99_999))
-    ids = [SegmentId(number.to_bytes(16, "big")) for number in range(PAGES * TAIL_ROLL_REFS)]
+    ids = [ref(number).segment_id for number in range(PAGES * TAIL_ROLL_REFS)]
     assert sorted(ports.compaction.retired(KEY, 0)) == ids
     assert sorted(ports.compaction.retired(KEY, 1_500)) == ids
     assert sorted(ports.compaction.retired(KEY, 1_501)) == ids[32:]

@@ -12,6 +12,7 @@ from penstock_core.log.index import EMPTY_HEAD, Head, appended
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from tests.contract.conftest import Ports
+from tests.support.refs import ref_at
 from tests.support.rolling import roll, roll_if_due
 
 KEY = PartitionKey(TopicId("t1"), Partition(0))
@@ -19,15 +20,7 @@ OTHER = PartitionKey(TopicId("t1"), Partition(1))
 
 
 def ref(number: int, span: int = 3) -> Ref:
-    return Ref(
-        segment_id=SegmentId(number.to_bytes(16, "big")),
-        position=0,
-        length=100,
-        offset_span=span,
-        record_count=span,
-        max_timestamp_ms=1_000 + number,
-        zones=0b111,
-    )
+    return ref_at(1_000 + number, span=span)
 
 
 def fill(ports: Ports, count: int) -> Head:

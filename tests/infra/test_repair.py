@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from infra.settings import STAGES
-from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.log.index import EMPTY_HEAD, Page
-from penstock_core.log.ref import Ref
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.item import number
 from penstock_core.storage.page_item import page_item
 from tests.infra.conftest import Resources
 from tests.infra.templates import name_of, of_type
+from tests.support.refs import ref_at
 
 pytestmark = pytest.mark.synth
 
@@ -65,15 +65,7 @@ def _matches(pattern: Any, value: Any) -> bool:
 def test_only_heads_with_an_unconfirmed_zone_pass_the_filter(mappings: dict[str, Any]) -> None:
     [criteria] = mappings["<TablesLog.StreamArn>"]["FilterCriteria"]["Filters"]
     pattern = json.loads(criteria["Pattern"])
-    ref = Ref(
-        segment_id=SegmentId(b"x" * 16),
-        position=0,
-        length=1,
-        offset_span=1,
-        record_count=1,
-        max_timestamp_ms=1,
-        zones=0b011,
-    )
+    ref = ref_at(1, zones=0b011)
     head = head_item(KEY, EMPTY_HEAD)
     page = page_item(KEY, Page(base_offset=Offset(0), refs=(ref,), max_timestamp_ms=1))
     assert not _matches(pattern, {"dynamodb": {"NewImage": head}})

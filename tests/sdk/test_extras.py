@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.support.child_process import bare_environment
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -19,7 +21,7 @@ def test_import_without_its_extra_names_the_extra(module: str, missing: str, ext
         [sys.executable, "-c", f"import sys; sys.modules[{missing!r}] = None; import {module}"],
         capture_output=True,
         check=False,
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+        env=bare_environment(),
     )
     said = done.stderr.decode().splitlines()[-1]
     assert said.startswith("ModuleNotFoundError: ")

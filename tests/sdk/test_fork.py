@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.support.child_process import child_process
+from tests.support.child_process import bare_environment, child_process
 
 FORKED = """
 import asyncio, json, os, sys, threading
@@ -74,7 +74,7 @@ def test_clients_of_the_parent_refuse_at_once_in_a_forked_child_and_end_without_
         [sys.executable, "-c", FORKED],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+        env=bare_environment(),
     ) as process:
         written, errors = process.communicate()
     assert process.returncode == 0, errors.decode()

@@ -3,12 +3,18 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tests.support.deadlines import DEADLINE_S
+
+
+def bare_environment() -> dict[str, str]:
+    """No variable but the path of this process's modules: no AWS configuration, no stack, no program to start."""
+    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "PATH": ""}
 
 
 @contextmanager

@@ -1,19 +1,27 @@
 """Refs of segments that nothing stored: for heads and pages alone."""
 
-from penstock_core.ids import SegmentId
+from penstock_core.ids import new_segment_id
 from penstock_core.log.ref import Ref
 from penstock_core.records.producer_state import ProducerSequence
 
 
-def ref_at(now_ms: int, sequence: ProducerSequence | None = None, *, length: int = 100, zones: int = 0b111) -> Ref:
-    """A ref of one record of that time, in a segment of that time."""
+def ref_at(
+    timestamp_ms: int,
+    sequence: ProducerSequence | None = None,
+    *,
+    stored_ms: int | None = None,
+    length: int = 100,
+    span: int = 1,
+    zones: int = 0b111,
+) -> Ref:
+    """A ref of `span` records, the newest of that time. Its segment is of the same time, unless `stored_ms` says."""
     return Ref(
-        segment_id=SegmentId(now_ms.to_bytes(6, "big") + bytes(10)),
+        segment_id=new_segment_id(timestamp_ms if stored_ms is None else stored_ms, bytes(10)),
         position=0,
         length=length,
-        offset_span=1,
-        record_count=1,
-        max_timestamp_ms=now_ms,
+        offset_span=span,
+        record_count=span,
+        max_timestamp_ms=timestamp_ms,
         zones=zones,
         sequence=sequence,
     )

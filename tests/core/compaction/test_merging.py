@@ -16,10 +16,11 @@ from penstock_core.compaction.merging import (
     plan_runs,
     same_but_for_zones,
 )
-from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId, new_segment_id
+from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
 from penstock_core.log.index import EMPTY_HEAD, Page
 from penstock_core.log.ref import Ref, Tier, span, stored_bytes
 from penstock_core.records.producer_state import ProducerSequence
+from tests.support.refs import ref_at
 
 NOW_MS, HOUR_MS = 1_790_000_000_000, 3_600_000
 SETTINGS = CompactionSettings(refs_min=4, ref_bytes=1_000, segment_bytes=10_000)
@@ -27,16 +28,7 @@ KEY = PartitionKey(TopicId("0f" * 10), Partition(3))
 
 
 def ref(length: int = 50, age_ms: int = 2 * HOUR_MS, offset_span: int = 1, **changes: object) -> Ref:
-    at_ms = NOW_MS - age_ms
-    made = Ref(
-        segment_id=new_segment_id(at_ms, bytes(10)),
-        position=0,
-        length=length,
-        offset_span=offset_span,
-        record_count=offset_span,
-        max_timestamp_ms=at_ms,
-        zones=7,
-    )
+    made = ref_at(NOW_MS - age_ms, length=length, span=offset_span)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

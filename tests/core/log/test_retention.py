@@ -6,28 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.ids import Offset, new_segment_id
+from penstock_core.ids import Offset
 from penstock_core.limits import UNLIMITED
 from penstock_core.log.index import EMPTY_HEAD, Head, Page, appended, safe_log_start
 from penstock_core.log.ref import Ref
 from penstock_core.log.retention import TIMESTAMP_AHEAD_MS_MAX, Expiry, expire, written_ms
 from penstock_core.log.roll import is_roll_due, next_page, shortened
 from penstock_core.log.topic import TopicConfig
+from tests.support.refs import ref_at
 
 NOW_MS = 10_000_000
 FOREVER = TopicConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
 
 
 def ref(timestamp_ms: int, *, length: int = 10, span: int = 1, stored_ms: int = NOW_MS) -> Ref:
-    return Ref(
-        segment_id=new_segment_id(stored_ms, bytes(10)),
-        position=0,
-        length=length,
-        offset_span=span,
-        record_count=span,
-        max_timestamp_ms=timestamp_ms,
-        zones=7,
-    )
+    return ref_at(timestamp_ms, stored_ms=stored_ms, length=length, span=span)
 
 
 def log_of(refs: list[Ref], log_start: int = 0, rolls_to: int | None = None) -> tuple[Head, list[Page]]:

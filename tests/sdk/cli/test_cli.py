@@ -12,7 +12,7 @@ from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
 from penstock_core.records.codec import NewRecord, encode
 from tests.sdk.http.faulty_transport import FaultyTransport, answer
-from tests.support.child_process import child_process
+from tests.support.child_process import bare_environment, child_process
 from tests.support.poison import put_batch, undecodable_batch
 
 TRUNCATED_PIPE = """
@@ -298,7 +298,7 @@ def test_consume_ends_quietly_when_its_reader_has_gone() -> None:
         [sys.executable, "-c", TRUNCATED_PIPE],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+        env=bare_environment(),
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

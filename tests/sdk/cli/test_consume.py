@@ -9,7 +9,7 @@ import pytest
 
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
-from tests.support.child_process import child_process
+from tests.support.child_process import bare_environment, child_process
 
 SIGNALLED = """
 import threading
@@ -98,7 +98,7 @@ def consuming() -> Iterator["subprocess.Popen[bytes]"]:
     with child_process(
         [sys.executable, "-c", SIGNALLED],
         stdout=subprocess.PIPE,
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+        env=bare_environment(),
     ) as process:
         yield process
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
-from tests.support.child_process import child_process
+from tests.support.child_process import bare_environment, child_process
 
 INTERRUPTED = """
 from penstock.cli import main
@@ -117,7 +117,7 @@ def test_interruption_delivers_the_lines_that_were_read_and_tells_their_count(nu
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+        env=bare_environment(),
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.support.child_process import child_process
+from tests.support.child_process import bare_environment, child_process
 
 FORGOTTEN = """
 import json
@@ -42,7 +42,7 @@ def test_interpreter_exit_delivers_all_records_and_does_not_hang() -> None:
         [sys.executable, "-c", FORGOTTEN],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "PATH": ""},
+        env=bare_environment(),
     ) as process:
         written, errors = process.communicate()
     assert (process.returncode, written) == (0, b"produced 1 True\n")

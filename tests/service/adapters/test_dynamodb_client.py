@@ -15,28 +15,20 @@ from botocore.exceptions import (
 )
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition, PartitionKey, SegmentId, TopicId
+from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.limits import STORAGE_REPEAT_MS_MAX
 from penstock_core.log.index import EMPTY_HEAD, appended
-from penstock_core.log.ref import Ref
 from penstock_core.storage.head_item import head_item
 from penstock_service.adapters.dynamodb.client import Applied, Cancelled, DynamoDbClient, Refused
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
+from tests.support.refs import ref_at
 from tests.support.service import SteppedClock
 
 ATTEMPTS = 5
 CONDITION = "ConditionalCheckFailed"
 URL = "https://dynamodb.test"
 KEY = PartitionKey(TopicId("t1"), Partition(0))
-REF = Ref(
-    segment_id=SegmentId(bytes(16)),
-    position=0,
-    length=70,
-    offset_span=1,
-    record_count=1,
-    max_timestamp_ms=1,
-    zones=7,
-)
+REF = ref_at(1)
 
 
 def _refusal(code: str, status: int = 400) -> ClientError:

@@ -18,13 +18,11 @@ from penstock_core.ids import (
     Offset,
     Partition,
     PartitionKey,
-    SegmentId,
     TopicId,
     TopicName,
     TransactionalId,
 )
 from penstock_core.log.index import Page
-from penstock_core.log.ref import Ref
 from penstock_core.log.topic import Topic, note_of
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.transaction import Transaction, TransactionalProducer, TransactionState
@@ -39,6 +37,7 @@ from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipSto
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from tests.support.refs import ref_at
 from tests.support.service import SteppedClock
 
 ATTEMPTS = 5
@@ -48,15 +47,7 @@ KEY = PartitionKey(TopicId("t1"), Partition(0))
 TOPIC = Topic(name=TopicName("orders"), topic_id=TopicId("t1"), partitions=3, created_at_ms=5)
 NOTE = note_of(TOPIC, 4, is_being_created=True)
 SEQUENCE = ProducerSequence(producer_id=7, epoch=0, first_sequence=0, last_sequence=0)
-REF = Ref(
-    segment_id=SegmentId(bytes(16)),
-    position=0,
-    length=70,
-    offset_span=1,
-    record_count=1,
-    max_timestamp_ms=1,
-    zones=7,
-)
+REF = ref_at(1)
 PAGE = Page(base_offset=Offset(0), refs=(REF,), max_timestamp_ms=1)
 GROUP, ME = GroupName("g"), MemberName("me")
 GROUP_STATE = GroupState(name=GROUP, config=GroupConfig(), version=1)
