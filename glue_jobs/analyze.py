@@ -137,29 +137,28 @@ class _Counting:
     def count(self, only: Sequence[str]) -> None:
         """Count these topics, or all if none is named."""
         names = sorted(self._topics)
-        try:
-            self.written = self._count(only)
+        if self._is_counted(names[0] if len(names) == 1 else "all together", only):
             return
-        except Exception as error:  # the edge of the run: Spark raises its own for what a worker raised
-            log_event("failed", topic=names[0] if len(names) == 1 else "all together", error=describe_failure(error))
-            if len(names) == 1:
-                self.failed = names
-                return
-        for name in names:
-            try:
-                done = self._count([name])
-            except Exception as error:  # the topic's edge
-                self.failed.append(name)
-                log_event("failed", topic=name, error=describe_failure(error))
-                continue
-            self.written["hours"] = max(self.written["hours"], done["hours"])
-            self.written["rows"] += done["rows"]
-            self.written["records"] += done["records"]
+        if len(names) == 1:
+            self.failed = names
+            return
+        self.failed = [name for name in names if not self._is_counted(name, [name])]
 
     def skipped_facts(self) -> dict[str, int]:
         """Undecodable batches that were left out, and the offsets that they cover."""
         offsets = sum(end - start for _, _, start, end in self._skipped)
         return {"skipped_batches": len(self._skipped), "skipped_offsets": offsets}
+
+    def _is_counted(self, label: str, names: Sequence[str]) -> bool:
+        try:
+            done = self._count(names)
+        except Exception as error:  # the topic's edge: Spark raises its own for what a worker raised
+            log_event("failed", topic=label, error=describe_failure(error))
+            return False
+        self.written["hours"] = max(self.written["hours"], done["hours"])
+        self.written["rows"] += done["rows"]
+        self.written["records"] += done["records"]
+        return True
 
     def _count(self, names: Sequence[str]) -> dict[str, int]:
         from pyspark import StorageLevel
