@@ -10,6 +10,15 @@ from penstock_core.groups.group import GroupConfig, GroupState, Member, group_co
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
 from penstock_core.outcomes import Outcome
+from penstock_handlers.edge.answer_models import (
+    GroupAnswer,
+    GroupDescriptionAnswer,
+    GroupList,
+    GroupMemberAnswer,
+    GroupPartitionAnswer,
+    ResetResult,
+    ResetResults,
+)
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number
 from penstock_handlers.edge.json_api import (
@@ -22,17 +31,7 @@ from penstock_handlers.edge.json_api import (
     only_parameters,
     serve_with,
 )
-from penstock_handlers.edge.models import (
-    AlterGroup,
-    GroupAnswer,
-    GroupDescriptionAnswer,
-    GroupList,
-    GroupMemberAnswer,
-    GroupPartitionAnswer,
-    ResetOffsets,
-    ResetResult,
-    ResetResults,
-)
+from penstock_handlers.edge.request_models import AlterGroup, ResetOffsets
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.describe_group import GroupPartition, describe_group, list_groups

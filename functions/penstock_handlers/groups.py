@@ -10,6 +10,14 @@ from penstock_core.groups.lease import Lease, SeenCommit
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import GROUP_PAGE_MAX, OWNED_PARTITIONS_MAX
 from penstock_core.plain_text import check_label
+from penstock_handlers.edge.answer_models import (
+    CommitResult,
+    CommitResults,
+    CommittedOffsetJson,
+    CommittedOffsets,
+    GrantedLease,
+    HeartbeatAnswerJson,
+)
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
     After,
@@ -21,17 +29,7 @@ from penstock_handlers.edge.json_api import (
     only_parameters,
     serve_with,
 )
-from penstock_handlers.edge.models import (
-    CommitOffsets,
-    CommitResult,
-    CommitResults,
-    CommittedOffsetJson,
-    CommittedOffsets,
-    GrantedLease,
-    HeartbeatAnswerJson,
-    HeartbeatJson,
-    SeenCommitJson,
-)
+from penstock_handlers.edge.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_page
 from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest, heartbeat, leave

@@ -13,10 +13,11 @@ from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.zones.quorum import parse_acks
+from penstock_handlers.edge.answer_models import ProducedOffset, ProducedOffsets
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import error_json, instance_of, json_app, only_parameters, serve_with
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
-from penstock_handlers.edge.models import ProducedOffset, ProducedOffsets, ProduceRecords, Record
+from penstock_handlers.edge.request_models import ProduceRecords, Record
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import ProduceEntry, produce

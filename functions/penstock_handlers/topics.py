@@ -11,6 +11,16 @@ from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic, config_to_json
 from penstock_core.log.wake_up import NAMESPACE
 from penstock_core.outcomes import Outcome
+from penstock_handlers.edge.answer_models import (
+    OffsetList,
+    PartitionBounds,
+    TopicAnswer,
+    TopicDescription,
+    TopicList,
+    TruncatedPartition,
+    TruncatedPartitions,
+    WakeUpPlaceAnswer,
+)
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number, whole_number
 from penstock_handlers.edge.json_api import (
@@ -22,19 +32,7 @@ from penstock_handlers.edge.json_api import (
     only_parameters,
     serve_with,
 )
-from penstock_handlers.edge.models import (
-    AlterTopic,
-    CreateTopic,
-    Number,
-    OffsetList,
-    PartitionBounds,
-    TopicAnswer,
-    TopicDescription,
-    TopicList,
-    TruncatedPartition,
-    TruncatedPartitions,
-    WakeUpPlaceAnswer,
-)
+from penstock_handlers.edge.request_models import AlterTopic, CreateTopic, Number
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic

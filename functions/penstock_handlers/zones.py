@@ -6,9 +6,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Path
 
 from penstock_core.ids import ZoneName
 from penstock_core.zones.zone_state import ZoneState, ZoneStatus
+from penstock_handlers.edge.answer_models import ZoneAnswer, ZoneList
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import instance_of, json_app, only_parameters, serve_with
-from penstock_handlers.edge.models import MoveZone, ZoneAnswer, ZoneList
+from penstock_handlers.edge.request_models import MoveZone
 from penstock_service.segments.move_zone import list_zones, move_zone_by_operator
 
 app = json_app()

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from penstock_handlers import openapi
-from penstock_handlers.edge import models
+from penstock_handlers.edge import answer_models as answers
 from penstock_handlers.router import ROUTES
 from tests.handlers.service import Service
 from tests.support.service import batch
@@ -54,10 +54,10 @@ COMMITS = {
     "offsets": [{"topic": "orders", "partition": 0, "offset": 1}, {"topic": "none", "partition": 0, "offset": 1}]
 }
 CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
-    ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, models.TopicAnswer),
-    ("GET /v1/topics", "/v1/topics", b"", {"limit": "1"}, 200, models.TopicList),
-    ("GET /v1/metadata", "/v1/metadata", b"", {"topic": "orders"}, 200, models.TopicAnswer),
-    ("PATCH /v1/topics/{topic}", "/v1/topics/orders", {"partitions": 3}, {}, 200, models.TopicAnswer),
+    ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, answers.TopicAnswer),
+    ("GET /v1/topics", "/v1/topics", b"", {"limit": "1"}, 200, answers.TopicList),
+    ("GET /v1/metadata", "/v1/metadata", b"", {"topic": "orders"}, 200, answers.TopicAnswer),
+    ("PATCH /v1/topics/{topic}", "/v1/topics/orders", {"partitions": 3}, {}, 200, answers.TopicAnswer),
     (
         "POST /v1/topics/{topic}/records",
         "/v1/topics/orders/records",
@@ -67,7 +67,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         },
         {},
         200,
-        models.ProducedOffsets,
+        answers.ProducedOffsets,
     ),
     (
         "GET /v1/topics/{topic}/partitions/{partition}/records",
@@ -75,19 +75,19 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         b"",
         {},
         200,
-        models.FetchedRecords,
+        answers.FetchedRecords,
     ),
-    ("GET /v1/wake-ups", "/v1/wake-ups", b"", {}, 200, models.WakeUpPlaceAnswer),
-    ("GET /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 200, models.TopicDescription),
-    ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {"timestamp": "5"}, 200, models.OffsetList),
-    ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {}, 200, models.OffsetList),
+    ("GET /v1/wake-ups", "/v1/wake-ups", b"", {}, 200, answers.WakeUpPlaceAnswer),
+    ("GET /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 200, answers.TopicDescription),
+    ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {"timestamp": "5"}, 200, answers.OffsetList),
+    ("GET /v1/topics/{topic}/offsets", "/v1/topics/orders/offsets", b"", {}, 200, answers.OffsetList),
     (
         "POST /v1/topics/{topic}/truncate",
         "/v1/topics/orders/truncate",
         {"0": 1, "1": 99},
         {},
         200,
-        models.TruncatedPartitions,
+        answers.TruncatedPartitions,
     ),
     (
         "POST /v1/groups/{group}/heartbeat",
@@ -95,25 +95,25 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         {"member_id": "m", "sequence": 1, "epoch": 0, "subscription": {"topics": ["orders"]}},
         {},
         200,
-        models.HeartbeatAnswerJson,
+        answers.HeartbeatAnswerJson,
     ),
-    ("POST /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", COMMITS, {}, 200, models.CommitResults),
-    ("GET /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", b"", {}, 200, models.CommittedOffsets),
-    ("GET /v1/groups", "/v1/groups", b"", {"limit": "1"}, 200, models.GroupList),
-    ("GET /v1/groups/{group}", "/v1/groups/sharing", b"", {}, 200, models.GroupDescriptionAnswer),
-    ("GET /v1/groups/{group}", "/v1/groups/billing", b"", {}, 200, models.GroupDescriptionAnswer),
-    ("PATCH /v1/groups/{group}", "/v1/groups/other", {"config": {"assignor": "range"}}, {}, 200, models.GroupAnswer),
+    ("POST /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", COMMITS, {}, 200, answers.CommitResults),
+    ("GET /v1/groups/{group}/offsets", "/v1/groups/billing/offsets", b"", {}, 200, answers.CommittedOffsets),
+    ("GET /v1/groups", "/v1/groups", b"", {"limit": "1"}, 200, answers.GroupList),
+    ("GET /v1/groups/{group}", "/v1/groups/sharing", b"", {}, 200, answers.GroupDescriptionAnswer),
+    ("GET /v1/groups/{group}", "/v1/groups/billing", b"", {}, 200, answers.GroupDescriptionAnswer),
+    ("PATCH /v1/groups/{group}", "/v1/groups/other", {"config": {"assignor": "range"}}, {}, 200, answers.GroupAnswer),
     (
         "POST /v1/groups/{group}/reset",
         "/v1/groups/billing/reset",
         {"topic": "orders", "offsets": {"0": 1, "1": 99}},
         {},
         200,
-        models.ResetResults,
+        answers.ResetResults,
     ),
     ("DELETE /v1/groups/{group}", "/v1/groups/billing", b"", {}, 204, None),
-    ("GET /v1/zones", "/v1/zones", b"", {}, 200, models.ZoneList),
-    ("POST /v1/zones/{zone}", "/v1/zones/b", {"state": "taken_out", "reason": "work"}, {}, 200, models.ZoneAnswer),
+    ("GET /v1/zones", "/v1/zones", b"", {}, 200, answers.ZoneList),
+    ("POST /v1/zones/{zone}", "/v1/zones/b", {"state": "taken_out", "reason": "work"}, {}, 200, answers.ZoneAnswer),
     ("DELETE /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 204, None),
 ]
 
@@ -142,7 +142,7 @@ def test_every_json_answer_conforms_to_its_type(service: Service) -> None:
 
 def test_every_answer_that_is_no_success_conforms_to_its_type(service: Service) -> None:
     answer = service.call("GET", "/v1/topics/missing")
-    TypeAdapter(models.ErrorAnswer).validate_json(answer.body, strict=True, extra="forbid")
+    TypeAdapter(answers.ErrorAnswer).validate_json(answer.body, strict=True, extra="forbid")
 
 
 def test_binary_answers_have_the_fields_of_the_document(service: Service) -> None:
