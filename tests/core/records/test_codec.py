@@ -1,50 +1,22 @@
-import contextlib
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import cramjam
 import kafka.codec
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import default_records as kafka_python
 
-import penstock_core
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import BATCH_DECODED_BYTES_MAX
 from penstock_core.records import codec as records_module
-from penstock_core.records.codec import BatchBuilder, NewRecord, Record, decode, encode, record_bytes_max
+from penstock_core.records.codec import BatchBuilder, NewRecord, decode, encode, record_bytes_max
 from penstock_core.records.compression import SNAPPY_MAGIC, compress
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression, parse_header, stamp, validate
+from tests.core.records.record_samples import GOLDEN_RECORDS, NOW_MS, contents, every_compression, new_records, sealed
 
-every_compression = pytest.mark.parametrize("compression", Compression)
-
-NOW_MS = 1_790_000_000_000
-
-new_records = st.lists(
-    st.builds(
-        NewRecord,
-        timestamp_ms=st.integers(0, 2**62),
-        key=st.none() | st.binary(max_size=20),
-        value=st.none() | st.binary(max_size=200) | st.integers(0, 5).map(lambda n: b"penstock " * 10 * n),
-        headers=st.lists(st.tuples(st.text(max_size=10), st.none() | st.binary(max_size=10)), max_size=3),
-    ),
-    min_size=1,
-    max_size=30,
-)
-
-# Batches that kafka-python 3.0.12 wrote with lz4 4.4.5, zstandard 0.25.0 and python-snappy 0.7.3, producer (7, 3, 11).
-GOLDEN_RECORDS = [
-    NewRecord(NOW_MS, b"key", b"penstock " * 12, [("h", b"1"), ("n", None)]),
-    NewRecord(NOW_MS + 5, None, b"penstock " * 12, []),
-    NewRecord(NOW_MS + 3, b"key", None, []),
-]
+# `GOLDEN_RECORDS` as kafka-python 3.0.12 wrote them with lz4 4.4.5, zstandard 0.25.0 and python-snappy 0.7.3, by the
+# producer (7, 3, 11).
 GOLDEN = {
     Compression.NONE: (
         "00000000000000000000012f0000000002e101eb91000000000002000001a0c4506c00000001a0c4506c05000000000000000700"
@@ -72,28 +44,6 @@ GOLDEN = {
         "02010012000604066b657901000200eb0fa902981626"
     ),
 }
-
-
-def contents(records: Any) -> list[NewRecord]:
-    return [NewRecord(record.timestamp, record.key, record.value, list(record.headers)) for record in records]
-
-
-def sealed(batch: bytes, records: bytes | None = None, **header: int) -> bytes:
-    """The batch with other records or header fields, its length and CRC made right again."""
-    at = {"attributes": (21, 2), "last_offset_delta": (23, 4), "record_count": (57, 4)}
-    data = bytearray(batch[:BATCH_HEADER_BYTES] + (batch[BATCH_HEADER_BYTES:] if records is None else records))
-    for name, value in header.items():
-        position, size = at[name]
-        data[position : position + size] = value.to_bytes(size, "big", signed=True)
-    data[8:12] = (len(data) - 12).to_bytes(4, "big")
-    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
-    return bytes(data)
-
-
-def assert_refused(data: bytes, code: ErrorCode, message: str) -> None:
-    with pytest.raises(PenstockError, match=message) as caught:
-        list(decode(data))
-    assert caught.value.code is code
 
 
 @pytest.fixture
@@ -313,149 +263,3 @@ def test_decode_gives_the_batchs_time_when_it_is_of_log_append(compression: Comp
     records = [NewRecord(NOW_MS, None, bytes(100)), NewRecord(NOW_MS + 9, None, bytes(100))]
     batch = sealed(encode(records, compression), attributes=0x08 | compression)
     assert [record.timestamp for record in decode(batch)] == [NOW_MS + 9] * 2
-
-
-@every_compression
-@pytest.mark.parametrize("record_count", [0, 1, 2, 4, 100, 1_000_000])
-def test_decode_refuses_a_record_count_that_lies(compression: Compression, record_count: int) -> None:
-    batch = sealed(
-        encode(GOLDEN_RECORDS, compression), record_count=record_count, last_offset_delta=max(record_count - 1, 0)
-    )
-    assert_refused(batch, ErrorCode.CORRUPT_BATCH, f"its {record_count} records cannot be read")
-
-
-@pytest.mark.parametrize("record_count", [-1, 1_000_001, 2**31 - 1])
-def test_decode_refuses_a_record_count_that_cannot_be(record_count: int) -> None:
-    batch = sealed(encode(GOLDEN_RECORDS), record_count=record_count)
-    assert_refused(batch, ErrorCode.UNSUPPORTED_FORMAT, f"says it has {record_count} records")
-
-
-@pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (1, 2), (-1, 0)])
-def test_decode_refuses_offsets_that_are_not_increasing_within_the_batch(deltas: tuple[int, int]) -> None:
-    plain = encode([NewRecord(NOW_MS, None, b"a"), NewRecord(NOW_MS, None, b"b")])
-    records = bytearray(plain[BATCH_HEADER_BYTES:])
-    half = len(records) // 2
-    for at, delta in zip((3, half + 3), deltas, strict=True):
-        records[at] = 2 * delta if delta >= 0 else -2 * delta - 1
-    assert_refused(sealed(plain, bytes(records)), ErrorCode.CORRUPT_BATCH, "not increasing within")
-
-
-@every_compression
-@pytest.mark.parametrize("record_count", [127, 128, 129, 1_000, 1_024])
-def test_decode_goes_through_a_batch_of_any_number_of_records(compression: Compression, record_count: int) -> None:
-    records = [NewRecord(NOW_MS + n, b"%d" % n, b"v", []) for n in range(record_count)]
-    batch = encode(records, compression)
-    assert contents(decode(batch + batch)) == 2 * records
-    lying = sealed(batch, record_count=record_count - 1, last_offset_delta=record_count - 2)
-    assert_refused(lying, ErrorCode.CORRUPT_BATCH, f"its {record_count - 1} records cannot be read")
-
-
-def test_decode_refuses_offsets_that_go_back_far_into_a_batch() -> None:
-    def records(start: int) -> bytes:
-        builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**20)
-        for offset in range(start, start + 1_000):
-            builder.append(offset, NOW_MS, None, b"v", [])
-        return bytes(builder.build()[BATCH_HEADER_BYTES:])
-
-    plain = encode([NewRecord(NOW_MS, None, b"v")])
-    rising = sealed(plain, records(0) + records(1_000), record_count=2_000, last_offset_delta=1_999)
-    assert [record.offset for record in decode(rising)] == list(range(2_000))
-    repeated = sealed(plain, records(0) + records(999), record_count=2_000, last_offset_delta=1_999)
-    assert_refused(repeated, ErrorCode.CORRUPT_BATCH, "not increasing within")
-
-
-def test_decode_refuses_the_second_batch_after_yielding_the_first() -> None:
-    batch = encode(GOLDEN_RECORDS)
-    records: Iterator[Record] = decode(batch + batch[:-1] + b"\x07")
-    assert contents(next(records) for _ in range(3)) == GOLDEN_RECORDS
-    with pytest.raises(PenstockError, match=f"batch at byte {len(batch)}: fails its CRC-32C") as caught:
-        next(records)
-    assert caught.value.code is ErrorCode.CORRUPT_BATCH
-
-
-def test_decode_refuses_control_batches_and_unknown_compression() -> None:
-    plain = encode(GOLDEN_RECORDS)
-    assert_refused(sealed(plain, attributes=0x20), ErrorCode.UNSUPPORTED_FORMAT, "is a control batch")
-    assert_refused(sealed(plain, attributes=5), ErrorCode.UNSUPPORTED_FORMAT, "compression code 5")
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        b"\x0c\0\0\0" + b"\xfe" + b"\xff" * 8 + b"\x01",  # key of 2**63 - 1 bytes
-        b"\x0c\0\0\0" + b"\xf6\xfe" + b"\xff" * 7 + b"\x01",  # a little less: overflows with the position only
-        b"\x0c\0\0\0\x01\x01\x02\x80",  # a header's name begins at the end
-        b"\x0c\0\0\0\x01\x01\x02\x00\x81",  # a number cut off by the end
-        b"\x0c\0\0\0\x01\x01\x02\x02\xff\x00",  # a header's name that is not UTF-8
-        b"\x0c\0\0\0\x01\x01\x01",  # -1 headers
-        b"\xff" * 12,
-        b"",
-    ],
-)
-@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
-def test_decode_refuses_a_malformed_record(record: bytes, compression: Compression) -> None:
-    plain = encode([NewRecord(NOW_MS, None, b"")])
-    payload = compress(record, compression)
-    assert_refused(sealed(plain, payload, attributes=compression), ErrorCode.CORRUPT_BATCH, "1 records cannot be read")
-
-
-@every_compression
-@given(data=st.data())
-def test_only_penstock_errors_come_out_of_changed_bytes(compression: Compression, data: st.DataObject) -> None:
-    batch = encode(GOLDEN_RECORDS, compression)
-    at = data.draw(st.integers(BATCH_HEADER_BYTES, len(batch) - 1))
-    patch = data.draw(st.binary(min_size=1, max_size=12))
-    tail = data.draw(st.sampled_from([batch[at + len(patch) :], batch[at:], b""]))
-    with contextlib.suppress(PenstockError):
-        list(decode(sealed(batch[:at] + patch + tail)))
-
-
-@pytest.mark.parametrize("compression", list(Compression)[1:])
-@given(payload=st.binary(max_size=200))
-def test_only_penstock_errors_come_out_of_a_payload_of_garbage(compression: Compression, payload: bytes) -> None:
-    plain = encode([NewRecord(NOW_MS, None, b"")])
-    with contextlib.suppress(PenstockError):
-        list(decode(sealed(plain, payload, attributes=compression)))
-    with contextlib.suppress(PenstockError):
-        list(decode(sealed(plain, SNAPPY_MAGIC + bytes(8) + payload, attributes=Compression.SNAPPY)))
-
-
-_DECODE_WITH_LITTLE_MEMORY = """
-import resource, sys
-from penstock_core.records.codec import decode
-from penstock_core.errors import PenstockError
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-try:
-    list(decode(open(sys.argv[1], "rb").read()))
-except PenstockError as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compression", list(Compression)[1:])
-def test_decode_refuses_a_bomb_within_bounded_memory(compression: Compression, tmp_path: Path) -> None:
-    frame = compress(bytes(16 * 2**20), compression)
-    blocks = frame[16:] if compression is Compression.SNAPPY else frame
-    payload = frame + 127 * blocks  # 2 GiB when decompressed: frames and blocks may follow one another
-    bomb = sealed(encode([NewRecord(NOW_MS, None, b"")]), payload, attributes=compression)
-    path = tmp_path / "bomb"
-    path.write_bytes(bomb)
-    done = subprocess.run(
-        [sys.executable, "-c", _DECODE_WITH_LITTLE_MEMORY, str(path)],
-        cwd=Path(penstock_core.__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("UNSUPPORTED_FORMAT: the batch with offsets [0, ")
-    assert f"expands beyond the {BATCH_DECODED_BYTES_MAX} bytes" in done.stdout
-
-
-def test_decode_takes_a_batch_that_expands_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = encode([NewRecord(NOW_MS, None, bytes(50_000))], Compression.ZSTD)
-    expanded_bytes = len(encode([NewRecord(NOW_MS, None, bytes(50_000))])) - BATCH_HEADER_BYTES
-    monkeypatch.setattr(records_module, "BATCH_DECODED_BYTES_MAX", expanded_bytes)
-    assert len(list(decode(batch))) == 1
-    monkeypatch.setattr(records_module, "BATCH_DECODED_BYTES_MAX", expanded_bytes - 1)
-    assert_refused(batch, ErrorCode.UNSUPPORTED_FORMAT, "expands beyond")

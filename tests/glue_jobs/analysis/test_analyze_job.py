@@ -1,12 +1,11 @@
 """The job `analyze` on real storage: its numbers agree with the records that the test produced."""
 
 import io
-import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,71 +15,19 @@ from localstack.clients import client
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
 from penstock_core.ids import segment_time_ms
-from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
-from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.aws import Storage
 from penstock_service.compaction.compact import compact
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
-from penstock_service.records.produce import produce
 from penstock_service.topics.create_topic import create_topic
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.truncate import truncate
 from penstock_spark.analysis.measure import HOUR_MS
-from tests.support.service import entry, key_of, new_topic, refs_of
+from tests.support.service import key_of, new_topic, refs_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-Rows = dict[tuple[str, int, int], dict[str, Any]]  # by topic, partition and hour
-RunJob = Callable[..., dict[str, Any]]
-
-
-class SentRecord(NamedTuple):
-    """A record as the test produced it."""
-
-    topic: str
-    partition: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-
-
-@pytest.fixture
-def run_job(
-    storage: Storage,
-    spark: "SparkSession",
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> RunJob:
-    """Run the script as `--local` does, and return its result."""
-    monkeypatch.setattr("penstock_spark.job.find_storage", lambda given: storage)
-
-    def run(*options: str, output: str = str(tmp_path / "out")) -> dict[str, Any]:
-        analyze.main(["--output", output, *options])
-        return dict(json.loads(capsys.readouterr().out.splitlines()[-1]))
-
-    return run
-
-
-def send(instance: Instance, records: Sequence[SentRecord], compression: Compression = Compression.NONE) -> None:
-    """One append for each partition."""
-    by_partition: dict[tuple[str, int], list[NewRecord]] = defaultdict(list)
-    for each in records:
-        by_partition[each.topic, each.partition].append(NewRecord(each.timestamp_ms, each.key, each.value))
-    for (topic, partition), found in by_partition.items():
-        [result] = produce(instance, [entry(topic, partition, encode(found, compression))], Acks.QUORUM)
-        assert not isinstance(result, PenstockError)
-
-
-def stored(folder: Path) -> Rows:
-    """All rows of all hours' files."""
-    rows = [row for path in sorted(folder.glob("hours/*/hour.parquet")) for row in pq.read_table(path).to_pylist()]
-    by_key = {(row["topic"], row["partition"], int(row["hour"].timestamp() * 1000)): row for row in rows}
-    assert len(by_key) == len(rows), "a topic, partition and hour has one row"
-    return by_key
+    pass
+from tests.glue_jobs.analysis.sent_records import RunJob, SentRecord, hour_ago, send, skewed, stored
 
 
 def model(records: Sequence[SentRecord]) -> dict[tuple[str, int, int], list[SentRecord]]:
@@ -93,36 +40,6 @@ def model(records: Sequence[SentRecord]) -> dict[tuple[str, int, int], list[Sent
 
 def nearest_rank(values: Sequence[int], percent: int) -> int:
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
-
-
-def hour_ago(instance: Instance, hours: int) -> int:
-    return (instance.clock.now_ms() // HOUR_MS - hours) * HOUR_MS
-
-
-def skewed(instance: Instance) -> list[SentRecord]:
-    """Two topics over four hours: one key with most records, keys and values that are null, empty, binary and large."""
-    new_topic(instance, "orders", partitions=3)
-    new_topic(instance, "telemetry", partitions=1)
-    new_topic(instance, "nothing", partitions=2)
-    records = []
-    for hours in (4, 3, 2):
-        start_ms = hour_ago(instance, hours)
-        for number in range(120):
-            key = b"whale" if number % 3 else f"minnow-{number}".encode()
-            at_ms = start_ms + number * 20_000
-            records.append(SentRecord("orders", 1 if key == b"whale" else 0, at_ms, key, b"v" * (number * hours)))
-    start_ms = hour_ago(instance, 3)
-    records += [
-        SentRecord("telemetry", 0, start_ms, None, b"no key"),
-        SentRecord("telemetry", 0, start_ms + 1, b"", b"an empty key"),
-        SentRecord("telemetry", 0, start_ms + 2, b"gone", None),
-        SentRecord("telemetry", 0, start_ms + 3, None, None),
-        SentRecord("telemetry", 0, start_ms + 4, b"\xff\x00<b>", b""),
-        SentRecord("telemetry", 0, start_ms + 5, b"k" * 300_000, b"a large key"),
-        SentRecord("telemetry", 0, start_ms + HOUR_MS - 1, b"", b"the hour's last"),
-        SentRecord("telemetry", 0, start_ms + HOUR_MS, b"next", b"the next hour's first"),
-    ]
-    return records
 
 
 def check_row(row: dict[str, Any], records: Sequence[SentRecord]) -> None:
@@ -192,53 +109,6 @@ def test_append_lag_is_from_the_timestamp_to_the_segment(instance: Instance, run
         assert row["append_lag_records"] == len(lags[hour])
         assert row["append_lag_ms_max"] == max(lags[hour])
         assert row["append_lag_ms_p50"] == nearest_rank(lags[hour], 50)
-
-
-def test_next_run_goes_on_and_counts_nothing_twice(instance: Instance, run_job: RunJob, tmp_path: Path) -> None:
-    records = skewed(instance)
-    send(instance, records)
-    first = run_job()
-    before = stored(tmp_path / "out")
-    assert first["complete_to"] == _hour_text(instance, 1)
-
-    late = SentRecord("orders", 2, hour_ago(instance, 1) + 5, b"late", b"of the hour that may still get some")
-    too_late = SentRecord("orders", 2, hour_ago(instance, 3), b"too late", b"of an hour that is complete")
-    send(instance, [late, too_late])
-    second = run_job()
-
-    assert second["records"] == 1
-    after = stored(tmp_path / "out")
-    assert after.keys() - before.keys() == {("orders", 2, hour_ago(instance, 1))}
-    assert {key: after[key] for key in before} == before
-    assert run_job("--from", "earliest")["records"] == len(records) + 2  # an operator counts all records again
-    assert stored(tmp_path / "out").keys() - after.keys() == {("orders", 2, hour_ago(instance, 3))}
-
-
-@pytest.mark.minutes
-def test_hour_that_is_counted_again_keeps_what_retention_has_removed_since(
-    instance: Instance, run_job: RunJob, tmp_path: Path
-) -> None:
-    records = skewed(instance)
-    for each in range(0, len(records), 100):
-        send(instance, records[each : each + 100])
-    run_job()
-    before = stored(tmp_path / "out")
-    truncate(instance, "orders", {1: 100})
-    delete_topic(instance, "telemetry")
-    run_job("--from", "earliest")
-    assert stored(tmp_path / "out") == before
-
-
-def test_record_of_a_clock_that_is_ahead_waits_for_its_hour_and_hides_nothing(
-    instance: Instance, run_job: RunJob, tmp_path: Path
-) -> None:
-    new_topic(instance, "orders")
-    ahead = SentRecord("orders", 0, instance.clock.now_ms() + 30 * HOUR_MS, b"k", b"from tomorrow")
-    usual = SentRecord("orders", 0, hour_ago(instance, 2), b"k", b"behind it in the log")
-    send(instance, [ahead])
-    send(instance, [usual])
-    assert run_job("--from", _hour_text(instance, 2), "--to", _hour_text(instance, 1))["records"] == 1
-    assert stored(tmp_path / "out").keys() == {("orders", 0, usual.timestamp_ms)}
 
 
 def test_lag_counts_the_records_that_a_group_has_not_read(instance: Instance, run_job: RunJob, tmp_path: Path) -> None:
@@ -397,9 +267,3 @@ def test_output_must_be_given_where_there_is_no_bucket_for_results(
     monkeypatch.setattr("penstock_spark.job.find_storage", lambda given: storage)
     with pytest.raises(PenstockError, match="give --output"):
         analyze.main([])
-
-
-def _hour_text(instance: Instance, hours: int) -> str:
-    from penstock_spark.analysis.hourly import hour_text
-
-    return hour_text(hour_ago(instance, hours))

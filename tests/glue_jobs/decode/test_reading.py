@@ -10,87 +10,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_core.compaction.merging import CompactionSettings
-from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import SegmentId
+from penstock_core.errors import PenstockError
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.log.ref import Ref, Tier, encode_refs
+from penstock_core.log.ref import Tier, encode_refs
 from penstock_core.zones.quorum import Acks
 from penstock_service.compaction.compact import compact
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
-from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.decode.decoding import decode, kafka_schema
 from penstock_spark.decode.reading import read_slices
 from penstock_spark.plan import planning
-from penstock_spark.plan.options import ReadOptions, parse_read_options
-from penstock_spark.plan.planning import clip_to_log, plan_slices
+from penstock_spark.plan.options import parse_read_options
 from penstock_spark.plan.slices import Slice, ranges_of
-from penstock_spark.plan.snapshot import choose_offsets
+from tests.glue_jobs.decode.topic_reading import fill, options, plan, read
 from tests.support.service import (
     Intercepted,
     batch,
     counted_instance,
     entry,
-    key_of,
     new_topic,
     patient_instance,
     send,
     with_stores,
-    zone_of,
 )
-
-Plan = list[tuple[Slice, ...]]
 
 
 @pytest.fixture
 def instance() -> Instance:
     return patient_instance()
-
-
-def options(**given: Any) -> ReadOptions:
-    return parse_read_options(
-        {"subscribe": "orders", **{name: str(value) for name, value in given.items()}}, is_stream=False
-    )
-
-
-def plan(instance: Instance, read_options: ReadOptions | None = None) -> Plan:
-    read_options = read_options or options()
-    ranges = clip_to_log(choose_offsets(instance, read_options), fails_on_data_loss=read_options.fails_on_data_loss)
-    return plan_slices(
-        instance,
-        ranges,
-        partition_bytes=read_options.partition_bytes,
-        min_partitions=read_options.min_partitions,
-        fails_on_data_loss=read_options.fails_on_data_loss,
-    )
-
-
-def read(instance: Instance, planned: Plan, read_options: ReadOptions | None = None) -> list[tuple[int, int, str]]:
-    """Partition, offset and value of every record, task by task."""
-    read_options = read_options or options()
-    schema = kafka_schema(with_headers=False)
-    return [
-        (row["partition"], row["offset"], row["value"].decode())
-        for slices in planned
-        for records in decode(
-            read_slices(
-                instance,
-                slices,
-                range_bytes=read_options.range_bytes,
-                fails_on_data_loss=read_options.fails_on_data_loss,
-                shares_ranges=True,
-            ),
-            schema,
-        )
-        for row in records.to_pylist()
-    ]
-
-
-def fill(instance: Instance, count: int, partition: int = 0, *, start: int = 0) -> list[tuple[int, int, str]]:
-    """Append one record at a time, over pages and tail."""
-    for number in range(start, start + count):
-        send(instance, "orders", f"v{number}", partition=partition)
-    return [(partition, number, f"v{number}") for number in range(start, start + count)]
 
 
 def test_a_read_finds_every_record_of_every_partition_once(instance: Instance) -> None:
@@ -253,81 +200,6 @@ def test_plan_is_refused_when_the_topic_is_unknown(instance: Instance) -> None:
         plan(instance)
 
 
-def test_a_bad_copy_is_passed_over_and_reported(instance: Instance) -> None:
-    new_topic(instance)
-    expected = fill(instance, 3)
-    planned = plan(instance)
-    for segment_id in segments_of(planned):
-        zone_of(instance, 0).delete([segment_id])
-        body = zone_of(instance, 1).get_whole(segment_id)
-        assert body is not None
-        zone_of(instance, 1).overwrite(segment_id, body.replace(b"v", b"w"), 0)
-
-    assert read(instance, planned) == expected
-    assert instance.telemetry.take()[0]["copies_reported"] > 0
-
-
-def test_a_segment_that_moved_to_the_archive_is_read_there(instance: Instance) -> None:
-    new_topic(instance)
-    expected = fill(instance, 20)
-    planned = plan(instance)
-    merged = with_all_in_the_archive(instance, planned)
-    remove_objects_below(instance, planned, 20)
-
-    assert read(merged, planned) == expected
-    assert read(merged, plan(merged)) == expected
-
-
-def test_removed_offsets_fail_the_read_or_are_left_out(instance: Instance) -> None:
-    new_topic(instance)
-    expected = fill(instance, 20)
-    planned = plan(instance)
-    instance.stores.log.raise_log_start(key_of(instance, "orders"), expected[12][1])  # type: ignore[arg-type]
-    assert read(instance, planned) == expected, "the snapshot holds while its objects do"
-    remove_objects_below(instance, planned, 12)
-
-    with pytest.raises(PenstockError, match=r"partition 0 of topic 'orders' are not all there: it holds \[12, 20\)"):
-        read(instance, planned)
-    assert read(instance, planned, options(failOnDataLoss="false")) == expected[12:]
-
-
-def test_offsets_below_the_log_start_fail_the_plan_or_are_left_out(instance: Instance) -> None:
-    new_topic(instance)
-    expected = fill(instance, 10)
-    instance.stores.log.raise_log_start(key_of(instance, "orders"), 4)  # type: ignore[arg-type]
-    given = {"startingOffsets": '{"orders": {"0": 2}}', "endingOffsets": '{"orders": {"0": 99}}'}
-
-    with pytest.raises(PenstockError, match=r"offsets \[2, 99\) .* it holds \[4, 10\)") as raised:
-        plan(instance, options(**given))
-    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    tolerant = options(**given, failOnDataLoss="false")
-    assert read(instance, plan(instance, tolerant), tolerant) == expected[4:]
-
-
-def test_a_topic_deleted_meanwhile_fails_the_read_or_is_left_out(instance: Instance) -> None:
-    new_topic(instance)
-    fill(instance, 3)
-    planned = plan(instance)
-    key = key_of(instance, "orders")
-    delete_topic(instance, "orders")
-    instance.stores.log.delete_head(key)
-    remove_objects_below(instance, planned, 3)
-
-    with pytest.raises(PenstockError, match="it is deleted"):
-        read(instance, planned)
-    assert read(instance, planned, options(failOnDataLoss="false")) == []
-
-
-def test_read_raises_when_every_copy_is_gone_whatever_failondataloss_says(instance: Instance) -> None:
-    new_topic(instance)
-    fill(instance, 3)
-    planned = plan(instance)
-    remove_objects_below(instance, planned, 3)
-
-    with pytest.raises(PenstockError, match="no zone could serve segment"):
-        read(instance, planned, options(failOnDataLoss="false"))
-
-
 def test_neighbours_in_a_segment_are_read_by_one_request(instance: Instance) -> None:
     new_topic(instance)
     for _ in range(4):
@@ -346,43 +218,6 @@ def test_neighbours_in_a_segment_are_read_by_one_request(instance: Instance) -> 
     assert [(found.range.position, found.range.length) for found in ranges_of([joined], end)] == [(0, end)]
     assert len(list(ranges_of([joined], end // 2))) == 2
     assert len(list(ranges_of([one], end))) == 4
-
-
-def segments_of(planned: Plan) -> list[Any]:
-    return [located.ref.segment_id for task in planned for each in task for located in each.located()]
-
-
-def remove_objects_below(instance: Instance, planned: Plan, offset: int) -> None:
-    for task in planned:
-        for each in task:
-            for located in each.located():
-                if located.end_offset <= offset:
-                    for index in range(len(instance.stores.zones)):
-                        zone_of(instance, index).delete([located.ref.segment_id])
-
-
-def with_all_in_the_archive(instance: Instance, planned: Plan) -> Instance:
-    """The service after compaction moved all refs to segments of the archive tier, which have ids of their own."""
-    for segment_id in segments_of(planned):
-        body = zone_of(instance, 0).get_whole(segment_id)
-        assert body is not None
-        instance.stores.archive.put(archived_id(segment_id), body, 0)
-
-    def moved(ref: Ref) -> Ref:
-        return replace(ref, segment_id=archived_id(ref.segment_id), tier=Tier.ARCHIVE)
-
-    def heads(original: Any, keys: Any) -> Any:
-        return {key: replace(head, tail=tuple(map(moved, head.tail))) for key, head in original(keys).items()}
-
-    def pages(original: Any, *arguments: Any) -> Any:
-        return [replace(page, refs=tuple(map(moved, page.refs))) for page in original(*arguments)]
-
-    log: Any = Intercepted(instance.stores.log, heads=heads, pages=pages)
-    return with_stores(instance, log=log)
-
-
-def archived_id(segment_id: SegmentId) -> SegmentId:
-    return SegmentId(segment_id[:6] + bytes(10 - len(b"merged")) + segment_id[-6:])
 
 
 @pytest.mark.parametrize("merged_after", range(1, 6))

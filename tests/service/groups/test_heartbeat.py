@@ -3,13 +3,11 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import parse_subscription
-from penstock_core.groups.lease import SeenCommit
 from penstock_core.ids import GroupName, Partition, PartitionKey
 from penstock_core.limits import (
     ACQUIRE_MAX,
@@ -26,32 +24,13 @@ from penstock_service.topics.delete_topic import delete_topic
 from tests.support.group_member import GroupMember, holders, settle
 from tests.support.refusals import refused
 from tests.support.service import (
-    UNAVAILABLE,
-    Intercepted,
     SteppedClock,
     another_instance,
-    counted_instance,
-    filled_topic,
     new_topic,
 )
 
 GROUP = GroupName("billing")
 SESSION_MS = 45_000
-
-
-@pytest.fixture
-def orders(instance: Instance) -> str:
-    return filled_topic(instance, "orders", 6)
-
-
-@pytest.fixture
-def a(instance: Instance, orders: str) -> GroupMember:
-    return GroupMember(instance, "a")
-
-
-@pytest.fixture
-def b(instance: Instance, orders: str) -> GroupMember:
-    return GroupMember(another_instance(instance), "b")
 
 
 def test_first_member_is_given_everything_at_once_with_what_was_committed(instance: Instance, a: GroupMember) -> None:
@@ -296,93 +275,6 @@ def test_group_has_the_settings_of_whoever_made_it(instance: Instance, orders: s
     assert instance.stores.memberships.get_group(GroupName("other")) is None
 
 
-def test_idle_heartbeat_is_one_read_and_one_write(instance: Instance, a: GroupMember, b: GroupMember) -> None:
-    settle(a, b)
-    counts: Counter[str] = Counter()
-    a.instance = counted_instance(instance, counts)
-    for _ in range(10):
-        a.beat()
-    assert counts == {"memberships.get_group": 10, "memberships.touch_member": 10}
-
-
-def test_check_is_made_by_one_of_many_and_costs_one_query(
-    instance: Instance, clock: SteppedClock, a: GroupMember, b: GroupMember
-) -> None:
-    settle(a, b)
-    counts: Counter[str] = Counter()
-    a.instance = b.instance = counted_instance(instance, counts)
-    clock.time_ms += GROUP_CHECK_MS_MAX
-    for member in (a, b, a, b):
-        member.beat()
-    assert counts["memberships.touch_member"] == 4
-    assert counts["memberships.members"] == 1
-    assert counts["memberships.change_group"] == 2
-    assert counts["memberships.put_target"] == 0
-
-
-def test_check_that_fails_costs_no_member_its_answer(instance: Instance, clock: SteppedClock, a: GroupMember) -> None:
-    a.settle()
-    clock.time_ms += GROUP_CHECK_MS_MAX
-
-    def fail(*_: Any) -> None:
-        raise UNAVAILABLE
-
-    a.instance = another_instance(instance, memberships=Intercepted(instance.stores.memberships, members=fail))
-    assert a.beat().is_complete
-    assert a.instance.telemetry.take()[0]["group_checks_failed"] == 1
-
-
-def test_check_that_nobody_finished_is_made_again(
-    instance: Instance, clock: SteppedClock, a: GroupMember, b: GroupMember
-) -> None:
-    settle(a, b)
-    clock.time_ms += SESSION_MS - 1_000
-    a.beat()
-    clock.time_ms += 2_000
-
-    def fail(*_: Any) -> None:
-        raise UNAVAILABLE
-
-    a.instance = another_instance(instance, memberships=Intercepted(instance.stores.memberships, members=fail))
-    a.beat()
-    a.instance = another_instance(instance)
-    clock.time_ms += 10_000
-    a.beat()
-    settle(a)
-    assert a.partitions == [*range(6)]
-
-
-def test_next_check_replaces_a_member_when_its_leave_could_not_rebalance(
-    instance: Instance, clock: SteppedClock, a: GroupMember, b: GroupMember
-) -> None:
-    settle(a, b)
-
-    def fail(*_: Any) -> None:
-        raise UNAVAILABLE
-
-    b.instance = another_instance(instance, memberships=Intercepted(instance.stores.memberships, put_target=fail))
-    b.leave()
-    assert b.instance.telemetry.take()[0]["group_rebalances_failed"] == 1
-    a.beat()
-    assert len(a.held) == 3
-    clock.time_ms += GROUP_CHECK_MS_MAX
-    a.beat()
-    settle(a)
-    assert len(a.held) == 6
-
-
-def test_old_targets_are_removed(instance: Instance, a: GroupMember, b: GroupMember) -> None:
-    settle(a, b)
-    states = []
-    for _ in range(3):
-        states.append(instance.stores.memberships.get_group(GROUP))
-        b.leave()
-        b.forget()
-        settle(a, b)
-    for state in filter(None, states):
-        assert not instance.stores.memberships.get_target(GROUP, state.epoch, state.target_id)
-
-
 def test_group_is_full(instance: Instance, a: GroupMember, b: GroupMember, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat_module, "GROUP_MEMBERS_MAX", 2)
     settle(a, b)
@@ -414,69 +306,6 @@ def test_heartbeat_of_a_member_or_group_that_never_was(instance: Instance, a: Gr
 def test_bad_member_and_instance_ids_are_refused(a: GroupMember, name: str) -> None:
     refused(ErrorCode.INVALID_NAME, lambda: a.beat(member_id=name))
     refused(ErrorCode.INVALID_NAME, lambda: a.beat(instance_id=name))
-
-
-def test_simple_consumer_commits_where_no_member_owns_the_lease(
-    instance: Instance, clock: SteppedClock, a: GroupMember
-) -> None:
-    entries = [CommitEntry(topic="orders", partition=0, offset=4)]
-    assert commit_offsets(instance, "billing", entries) == (None,)
-    a.settle()
-    [error] = commit_offsets(instance, "billing", entries)
-    assert error is not None
-    assert error.code is ErrorCode.LEASE_HELD
-    clock.time_ms += SESSION_MS + 1
-    assert commit_offsets(instance, "billing", entries) == (None,)
-    refused(ErrorCode.LEASE_FENCED, lambda: a.commit(0, 9))
-    refused(ErrorCode.UNKNOWN_MEMBER, a.beat)
-
-
-def test_simple_consumer_commits_where_the_owner_holds_the_partition_no_more(
-    instance: Instance, a: GroupMember
-) -> None:
-    new_topic(instance, "bills", 1)
-    a.settle()
-    a.beat(parse_subscription(["bills"], []), owned=frozenset(a.held))
-    entries = [CommitEntry(topic="orders", partition=0, offset=4)]
-    a.keeps_revoked = True
-    a.settle()
-    assert commit_offsets(instance, "billing", entries) == (None,)
-
-
-def test_commit_with_lease_epochs_names_its_member_and_the_other_way_round(instance: Instance, a: GroupMember) -> None:
-    a.settle()
-    entry = CommitEntry(topic="orders", partition=0, offset=4)
-    for entries, member in (([replace(entry, lease_epoch=1)], None), ([entry], "a")):
-        [error] = commit_offsets(instance, "billing", entries, member)
-        assert error is not None
-        assert error.code is ErrorCode.INVALID_REQUEST
-    refused(ErrorCode.INVALID_REQUEST, lambda: commit_offsets(instance, "billing", [entry], None, "eu"))
-
-
-def test_commit_of_many_tells_which_did_not_count(instance: Instance, a: GroupMember, b: GroupMember) -> None:
-    settle(a, b)
-    counts: Counter[str] = Counter()
-    epochs = {key.partition: lease.epoch for key, lease in a.held.items()}
-    entries = [
-        CommitEntry(topic="orders", partition=number, offset=1, lease_epoch=epochs.get(number, 1))
-        for number in map(Partition, range(6))
-    ]
-    results = commit_offsets(counted_instance(a.instance, counts), "billing", entries, "a")
-    assert [error is None for error in results] == [number in a.partitions for number in range(6)]
-    assert {error.code for error in results if error} == {ErrorCode.LEASE_FENCED}
-    assert counts == {"groups.commit": 6, "topics.get": 1}
-
-
-def test_owner_commits_back_only_from_the_commit_that_it_names(a: GroupMember) -> None:
-    a.settle()
-    a.commit(0, 9)
-    behind = refused(ErrorCode.OFFSET_BEHIND, lambda: a.commit(0, 8))
-    seen = SeenCommit(offset=behind.facts["committed_offset"], committed_at_ms=behind.facts["committed_at_ms"])
-    a.commit(0, 8, back_from=seen)
-    a.commit(0, 8, back_from=seen)  # once more, as after a lost answer
-    a.instance.clock.sleep_ms(1)
-    a.commit(0, 9)
-    refused(ErrorCode.OFFSET_BEHIND, lambda: a.commit(0, 8, back_from=seen))  # a twin that comes late
 
 
 def test_sequence_is_a_count_or_a_clock_and_not_far_ahead_of_it(a: GroupMember, clock: SteppedClock) -> None:

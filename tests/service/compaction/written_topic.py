@@ -1,0 +1,45 @@
+"""A topic with pages to merge, and a run over it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_core.compaction.merging import CompactionSettings
+from penstock_core.ids import Offset
+from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.log.index import Page
+from penstock_service.compaction.compact import CompactionResult, compact
+from penstock_service.instance.instance import Instance
+from tests.support.service import (
+    SteppedClock,
+    key_of,
+    new_topic,
+    send,
+)
+
+FOR_EVER, HOUR_MS = 10**9, 3_600_000
+APPENDS = 5 * TAIL_ROLL_REFS + 3
+SMALL = CompactionSettings(refs_min=4, ref_bytes=2_000, segment_bytes=100_000)
+
+
+def pages_of(instance: Instance, topic: str) -> list[Page]:
+    return [*instance.stores.log.pages(key_of(instance, topic), Offset(0), 10_000)]
+
+
+def run(instance: Instance, topic: str, **changes: Any) -> CompactionResult:
+    return compact(instance, topic, 0, replace(SMALL, **changes))
+
+
+def written(instance: Instance, clock: SteppedClock, name: str = "orders", **config: int) -> str:
+    """A topic with five pages and a tail, two records in each append, all of two hours ago."""
+    topic = new_topic(instance, name, **config)
+    for number in range(APPENDS):
+        send(instance, topic, f"{number}a", f"{number}b")
+    clock.time_ms += 2 * HOUR_MS
+    return topic
+
+
+@pytest.fixture
+def topic(instance: Instance, clock: SteppedClock) -> str:
+    return written(instance, clock)

@@ -1,0 +1,83 @@
+"""Commits that count: of the owner of a lease, or of a consumer outside of the group where no member owns it."""
+
+from collections import Counter
+from dataclasses import replace
+
+from penstock_core.errors import ErrorCode
+from penstock_core.groups.group import parse_subscription
+from penstock_core.groups.lease import SeenCommit
+from penstock_core.ids import Partition
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
+from penstock_service.instance.instance import Instance
+from tests.support.group_member import GroupMember, settle
+from tests.support.refusals import refused
+from tests.support.service import (
+    SteppedClock,
+    counted_instance,
+    new_topic,
+)
+
+SESSION_MS = 45_000
+
+
+def test_simple_consumer_commits_where_no_member_owns_the_lease(
+    instance: Instance, clock: SteppedClock, a: GroupMember
+) -> None:
+    entries = [CommitEntry(topic="orders", partition=0, offset=4)]
+    assert commit_offsets(instance, "billing", entries) == (None,)
+    a.settle()
+    [error] = commit_offsets(instance, "billing", entries)
+    assert error is not None
+    assert error.code is ErrorCode.LEASE_HELD
+    clock.time_ms += SESSION_MS + 1
+    assert commit_offsets(instance, "billing", entries) == (None,)
+    refused(ErrorCode.LEASE_FENCED, lambda: a.commit(0, 9))
+    refused(ErrorCode.UNKNOWN_MEMBER, a.beat)
+
+
+def test_simple_consumer_commits_where_the_owner_holds_the_partition_no_more(
+    instance: Instance, a: GroupMember
+) -> None:
+    new_topic(instance, "bills", 1)
+    a.settle()
+    a.beat(parse_subscription(["bills"], []), owned=frozenset(a.held))
+    entries = [CommitEntry(topic="orders", partition=0, offset=4)]
+    a.keeps_revoked = True
+    a.settle()
+    assert commit_offsets(instance, "billing", entries) == (None,)
+
+
+def test_commit_with_lease_epochs_names_its_member_and_the_other_way_round(instance: Instance, a: GroupMember) -> None:
+    a.settle()
+    entry = CommitEntry(topic="orders", partition=0, offset=4)
+    for entries, member in (([replace(entry, lease_epoch=1)], None), ([entry], "a")):
+        [error] = commit_offsets(instance, "billing", entries, member)
+        assert error is not None
+        assert error.code is ErrorCode.INVALID_REQUEST
+    refused(ErrorCode.INVALID_REQUEST, lambda: commit_offsets(instance, "billing", [entry], None, "eu"))
+
+
+def test_commit_of_many_tells_which_did_not_count(instance: Instance, a: GroupMember, b: GroupMember) -> None:
+    settle(a, b)
+    counts: Counter[str] = Counter()
+    epochs = {key.partition: lease.epoch for key, lease in a.held.items()}
+    entries = [
+        CommitEntry(topic="orders", partition=number, offset=1, lease_epoch=epochs.get(number, 1))
+        for number in map(Partition, range(6))
+    ]
+    results = commit_offsets(counted_instance(a.instance, counts), "billing", entries, "a")
+    assert [error is None for error in results] == [number in a.partitions for number in range(6)]
+    assert {error.code for error in results if error} == {ErrorCode.LEASE_FENCED}
+    assert counts == {"groups.commit": 6, "topics.get": 1}
+
+
+def test_owner_commits_back_only_from_the_commit_that_it_names(a: GroupMember) -> None:
+    a.settle()
+    a.commit(0, 9)
+    behind = refused(ErrorCode.OFFSET_BEHIND, lambda: a.commit(0, 8))
+    seen = SeenCommit(offset=behind.facts["committed_offset"], committed_at_ms=behind.facts["committed_at_ms"])
+    a.commit(0, 8, back_from=seen)
+    a.commit(0, 8, back_from=seen)  # once more, as after a lost answer
+    a.instance.clock.sleep_ms(1)
+    a.commit(0, 9)
+    refused(ErrorCode.OFFSET_BEHIND, lambda: a.commit(0, 8, back_from=seen))  # a twin that comes late
