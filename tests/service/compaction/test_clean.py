@@ -16,7 +16,7 @@ from penstock_service.compaction.compact import CompactionResult, compact
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.retention.retain import retain
-from tests.service.compaction.test_compact import pages_of
+from tests.service.compaction.written_topic import pages_of
 from tests.support.service import SteppedClock, another_instance, ask, entry, new_topic
 
 FOR_EVER, HOUR_MS, DAY_MS = 10**9, 3_600_000, 24 * 3_600_000
