@@ -242,10 +242,9 @@ class _Compiled(NamedTuple):
 @cache
 def _compiled() -> _Compiled:
     """Aiokafka's codec. Loading it at the first batch keeps `import penstock` short."""
-    from aiokafka.errors import CorruptRecordException
-    from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+    from penstock_core.records import compiled
 
-    return _Compiled(DefaultRecordBatchBuilder, DefaultRecordBatch, CorruptRecordException)
+    return _Compiled(compiled.DefaultRecordBatchBuilder, compiled.DefaultRecordBatch, compiled.CorruptRecordException)
 
 
 def _compressed(plain: memoryview, payload: bytes, compression: Compression) -> bytes:
