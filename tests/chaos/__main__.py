@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.chaos.run import ChaosReport, run_chaos
+from tests.chaos.run import LIKE_AWS, ChaosReport, run_chaos
 from tests.history.model.anomaly import Kind
 
 
@@ -28,6 +28,7 @@ from tests.history.model.anomaly import Kind
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Deploy another checkout than this one, such as a copy that was broken on purpose.",
 )
+@click.option("--like-aws", default=LIKE_AWS, help="Rules of AWS that hold meanwhile.  [default: all, scaled]")
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
@@ -35,14 +36,16 @@ from tests.history.model.anomaly import Kind
     show_default=True,
     help="Where the history and all notes go if a promise was broken.",
 )
-def main(seconds: float, seed: int | None, as_json: bool, checkout: Path | None, keep: Path) -> None:
+def main(seconds: float, seed: int | None, as_json: bool, checkout: Path | None, like_aws: str, keep: Path) -> None:
     """Attack a local stack of its own, and judge what clients saw (docs/explanation/chaos.md)."""
     console = Console(stderr=as_json, highlight=False)
     seed = SystemRandom().randrange(2**32) if seed is None else seed
     folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
     try:
         with console.status("") as status:
-            report = run_chaos(folder, seconds=seconds, seed=seed, checkout=checkout, tell=status.update)
+            report = run_chaos(
+                folder, seconds=seconds, seed=seed, checkout=checkout, tell=status.update, like_aws=like_aws
+            )
     except BaseException:
         console.print(f"The run of seed {seed} did not end; its notes are in {_keep(folder, keep, seed)}")
         raise
@@ -67,6 +70,7 @@ def to_json(report: ChaosReport) -> dict[str, Any]:
         "requests": report.requests,
         "storage_calls": report.storage_calls,
         "jobs": report.jobs,
+        "like_aws": report.like_aws,
         "stopped_waiting_s": list(report.stopped_waiting_s),
         "caught_up_s": report.caught_up_s,
         "outages": [asdict(outage) for outage in report.plan.outages],
@@ -103,6 +107,7 @@ def _print(report: ChaosReport, console: Console) -> None:
     for title, rows in (
         (f"chaos, seed {report.plan.seed}", _figures(report)),
         ("faults injected", dict(sorted(report.injected.items()))),
+        ("rules of AWS", dict(sorted(report.like_aws.items()))),
         ("scheduled functions and compaction", dict(sorted(report.jobs.items()))),
         ("answers to producers (0: none)", dict(sorted(report.requests.items()))),
     ):
