@@ -130,9 +130,7 @@ def run_chaos(
     verdict = judge(folder, readers)
     keyed = judge_keyed(folder, readers)
     figures = [json.loads(path.read_text()) for path in sorted(folder.glob("*.figures.json"))]
-    requests: Counter[str] = Counter()
-    for each in figures:
-        requests.update(each["requests"])
+    requests = sum((Counter(each["requests"]) for each in figures), Counter[str]())
     slow = [append for each in figures if each["acks"] == "all" for append in each["appends"]]
     return ChaosReport(
         plan=plan,
