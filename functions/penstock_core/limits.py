@@ -198,11 +198,25 @@ EXPLAINED_MISTAKES_MAX = 20  # mistakes of one request, so that the answer stays
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client
 SDK_EXIT_FLUSH_S = 10  # for a producer that is still open when the interpreter exits
+SDK_HEARTBEAT_GROWTH = 1.25  # of the time between heartbeats of an idle member, up to a third of its session
 SDK_KEYS_REMEMBERED_MAX = 100_000  # keys whose hash a process remembers: hashing takes longer than the rest of send()
 SDK_LEAVE_MS_MAX = 5_000  # a member tries so long to tell its group that it leaves; then its session ends by itself
 SDK_POLL_BYTES_DEFAULT_MAX = 50 * MIB  # of decoded records that one poll returns: 2 KB can hold a value of 64 MiB
+SDK_SAFETY_NET_MS = 60_000  # a consumer that waits to be woken also fetches so often: a lost wake-up costs this delay
 SDK_PAGES_MAX = 10_000  # pages of one list that the client reads
 SDK_TOPICS_REMEMBERED_MAX = 10_000  # topics that one producer knows, apart from those with records on their way
+SDK_WAIT_FIRST_MS = 200  # a consumer of a lively partition polls so long before it arms: about what a wake-up costs
+SDK_WAKE_UP_ANSWER_MS_MAX = 10_000  # for the answer to a handshake or a subscription
+SDK_WAKE_UP_BACKOFF_MS = 500  # before a lost connection is opened again, with full jitter, doubled for each failure
+SDK_WAKE_UP_BACKOFF_MS_MAX = 60_000
+SDK_WAKE_UP_BYTES_MAX = 256 * 1024  # of one message: AppSync Events allows 240 KiB
+SDK_WAKE_UP_CHANNELS_MAX = 50  # of one connection: AppSync allows 100
+SDK_WAKE_UP_FRUITLESS_MS = 50  # before a partition is fetched again that a wake-up found empty, doubled each time,
+SDK_WAKE_UP_FRUITLESS_MS_MAX = 10_000  # up to this: false wake-ups cost no more than this
+SDK_WAKE_UP_HOLD_MS = 2_000  # a partition waits so long for its subscription, then long polls read it
+SDK_WAKE_UP_PARTITIONS_MAX = 8  # of one topic with a channel each; a consumer that reads more takes the topic's
+SDK_WAKE_UP_RETRY_MS = 300_000  # a stage without wake-ups, or a refused channel, is asked again
+SDK_WAKE_UP_STABLE_MS = 30_000  # a connection that lasted so long was good: the next failure is the first
 
 # `penstock dev`, the server on one machine.
 DEV_REQUESTS_MAX = 256  # answered at once, a thread each: a long poll holds its thread for FETCH_WAIT_MS_MAX

@@ -31,6 +31,7 @@ from penstock.admin.admin import Admin
 from penstock.admin.async_admin import AsyncAdmin
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.consumer.consumer import Consumer
+from penstock.http.client import Client
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.model import ConsumerRecord, Topic, TopicPartition
@@ -80,6 +81,10 @@ class ThreadedTransport:
     ) -> Response:
         """As `Transport.call` of the inner transport, in a thread."""
         return await asyncio.to_thread(self._inner.call, method, path, query, headers, body)
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """As EventSigner says, by the inner transport. Raises NotConfiguredError if it signs nothing."""
+        return Client(self._inner).event_headers(host, body)
 
     async def close(self) -> None:
         """Close the inner transport."""

@@ -13,6 +13,7 @@ from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Wait, drive_async
 from penstock.system import monotonic_ms, random_fraction
+from penstock.wake_ups.wake_task import WakeTask
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.worker_tasks import Signal, WorkerTasks
 
@@ -30,6 +31,9 @@ class AsyncFetcher:
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None  # known from the first start on
         self._tasks = WorkerTasks("penstock-fetcher", max_in_flight, self._next_request, self._carry)
+        self._wake_ups: WakeTask | None = None
+        if core.buffer.waiting.watch is not None:
+            self._wake_ups = WakeTask(core.buffer.waiting.watch, client, core.buffer.woken, changed=self._look_again)
         self._heartbeater: AsyncHeartbeater | None = None
         if core.membership is not None:
             self._heartbeater = AsyncHeartbeater(
@@ -60,6 +64,8 @@ class AsyncFetcher:
             self._work.notify_all()
         if self._heartbeater is not None:
             self._heartbeater.wake()
+        if self._loop is not None and self._wake_ups is not None:
+            self._wake_ups.wake()
 
     def wake_all(self) -> None:
         """After the assignment has changed: wake also the call that waits for records."""
@@ -79,10 +85,18 @@ class AsyncFetcher:
         """
         self._is_stopping = True
         self._arrived.notify_all()
+        if self._buffer.waiting.watch is not None:
+            self._buffer.waiting.watch.close()
         self._tasks.cancel()
         await self._tasks.join()
+        if self._wake_ups is not None:
+            await self._wake_ups.stop()
         if self._heartbeater is not None:
             await self._heartbeater.join()
+
+    def _look_again(self) -> None:
+        self._buffer.look_again()
+        self.wake()
 
     async def _do(self, effect: HttpRequest | Wait | Notice) -> Document:
         self.wake()
@@ -99,6 +113,8 @@ class AsyncFetcher:
     async def _next_request(self) -> FetchRequest | None:
         while True:
             request = self._buffer.next_request(monotonic_ms())
+            if self._wake_ups is not None:
+                self._wake_ups.wake()  # the buffer may want to watch other partitions now
             if request is not None:
                 return request
             self._sleeps_until_ms = self._buffer.wake_at_ms

@@ -12,7 +12,7 @@ Invariants:
 - A commit without given offsets is never ahead of the positions.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from penstock.api import calls
@@ -89,6 +89,7 @@ class ConsumerCore:
             taken = self._run.take(max_records)
             if not taken:
                 taken = yield from self._take(self.buffer.take, max_records, self._now_ms() + timeout_ms)
+                self._handed_out(taken)
             return taken
 
     def next_now(self) -> ConsumerRecord | None:
@@ -115,9 +116,9 @@ class ConsumerCore:
             if self._run.peek() is None:
                 timeout_ms = self._settings.consumer_timeout_ms
                 deadline_ms = NEVER_MS if timeout_ms is None else self._now_ms() + timeout_ms
-                self._run.fill(
-                    (yield from self._take(self.buffer.take_run, self._settings.max_poll_records, deadline_ms))
-                )
+                taken = yield from self._take(self.buffer.take_run, self._settings.max_poll_records, deadline_ms)
+                self._handed_out(taken)
+                self._run.fill(taken)
             return next(iter(self._run.take(1)), None)
 
     # Topics and partitions.
@@ -278,6 +279,10 @@ class ConsumerCore:
                     break
                 has_called = yield from self._subscriber.warn_of_unknown_topics()
                 yield Wait(until_ms=now_ms if has_called else until_ms)  # after a call: look again
+
+    def _handed_out(self, records: Sequence[ConsumerRecord]) -> None:
+        if records and self.membership is not None:
+            self.membership.handed_out(self._now_ms())
 
     def _session_end_ms(self) -> int:
         return NEVER_MS if self.membership is None else self.membership.session_end_ms

@@ -11,7 +11,8 @@ Invariants:
   dropped.
 - Prefetched records and the answers that may come stay within `buffer_bytes`, apart from one oversized batch.
 - A fetch names the topic's id as soon as it is known. So an offset never counts in a topic that was made anew.
-- Quiet partitions, whose last answer was empty, share one long poll: an idle consumer pays for one request per wait.
+- Quiet partitions, whose last answer was empty, share one request. waiting.py says when it is due, and whether the
+  service waits for records or arms the partitions.
 """
 
 import logging
@@ -20,9 +21,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from penstock.consumer.partition_cursor import Budget, PartitionCursor
+from penstock.consumer.waiting import Waiting
 from penstock.errors import InvalidError, error_from_json
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.retry import NEVER_MS, RetryPolicy
+from penstock.wake_ups.events import WakeUp
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_POLL_BYTES_DEFAULT_MAX
 
@@ -44,6 +47,7 @@ class FetchSettings:
     offset_reset: OffsetReset
     retry: RetryPolicy
     max_poll_bytes: int = SDK_POLL_BYTES_DEFAULT_MAX
+    is_woken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,7 @@ class FetchBuffer:
 
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
+        self.waiting = Waiting(settings.fetch_wait_ms, is_woken=settings.is_woken)
         # In order of turn: the partition that was served last is last.
         self._cursors: dict[TopicPartition, PartitionCursor] = {}
         self._in_flight = 0
@@ -77,7 +82,7 @@ class FetchBuffer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these; partitions that were read before keep their place."""
         self._cursors = {each: self._cursors.get(each) or PartitionCursor(each) for each in partitions}
-        self.wake_at_ms = 0
+        self._changed()
 
     def assignment(self) -> list[TopicPartition]:
         """The assigned partitions, in order of turn."""
@@ -95,7 +100,7 @@ class FetchBuffer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at an offset. Drops the prefetched records of the partition."""
         self.cursor(partition).seek(offset)
-        self.wake_at_ms = 0
+        self._changed()
 
     def start(self, partition: TopicPartition, offset: int, topic_id: str | None) -> None:
         """Begin at an offset of the topic with this id, where it is known."""
@@ -108,6 +113,7 @@ class FetchBuffer:
         cursor.is_late = is_late
         cursor.topic_id = topic_id
         cursor.is_leased = True
+        self._changed()
 
     def moved(self, partition: TopicPartition) -> None:
         """The application has sought: the position may be below the group's commit on purpose."""
@@ -124,10 +130,20 @@ class FetchBuffer:
         cursor = self._cursors.get(partition)
         if cursor is not None and not cursor.is_leased:
             cursor.is_replaced = True
+            self._changed()
 
     def pause(self, partition: TopicPartition, is_paused: bool) -> None:
         """Return and fetch nothing, or go on. Prefetched records stay while the other partitions leave room."""
         self.cursor(partition).is_paused = is_paused
+        self._changed()
+
+    def woken(self, wake_up: WakeUp) -> None:
+        """Take a wake-up of any partition: a hint to fetch."""
+        self.waiting.woken(wake_up)
+        self.wake_at_ms = 0
+
+    def look_again(self) -> None:
+        """What is covered by wake-ups may have changed."""
         self.wake_at_ms = 0
 
     def without_position(self) -> list[TopicPartition]:
@@ -140,21 +156,22 @@ class FetchBuffer:
 
     def next_request(self, now_ms: int) -> FetchRequest | None:
         """The fetch to send now, or None until something changes or `wake_at_ms` comes."""
-        settings = self._settings
+        settings, waiting = self._settings, self.waiting
+        waiting.look(self._cursors.values(), now_ms)
         self.wake_at_ms = NEVER_MS
         slots = settings.max_in_flight - self._in_flight
         if slots <= 0 or not self._has_room():
             return None
         wanted = [cursor for cursor in self._cursors.values() if self._is_wanted(cursor)]
-        cursors = [cursor for cursor in wanted if cursor.retry_at_ms <= now_ms]
-        later = [cursor.retry_at_ms for cursor in wanted if cursor.retry_at_ms > now_ms]
+        cursors = waiting.due(wanted, now_ms)
+        later = [due_ms for due_ms in map(waiting.due_ms, wanted) if due_ms > now_ms]
         self.wake_at_ms = min(later, default=NEVER_MS)
         behind = [cursor for cursor in cursors if cursor.is_behind]
         if len(behind) > 1 and slots > 1:
             cursors = behind[: -(-len(behind) // slots)]  # the next slot takes its share of the rest
-        elif self._in_flight and all(cursor.is_quiet for cursor in cursors):
-            return None
-        return self._request(cursors[:REQUEST_PARTITIONS_MAX]) if cursors else None
+        elif self._in_flight and all(each.is_quiet and not each.is_woken for each in cursors):
+            cursors = [each for each in cursors if waiting.is_brief(each)]
+        return self._request(cursors[:REQUEST_PARTITIONS_MAX], now_ms) if cursors else None
 
     def complete(self, request: FetchRequest, answer: FetchAnswer | PenstockError, now_ms: int, chance: float) -> None:
         """Take the outcome of a request: `accept` or `fail`."""
@@ -179,6 +196,14 @@ class FetchBuffer:
                     self._refused(cursor, error_from_json(answer["error"]), now_ms, chance)
                 else:
                     self._answered(cursor, answer, body[at : at + length])
+                    self.waiting.answered(
+                        cursor,
+                        is_armed=answer.get("armed") is True,
+                        has_records=length > 0,
+                        has_others=len(body) > length,
+                        now_ms=now_ms,
+                        chance=chance,
+                    )
             at += length
 
     def fail(self, request: FetchRequest, error: PenstockError, now_ms: int, chance: float) -> None:
@@ -226,6 +251,7 @@ class FetchBuffer:
         for partition, cursor in list(self._cursors.items()):
             if cursor.is_replaced and not cursor.has_records:
                 cursor.start_anew()
+                self.waiting.is_stale = True
             if cursor.is_paused or not cursor.has_records:
                 continue
             self._to_the_end(partition)
@@ -259,7 +285,11 @@ class FetchBuffer:
     def _buffered_bytes(self) -> int:
         return sum(cursor.buffered_bytes for cursor in self._cursors.values())
 
-    def _request(self, cursors: list[PartitionCursor]) -> FetchRequest:
+    def _changed(self) -> None:
+        self.waiting.is_stale = True
+        self.wake_at_ms = 0
+
+    def _request(self, cursors: list[PartitionCursor], now_ms: int) -> FetchRequest:
         max_bytes = self._settings.fetch_max_bytes
         share = min(max_bytes, max(PARTITION_BYTES_MIN, max_bytes // len(cursors)))
         for cursor in cursors:
@@ -270,7 +300,7 @@ class FetchBuffer:
             "partitions": [_entry(cursor, share) for cursor in cursors],
             "max_bytes": max_bytes,
             "min_bytes": 1,
-            "wait_ms": self._settings.fetch_wait_ms,
+            **self.waiting.ask(cursors, now_ms),
         }
         return FetchRequest(
             cursors=tuple(cursors), generations=tuple(cursor.generation for cursor in cursors), body=body
@@ -279,7 +309,9 @@ class FetchBuffer:
     def _answered(self, cursor: PartitionCursor, answer: Mapping[str, Any], data: memoryview) -> None:
         cursor.failures = 0
         cursor.retry_at_ms = 0
-        cursor.topic_id = cursor.topic_id or answer.get("topic_id")
+        if cursor.topic_id is None:
+            cursor.topic_id = answer.get("topic_id")
+            self.waiting.is_stale = True
         cursor.log_start_offset = answer["log_start_offset"]
         cursor.high_watermark = answer["high_watermark"]
         cursor.is_quiet = not data and not cursor.is_behind
@@ -295,9 +327,9 @@ class FetchBuffer:
         cursor.retry_at_ms = self._retry_at_ms(error, cursor.failures, now_ms, chance)
         if error.code is ErrorCode.UNKNOWN_TOPIC_ID:
             _log.warning("%s[%d]: %s", *cursor.partition, error)
-            cursor.is_replaced = (
-                not cursor.is_leased
-            )  # a member's group takes the partition away, and gives the new one
+            # A member's group takes the partition away, and gives the new one.
+            cursor.is_replaced = not cursor.is_leased
+            self.waiting.is_stale = True
         elif not error.code.is_retriable:
             cursor.error = error
 

@@ -1,4 +1,7 @@
-"""The threads of a consumer: some prefetch, up to `max_in_flight` requests at once; one heartbeats for its group."""
+"""The threads of a consumer.
+
+Some prefetch, up to `max_in_flight` requests at once. One heartbeats for its group, and one hears wake-ups.
+"""
 
 import threading
 
@@ -11,6 +14,7 @@ from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Wait, drive
 from penstock.system import monotonic_ms, random_fraction
+from penstock.wake_ups.wake_thread import WakeThread
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.worker_threads import Signal, WorkerThreads, released, seconds_until
 
@@ -28,6 +32,11 @@ class Fetcher:
         self._sleeps_until_ms = -1
         self._is_stopping = False
         self._threads = WorkerThreads("penstock-fetcher", max_in_flight, self._next_request, self._carry)
+        self._wake_ups: WakeThread | None = None
+        if core.buffer.waiting.watch is not None:
+            self._wake_ups = WakeThread(
+                core.buffer.waiting.watch, client, core.buffer.woken, lock=self.lock, changed=self._look_again
+            )
         self._heartbeater: Heartbeater | None = None
         if core.membership is not None:
             self._heartbeater = Heartbeater(
@@ -62,6 +71,8 @@ class Fetcher:
             self._work.notify()
         if self._heartbeater is not None:
             self._heartbeater.wake()
+        if self._wake_ups is not None:
+            self._wake_ups.wake()
 
     def wake_all(self) -> None:
         """Under the lock, after the assignment has changed: wake also the call that waits for records."""
@@ -81,9 +92,18 @@ class Fetcher:
             self._is_stopping = True
             self._work.notify_all()
             self._arrived.notify_all()
+            if self._buffer.waiting.watch is not None:
+                self._buffer.waiting.watch.close()
+            self.wake()
         self._threads.join()
+        if self._wake_ups is not None:
+            self._wake_ups.join()
         if self._heartbeater is not None:
             self._heartbeater.join()
+
+    def _look_again(self) -> None:
+        self._buffer.look_again()
+        self.wake()
 
     def _do(self, effect: HttpRequest | Wait | Notice) -> Document:
         self.wake()
@@ -101,6 +121,8 @@ class Fetcher:
             while not self._is_stopping:
                 now_ms = monotonic_ms()
                 request = self._buffer.next_request(now_ms)
+                if self._wake_ups is not None:
+                    self._wake_ups.wake()  # the buffer may want to watch other partitions now
                 if request is not None:
                     return request
                 self._sleeps_until_ms = self._buffer.wake_at_ms

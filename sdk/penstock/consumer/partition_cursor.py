@@ -11,6 +11,7 @@ from itertools import dropwhile, islice
 
 from penstock.errors import as_sdk_error
 from penstock.model import ConsumerRecord, Headers, TopicPartition, UndecodableBatch
+from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.record_batch import parse_header, walk
@@ -61,10 +62,14 @@ class PartitionCursor:
     __slots__ = (
         "_answers",
         "_records",
+        "armed_under",
+        "asked_under",
+        "asleep_until_ms",
         "buffered_bytes",
         "error",
         "failures",
         "fetch_offset",
+        "fruitless",
         "generation",
         "high_watermark",
         "is_in_flight",
@@ -77,8 +82,12 @@ class PartitionCursor:
         "log_start_offset",
         "partition",
         "position",
+        "records_at_ms",
+        "records_gap_ms",
         "retry_at_ms",
         "topic_id",
+        "was_woken",
+        "woken_to",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -102,6 +111,20 @@ class PartitionCursor:
         self.buffered_bytes = 0
         self._answers: deque[_Answer] = deque()
         self._records: Iterator[Record] | None = None  # the rest of the oldest answer
+        # For waiting.py. A coverage is the number of a subscription, 0 for none.
+        self.asked_under = 0  # the coverage when the last fetch was sent
+        self.armed_under = 0  # the coverage under which the service armed the partition
+        self.asleep_until_ms = 0
+        self.woken_to = 0  # the offset that wake-ups have told since the last fetch was sent
+        self.was_woken = False  # a wake-up was the reason for the last fetch
+        self.fruitless = 0  # such fetches in a row that found nothing
+        self.records_at_ms = 0  # when records came last, and the time between them and those before
+        self.records_gap_ms = NEVER_MS
+
+    @property
+    def is_woken(self) -> bool:
+        """A wake-up says that there is more than was fetched."""
+        return self.woken_to > self.fetch_offset
 
     @property
     def is_behind(self) -> bool:
@@ -133,6 +156,7 @@ class PartitionCursor:
         self.is_replaced = False
         self.is_moved = False
         self.high_watermark = self.log_start_offset = None
+        self.woken_to = 0
 
     def drop_prefetched(self) -> None:
         """Give the memory back. The records are fetched again when there is room."""

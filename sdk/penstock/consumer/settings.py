@@ -23,6 +23,7 @@ from penstock_core.limits import (
 )
 
 DeliverySemantics = Literal["at_least_once", "at_most_once", "exactly_once"]
+WaitMode = Literal["wake", "poll"]
 AssignmentStrategy = Literal["sticky", "range", "round_robin"]
 # An AsyncConsumer awaits the callback's result if it can be awaited.
 OnUndecodable = Literal["raise", "skip"] | Callable[[UndecodableBatch], object]
@@ -70,6 +71,7 @@ class ConsumerOptions(TypedDict, total=False):
     max_poll_records: int
     max_poll_bytes: int
     consumer_timeout_ms: int | None
+    wait: WaitMode
     fetch_max_bytes: int
     fetch_wait_ms: int
     buffer_bytes: int
@@ -105,7 +107,8 @@ class ConsumerSettings:
         client_id: The name by which operators see this process; by default host and process id.
         session_timeout_ms: A member that the service does not hear of for so long loses its partitions; by default
             45,000.
-        heartbeat_interval_ms: The time between heartbeats, which go on in the background; by default 5,000.
+        heartbeat_interval_ms: The time between heartbeats, which go on in the background; by default 5,000. While a
+            member gets no records and its group does not change, the time grows to a third of the session.
         max_poll_interval_ms: A consumer that is not polled for so long leaves the group, and joins again with its next
             poll; by default 300,000. It bounds how long a partition waits for its owner.
         on_assigned: Called with a list of partitions before their first record is returned. `poll`, iteration and
@@ -125,14 +128,19 @@ class ConsumerSettings:
         max_poll_bytes: About the most bytes of keys, values and headers, without compression, that one `poll` returns;
             at least one record. Without it, a few KB that compress well could fill the memory.
         consumer_timeout_ms: Iteration ends when no record comes for so long; by default it waits for ever.
+        wait: How the consumer waits at the end of its partitions. With "wake" the service tells it of new records over
+            a WebSocket. An idle consumer then sends one fetch a minute, so a lost wake-up delays records by a minute at
+            most. Without a connection, and where the stage has no wake-ups, it uses long polls and tries again later.
+            "poll" is always long polls: a record comes some milliseconds sooner, and each consumer pays for a function
+            that never stops (docs/performance/waiting.md).
         fetch_max_bytes: The most that one answer carries, 4 MiB at most.
-        fetch_wait_ms: How long the service may wait for a record before it answers, 20,000 at most. An idle consumer
-            pays for one request per wait.
+        fetch_wait_ms: How long a long poll may wait for a record before the service answers, 20,000 at most.
         buffer_bytes: The most that prefetched records may take.
         max_in_flight: How many requests may be on their way at once, while the consumer catches up.
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.
         retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
-        metadata_max_age_ms: How often a consumer of topics without a group looks for new partitions.
+        metadata_max_age_ms: How often a consumer of topics without a group looks for new partitions; by default
+            every 5 minutes.
     """
 
     group_id: str | None = None
@@ -153,13 +161,14 @@ class ConsumerSettings:
     max_poll_records: int = 500
     max_poll_bytes: int = SDK_POLL_BYTES_DEFAULT_MAX
     consumer_timeout_ms: int | None = None
+    wait: WaitMode = "wake"
     fetch_max_bytes: int = FETCH_BYTES_MAX
     fetch_wait_ms: int = 500
     buffer_bytes: int = 32 * MIB
     max_in_flight: int = 2
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
-    metadata_max_age_ms: int = 60_000
+    metadata_max_age_ms: int = 300_000
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -179,6 +188,7 @@ class ConsumerSettings:
             self.on_undecodable in ("raise", "skip") or callable(self.on_undecodable),
             f"on_undecodable={self.on_undecodable!r:.100}: use 'raise', 'skip' or a function of one UndecodableBatch",
         )
+        check(self.wait in ("wake", "poll"), f"wait={self.wait!r:.100}: use 'wake' or 'poll'")
         strategy = self.partition_assignment_strategy
         check(strategy in (None, *ASSIGNORS), f"partition_assignment_strategy={strategy!r}: use {', '.join(ASSIGNORS)}")
         for name in ("client_id", "group_instance_id"):
@@ -243,6 +253,7 @@ class ConsumerSettings:
             max_in_flight=self.max_in_flight,
             offset_reset=self.auto_offset_reset,
             retry=self.retry,
+            is_woken=self.wait == "wake",
         )
 
     def member(self, member_id: str, process_name: str) -> MemberSettings | None:

@@ -16,6 +16,8 @@ Invariants:
 - One heartbeat is on its way at a time. The outcome of a heartbeat from before the loss of a session counts for
   nothing.
 - The member commits only under the lease of a partition that it owns (holdings.py).
+- Heartbeats of an idle member come less and less often, up to a third of its session: as long as the group changes
+  nothing and no records come. A change or a record brings the group's interval back.
 - A session ends `session_timeout_ms` after the member *sent* the last heartbeat that was answered. So it never ends
   later than the service thinks.
 """
@@ -31,7 +33,12 @@ from penstock.retry import NEVER_MS
 from penstock_core.backoff import full_jitter_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import Subscription
-from penstock_core.limits import HEARTBEAT_INTERVAL_MS_DEFAULT, SDK_LEAVE_MS_MAX
+from penstock_core.limits import (
+    HEARTBEAT_INTERVAL_MS_DEFAULT,
+    HEARTBEATS_PER_SESSION_MIN,
+    SDK_HEARTBEAT_GROWTH,
+    SDK_LEAVE_MS_MAX,
+)
 
 
 class MemberState(Enum):
@@ -78,6 +85,7 @@ class Membership:
         self._is_in_flight = False
         self._failures = 0
         self._interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT
+        self._idle_beats = 0  # in a row
         self._due_ms = NEVER_MS
         self.leave_until_ms = NEVER_MS
         self._is_closing = False
@@ -130,8 +138,12 @@ class Membership:
         self._service_session = answer.service_session
         self._interval_ms = answer.heartbeat_after_ms or self._interval_ms
         self.session_end_ms = heartbeat.sent_at_ms + answer.session_timeout_ms
+        is_unchanged = answer.is_complete and not (answer.granted or answer.revoked)
         if self._held.obey(heartbeat.claims, answer):
-            self._beat_at(now_ms + answer.heartbeat_after_ms)
+            self._beat_at(now_ms + self._idle_interval_ms(answer))
+            self._idle_beats = self._idle_beats + 1 if is_unchanged else 0
+        else:
+            self._idle_beats = 0
 
     def failed(self, heartbeat: HeartbeatRequest, error: PenstockError, now_ms: int, chance: float) -> None:
         """Take the failure; `chance` is uniform in [0, 1)."""
@@ -188,6 +200,12 @@ class Membership:
     def polled(self, now_ms: int) -> None:
         """The application has taken a record that was at hand."""
         self._polled_at_ms = now_ms
+
+    def handed_out(self, now_ms: int) -> None:
+        """The application gets records: the member is not idle."""
+        if self._idle_beats:
+            self._idle_beats = 0
+            self._beat_at(min(self._due_ms, now_ms + self._interval_ms))
 
     def is_changed(self, now_ms: int) -> bool:
         """The application has something to do before it goes on. You may ask without the lock."""
@@ -300,6 +318,14 @@ class Membership:
     def _beat_at(self, due_ms: int) -> None:
         self._due_ms = due_ms
         self.wake_at_ms = due_ms
+
+    def _idle_interval_ms(self, answer: HeartbeatResponse) -> int:
+        """The time to the next heartbeat. The service's word counts while the group is changing."""
+        after_ms = answer.heartbeat_after_ms
+        if not answer.is_complete:
+            return after_ms
+        grown_ms = after_ms * SDK_HEARTBEAT_GROWTH ** min(self._idle_beats, 30)
+        return max(after_ms, int(min(grown_ms, answer.session_timeout_ms / HEARTBEATS_PER_SESSION_MIN)))
 
     def _poll_due_ms(self) -> int:
         if self._is_polling or self._is_closing:

@@ -9,7 +9,7 @@ from yarl import URL
 
 from penstock.configuration import Configuration
 from penstock.http.http_message import Response
-from penstock.http.signature import sign
+from penstock.http.signature import event_headers, sign
 from penstock.http.transport import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, no_answer
 
 # These are raised before the first byte of the request leaves.
@@ -51,6 +51,10 @@ class AiohttpTransport:
         except (aiohttp.ClientError, TimeoutError) as error:
             maybe_sent = not isinstance(error, _NOT_SENT)
             raise no_answer(self._configuration, f"{method} {path}: {error!r}", maybe_sent=maybe_sent) from error
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """As EventSigner says: call it in a thread."""
+        return event_headers(self._configuration, host, body)
 
     async def close(self) -> None:
         """Close the session. A later call opens another."""

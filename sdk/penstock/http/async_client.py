@@ -1,10 +1,13 @@
 """Carries requests to the service, with retries, for asyncio: client.py has the rules."""
 
 import asyncio
+from collections.abc import Mapping
 
+from penstock.errors import NotConfiguredError
 from penstock.http.async_transport import AsyncTransport
 from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
 from penstock.http.steps import Calls, Result, drive_async
+from penstock.http.transport import EventSigner
 from penstock.retry import Attempts, RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import PenstockError
@@ -43,6 +46,12 @@ class AsyncClient:
     async def try_once(self, request: HttpRequest) -> Response:
         """As `Client.try_once`, awaited."""
         return await self._transport.call(request.method, request.path, request.query, request.headers, request.body)
+
+    async def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """As `Client.event_headers`, in a thread: it may ask for fresh credentials."""
+        if not isinstance(self._transport, EventSigner):
+            raise NotConfiguredError(f"{type(self._transport).__name__} signs nothing for wake-ups")
+        return await asyncio.to_thread(self._transport.event_headers, host, body)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -5,10 +5,12 @@ again only if the failure certainly changed nothing (retry.py). async_client.py 
 """
 
 import time
+from collections.abc import Mapping
 
+from penstock.errors import NotConfiguredError
 from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
 from penstock.http.steps import Calls, Result, drive
-from penstock.http.transport import Transport
+from penstock.http.transport import EventSigner, Transport
 from penstock.retry import Attempts, RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import PenstockError
@@ -50,6 +52,12 @@ class Client:
     def try_once(self, request: HttpRequest) -> Response:
         """One try. The caller decides about another."""
         return self._transport.call(request.method, request.path, request.query, request.headers, request.body)
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """Signed headers for wake-ups. Raises NotConfiguredError if the transport cannot sign them."""
+        if not isinstance(self._transport, EventSigner):
+            raise NotConfiguredError(f"{type(self._transport).__name__} signs nothing for wake-ups")
+        return self._transport.event_headers(host, body)
 
     def close(self) -> None:
         """Close the connections."""

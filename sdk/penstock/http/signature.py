@@ -9,6 +9,14 @@ from penstock.http.sigv4 import Keys, Scope, signed_headers
 from penstock.system import wall_clock_ms
 
 SERVICE = "execute-api"
+EVENTS_SERVICE = "appsync"
+
+# AppSync Events wants these among the signed headers.
+_EVENT_HEADERS = {
+    "accept": "application/json, text/javascript",
+    "content-encoding": "amz-1.0",
+    "content-type": "application/json; charset=UTF-8",
+}
 
 
 class SignedRequest(NamedTuple):
@@ -33,8 +41,23 @@ def sign(
     url = configuration.url + quote(path)
     if query:
         url += "?" + urlencode(query, quote_via=quote)
+    return SignedRequest(url, _signed(configuration, SERVICE, method, url, headers, body))
+
+
+def event_headers(configuration: Configuration, host: str, body: bytes) -> dict[str, str]:
+    """The headers of a signed `POST https://<host>/event`, as AppSync Events takes them in messages.
+
+    It may be slow, and raises, as `sign`.
+    """
+    signed = _signed(configuration, EVENTS_SERVICE, "POST", f"https://{host}/event", _EVENT_HEADERS, body)
+    return {"host": host, **signed}
+
+
+def _signed(
+    configuration: Configuration, service: str, method: str, url: str, headers: Mapping[str, str], body: bytes
+) -> dict[str, str]:
     # Frozen: key, secret and token of one moment; refreshed here when they are about to expire.
     frozen = configuration.credentials.get_frozen_credentials()
     keys = Keys(frozen.access_key, frozen.secret_key, frozen.token)
-    scope = Scope(region=configuration.region, service=SERVICE)
-    return SignedRequest(url, signed_headers(keys, scope, method, url, headers, body, wall_clock_ms() / 1_000))
+    scope = Scope(region=configuration.region, service=service)
+    return signed_headers(keys, scope, method, url, headers, body, wall_clock_ms() / 1_000)

@@ -1,7 +1,7 @@
 """One signed request and its answer: the port that everything in the SDK calls through, and its HTTP adapter."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -9,7 +9,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from penstock.configuration import Configuration, find_configuration
 from penstock.errors import ConnectionFailedError
 from penstock.http.http_message import Response
-from penstock.http.signature import sign
+from penstock.http.signature import event_headers, sign
 from penstock.system import fork_count
 from penstock_core.limits import SDK_CONNECTIONS_MAX
 
@@ -32,6 +32,15 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close the connections. A later call opens new ones."""
+        ...
+
+
+@runtime_checkable
+class EventSigner(Protocol):
+    """A transport that can also sign for wake-ups. Without it a consumer waits by long polls."""
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """The headers of a signed `POST https://<host>/event` of AppSync Events. It may ask for fresh credentials."""
         ...
 
 
@@ -66,6 +75,10 @@ class HttpTransport:
             maybe_sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
             raise no_answer(self._configuration, f"{method} {path}: {error}", maybe_sent=maybe_sent) from error
         return Response(answer.status, answer.headers, answer.data)
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """As EventSigner says. Raises NotConfiguredError if the credentials cannot be refreshed."""
+        return event_headers(self._configuration, host, body)
 
     def close(self) -> None:
         """Close the pool. A later call opens connections again."""

@@ -8,7 +8,7 @@ from penstock.group.membership import MemberState
 from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError
 from penstock_service.topics.create_topic import create_topic
-from tests.sdk.group.group_in_memory import BEAT, BEAT_MS, POLL_MS, DrivenMember, GroupInMemory, commit
+from tests.sdk.group.group_in_memory import BEAT, BEAT_MS, POLL_MS, SESSION_MS, DrivenMember, GroupInMemory, commit
 from tests.sdk.http.faulty_transport import answer, lost_answer, lost_request
 
 
@@ -26,8 +26,47 @@ def test_member_joins_at_its_first_poll_and_then_says_only_that_it_lives(group: 
     first, *others = member.sent
     assert (first["epoch"], first["subscription"]) == (0, {"topics": ["orders"], "patterns": []})
     assert [each["sequence"] for each in member.sent] == list(range(1, len(member.sent) + 1))
-    assert 4 <= len(others) <= 6  # one per second of the five that have passed
     assert all("owned" not in each and "subscription" not in each for each in others)
+
+
+def _waits(group: GroupInMemory, member: DrivenMember, count: int) -> list[int]:
+    """The times between the next heartbeats."""
+    waits = []
+    for _ in range(count):
+        began_ms = group.now_ms
+        while not member.beat():
+            group.step(10)
+        waits.append(group.now_ms - began_ms)
+        member.poll()
+    return waits
+
+
+def test_heartbeats_of_an_idle_member_grow_to_a_third_of_its_session(group: GroupInMemory) -> None:
+    member = group.member("a")
+    group.settle(member)
+    waits = _waits(group, member, 8)
+    assert waits == sorted(waits)
+    assert waits[-1] == SESSION_MS / 3
+    assert member.numbers == [0, 1, 2, 3, 4, 5]
+
+
+def test_records_bring_an_idle_member_back_to_the_interval_of_its_group(group: GroupInMemory) -> None:
+    member = group.member("a")
+    group.settle(member)
+    _waits(group, member, 8)
+    group.step(100)
+    member.membership.handed_out(group.now_ms)
+    assert _waits(group, member, 1) == [BEAT_MS]
+
+
+def test_change_of_the_group_brings_an_idle_member_back_to_its_interval(group: GroupInMemory) -> None:
+    first = group.member("a")
+    group.settle(first)
+    _waits(group, first, 8)
+    second = group.member("b")
+    group.settle(first, second)
+    assert (len(first.numbers), len(second.numbers)) == (3, 3)
+    assert _waits(group, first, 1)[0] < SESSION_MS / 3
 
 
 def test_second_member_gets_half_and_the_first_keeps_the_rest_all_along(group: GroupInMemory) -> None:

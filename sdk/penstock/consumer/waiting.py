@@ -1,0 +1,153 @@
+"""How a consumer waits at the end of its partitions: asleep until a wake-up, or by long polls (docs/adr/0026).
+
+| a quiet partition is                        | and is fetched                                                |
+|---------------------------------------------|---------------------------------------------------------------|
+| covered by a subscription, not armed        | at once, with `arm`                                           |
+| covered, and armed under that subscription  | when a wake-up comes, at the latest after `SDK_SAFETY_NET_MS` |
+| not covered, while the connection is opened | when it is covered, at the latest at the end of the hold      |
+| not covered                                 | by long polls                                                 |
+
+Invariants:
+
+- A partition sleeps only if the service armed it after the subscription that now covers it had begun. So an append
+  either finds the waiter and publishes a wake-up that comes here, or was there for the fetch to see.
+- A wake-up is a hint. It makes a partition due, once; the fetch tells the truth. If fetches after wake-ups find
+  nothing, the next ones wait, longer each time. So doubled, late, foreign and false wake-ups cost a bounded number of
+  fetches.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.consumer.partition_cursor import PartitionCursor
+from penstock.wake_ups.events import WakeUp
+from penstock.wake_ups.watch import Watch
+from penstock_core.limits import (
+    OFFSET_MAX,
+    SDK_SAFETY_NET_MS,
+    SDK_WAIT_FIRST_MS,
+    SDK_WAKE_UP_FRUITLESS_MS,
+    SDK_WAKE_UP_FRUITLESS_MS_MAX,
+    SDK_WAKE_UP_HOLD_MS,
+)
+
+_SPREAD = 0.1  # of the safety net: consumers that fell asleep together do not come back together
+# Records that came closer together than this come again soon: waiting for them costs less than being woken.
+_LIVELY_MS = 2 * SDK_WAIT_FIRST_MS
+
+
+class Waiting:
+    """Decides when quiet partitions are fetched, and how. `watch` is None if the consumer only polls."""
+
+    def __init__(self, fetch_wait_ms: int, *, is_woken: bool) -> None:
+        self.watch = Watch() if is_woken else None
+        self.is_stale = True  # partitions came, went, or changed since `look`
+        self._fetch_wait_ms = fetch_wait_ms
+        self._watched: dict[tuple[str, int], PartitionCursor] = {}
+
+    def look(self, cursors: Collection[PartitionCursor], now_ms: int) -> None:
+        """Watch the partitions that are read, from the time on when one of them is quiet."""
+        watch = self.watch
+        if watch is None or not self.is_stale or not (watch.is_active or any(each.is_quiet for each in cursors)):
+            return
+        self.is_stale = False
+        self._watched = {
+            (each.topic_id, each.partition.partition): each
+            for each in cursors
+            if each.topic_id is not None and each.position is not None and not each.is_paused and not each.is_replaced
+        }
+        watch.want(self._watched, now_ms + SDK_WAKE_UP_HOLD_MS)
+
+    def woken(self, wake_up: WakeUp) -> None:
+        """Take a wake-up of any partition."""
+        cursor = self._watched.get((wake_up.topic_id, wake_up.partition))
+        if cursor is not None:
+            reached = OFFSET_MAX if wake_up.next_offset is None else wake_up.next_offset
+            cursor.woken_to = max(cursor.woken_to, reached)
+
+    def due_ms(self, cursor: PartitionCursor) -> int:
+        """When the partition may be fetched."""
+        watch = self.watch
+        if watch is None or not cursor.is_quiet or cursor.is_woken:
+            return cursor.retry_at_ms
+        coverage = self._coverage(cursor)
+        if not coverage:
+            return max(cursor.retry_at_ms, watch.hold_until_ms)
+        if cursor.armed_under == coverage:
+            return max(cursor.retry_at_ms, cursor.asleep_until_ms)
+        return cursor.retry_at_ms
+
+    def due(self, wanted: Sequence[PartitionCursor], now_ms: int) -> list[PartitionCursor]:
+        """The partitions to fetch now.
+
+        Quiet partitions that are to be armed go alone: the service arms none if another one of the request has records.
+        If a partition has slept enough, all that slept long come along.
+        """
+        due = [each for each in wanted if self.due_ms(each) <= now_ms]
+        unarmed = [each for each in due if self.is_brief(each)]
+        if unarmed:
+            due = unarmed
+        if not any(self._is_asleep(each) for each in due):
+            return due
+        soon_ms = now_ms + SDK_SAFETY_NET_MS // 2
+        return [
+            each
+            for each in wanted
+            if self.due_ms(each) <= now_ms or (self._is_asleep(each) and self.due_ms(each) <= soon_ms)
+        ]
+
+    def is_brief(self, cursor: PartitionCursor) -> bool:
+        """Its next fetch finds nothing, as far as the consumer knows, and arms it without a wait."""
+        return cursor.is_quiet and not cursor.is_woken and self._coverage(cursor) != 0
+
+    def ask(self, cursors: Iterable[PartitionCursor], now_ms: int) -> Mapping[str, Any]:
+        """The fields of a fetch of these that say how the service shall wait."""
+        watch = self.watch
+        if watch is None:
+            return {"wait_ms": self._fetch_wait_ms}
+        is_covered = is_exposed = is_lively = False
+        for cursor in cursors:
+            cursor.asked_under = self._coverage(cursor)
+            cursor.armed_under = 0
+            cursor.was_woken = cursor.is_quiet and cursor.is_woken
+            cursor.woken_to = 0
+            is_covered |= bool(cursor.asked_under)
+            is_exposed |= not cursor.asked_under
+            is_lively |= not cursor.is_quiet and max(cursor.records_gap_ms, now_ms - cursor.records_at_ms) <= _LIVELY_MS
+        wait_ms = min(self._fetch_wait_ms, SDK_WAIT_FIRST_MS) if is_lively else 0
+        if is_exposed and watch.is_polling(now_ms):
+            wait_ms = self._fetch_wait_ms
+        return {"wait_ms": wait_ms, "arm": True} if is_covered else {"wait_ms": wait_ms}
+
+    def answered(
+        self,
+        cursor: PartitionCursor,
+        *,
+        is_armed: bool,
+        has_records: bool,
+        has_others: bool,
+        now_ms: int,
+        chance: float,
+    ) -> None:
+        """Take a partition's answer without an error. `has_others`: other partitions of the fetch had records."""
+        if self.watch is None:
+            return
+        if has_records:
+            cursor.fruitless = 0
+            cursor.records_gap_ms = now_ms - cursor.records_at_ms
+            cursor.records_at_ms = now_ms
+        elif cursor.is_quiet:
+            if is_armed:
+                cursor.armed_under = cursor.asked_under
+                cursor.asleep_until_ms = now_ms + int(SDK_SAFETY_NET_MS * (1 - _SPREAD * chance))
+            if cursor.was_woken or (cursor.asked_under and not is_armed and not has_others):
+                cursor.fruitless += 1
+                wait_ms = SDK_WAKE_UP_FRUITLESS_MS * 2 ** min(cursor.fruitless - 1, 30)
+                cursor.retry_at_ms = now_ms + min(wait_ms, SDK_WAKE_UP_FRUITLESS_MS_MAX)
+
+    def _is_asleep(self, cursor: PartitionCursor) -> bool:
+        is_quiet = cursor.is_quiet and not cursor.is_woken
+        return is_quiet and cursor.armed_under != 0 and cursor.armed_under == self._coverage(cursor)
+
+    def _coverage(self, cursor: PartitionCursor) -> int:
+        return 0 if self.watch is None else self.watch.coverage(cursor.topic_id, cursor.partition.partition)

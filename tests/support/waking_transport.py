@@ -1,0 +1,94 @@
+"""A service in memory that arms partitions and sends its wake-ups through a FakeAppSync."""
+
+import json
+import threading
+from collections.abc import Mapping
+
+from penstock.configuration import Configuration, StaticCredentials
+from penstock.http.http_message import Response
+from penstock.http.signature import event_headers
+from penstock.http.sigv4 import Keys
+from penstock.http.transport import Transport
+from penstock_core.records import frame
+from tests.support.fake_app_sync import FakeAppSync
+
+KEYS = Keys("AKIDEXAMPLE", "secret", "token")
+
+
+class RotatingCredentials:
+    """Temporary credentials: `keys` are the valid ones. `calls` counts who asked."""
+
+    def __init__(self, keys: Keys = KEYS) -> None:
+        self.keys = keys
+        self.calls = 0
+
+    def get_frozen_credentials(self) -> StaticCredentials:
+        self.calls += 1
+        return StaticCredentials(*self.keys)
+
+
+class WakingTransport:
+    """Wraps a transport of the service. `place` answers GET /v1/wake-ups: None for a stage without wake-ups.
+
+    A write sends a wake-up, with no offset, for each partition that was armed since the last one. `loses` drops them.
+    """
+
+    def __init__(self, inner: Transport, events: FakeAppSync) -> None:
+        self._inner = inner
+        self._events = events
+        self._lock = threading.Lock()
+        self._waiters: set[tuple[str, int]] = set()
+        self.credentials = RotatingCredentials()
+        self.place: Mapping[str, str] | None = events.place
+        self.loses = False
+        self.asked = 0
+        self.fetches: list[dict[str, object]] = []
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if path == "/v1/wake-ups":
+            self.asked += 1
+            return Response(200, {}, json.dumps(self.place or {"realtime": None}).encode())
+        if path == "/v1/fetch":
+            return self._fetch(query, headers, json.loads(body))
+        answer = self._inner.call(method, path, query, headers, body)
+        if path == "/v1/produce":
+            self._wake()
+        return answer
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        configuration = Configuration(url="https://unused", region="us-east-1", credentials=self.credentials)
+        return event_headers(configuration, host, body)
+
+    def armed(self) -> int:
+        """How many partitions have a waiter."""
+        with self._lock:
+            return len(self._waiters)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _fetch(self, query: Mapping[str, str], headers: Mapping[str, str], asked: dict[str, object]) -> Response:
+        self.fetches.append(dict(asked))
+        arm = asked.pop("arm", False)
+        with self._lock:  # no write comes between the read and the waiter
+            answer = self._inner.call("POST", "/v1/fetch", query, headers, json.dumps(asked).encode())
+            if not arm or answer.status != 200:
+                return answer
+            header, batches = frame.decode(answer.body)
+            is_empty = not len(batches)
+            for each in header["partitions"]:
+                if "error" not in each:
+                    each["armed"] = is_empty
+                    if is_empty:
+                        self._waiters.add((each["topic_id"], each["partition"]))
+        return answer._replace(body=frame.encode(header, [batches]))
+
+    def _wake(self) -> None:
+        with self._lock:
+            waiters, self._waiters = self._waiters, set()
+        if not self.loses:
+            for topic_id, partition in waiters:
+                event = {"topic_id": topic_id, "partition": partition, "next_offset": None}
+                self._events.publish(f"/wake/{topic_id}/{partition}", event)
