@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Mapping
+from typing import Any, cast
 
 from penstock.configuration import Configuration, StaticCredentials
 from penstock.http.http_message import Response
@@ -42,7 +43,7 @@ class WakingTransport:
         self.place: Mapping[str, str] | None = events.place
         self.loses = False
         self.asked = 0
-        self.fetches: list[dict[str, object]] = []
+        self.fetches: list[dict[str, Any]] = []
 
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
@@ -69,7 +70,7 @@ class WakingTransport:
     def close(self) -> None:
         self._inner.close()
 
-    def _fetch(self, query: Mapping[str, str], headers: Mapping[str, str], asked: dict[str, object]) -> Response:
+    def _fetch(self, query: Mapping[str, str], headers: Mapping[str, str], asked: dict[str, Any]) -> Response:
         self.fetches.append(dict(asked))
         arm = asked.pop("arm", False)
         with self._lock:  # no write comes between the read and the waiter
@@ -78,7 +79,7 @@ class WakingTransport:
                 return answer
             header, batches = frame.decode(answer.body)
             is_empty = not len(batches)
-            for each in header["partitions"]:
+            for each in cast(list[dict[str, Any]], header["partitions"]):
                 if "error" not in each:
                     each["armed"] = is_empty
                     if is_empty:

@@ -17,6 +17,7 @@ from penstock.cli.signals import stopped_by_signals
 from penstock.cli.start import START, Start
 from penstock.cli.times import TIME_FORMS
 from penstock.consumer.consumer import Consumer
+from penstock.consumer.settings import WaitMode
 from penstock.errors import AccessDeniedError, UnknownPartitionError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.system import monotonic_ms
@@ -83,6 +84,13 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
     show_default=True,
     help="What to do with a batch that nobody can decode: end with its error, or go on behind it and count it.",
 )
+@click.option(
+    "--wait",
+    type=click.Choice(("wake", "poll")),
+    default="wake",
+    show_default=True,
+    help="How to wait for records: until the service wakes it, which costs next to nothing, or by long polls.",
+)
 @service_command
 def consume(
     service: Service,
@@ -95,6 +103,7 @@ def consume(
     timeout: float | None,
     template: str,
     on_undecodable: Literal["raise", "skip"],
+    wait: WaitMode,
 ) -> None:
     """Write the records of TOPIC to standard output, as they come, until you interrupt it (INT or TERM).
 
@@ -122,6 +131,7 @@ def consume(
         auto_offset_reset="earliest" if start is None else start.offset_reset,
         on_assigned=seek if is_shared else None,
         on_undecodable=on_undecodable,
+        wait=wait,
     )
     try:
         with consumer, stopped_by_signals(consumer.stop):

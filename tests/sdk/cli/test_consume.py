@@ -9,6 +9,7 @@ import pytest
 
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
+from tests.sdk.http.faulty_transport import FaultyTransport
 from tests.support.child_process import bare_environment, child_process
 
 SIGNALLED = """
@@ -81,6 +82,14 @@ def test_group_reads_the_topics_of_a_pattern(service: MemoryPenstock) -> None:
 def test_pattern_without_a_topic_is_told_while_the_group_waits(service: MemoryPenstock) -> None:
     result = run(service.transport, "consume", "none*", "--group", "g", "--timeout", "0.05")
     assert (result.exit_code, result.stderr) == (0, "no topic matches none* yet: waiting for one\n")
+
+
+@pytest.mark.parametrize(("wait", "asked"), [("wake", 1), ("poll", 0)])
+def test_consume_waits_as_it_is_told(service: MemoryPenstock, wait: str, asked: int) -> None:
+    calls = FaultyTransport(service.transport)
+    result = run(calls, "consume", "orders", "--from", "latest", "--timeout", "0.3", "--wait", wait)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert calls.count("/v1/wake-ups") == asked
 
 
 def test_unknown_partition_is_refused_with_the_numbers_that_there_are(service: MemoryPenstock) -> None:

@@ -43,7 +43,7 @@ def test_waiting_consumer_is_woken(clients: ClientKind, transport: WakingTranspo
             _asleep(transport, consumer)
         assert monotonic_ms() - began_ms < SDK_SAFETY_NET_MS / 2  # by wake-ups, then
         assert len(transport.fetches) - asked <= 3 * 4
-        assert all(not each["wait_ms"] or len(each["partitions"]) == 1 for each in transport.fetches)  # type: ignore[arg-type]
+        assert all(not each["wait_ms"] or len(each["partitions"]) == 1 for each in transport.fetches)
 
 
 def test_waiting_member_of_a_group_is_woken(clients: ClientKind, transport: WakingTransport) -> None:
