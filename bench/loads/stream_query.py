@@ -1,4 +1,4 @@
-"""The query that bench.stream_kills kills: it copies a topic, with the offset of each record, until it is killed."""
+"""The query that bench.spark.stream_kills kills: it copies a topic, with each record's offset, until it is killed."""
 
 from pathlib import Path
 

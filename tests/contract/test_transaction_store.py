@@ -19,7 +19,7 @@ from penstock_core.ids import (
     TransactionalId,
 )
 from penstock_core.log.index import EMPTY_HEAD, appended
-from penstock_core.storage.transaction_stage_item import StagedRef
+from penstock_core.storage.transactions.transaction_stage_item import StagedRef
 from penstock_core.transaction import OffsetCommit, Transaction, TransactionalProducer, TransactionState
 from tests.contract.conftest import Ports
 from tests.contract.test_log_index import KEY, OTHER, ref

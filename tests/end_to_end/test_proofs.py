@@ -23,7 +23,7 @@ def test_group_reads_every_record_although_its_consumers_are_killed(stack: Stack
 
 @pytest.mark.parametrize("sink", ["files", "topic"])
 def test_stream_writes_each_offset_once_although_its_processes_are_killed(stack: Stack, sink: str) -> None:
-    _holds(stack, "bench.stream_kills", "--sink", sink, "--kills", "3")
+    _holds(stack, "bench.spark.stream_kills", "--sink", sink, "--kills", "3")
 
 
 @pytest.mark.parametrize("kind", ["static", "dynamic"])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock_core.groups.lease import CommittedOffset
 from penstock_core.ids import GroupName
-from penstock_core.storage.lease_item import committed_of
+from penstock_core.storage.groups.lease_item import committed_of
 from penstock_service.ports.groups import GroupStore
 
 

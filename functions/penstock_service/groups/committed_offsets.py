@@ -6,7 +6,7 @@ from penstock_core.errors import ErrorCode
 from penstock_core.groups.lease import CommittedOffset
 from penstock_core.ids import parse_group_name
 from penstock_core.limits import GROUP_PAGE_MAX
-from penstock_core.storage.lease_item import committed_of
+from penstock_core.storage.groups.lease_item import committed_of
 from penstock_service.instance.instance import Instance
 
 

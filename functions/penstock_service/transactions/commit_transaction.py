@@ -30,7 +30,7 @@ from penstock_core.limits import (
 )
 from penstock_core.log.ref import Ref, span
 from penstock_core.records.producer_state import Verdict
-from penstock_core.storage.transaction_stage_item import StagedRef
+from penstock_core.storage.transactions.transaction_stage_item import StagedRef
 from penstock_core.transaction import (
     OffsetCommit,
     Transaction,

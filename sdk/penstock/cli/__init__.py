@@ -3,14 +3,14 @@
 import click
 
 from penstock.cli.completion import completion
-from penstock.cli.consume import consume
 from penstock.cli.dev import dev
 from penstock.cli.groups import groups
 from penstock.cli.jobs import jobs
 from penstock.cli.local import local
 from penstock.cli.offsets import offsets
-from penstock.cli.produce import produce
 from penstock.cli.producers import producers
+from penstock.cli.records.consume import consume
+from penstock.cli.records.produce import produce
 from penstock.cli.topics import topics
 from penstock.cli.zones import zones
 

@@ -8,9 +8,9 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_groups, complete_topics
+from penstock.cli.options.settings import GROUP_DEFAULTS, changed_settings_text, parse_settings, settings_text
+from penstock.cli.options.times import TIME, TIME_FORMS
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
-from penstock.cli.settings import GROUP_DEFAULTS, changed_settings_text, parse_settings, settings_text
-from penstock.cli.times import TIME, TIME_FORMS
 from penstock.model import CommittedOffset, TopicPartition
 
 

@@ -6,8 +6,8 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
+from penstock.cli.options.times import TIME, TIME_FORMS
 from penstock.cli.service import Service, service_command, time_text
-from penstock.cli.times import TIME, TIME_FORMS
 
 
 @click.command()

@@ -8,9 +8,9 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
-from penstock.cli.duration import DURATION, duration_text
+from penstock.cli.options.duration import DURATION, duration_text
+from penstock.cli.options.settings import TOPIC_DEFAULTS, changed_settings_text, parse_settings, settings_text
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
-from penstock.cli.settings import TOPIC_DEFAULTS, changed_settings_text, parse_settings, settings_text
 from penstock.model import Topic
 from penstock_core.limits import UNLIMITED
 

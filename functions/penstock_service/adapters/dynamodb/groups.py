@@ -6,8 +6,7 @@ from typing import Any
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack, refusal
 from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
-from penstock_core.storage.item import Item
-from penstock_core.storage.lease_item import (
+from penstock_core.storage.groups.lease_item import (
     LEASE_PREFIX,
     commit_update,
     lease_item_key,
@@ -17,6 +16,7 @@ from penstock_core.storage.lease_item import (
     take_update,
     unchanged_lease,
 )
+from penstock_core.storage.item import Item
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
 _NEXT, _LAST = " ", "~"  # they sort below and above every character of a key's parts

@@ -6,10 +6,8 @@ from typing import Any
 from penstock_core.groups.group import GroupState, Member, MemberProgress
 from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName
-from penstock_core.storage.group_item import group_item, group_key, parse_group, registered_key
-from penstock_core.storage.item import Item, number
-from penstock_core.storage.keys import GROUPS
-from penstock_core.storage.member_item import (
+from penstock_core.storage.groups.group_item import group_item, group_key, parse_group, registered_key
+from penstock_core.storage.groups.member_item import (
     MEMBER_PREFIX,
     SEQUENCE_NAME,
     member_item,
@@ -18,7 +16,9 @@ from penstock_core.storage.member_item import (
     touch_update,
     unchanged_member,
 )
-from penstock_core.storage.target_item import TARGET_PREFIX, target_item, target_key, target_prefix
+from penstock_core.storage.groups.target_item import TARGET_PREFIX, target_item, target_key, target_prefix
+from penstock_core.storage.item import Item, number
+from penstock_core.storage.keys import GROUPS
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
 _VERSION_NAME = {"#version": "version"}

@@ -8,12 +8,12 @@ from penstock_core.groups.lease import refusal
 from penstock_core.ids import Nonce, PartitionKey, TransactionalId
 from penstock_core.log.index import unknown_partition
 from penstock_core.log.ref import encode_ref, span
+from penstock_core.storage.groups.lease_item import commit_update, lease_item_key, parse_lease
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.keys import transactional_key
-from penstock_core.storage.lease_item import commit_update, lease_item_key, parse_lease
-from penstock_core.storage.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
-from penstock_core.storage.transactional_producer_item import parse_state, state_key
+from penstock_core.storage.transactions.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
+from penstock_core.storage.transactions.transactional_producer_item import parse_state, state_key
 from penstock_core.transaction import OffsetCommit, Transaction, TransactionalProducer, TransactionState
 from penstock_service.adapters.dynamodb.client import Applied, Cancelled, DynamoDbClient, Refused
 

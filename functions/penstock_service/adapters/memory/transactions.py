@@ -9,7 +9,7 @@ from penstock_core.groups.lease import refusal
 from penstock_core.ids import Nonce, TransactionalId
 from penstock_core.log.index import unknown_partition
 from penstock_core.storage.dynamodb_limits import check_actions
-from penstock_core.storage.transaction_stage_item import StagedRef
+from penstock_core.storage.transactions.transaction_stage_item import StagedRef
 from penstock_core.transaction import (
     Transaction,
     TransactionalProducer,

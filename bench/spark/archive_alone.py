@@ -1,7 +1,7 @@
 """Measures the CPU of archiving and replaying on one core: no Spark, no network, storage in memory and a folder.
 
-Beside `bench.archive`, this separates the code from Spark, HTTP and the emulator. There is one partition, with random
-values, which do not compress. The best of several rounds counts.
+Beside `bench.spark.archive`, this separates the code from Spark, HTTP and the emulator. There is one partition, with
+random values, which do not compress. The best of several rounds counts.
 """
 
 import tempfile
@@ -11,11 +11,11 @@ from functools import partial
 
 import click
 
-from bench.archive import MB, to_rows
 from bench.loads.archive_steps import ProcessPlace, archive, replay
 from bench.loads.filling import fill_topic
 from bench.report.recording import Report, reported
 from bench.report.result import Row
+from bench.spark.archive import MB, to_rows
 from penstock_service.adapters.aws import Storage
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.topics.create_topic import create_topic

@@ -7,7 +7,7 @@ from penstock_core import limits
 from penstock_core.groups.group import Member, MemberProgress, Subscription, parse_subscription
 from penstock_core.ids import GroupName, MemberName
 from penstock_core.storage.dynamodb_limits import item_bytes
-from penstock_core.storage.member_item import (
+from penstock_core.storage.groups.member_item import (
     MEMBER_PREFIX,
     SEQUENCE_NAME,
     member_item,

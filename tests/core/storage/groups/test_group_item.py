@@ -2,7 +2,7 @@ import pytest
 
 from penstock_core.groups.group import GroupConfig, GroupState
 from penstock_core.ids import GroupName
-from penstock_core.storage.group_item import group_item, group_key, parse_group, registered_key
+from penstock_core.storage.groups.group_item import group_item, group_key, parse_group, registered_key
 
 GROUP = GroupName("billing")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.times import TIME_FORMS, parse_time_ms
+from penstock.cli.options.times import TIME_FORMS, parse_time_ms
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.fetch_buffer import OffsetReset
 from penstock.model import TopicPartition

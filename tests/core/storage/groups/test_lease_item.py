@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock_core import limits
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, refusal
 from penstock_core.ids import GroupName, MemberName, Offset, Partition, PartitionKey, TopicId, TopicName
-from penstock_core.storage.lease_item import (
+from penstock_core.storage.groups.lease_item import (
     commit_update,
     committed_of,
     lease_item_key,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from penstock.cli.duration import DURATION
+from penstock.cli.options.duration import DURATION
 from penstock.cli.service import parse_pairs
 from penstock_core.groups.group import GroupConfig
 from penstock_core.log.topic import TopicConfig

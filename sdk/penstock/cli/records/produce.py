@@ -13,8 +13,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
-from penstock.cli.json_lines import parse_json_line
-from penstock.cli.line_record import LineRecord, text_line_parser
+from penstock.cli.records.json_lines import parse_json_line
+from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
 from penstock.cli.signals import stopped_by_signals
 from penstock.errors import InvalidError

@@ -11,11 +11,11 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_groups, complete_topics
-from penstock.cli.json_lines import json_line
+from penstock.cli.options.start import START, Start
+from penstock.cli.options.times import TIME_FORMS
+from penstock.cli.records.json_lines import json_line
 from penstock.cli.service import Service, service_command
 from penstock.cli.signals import stopped_by_signals
-from penstock.cli.start import START, Start
-from penstock.cli.times import TIME_FORMS
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.settings import WaitMode
 from penstock.errors import AccessDeniedError, UnknownPartitionError

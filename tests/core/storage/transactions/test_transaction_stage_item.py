@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import NO_NONCE, Nonce, Partition, PartitionKey, TopicId, TransactionalId
 from penstock_core.log.ref import encode_ref
-from penstock_core.storage.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
+from penstock_core.storage.transactions.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
 from penstock_core.transaction import TransactionalProducer
 from tests.core.log.test_ref import GOLDEN, REFS
 from tests.core.storage.stored_values import KEY

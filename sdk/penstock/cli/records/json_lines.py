@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.cli.line_record import LineRecord
+from penstock.cli.records.line_record import LineRecord
 from penstock.model import ConsumerRecord
 from penstock_core.plain_text import escaped_json
 

@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from bench.archive import MB, PARTITIONS
 from bench.loads.filling import fill_topic
 from bench.loads.local_spark import local_session
 from bench.meters.processes import cpu_seconds_used
 from bench.report.recording import Report, reported
 from bench.report.result import Row
+from bench.spark.archive import MB, PARTITIONS
 from penstock_service.adapters.aws import Storage
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic

@@ -1,0 +1,1 @@
+"""What Spark's jobs, reads and streams take."""

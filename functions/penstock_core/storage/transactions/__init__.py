@@ -1,0 +1,1 @@
+"""The items of transactional producers, and of what they have staged."""

@@ -1,0 +1,1 @@
+"""What the values of options mean: durations, times, places to start, settings."""

@@ -1,0 +1,1 @@
+"""The commands that send and read records, and the lines that hold them."""
