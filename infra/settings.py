@@ -37,6 +37,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),
     "retention": FunctionSize(memory_mb=512, timeout_s=240),
     "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
+    "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
 }
 
@@ -57,6 +58,7 @@ class RequestRate:
 JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS)},
     "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES)},
+    "tier": {"PENSTOCK_BUDGET_MS": "720000"},
     "sweep": {
         "PENSTOCK_BUDGET_MS": "720000",
         "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS),
@@ -146,6 +148,11 @@ class StageSettings:
     def repairs_zones(self) -> bool:
         """True if there are several zones, so that one may be behind another. S3 repairs a single bucket by itself."""
         return len(self.zones) > 1
+
+    @property
+    def tiers_zones(self) -> bool:
+        """True if the zones cost more for each byte than the archive, so that old segments move there."""
+        return self.profile in ("express3", "express2")
 
 
 def _host_architecture() -> Architecture:

@@ -133,6 +133,10 @@ ARCHIVE_REF_BYTES = FETCH_BYTES_DEFAULT_MAX  # so that a fetch of the default si
 ARCHIVE_REF_MS_MAX = 24 * 3_600_000  # of records in one ref: retention removes whole refs
 COMPACTION_AGE_MS_DEFAULT = 3_600_000  # pages with younger segments are left alone
 COMPACTION_REFS_MIN_DEFAULT = 32  # fewer are not worth a rewriting
+TIERING_MS_MAX = (
+    12 * 3_600_000
+)  # a page in the zones is moved to the archive at this age, however few or large its refs
+STALE_MS = 24 * 3_600_000  # bytes of pages that lie in zones for longer ring an alarm
 COMPACTION_RUN_PAGES_MAX = 64  # with half as many new ones and the lease: DynamoDB takes 100 actions
 COMPACTION_SWAP_ATTEMPTS_MAX = 3  # a repair that sets a zone's bits meanwhile makes one fail
 COMPACTION_WINDOW_BYTES = 8 * MIB  # read ahead of the upload

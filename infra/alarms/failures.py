@@ -21,7 +21,13 @@ from infra.settings import METRICS_NAMESPACE, StageSettings
 FAILING = "functions_failing"
 RARE_FAILING = "runs_failed"
 # function and field of its line `run` that is above 0 when work is left undone
-UNDONE = (("retention", "retention_failed"), ("sweep", "sweep_failed"), ("sweep", "objects_foreign"))
+UNDONE = (
+    ("retention", "retention_failed"),
+    ("sweep", "sweep_failed"),
+    ("sweep", "objects_foreign"),
+    ("tier", "tiering_failed"),
+    ("tier", "zone_bytes_stale"),
+)
 # A function that runs this seldom rings with its first failure. Others may fail twice an hour: the next run is due.
 _RARE = Duration.hours(1)
 
@@ -50,6 +56,8 @@ class Failures(Construct):
                 ),
             )
         for name, field in UNDONE:
+            if name not in functions:
+                continue
             self._filter(
                 field.replace("_", "-"),
                 functions[name],
@@ -71,7 +79,7 @@ class Failures(Construct):
         ring(
             self,
             "runs-failed",
-            "a sweep or a scrub failed or left work undone; its log says what",
+            "a sweep, a scrub or a tiering failed or left work undone; its log says what",
             self._sum(RARE_FAILING, _RARE),
             settings=settings,
         )

@@ -29,7 +29,8 @@ class Grants:
     `sweeps_zones` allows to list and delete segments in zones and archive. With `tells_missing_objects`, S3 answers
     that an object is missing; without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor` and
     `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the repair queue and the
-    log table's stream. `arms_waiters` allows to set the waiter of a head, and `wakes_readers` to publish wake-ups.
+    log table's stream. `writes_archive` allows to upload segments to the archive. `arms_waiters` allows to set the
+    waiter of a head, and `wakes_readers` to publish wake-ups.
     """
 
     topics: tuple[str, ...]
@@ -45,6 +46,7 @@ class Grants:
     keeps_cursor: bool = False
     settles_deletions: bool = False
     sweeps_zones: bool = False
+    writes_archive: bool = False
     arms_waiters: bool = False
     wakes_readers: bool = False
 
@@ -140,6 +142,15 @@ GRANTS: Mapping[str, Grants] = {
         keeps_cursor=True,
         settles_deletions=True,
     ),
+    "tier": Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
+        reads_zones=True,
+        tells_missing_objects=True,
+        writes_archive=True,
+        sends_repairs=True,
+        keeps_cursor=True,
+    ),
     "sweep": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query"),
@@ -150,6 +161,7 @@ GRANTS: Mapping[str, Grants] = {
 
 
 ZONE_REPAIRERS = ("recover_zones", "replicate", "scrub")  # without work where there is one zone
+TIER = "tier"  # without work where the zones are no directory buckets
 
 
 def grants_of(settings: StageSettings) -> Mapping[str, Grants]:
@@ -157,11 +169,12 @@ def grants_of(settings: StageSettings) -> Mapping[str, Grants]:
 
     With one zone there is no zone state to change, no copy to repair, and no function that would do either.
     """
+    deployed = {name: grants for name, grants in GRANTS.items() if name != TIER or settings.tiers_zones}
     if settings.repairs_zones:
-        return GRANTS
+        return deployed
     return {
         name: replace(grants, changes_zone_states=False, sends_repairs=False)
-        for name, grants in GRANTS.items()
+        for name, grants in deployed.items()
         if name not in ZONE_REPAIRERS
     }
 
@@ -219,6 +232,8 @@ def _segment_statements(grants: Grants, storage: StageStorage) -> Iterator[iam.P
         yield from archive.missing_statements()
     if grants.sweeps_zones:
         yield from archive.sweep_statements()
+    if grants.writes_archive:
+        yield from storage.archive.compaction_statements()
 
 
 def _repair_statements(grants: Grants, tables: Tables, queues: RepairQueues | None) -> Iterator[iam.PolicyStatement]:

@@ -15,6 +15,7 @@ RATES: Mapping[str, Duration] = {
     "recover_zones": Duration.minutes(1),
     "retention": Duration.minutes(15),
     "scrub": Duration.hours(1),
+    "tier": Duration.hours(1),
     "sweep": Duration.days(1),
 }
 

@@ -16,7 +16,7 @@ from tests.infra.templates import as_list, name_of, of_type
 
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Zones",
-    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep",
+    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier",
 ))  # fmt: skip
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
@@ -28,7 +28,7 @@ _SCHEDULER = frozenset(("JobSchedulesRole",))
 
 _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
-_READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "Scrub"}
+_READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "Scrub", "Tier"}
 
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _ALL,
@@ -36,15 +36,15 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", _TOPICS): frozenset(("Topics",)),
     ("delete", _TOPICS): frozenset(("Topics",)),
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
-    ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub"},
-    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub"},
+    ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
+    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
     ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("read", _LOG): _ALL - {"RecordsProduce", "Groups", "Zones"},
-    ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob"},
+    ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier"},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS,
-    ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob")),
+    ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob", "Tier")),
     ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob")),
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Transactions takes a lease from a member that is gone, and removes the member.
@@ -58,19 +58,19 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("open to change", "zones"): _PRODUCERS | _REPAIRERS | _SWEEPERS,
     ("read", "archive"): _READERS_OF_SEGMENTS,
     ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS,
-    ("write", "archive"): frozenset(("CompactJob",)),
+    ("write", "archive"): frozenset(("CompactJob", "Tier")),
     ("delete", "archive"): _SWEEPERS,
     **{(verb, "lake"): frozenset(("ArchiveJob", "ReplayJob")) for verb in ("read", "list", "write", "delete")},
     **{(verb, "reports"): frozenset(("AnalyzeJob",)) for verb in ("read", "list", "write", "delete")},
     ("read", "assets"): JOBS,
     ("read", "catalog"): frozenset(("ArchiveJob", "ReplayJob")),
     ("write", "catalog"): frozenset(("ArchiveJob",)),
-    ("send to", _REPAIRS): _CONSUMERS | {"Produce", "Topics", "GroupAdmin", "Scrub", "Replicate", "SweepJob"},
+    ("send to", _REPAIRS): _CONSUMERS | {"Produce", "Topics", "GroupAdmin", "Scrub", "Replicate", "SweepJob", "Tier"},
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate",)),
     ("find", "every stream"): frozenset(("Replicate",)),
-    ("trace", "every request"): FUNCTIONS - {"RecoverZones", "Replicate", "Scrub", "Retention", "Sweep"},
+    ("trace", "every request"): FUNCTIONS - {"RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier"},
     ("find", "every log group"): JOBS,
     ("log", "jobs"): JOBS,
     **{("log", function): frozenset((function,)) for function in FUNCTIONS},

@@ -8,7 +8,7 @@ import pytest
 
 from infra.alarms.failures import FAILING, RARE_FAILING, UNDONE
 from infra.settings import JOB_ENVIRONMENTS, STAGES
-from penstock_handlers import retention, sweep
+from penstock_handlers import retention, sweep, tier
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
 from tests.infra.templates import name_of, of_type
@@ -94,25 +94,28 @@ def test_failures_of_each_function_are_counted_and_rare_ones_ring_with_the_first
     functions = {each["Handler"].split(".")[1] for each in of_type(resources, "AWS::Lambda::Function").values()}
     assert {name.lower() for name in found} == {name.replace("_", "") for name in functions}
     rare = {name for name, metric in found.items() if metric == RARE_FAILING}
-    assert rare == ({"Scrub", "Sweep"} if STAGES[stage].repairs_zones else {"Sweep"})
+    of_zones = {"Scrub"} if STAGES[stage].repairs_zones else set()
+    of_tiers = {"Tier"} if STAGES[stage].tiers_zones else set()
+    assert rare == {"Sweep"} | of_zones | of_tiers
     alarm = alarms_of(resources, stage)["runs-failed"]
     assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["Period"]) == (1, 1, 3600)
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
-    resources: Resources, monkeypatch: pytest.MonkeyPatch
+    resources: Resources, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variables in (JOB_ENVIRONMENTS["retention"], JOB_ENVIRONMENTS["sweep"]):
+    for variables in (JOB_ENVIRONMENTS["retention"], JOB_ENVIRONMENTS["sweep"], JOB_ENVIRONMENTS["tier"]):
         for variable, value in variables.items():
             monkeypatch.setenv(variable, value)
     answered = {"retention": retention.run(memory_instance()), "sweep": sweep.run(memory_instance())}
+    answered["tier"] = tier.run(memory_instance())
     found = {
         (name.lower(), re.findall(r"\$\.(\w+) > 0", pattern)[0]): metric
         for (name, pattern), metric in filters_of(resources).items()
         if '$.message = "run"' in pattern
     }
-    assert set(found) == set(UNDONE)
+    assert set(found) == {each for each in UNDONE if each[0] != "tier" or STAGES[stage].tiers_zones}
     assert all(field in answered[name] for name, field in found)
     assert found["retention", "retention_failed"] == FAILING
     assert found["sweep", "sweep_failed"] == RARE_FAILING

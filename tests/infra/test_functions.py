@@ -23,6 +23,7 @@ FUNCTIONS = (
     "retention",
     "scrub",
     "sweep",
+    "tier",
     "topics",
     "transactions",
     "zones",
@@ -30,14 +31,17 @@ FUNCTIONS = (
 
 
 def functions_of(stage: str) -> list[str]:
-    """A stage with one zone has nothing to repair, and no function that would."""
-    return [name for name in FUNCTIONS if STAGES[stage].repairs_zones or name not in ONLY_WITH_ZONES]
+    """A stage with one zone has nothing to repair. Without directory buckets it has nothing to move."""
+    settings = STAGES[stage]
+    left_out = {*(() if settings.repairs_zones else ONLY_WITH_ZONES), *(() if settings.tiers_zones else ("tier",))}
+    return [name for name in FUNCTIONS if name not in left_out]
 
 
 ONLY_WITH_ZONES = ("recover-zones", "replicate", "scrub")
 JOB_ENVIRONMENTS = {
     "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": "60000"},
     "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": "1073741824"},
+    "tier": {"PENSTOCK_BUDGET_MS": "720000"},
     "sweep": {
         "PENSTOCK_BUDGET_MS": "720000",
         "PENSTOCK_LOG_START_GRACE_MS": "60000",

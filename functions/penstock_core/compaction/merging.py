@@ -37,6 +37,8 @@ class CompactionSettings:
     - `lease_ms`: after a run's last sign of life, no other run begins for that long.
     - `dirty_share_min`: a log is cleaned once this share of its bytes is new since the last cleaning.
     - `keys_max`: a cleaning keeps about so many keys in memory.
+    - `zonal_ms_max`: a page that has lain in the zones for so long is rewritten, however few or large its refs are.
+      None rewrites no page for its age.
     """
 
     age_ms_min: int = limits.COMPACTION_AGE_MS_DEFAULT
@@ -47,6 +49,7 @@ class CompactionSettings:
     dirty_share_min: float = limits.COMPACTION_DIRTY_SHARE_DEFAULT
     lease_ms: int = limits.COMPACTION_LEASE_MS
     keys_max: int = limits.COMPACTION_KEYS_MAX_DEFAULT
+    zonal_ms_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,16 +198,27 @@ def plan_runs(
     run: list[Page] = []
     before_ms: int | None = None
     for page in pages:
-        is_left = not is_mergeable(page, head, now_ms, settings) or _has_large_refs(page, before_ms, settings)
+        is_large = _has_large_refs(page, before_ms, settings) and not _is_due(page, now_ms, settings)
+        is_left = is_large or not is_mergeable(page, head, now_ms, settings)
         before_ms = written_ms(page.refs[-1])
         if run and (is_left or not fits(run, page, settings)):
-            if is_worth_merging(run, settings):
+            if is_worth_merging(run, settings) or any(_is_due(each, now_ms, settings) for each in run):
                 yield tuple(run)
             run = []
         if not is_left:
             run.append(page)
-    if is_worth_merging(run, settings):
+    if is_worth_merging(run, settings) or any(_is_due(each, now_ms, settings) for each in run):
         yield tuple(run)
+
+
+def zonal_bytes(page: Page, now_ms: int, age_ms: int) -> int:
+    """The bytes that the page's refs have in zones for `age_ms` or longer."""
+    refs = (ref for ref in page.refs if ref.tier is Tier.ZONAL)
+    return sum(ref.length for ref in refs if now_ms - segment_time_ms(ref.segment_id) >= age_ms)
+
+
+def _is_due(page: Page, now_ms: int, settings: CompactionSettings) -> bool:
+    return settings.zonal_ms_max is not None and zonal_bytes(page, now_ms, settings.zonal_ms_max) > 0
 
 
 def is_mergeable(page: Page, head: Head, now_ms: int, settings: CompactionSettings) -> bool:

@@ -10,9 +10,10 @@ if its pages are still as the run has read them.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock_core.compaction.merging import CompactionSettings, CompactionState, plan_runs
+from penstock_core.compaction.merging import CompactionSettings, CompactionState, is_mergeable, plan_runs, zonal_bytes
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey
+from penstock_core.limits import STALE_MS
 from penstock_core.log.index import Page
 from penstock_core.log.ref import stored_bytes
 from penstock_core.log.topic import TopicConfig
@@ -33,7 +34,8 @@ class CompactionResult:
     `runs` counts the rows of pages that were swapped, and the refs and bytes are those of these rows. A dry run counts
     the rows that it would swap. `refused` counts rows that another process had changed. `failures` counts rows that
     could not be read or written now, and `errors` tells why. `is_held`: another run holds the lease, so this one did
-    nothing. `is_finished` is false if the time was up first. The rest comes from cleaning (PassEnd).
+    nothing. `is_finished` is false if the time was up first. `bytes_stale` had lain in zones for a day or longer when
+    the run met them. The rest comes from cleaning (PassEnd).
     """
 
     topic: str
@@ -43,6 +45,7 @@ class CompactionResult:
     refs_after: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
+    bytes_stale: int = 0
     refused: int = 0
     failures: int = 0
     batches_left_whole: int = 0
@@ -158,7 +161,20 @@ def _clean(run: CompactionRun, config: TopicConfig, result: CompactionResult) ->
 
 
 def _merge(run: CompactionRun, result: CompactionResult) -> CompactionResult:
-    for row in plan_runs(run.pages(), run.head, run.instance.clock.now_ms(), run.settings):
+    now_ms = run.instance.clock.now_ms()
+    stale: list[int] = []
+
+    def seen(page: Page) -> Page:
+        if is_mergeable(page, run.head, now_ms, run.settings):
+            stale.append(zonal_bytes(page, now_ms, STALE_MS))
+        return page
+
+    result = _merge_rows(run, result, plan_runs(map(seen, run.pages()), run.head, now_ms, run.settings))
+    return replace(result, bytes_stale=sum(stale))
+
+
+def _merge_rows(run: CompactionRun, result: CompactionResult, rows: Iterable[Sequence[Page]]) -> CompactionResult:
+    for row in rows:
         if run.is_time_up:
             return replace(result, is_finished=False)
         try:

@@ -1,0 +1,24 @@
+"""The scheduled function `tier`: moves segments that have grown old from the zones to the archive."""
+
+import os
+from typing import Any
+
+from penstock_handlers.edge.scheduled import scheduled_entry_point
+from penstock_service.compaction.tier import tier
+from penstock_service.instance.instance import Instance
+
+
+def run(instance: Instance) -> dict[str, Any]:
+    """Goes over the partitions once. Reads `PENSTOCK_BUDGET_MS`."""
+    done = tier(instance, budget_ms=int(os.environ["PENSTOCK_BUDGET_MS"]))
+    return {
+        "partitions_tiered": done.partitions,
+        "partitions_held": done.held,
+        "tiered_bytes": done.bytes_moved,
+        "zone_bytes_stale": done.bytes_stale,
+        "tiering_failed": done.failures,
+        "tiering_unfinished": int(not done.is_finished),
+    }
+
+
+handler = scheduled_entry_point(run)

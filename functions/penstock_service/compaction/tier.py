@@ -1,0 +1,91 @@
+"""Tier: move what has grown old out of the zones into the archive, partition by partition. It runs each hour.
+
+The zones' buckets cost 14 times as much as the archive for each byte (docs/adr/0030). A run does what compaction does,
+and beyond that it moves pages that compaction leaves: those with few refs, and those with large ones. A partition's
+tail stays in the zones, as it belongs to the head.
+
+A run goes on behind the partition where the one before it stopped. It may die anywhere, and two may run at once:
+compaction's lease keeps them apart (compact.py).
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock_core.compaction.merging import CompactionSettings
+from penstock_core.errors import Category, PenstockError
+from penstock_core.limits import TIERING_MS_MAX
+from penstock_service.compaction.compact import CompactionResult, compact, partitions_of
+from penstock_service.instance.instance import Instance
+
+_JOB = "tier"
+_SETTINGS = CompactionSettings(zonal_ms_max=TIERING_MS_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieringResult:
+    """The counts of one run.
+
+    `bytes_moved` were written to the archive. `bytes_stale` lay in zones for more than a day when the run met them.
+    `failures` counts partitions that the run could not move, `held` those that another run was moving. `is_finished` is
+    false if the time was up before the last partition.
+    """
+
+    partitions: int = 0
+    bytes_moved: int = 0
+    bytes_stale: int = 0
+    failures: int = 0
+    held: int = 0
+    is_finished: bool = True
+
+    def plus(self, done: CompactionResult) -> "TieringResult":
+        """The result with one more partition."""
+        return replace(
+            self,
+            partitions=self.partitions + 1,
+            bytes_moved=self.bytes_moved + done.bytes_after,
+            bytes_stale=self.bytes_stale + done.bytes_stale,
+            failures=self.failures + int(done.failures > 0),
+            held=self.held + int(done.is_held),
+        )
+
+
+def tier(instance: Instance, *, budget_ms: float, settings: CompactionSettings = _SETTINGS) -> TieringResult:
+    """One run over the partitions from the cursor on, as far as the time goes.
+
+    For each partition a read of its head and a query for each 64 pages, and what `compact` costs for what it moves. A
+    partition that fails is counted and logged, and the next run meets it again. Raises what reading the topics raises.
+    """
+    deadline_ms = instance.clock.monotonic_ms() + budget_ms
+    cursor = _parse_cursor(instance.stores.cursors.get(_JOB))
+    due = sorted(each for each in partitions_of(instance, ()) if each >= cursor)
+    total = TieringResult()
+    for topic, partition in due:
+        left_ms = deadline_ms - instance.clock.monotonic_ms()
+        done = _tier_one(instance, topic, partition, settings, left_ms) if left_ms > 0 else None
+        if done is not None:
+            total = total.plus(done)
+        if done is None or not done.is_finished:
+            instance.stores.cursors.put(_JOB, f"{topic}#{partition}")
+            return replace(total, is_finished=False)
+    instance.stores.cursors.clear(_JOB)
+    return total
+
+
+def _tier_one(
+    instance: Instance, topic: str, partition: int, settings: CompactionSettings, budget_ms: float
+) -> CompactionResult:
+    try:
+        done = compact(instance, topic, partition, settings, budget_ms=budget_ms)
+    except PenstockError as error:
+        done = CompactionResult(topic=topic, partition=partition)
+        if error.code.category is not Category.NOT_FOUND:  # else the topic was deleted meanwhile
+            done = done.failed(error)
+    for error_text in done.errors:
+        instance.telemetry.log("tiering_failed", topic=topic, partition=partition, error=error_text)
+    return done
+
+
+def _parse_cursor(text: str | None) -> tuple[str, int]:
+    if text is None:
+        return "", 0
+    topic, _, partition = text.partition("#")
+    return topic, int(partition)
