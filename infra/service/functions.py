@@ -95,6 +95,7 @@ class Functions(Construct):
             "PENSTOCK_TOPICS_TABLE": tables.topics.table_name,
             "PENSTOCK_LOG_TABLE": tables.log.table_name,
             "PENSTOCK_GROUPS_TABLE": tables.groups.table_name,
+            "PENSTOCK_PROFILE": self._settings.profile,
             "PENSTOCK_ZONES": self._storage.zones.environment,
             "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
             **({} if self._queues is None else {"PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url}),

@@ -6,7 +6,7 @@ from infra.service.routes import ROUTES
 from infra.settings import STAGES
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, SWEEP_GRACE_MS
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
-from tests.infra.conftest import Resources, zones_in_environment
+from tests.infra.conftest import Resources, settings_named, zones_in_environment
 from tests.infra.templates import name_of, of_type
 
 pytestmark = pytest.mark.synth
@@ -84,6 +84,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_LOG_TABLE": "<TablesLog>",
             "PENSTOCK_GROUPS_TABLE": "<TablesGroups>",
             **({"PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>"} if STAGES[stage].repairs_zones else {}),
+            "PENSTOCK_PROFILE": settings_named(stage).profile,
             "PENSTOCK_ZONES": zones_in_environment(stage),
             "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
             "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",

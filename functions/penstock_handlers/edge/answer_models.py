@@ -16,9 +16,11 @@ class ZoneAnswer(TypedDict):
 
 
 class ZoneList(TypedDict):
-    """All zones, in configured order."""
+    """All zones, in configured order, the release of the service, and its storage profile."""
 
     zones: list[ZoneAnswer]
+    version: str
+    profile: str
 
 
 class Error(TypedDict):

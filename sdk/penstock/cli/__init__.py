@@ -4,6 +4,7 @@ import click
 
 from penstock.cli.completion import completion
 from penstock.cli.dev import dev
+from penstock.cli.doctor import doctor
 from penstock.cli.groups import groups
 from penstock.cli.jobs import jobs
 from penstock.cli.local import local
@@ -28,5 +29,5 @@ def main() -> None:
     """
 
 
-for command in (topics, produce, consume, offsets, groups, producers, zones, jobs, dev, local, completion):
+for command in (topics, produce, consume, offsets, groups, producers, zones, jobs, doctor, dev, local, completion):
     main.add_command(command)

@@ -1,0 +1,121 @@
+"""Records the doctor's own calls: what each took, when the service's clock said so, and what AWS charges for it.
+
+Every answer of a deployed function tells its storage calls and its time (`Penstock-Storage-Calls`, `Server-Timing`).
+So the cost is computed from calls that were made, not from a list that somebody keeps up to date. It is an upper bound:
+each call is priced at the dearest that it may be.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import prices
+from penstock.doctor.finding import Cost
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
+from penstock.system import monotonic_ms, wall_clock_ms
+
+FUNCTION_GB_MAX = 1.0  # no function that answers requests is larger (infra/settings.py)
+LOGGED_BYTES_MAX = 4_000  # of one request, in all logs
+_COLD_START_MS = 3_000  # of each function at most, once
+_FUNCTIONS = 5  # that the doctor calls
+_TOTAL_MS = re.compile(r"total;dur=([\d.]+)")
+# Units that one call may take. Items of the doctor's topic are below 2 KB.
+_WRITE_UNITS_MAX = {"UpdateItem": 2, "PutItem": 2, "DeleteItem": 2, "BatchWriteItem": 50, "TransactWriteItems": 40}
+_READ_UNITS_MAX = {"GetItem": 1, "Query": 8, "Scan": 8, "BatchGetItem": 100, "TransactGetItems": 50}
+_S3_FREE = {"DeleteObject", "DeleteObjects"}
+_UNKNOWN_CALL_USD = prices.S3_PUTS.of(1)  # dearer than any other call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One request and its answer. Times are of this machine."""
+
+    method: str
+    path: str
+    began_ms: int
+    ended_ms: int
+    began_at_ms: int
+    response: Response
+
+    @property
+    def duration_ms(self) -> int:
+        """How long the answer took."""
+        return self.ended_ms - self.began_ms
+
+
+class RecordingTransport:
+    """A Transport that keeps every exchange."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.exchanges: list[Exchange] = []
+        self._bytes: list[int] = []
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Send one request, and keep what came back."""
+        began_at_ms, began_ms = wall_clock_ms(), monotonic_ms()
+        response = self._inner.call(method, path, query, headers, body)
+        exchange = Exchange(
+            method=method,
+            path=path,
+            began_ms=began_ms,
+            ended_ms=monotonic_ms(),
+            began_at_ms=began_at_ms,
+            response=response,
+        )
+        self.exchanges.append(exchange)
+        self._bytes.append(max(len(body), len(response.body), 1))
+        return response
+
+    def close(self) -> None:
+        """Close the inner transport."""
+        self._inner.close()
+
+    def cost(self, aws_calls: int) -> Cost:
+        """The most that AWS charges for the exchanges, and for as many calls to AWS itself."""
+        usd = sum(map(_usd_max, self.exchanges, self._bytes))
+        usd += prices.LAMBDA_GB_SECONDS.of(_FUNCTIONS * _COLD_START_MS / 1_000 * FUNCTION_GB_MAX)
+        usd += prices.CLOUDWATCH_REQUESTS.of(aws_calls)  # the others are free, or cheaper
+        return Cost(usd_max=usd, requests=len(self.exchanges), aws_calls=aws_calls)
+
+
+class AwsCalls:
+    """Counts the calls that clients of botocore send."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def watch(self, client: Any) -> None:
+        """Count every call that `client` sends from now on."""
+        client.meta.events.register("before-send", self._count)
+
+    def _count(self, **_: Any) -> None:
+        self.count += 1
+
+
+def _usd_max(exchange: Exchange, moved_bytes: int) -> float:
+    headers = {name.lower(): value for name, value in exchange.response.headers.items()}
+    took = _TOTAL_MS.search(headers.get("server-timing", ""))
+    function_ms = float(took[1]) if took else exchange.duration_ms
+    usd = prices.API_REQUESTS.of(math.ceil(moved_bytes / prices.API_REQUEST_BYTES))
+    usd += prices.LAMBDA_REQUESTS.of(1) + prices.LAMBDA_GB_SECONDS.of(function_ms / 1_000 * FUNCTION_GB_MAX)
+    usd += prices.LOGGED_BYTES.of(LOGGED_BYTES_MAX) + prices.INTERNET_BYTES_OUT.of(moved_bytes)
+    for call in filter(None, headers.get("penstock-storage-calls", "").split(",")):
+        name, _, count = call.partition("=")
+        usd += int(count) * _call_usd_max(name.partition(".")[2], moved_bytes)
+    return usd
+
+
+def _call_usd_max(operation: str, moved_bytes: int) -> float:
+    if operation in _WRITE_UNITS_MAX:
+        return prices.WRITE_UNITS.of(_WRITE_UNITS_MAX[operation])
+    if operation in _READ_UNITS_MAX:
+        return prices.READ_UNITS.of(_READ_UNITS_MAX[operation])
+    if operation in _S3_FREE:
+        return 0.0
+    return _UNKNOWN_CALL_USD + prices.EXPRESS_UPLOADED_BYTES.of(moved_bytes)
