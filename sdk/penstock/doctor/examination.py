@@ -14,7 +14,7 @@ AWS_ONLY = ("credentials", "Lambda concurrency", "API rate", "table units", "sta
 def examine(transport: RecordingTransport, account: Account | None, aws_calls: AwsCalls) -> Report:
     """Make every check. Without an `account`, those of AWS are skipped, and the report says so.
 
-    It takes about seventy requests, and ten calls to AWS.
+    It takes 64 requests, and about ten calls to AWS.
     """
     findings: list[Finding] = []
     if account is not None:

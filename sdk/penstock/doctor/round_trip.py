@@ -31,7 +31,7 @@ _ADMIN_ACTION = "execute-api:Invoke on POST and DELETE /v1/topics*, /v1/produce 
 def round_trip(transport: RecordingTransport) -> tuple[list[Finding], list[Timing]]:
     """Send `RECORDS` records of 1 KiB one by one, read each back, and compare.
 
-    It takes two requests per record, and five more. Nothing is left behind, unless the last finding says so.
+    It takes two requests per record, and three more. Nothing is left behind, unless the last finding says so.
     """
     topic = f"{TOPIC_PREFIX}{new_nonce()[:12]}"
     admin = Admin(transport=transport)
