@@ -9,9 +9,17 @@ from pathlib import Path
 
 import click
 
-from bench.bill.deployment import billed_profile
+from bench.bill.deployment import Bill, billed_profile
 from bench.bill.idle_stage import bill_idle_stage
-from bench.bill.requests import IDLE_SAMPLE_MS, PROFILES, bill_idle_consumer, bill_operations, per_day
+from bench.bill.requests import (
+    DAY_MS,
+    HOUR_MS,
+    POLLING_MS,
+    PROFILES,
+    bill_operations,
+    bill_polling_consumer,
+    bill_waiting_consumer,
+)
 from bench.bill.synthesized import synthesized_resources
 from bench.report.recording import Report, reported
 from bench.report.result import Row
@@ -29,18 +37,22 @@ def main(report: Report) -> None:
     for name in PROFILES:
         operations = bill_operations(billed_profile(name))
         report.show(f"{name}, a million", [operation.row() for operation in operations])
-    report.show("an idle consumer", [_idle_consumer()])
+    profile = billed_profile("standard1")
+    idle = [
+        _idle_consumer("polls", bill_polling_consumer(profile), POLLING_MS),
+        _idle_consumer("waits for wake-ups", bill_waiting_consumer(profile), HOUR_MS),
+    ]
+    report.show("an idle consumer", idle)
     report.show("an unused stage, a month", [_idle_stage(stage, region) for stage, region in STAGES.items()])
 
 
-def _idle_consumer() -> Row:
-    bill = bill_idle_consumer(billed_profile("standard1"))
+def _idle_consumer(how: str, bill: Bill, duration_ms: int) -> Row:
     return {
-        "partitions": 6,
-        "requests_per_minute": round(bill.requests * 60_000 / IDLE_SAMPLE_MS),
-        "function_s_per_minute": round(bill.function_ms * 60 / IDLE_SAMPLE_MS, 1),
-        "read_units_per_minute": round(bill.read_units * 60_000 / IDLE_SAMPLE_MS),
-        "usd_per_day": float(f"{per_day(bill):.3g}"),
+        "consumer of 6 partitions": how,
+        "requests_per_minute": round(bill.requests * 60_000 / duration_ms),
+        "function_s_per_minute": round(bill.function_ms * 60 / duration_ms, 2),
+        "read_units_per_minute": round(bill.read_units * 60_000 / duration_ms),
+        "usd_per_day": float(f"{bill.usd * DAY_MS / duration_ms:.3g}"),
     }
 
 

@@ -22,7 +22,7 @@ import boto3
 from botocore.config import Config
 from moto import mock_aws
 
-from bench.bill.metered_calls import EXPRESS, STANDARD, BucketPrices, Lines, MeteredCalls, Usage
+from bench.bill.metered_calls import EXPRESS, STANDARD, BucketPrices, Lines, MeteredCalls, MeteredWakeUps, Usage
 from infra.service.routes import ROUTES
 from infra.settings import FUNCTION_SIZES, METRICS_NAMESPACE
 from infra.storage_profile import Profile, zone_plans
@@ -131,6 +131,10 @@ class BilledDeployment:
         self._calls = calls
         self._handlers = {route: entry_point(serve) for route, serve in router.ROUTES.items()}
 
+    def connect(self, duration_ms: float) -> None:
+        """Bills the WebSocket of one reader that is open so long."""
+        self.bill.lines["wake-ups"] += prices.APPSYNC_MINUTES.of(duration_ms / 60_000)
+
     def take(self) -> Bill:
         """The bill since the last time."""
         taken, self.bill = self.bill, Bill()
@@ -202,7 +206,8 @@ def billed_deployment(profile: BilledProfile, log_level: str = "INFO") -> Iterat
         calls, clock = MeteredCalls(unwatched), BilledClock()
         made = aws_instance(storage, calls)
         instance = Instance.new(
-            made.stores, Runtime(clock=clock, entropy=SystemEntropy(), executor=SequentialExecutor())
+            replace(made.stores, wake_ups=MeteredWakeUps(calls)),
+            Runtime(clock=clock, entropy=SystemEntropy(), executor=SequentialExecutor()),
         )
         provider = lambda_function.metrics.provider
         level = lambda_function.logger.log_level

@@ -18,8 +18,10 @@ from typing import Any
 from penstock import prices
 from penstock.prices import Price
 from penstock_core.limits import KIB
+from penstock_core.log.wake_up import WakeUpMessage
 from penstock_core.storage.dynamodb_limits import item_bytes
 from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.ports.wake_ups import WakeUpPlace
 
 Item = Mapping[str, Any]
 Key = tuple[str, str]  # a table, and the key's text
@@ -75,6 +77,7 @@ class Usage:
     write_units: float = 0.0
     read_units: float = 0.0
     sqs_requests: int = 0
+    wake_ups: int = 0
     puts: Counter[str] = field(default_factory=Counter)
     gets: Counter[str] = field(default_factory=Counter)
     uploaded: Counter[str] = field(default_factory=Counter)
@@ -85,6 +88,7 @@ class Usage:
         lines = Lines()
         lines["dynamodb"] = prices.WRITE_UNITS.of(self.write_units) + prices.READ_UNITS.of(self.read_units)
         lines["sqs"] = prices.SQS_REQUESTS.of(self.sqs_requests)
+        lines["wake-ups"] = prices.APPSYNC_OPERATIONS.of(2 * self.wake_ups)  # published, and delivered to one reader
         for bucket in {*self.puts, *self.gets}:
             bucket_prices = prices_of(bucket)
             lines["puts"] += bucket_prices.puts.of(self.puts[bucket])
@@ -190,6 +194,20 @@ class MeteredCalls(StorageCalls):
             self.usage.retrieved[bucket] += parsed.get("ContentLength", 0)
         elif operation not in _S3_FREE:
             raise LookupError(f"nothing tells what s3.{operation} costs: add it to metered_calls.py")
+
+
+class MeteredWakeUps:
+    """WakeUps that sends nothing and meters each message: boto3 has no call for it that could be captured."""
+
+    def __init__(self, calls: MeteredCalls) -> None:
+        self._calls = calls
+        self.place: WakeUpPlace | None = WakeUpPlace(
+            realtime_url="wss://wake.example/event/realtime", host="wake.example", realtime_host="wake.example"
+        )
+
+    def publish(self, message: WakeUpMessage) -> None:  # noqa: ARG002 - every message costs the same
+        self._calls.usage.calls["appsync.Publish"] += 1
+        self._calls.usage.wake_ups += 1
 
 
 def _written(operation: str, params: dict[str, Any]) -> list[tuple[str, Item]]:

@@ -1,10 +1,12 @@
 """Bills single requests: an append of three sizes, a fetch at the tail, an idle consumer."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from bench.bill.deployment import Bill, BilledDeployment, BilledProfile, billed_deployment
+from bench.bill.deployment import Bill, BilledDeployment, BilledProfile, BillError, billed_deployment
 from bench.report.result import Row
 from infra.storage_profile import Profile
 from penstock import Admin, Producer
@@ -15,16 +17,26 @@ from penstock.http.client import Client
 from penstock.http.steps import drive
 from penstock.model import TopicPartition
 from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.records import frame
 
 MILLION = 1_000_000
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+SAFETY_NET_MS = 60_000  # a reader that waits for wake-ups fetches so often anyhow
 PROFILES: tuple[Profile, ...] = ("express3", "express2", "standard1")
 SIZES = {"1 KB": 1_000, "64 KB": 64_000, "1 MB": 1_000_000}  # of a record, not compressed
 IDLE_PARTITIONS = 6
-IDLE_SAMPLE_MS = 2_700  # of the deployment's time
+POLLING_MS = 2_700  # of the deployment's time
 TURNAROUND_MS = 20  # of a request, outside the function, assumed: an idle consumer asks again so long after an answer
 _ROUNDS = TAIL_ROLL_REFS  # so that the appends have their share of a roll
 _TOPIC = "orders"
+# The columns of a bill, and the lines that each of them sums up.
+_SHOWN = {
+    "api": ("api", "wake-ups"),
+    "lambda": ("lambda",),
+    "s3": ("puts", "gets", "bytes"),
+    "dynamodb": ("dynamodb",),
+    "logs": ("logs",),
+}
 _RECORDS_MAX = 500  # of a poll
 
 
@@ -50,10 +62,9 @@ class BilledOperation:
     def row(self) -> Row:
         """The storage calls, and the dollars of a million operations by line."""
         calls = [f"{_share(number)} {name.partition('.')[2]}" for name, number in self.calls.items()]
-        shown = {"api": ("api",), "lambda": ("lambda",), "s3": ("puts", "gets", "bytes"), "dynamodb": ("dynamodb",)}
-        lines = {
+        lines: Row = {
             f"{line}_usd": round(sum(self.bill.lines[part] for part in parts) / self.count * MILLION, 2)
-            for line, parts in (shown | {"logs": ("logs",)}).items()
+            for line, parts in _SHOWN.items()
         }
         sum_usd = round(self.usd_per_million, 2)
         return {"operation": self.name, "storage_calls": ", ".join(calls), **lines, "sum_usd": sum_usd}
@@ -75,7 +86,8 @@ def bill_operations(profile: BilledProfile) -> list[BilledOperation]:
             for _ in range(_ROUNDS):
                 producer.send(_TOPIC, b"x" * value_bytes).result()
             operations.append(_operation(f"append of {size}", profile, deployment.take()))
-        return [*operations, _operation("fetch of 1 KB", profile, _fetches(deployment, producer))]
+        operations.append(_operation("fetch of 1 KB", profile, _fetches(deployment, producer)))
+        return [*operations, _operation("append of 1 KB that wakes", profile, _waking_appends(deployment, producer))]
 
 
 def _operation(name: str, profile: BilledProfile, bill: Bill) -> BilledOperation:
@@ -98,21 +110,54 @@ def _fetches(deployment: BilledDeployment, producer: Producer) -> Bill:
     return bill
 
 
-def bill_idle_consumer(profile: BilledProfile) -> Bill:
-    """`IDLE_SAMPLE_MS` of a consumer of six partitions that gets nothing, with the settings that a Consumer has."""
+def _waking_appends(deployment: BilledDeployment, producer: Producer) -> Bill:
+    """The bill of `_ROUNDS` appends, each to a head that one reader has armed."""
+    [end] = Admin(transport=deployment).list_offsets(_TOPIC, "latest").values()
+    bill = Bill()
+    for number in range(_ROUNDS):
+        _arm(deployment, [(end or 0) + number])
+        deployment.take()
+        producer.send(_TOPIC, b"x" * SIZES["1 KB"]).result()
+        taken = deployment.take()
+        bill.lines.add(taken.lines)
+        bill.calls.update(taken.calls)
+    return bill
+
+
+def _arm(deployment: BilledDeployment, offsets: Sequence[int]) -> None:
+    """Fetch at the end of each partition, and arm it."""
+    wanted = [
+        {"topic": _TOPIC, "partition": partition, "offset": offset, "max_bytes": 1_000_000}
+        for partition, offset in enumerate(offsets)
+    ]
+    body = json.dumps({"partitions": wanted, "arm": True}).encode()
+    header, _ = frame.decode(deployment.call("POST", "/v1/fetch", {}, {}, body).body)
+    partitions: Any = header["partitions"]
+    if not all(each.get("armed") for each in partitions):
+        raise BillError(f"a partition is not armed: {header}")
+
+
+def bill_waiting_consumer(profile: BilledProfile) -> Bill:
+    """An hour of a consumer of six partitions that waits for wake-ups, and gets none."""
+    with _with_topic(profile, IDLE_PARTITIONS) as deployment:
+        _arm(deployment, [0] * IDLE_PARTITIONS)
+        deployment.take()
+        for _ in range(HOUR_MS // SAFETY_NET_MS):
+            _arm(deployment, [0] * IDLE_PARTITIONS)
+        deployment.connect(HOUR_MS)
+        return deployment.take()
+
+
+def bill_polling_consumer(profile: BilledProfile) -> Bill:
+    """`POLLING_MS` of a consumer of six partitions that polls and gets nothing, with the settings of a Consumer."""
     with _with_topic(profile, IDLE_PARTITIONS) as deployment:
         consumer = _Fetching(deployment, partitions=IDLE_PARTITIONS)
         consumer.step()
         deployment.take()
         began_ms = deployment.clock.passed_ms
-        while deployment.clock.passed_ms < began_ms + IDLE_SAMPLE_MS:
+        while deployment.clock.passed_ms < began_ms + POLLING_MS:
             consumer.step()
         return deployment.take()
-
-
-def per_day(bill: Bill) -> float:
-    """The dollars of a day of an idle consumer."""
-    return bill.usd * DAY_MS / IDLE_SAMPLE_MS
 
 
 class _Fetching:

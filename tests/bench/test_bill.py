@@ -8,10 +8,23 @@ import pytest
 from moto import mock_aws
 from rich.console import Console
 
-from bench.bill.budgets import IDLE_CONSUMER_USD_PER_DAY, OPERATIONS
+from bench.bill.budgets import (
+    OPERATIONS,
+    POLLING_CONSUMER_USD_PER_DAY,
+    WAITING_CONSUMER_USD_PER_DAY,
+    WAITING_FUNCTION_S_PER_MINUTE,
+)
 from bench.bill.deployment import billed_profile
 from bench.bill.metered_calls import EXPRESS, STANDARD, MeteredCalls
-from bench.bill.requests import PROFILES, bill_idle_consumer, bill_operations, per_day
+from bench.bill.requests import (
+    DAY_MS,
+    HOUR_MS,
+    POLLING_MS,
+    PROFILES,
+    bill_operations,
+    bill_polling_consumer,
+    bill_waiting_consumer,
+)
 from bench.report.result import load_results
 from bench.report.tables import to_console
 from infra.storage_profile import Profile
@@ -41,9 +54,17 @@ def test_append_in_one_bucket_stays_below_the_promise() -> None:
 
 
 @pytest.mark.slow
-def test_idle_consumer_costs_at_most_its_budget() -> None:
-    bill = bill_idle_consumer(billed_profile("standard1"))
-    assert per_day(bill) <= IDLE_CONSUMER_USD_PER_DAY, bill
+def test_consumer_that_polls_costs_at_most_its_budget() -> None:
+    bill = bill_polling_consumer(billed_profile("standard1"))
+    assert bill.usd * DAY_MS / POLLING_MS <= POLLING_CONSUMER_USD_PER_DAY, bill
+
+
+@pytest.mark.slow
+def test_consumer_that_waits_for_wake_ups_costs_what_the_design_promises() -> None:
+    bill = bill_waiting_consumer(billed_profile("standard1"))
+    assert bill.usd * DAY_MS / HOUR_MS <= WAITING_CONSUMER_USD_PER_DAY, bill
+    assert bill.function_ms * 60 / HOUR_MS <= WAITING_FUNCTION_S_PER_MINUTE
+    assert bill.write_units == 0  # the heads stay armed
 
 
 @pytest.fixture

@@ -35,8 +35,11 @@ def test_readme_shows_the_idle_costs_of_the_bill() -> None:
     stage, without_alarms = (
         bill.find("an unused stage, a month", {"stage": "prod"}, column) for column in ("sum_usd", "without_alarms_usd")
     )
-    consumer = bill.find("an idle consumer", {"partitions": 6}, "usd_per_day")
-    assert re.findall(r"\$(\S+)", idle) == [str(stage), str(without_alarms), str(consumer)]
+    waiting, polling = (
+        bill.find("an idle consumer", {"consumer of 6 partitions": how}, "usd_per_day")
+        for how in ("waits for wake-ups", "polls")
+    )
+    assert re.findall(r"\$(\S+)", idle) == [str(found) for found in (stage, without_alarms, waiting, polling)]
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "SECURITY.md", "CHANGELOG.md"])
