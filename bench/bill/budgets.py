@@ -18,33 +18,33 @@ class Budget:
 # By profile, then by operation. An append has one put for each zone, one update, and 1/16 of a roll of two writes.
 OPERATIONS: Mapping[str, Mapping[str, Budget]] = {
     "express3": {
-        "append of 1 KB": Budget(usd_per_million=6.95, storage_calls=4.125),
-        "append of 64 KB": Budget(usd_per_million=7.55, storage_calls=4.125),
-        "append of 1 MB": Budget(usd_per_million=17.95, storage_calls=4.125),
-        "append of 1 KB that wakes": Budget(usd_per_million=8.95, storage_calls=5.125),
-        "fetch of 1 KB": Budget(usd_per_million=2.85, storage_calls=2.0625),
+        "append of 1 KB": Budget(usd_per_million=6.15, storage_calls=4.125),
+        "append of 64 KB": Budget(usd_per_million=6.78, storage_calls=4.125),
+        "append of 1 MB": Budget(usd_per_million=17.15, storage_calls=4.125),
+        "append of 1 KB that wakes": Budget(usd_per_million=8.15, storage_calls=5.125),
+        "fetch of 1 KB": Budget(usd_per_million=2.05, storage_calls=2.0625),
     },
     "express2": {
-        "append of 1 KB": Budget(usd_per_million=10.80, storage_calls=4.125),
-        "append of 64 KB": Budget(usd_per_million=11.25, storage_calls=4.125),
-        "append of 1 MB": Budget(usd_per_million=18.60, storage_calls=4.125),
-        "append of 1 KB that wakes": Budget(usd_per_million=12.85, storage_calls=5.125),
-        "fetch of 1 KB": Budget(usd_per_million=2.85, storage_calls=2.0625),
+        "append of 1 KB": Budget(usd_per_million=10.05, storage_calls=4.125),
+        "append of 64 KB": Budget(usd_per_million=10.45, storage_calls=4.125),
+        "append of 1 MB": Budget(usd_per_million=17.85, storage_calls=4.125),
+        "append of 1 KB that wakes": Budget(usd_per_million=12.05, storage_calls=5.125),
+        "fetch of 1 KB": Budget(usd_per_million=2.05, storage_calls=2.0625),
     },
     "standard1": {
-        "append of 1 KB": Budget(usd_per_million=8.55, storage_calls=2.125),  # the design allows 9
-        "append of 64 KB": Budget(usd_per_million=8.60, storage_calls=2.125),
-        "append of 1 MB": Budget(usd_per_million=9.95, storage_calls=2.125),
-        "append of 1 KB that wakes": Budget(usd_per_million=10.55, storage_calls=3.125),
-        "fetch of 1 KB": Budget(usd_per_million=3.20, storage_calls=2.0625),
+        "append of 1 KB": Budget(usd_per_million=7.75, storage_calls=2.125),  # the design allows 9
+        "append of 64 KB": Budget(usd_per_million=7.80, storage_calls=2.125),
+        "append of 1 MB": Budget(usd_per_million=9.15, storage_calls=2.125),
+        "append of 1 KB that wakes": Budget(usd_per_million=9.75, storage_calls=3.125),
+        "fetch of 1 KB": Budget(usd_per_million=2.40, storage_calls=2.0625),
     },
 }
 
 # A consumer of six partitions that gets nothing, a day: one that polls, and one that waits for wake-ups.
-POLLING_CONSUMER_USD_PER_DAY = 2.80
+POLLING_CONSUMER_USD_PER_DAY = 2.65
 WAITING_CONSUMER_USD_PER_DAY = 0.005  # as the design promises
 WAITING_FUNCTION_S_PER_MINUTE = 0.5  # as the design promises
 
 # A stage that nobody uses, a month, with its alarms and without.
-IDLE_STAGE_USD = {"prod": 17.30, "dev@eu-central-1": 7.15}
-IDLE_STAGE_WITHOUT_ALARMS_USD = {"prod": 12.00, "dev@eu-central-1": 3.35}
+IDLE_STAGE_USD = {"prod": 1.80, "dev@eu-central-1": 1.00}  # the design allows 2
+IDLE_STAGE_WITHOUT_ALARMS_USD = {"prod": 0.50, "dev@eu-central-1": 0.20}  # the design allows 0.50

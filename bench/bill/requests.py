@@ -143,6 +143,7 @@ def bill_waiting_consumer(profile: BilledProfile) -> Bill:
         _arm(deployment, [0] * IDLE_PARTITIONS)
         deployment.take()
         for _ in range(HOUR_MS // SAFETY_NET_MS):
+            deployment.clock.sleep_ms(SAFETY_NET_MS)
             _arm(deployment, [0] * IDLE_PARTITIONS)
         deployment.connect(HOUR_MS)
         return deployment.take()

@@ -77,3 +77,11 @@ def test_line_of_the_access_log_is_no_longer_than_the_bill_takes_it_for(
     text = json.dumps(json.loads(stage["Properties"]["AccessLogSettings"]["Format"]))
     line = re.sub(r"\$context\.(?:\w+\.)*(\w+)", lambda field: "x" * _FIELD_BYTES.get(field[1], 12), text)
     assert 200 < len(line) <= ACCESS_LOG_BYTES
+
+
+def test_lambda_itself_logs_no_invocation_that_succeeds(template: Callable[[str], dict[str, Any]]) -> None:
+    """The bill has no START, END and REPORT lines."""
+    resources = template("prod")["Resources"].values()
+    functions = [each["Properties"] for each in resources if each["Type"] == "AWS::Lambda::Function"]
+    levels = {function["LoggingConfig"]["SystemLogLevel"] for function in functions}
+    assert levels == {"WARN"}
