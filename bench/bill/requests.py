@@ -9,10 +9,11 @@ from typing import Any
 from bench.bill.deployment import Bill, BilledDeployment, BilledProfile, BillError, billed_deployment
 from bench.report.result import Row
 from infra.storage_profile import Profile
-from penstock import Admin, Producer
+from penstock import Admin, Producer, prices
+from penstock.api import calls
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.fetch_call import fetch
-from penstock.consumer.settings import ConsumerSettings
+from penstock.consumer.settings import ConsumerSettings, WaitMode
 from penstock.http.client import Client
 from penstock.http.steps import drive
 from penstock.model import TopicPartition
@@ -21,7 +22,6 @@ from penstock_core.records import frame
 
 MILLION = 1_000_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-SAFETY_NET_MS = 60_000  # a reader that waits for wake-ups fetches so often anyhow
 PROFILES: tuple[Profile, ...] = ("express3", "express2", "standard1")
 SIZES = {"1 KB": 1_000, "64 KB": 64_000, "1 MB": 1_000_000}  # of a record, not compressed
 IDLE_PARTITIONS = 6
@@ -37,6 +37,7 @@ _SHOWN = {
     "dynamodb": ("dynamodb",),
     "logs": ("logs",),
 }
+_STEPS_TO_SETTLE = 5  # an idle consumer has armed its partitions by then
 _RECORDS_MAX = 500  # of a poll
 
 
@@ -138,52 +139,71 @@ def _arm(deployment: BilledDeployment, offsets: Sequence[int]) -> None:
 
 
 def bill_waiting_consumer(profile: BilledProfile) -> Bill:
-    """An hour of a consumer of six partitions that waits for wake-ups, and gets none."""
-    with _with_topic(profile, IDLE_PARTITIONS) as deployment:
-        _arm(deployment, [0] * IDLE_PARTITIONS)
-        deployment.take()
-        for _ in range(HOUR_MS // SAFETY_NET_MS):
-            deployment.clock.sleep_ms(SAFETY_NET_MS)
-            _arm(deployment, [0] * IDLE_PARTITIONS)
-        deployment.connect(HOUR_MS)
-        return deployment.take()
+    """An hour of a consumer of six partitions that waits for wake-ups, and gets none, with the settings of a Consumer.
+
+    Its connection and its subscriptions are there already.
+    """
+    bill = _bill_idle(profile, "wake", HOUR_MS)
+    bill.lines["wake-ups"] += prices.APPSYNC_MINUTES.of(HOUR_MS / 60_000)
+    return bill
 
 
 def bill_polling_consumer(profile: BilledProfile) -> Bill:
     """`POLLING_MS` of a consumer of six partitions that polls and gets nothing, with the settings of a Consumer."""
+    return _bill_idle(profile, "poll", POLLING_MS)
+
+
+def _bill_idle(profile: BilledProfile, wait: WaitMode, duration_ms: int) -> Bill:
     with _with_topic(profile, IDLE_PARTITIONS) as deployment:
-        consumer = _Fetching(deployment, partitions=IDLE_PARTITIONS)
-        consumer.step()
+        consumer = _Fetching(deployment, partitions=IDLE_PARTITIONS, wait=wait)
+        for _ in range(_STEPS_TO_SETTLE):
+            consumer.step()
         deployment.take()
         began_ms = deployment.clock.passed_ms
-        while deployment.clock.passed_ms < began_ms + POLLING_MS:
+        while deployment.clock.passed_ms < began_ms + duration_ms:
             consumer.step()
         return deployment.take()
 
 
 class _Fetching:
-    """The part of a Consumer that decides what to fetch and when, in the deployment's time."""
+    """The part of a Consumer that decides what to fetch and when, in the deployment's time.
 
-    def __init__(self, deployment: BilledDeployment, *, partitions: int) -> None:
+    The subscriptions of a consumer that waits for wake-ups begin at once.
+    """
+
+    def __init__(self, deployment: BilledDeployment, *, partitions: int, wait: WaitMode = "poll") -> None:
+        self._settings = ConsumerSettings(max_in_flight=1, wait=wait)
         self._clock = deployment.clock
         self._client = Client(deployment)
-        self._buffer = FetchBuffer(ConsumerSettings(max_in_flight=1).fetch())
+        self._buffer = FetchBuffer(self._settings.fetch())
+        self._looked_ms = deployment.clock.passed_ms
         wanted = [TopicPartition(_TOPIC, partition) for partition in range(partitions)]
         self._buffer.assign(wanted)
         for each in wanted:
             self._buffer.start(each, 0, None)
 
     def step(self) -> int:
-        """Fetches once, or waits until the consumer would. Returns the number of records that came."""
-        now_ms = int(self._clock.passed_ms)
-        request = self._buffer.next_request(now_ms)
-        if request is None:
-            self._clock.sleep_ms(self._buffer.wake_at_ms - now_ms)
-            return 0
+        """Fetches once, after the time that the consumer would wait. Returns the number of records that came."""
+        while (request := self._buffer.next_request(int(self._clock.passed_ms))) is None:
+            self._subscribe()
+            self._clock.sleep_ms(max(1, self._buffer.wake_at_ms - self._clock.passed_ms))
+            self._look_for_partitions()
         answer = drive(fetch(request), self._client.try_once)
         self._clock.sleep_ms(TURNAROUND_MS)
         self._buffer.complete(request, answer, int(self._clock.passed_ms), 0.5)
         return len(self._buffer.take(_RECORDS_MAX))
+
+    def _subscribe(self) -> None:
+        watch = self._buffer.waiting.watch
+        if watch is not None and watch.leaves and not watch.is_covering:
+            for leaf in watch.leaves:
+                watch.subscribed(leaf)
+            self._buffer.look_again()
+
+    def _look_for_partitions(self) -> None:
+        while self._clock.passed_ms >= self._looked_ms + self._settings.metadata_max_age_ms:
+            self._looked_ms += self._settings.metadata_max_age_ms
+            self._client.call(calls.topic_metadata(_TOPIC))
 
 
 @contextmanager
