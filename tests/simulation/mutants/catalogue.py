@@ -6,11 +6,13 @@ from tests.simulation.mutants.job_mutants import JOB_MUTANTS
 from tests.simulation.mutants.roll_mutants import ROLL_MUTANTS
 from tests.simulation.mutants.service_mutants import SERVICE_MUTANTS
 from tests.simulation.mutants.transaction_mutants import TRANSACTION_MUTANTS
+from tests.simulation.mutants.waiting_mutants import WAITING_MUTANTS
 
 MUTANTS = (
     *SERVICE_MUTANTS,
     *ROLL_MUTANTS,
     *TRANSACTION_MUTANTS,
+    *WAITING_MUTANTS,
     *JOB_MUTANTS,
     *GROUP_MUTANTS,
     *COMPACTION_MUTANTS,

@@ -51,6 +51,8 @@ REPEATABLE = {
     *(f"archive.{method}" for method in ("put", "upload", "delete")),
     "compaction.swap",
     "groups.delete_lease",
+    "wake_ups.publish",
+    "log.arm",
 }
 
 
@@ -103,6 +105,8 @@ class SimulatedPort:
         instance, storage = self._instance, self._instance.storage
         scheduler, faults = instance.state.scheduler, instance.state.faults
         instance.check_alive()
+        if self._label in storage.sure:
+            return storage.apply(self._label, method, partial(effect, *arguments, **named), arguments)
         is_write = method not in READS
         if method == "upload":  # the instance reads the body before it sends it
             arguments = (arguments[0], [*arguments[1]])

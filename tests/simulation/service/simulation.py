@@ -10,6 +10,7 @@ from penstock_core.log.repair import Repair
 from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.service import memory_stores
+from penstock_service.adapters.memory.wake_ups import LOCAL_PLACE, MemoryWakeUps
 from penstock_service.adapters.memory.zones import MemoryRepairQueue
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
@@ -46,10 +47,13 @@ class Simulation:
         self.faults = FaultPlan.chosen(self.scheduler.random)
         transaction_ms = self.scheduler.random.choice([0.0, 5.0, 50.0])
         entropy = SimulatedEntropy(self.scheduler)
+        self._wake_ups = MemoryWakeUps()
+        self._wake_ups.place = None  # until a workload has readers that wait
         self.stores = memory_stores(
             zones,
             Contention(_StoresClock(self.scheduler, self.faults), entropy, transaction_ms),
             fallback_zones=fallback_zones,
+            wake_ups=self._wake_ups,
         )
         self.bare = Instance.new(
             self.stores,
@@ -89,6 +93,13 @@ class Simulation:
         if not config:
             self.topics[name] = partitions
         return name
+
+    def use_wake_ups(self, *, is_faulty: bool) -> MemoryWakeUps:
+        """Give the service wake-ups. If they are not faulty, each call to publish takes effect at once."""
+        self._wake_ups.place = LOCAL_PLACE
+        if not is_faulty:
+            self.storage.sure.add("wake_ups")
+        return self._wake_ups
 
     def work(self, name: str, run: Callable[[], object], *, delay_ms: float = 0.0) -> None:
         """Start a client that ends by itself. Once all such clients have ended, `is_over` becomes true."""

@@ -20,6 +20,7 @@ class SimulatedStorage:
         self.oracle = Oracle(state)
         self.zone_trouble: dict[str, str] = {}
         self.observers: list[Callable[[str, str, tuple[Any, ...], Any], None]] = []  # of every effect
+        self.sure: set[str] = set()  # the labels of stores that meet no fault and take no time
         self.stream: list[StreamedHead] = []  # the records of the log table's stream that `replicate` has not handled
         self._stream_number = 0
 

@@ -15,6 +15,7 @@ from tests.simulation.workloads import (
     traffic,
     transactions,
     truncation,
+    waiting,
     zone_loss,
     zone_moves,
 )
@@ -42,6 +43,7 @@ WORKLOADS: dict[str, Install] = {
     "recreation": recreation.install,
     "commits": commits.install,
     "groups": groups.install,
+    "waiting": waiting.install,
     "compaction": compaction.install,
     "cleaning": cleaning.install,
     "zone_loss": zone_loss.install,

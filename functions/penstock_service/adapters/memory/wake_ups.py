@@ -8,15 +8,16 @@ from penstock_service.ports.wake_ups import WakeUpPlace
 
 Receive = Callable[[WakeUpMessage], object]
 
+LOCAL_PLACE = WakeUpPlace(
+    realtime_url="ws://127.0.0.1/event/realtime", host="wake-ups.localhost", realtime_host="wake-ups.localhost"
+)
+
 
 class MemoryWakeUps:
     """WakeUps: the port documents its methods. `messages` has all that were published, in order."""
 
-    place: WakeUpPlace | None = WakeUpPlace(
-        realtime_url="ws://127.0.0.1/event/realtime", host="wake-ups.localhost", realtime_host="wake-ups.localhost"
-    )
-
     def __init__(self) -> None:
+        self.place: WakeUpPlace | None = LOCAL_PLACE
         self._lock = threading.Lock()
         self._subscribers: list[tuple[str, Receive]] = []
         self.messages: list[WakeUpMessage] = []

@@ -1,0 +1,101 @@
+"""Defects of arming and of waking."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from penstock_core.ids import Offset, PartitionKey
+from penstock_core.log.index import Head, HeadAppend
+from penstock_core.log.ref import Ref
+from penstock_core.log.wake_up import WakeUp
+from penstock_service.adapters.memory import log as memory_log
+from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.instance.instance import Instance
+from penstock_service.records import append as append_module
+from penstock_service.records import wake_readers
+from penstock_service.records.append import PartitionBatches
+from penstock_service.records.append_in_sequence import AppendOutcome
+from penstock_service.segments.put_segment import StoredSegment
+from penstock_service.transactions import commit_transaction as commit_module
+from tests.simulation.mutants.mutant import Mutant, Patch
+
+Wakes = Callable[[Sequence[PartitionKey], Iterable[Any]], list[WakeUp]]
+
+
+def _armed_without_a_look() -> Patch:
+    def armed(head: Head, _seen: Offset, now_ms: int) -> Head:
+        return replace(head, waiter_ms=now_ms)
+
+    return patch.object(memory_log, "armed", armed)
+
+
+def _waiter_is_not_seen() -> Patch:
+    original = MemoryLogIndex._append
+
+    def append(self: MemoryLogIndex, key: PartitionKey, change: Callable[[Head], Head | None]) -> HeadAppend:
+        return replace(original(self, key, change), took_waiter=False)
+
+    return patch.object(MemoryLogIndex, "_append", append)
+
+
+def _woken_before_the_update() -> Patch:
+    original = append_module._append_ref
+
+    def append(instance: Instance, batch: PartitionBatches, ref: Ref, stored: StoredSegment) -> AppendOutcome:
+        heads = instance.stores.log.heads([batch.key])
+        wake_readers.wake_beside(instance, wake_readers.wake_ups_of_heads(heads), lambda: None)
+        return replace(original(instance, batch, ref, stored), must_wake=False)
+
+    return patch.object(append_module, "_append_ref", append)
+
+
+def _repeat_wakes_nobody() -> Patch:
+    return _wake_ups_are(
+        lambda original, keys, outcomes: original(
+            keys, [replace(each, must_wake=False) if _is_repeat(each) else each for each in outcomes]
+        )
+    )
+
+
+def _lost_answer_wakes_nobody() -> Patch:
+    return _wake_ups_are(
+        lambda original, keys, outcomes: [each for each in original(keys, outcomes) if each.next_offset is not None]
+    )
+
+
+def _is_repeat(outcome: Any) -> bool:
+    return isinstance(outcome, AppendOutcome) and outcome.head is None
+
+
+def _wake_ups_are(mutated: Callable[[Wakes, Sequence[PartitionKey], Iterable[Any]], list[WakeUp]]) -> Patch:
+    original = append_module.wake_ups_after
+    return patch.object(append_module, "wake_ups_after", lambda keys, outcomes: mutated(original, keys, outcomes))
+
+
+def _transaction_wakes_nobody() -> Patch:
+    def none(_heads: Mapping[PartitionKey, Head]) -> list[WakeUp]:
+        return []
+
+    return patch.object(commit_module, "wake_ups_of_heads", none)
+
+
+def _transaction_takes_the_waiter() -> Patch:
+    original = MemoryLogIndex.append_held
+
+    def append_held(self: MemoryLogIndex, key: PartitionKey, ref: Ref) -> None:
+        original(self, key, ref)
+        self._change(key, memory_log.without_waiter)
+
+    return patch.object(MemoryLogIndex, "append_held", append_held)
+
+
+WAITING_MUTANTS = [
+    Mutant("armed without a look", "waiting", _armed_without_a_look),
+    Mutant("waiter not seen", "waiting", _waiter_is_not_seen),
+    Mutant("woken before the update", "waiting", _woken_before_the_update),
+    Mutant("repeat wakes nobody", "waiting", _repeat_wakes_nobody),
+    Mutant("lost answer wakes nobody", "waiting", _lost_answer_wakes_nobody),
+    Mutant("transaction wakes nobody", "waiting", _transaction_wakes_nobody),
+    Mutant("transaction takes the waiter", "waiting", _transaction_takes_the_waiter),
+]
