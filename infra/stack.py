@@ -61,7 +61,15 @@ class PenstockStack(Stack):
             replicate = functions["replicate"]
             Repair(self, "Repair", settings=settings, tables=storage.tables, queues=queues, replicate=replicate)
         repairs = None if queues is None else queues.repairs
-        spark = SparkJobs(self, "Jobs", settings=settings, packages=packages, storage=storage, repairs=repairs)
+        spark = SparkJobs(
+            self,
+            "Jobs",
+            settings=settings,
+            packages=packages,
+            storage=storage,
+            repairs=repairs,
+            wake_ups=wake_ups,
+        )
         if spark.application is not None:
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)

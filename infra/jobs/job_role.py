@@ -11,6 +11,7 @@ from aws_cdk import aws_s3_assets as s3_assets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.storage.catalog import Catalog
 from infra.storage.results import Results
@@ -26,8 +27,8 @@ class JobGrants:
     `topics`, `log` and `groups` are DynamoDB actions on those tables, without the prefix `dynamodb:`.
     `writes_zones` allows to put segments into the zones, `compacts` to put them into the archive. `sweeps_stores`
     allows to list and delete segments in zones and archive. `changes_zone_states` and `keeps_cursor` allow writes of
-    those items of the topics table. `results` is the folder of the results bucket that the job reads and writes.
-    `catalog` says whether the job reads or writes the tables of Glue's catalog.
+    those items of the topics table. `wakes_readers` allows to publish wake-ups. `results` is the folder of the results
+    bucket that the job reads and writes. `catalog` says whether the job reads or writes the tables of Glue's catalog.
     """
 
     topics: tuple[str, ...]
@@ -39,6 +40,7 @@ class JobGrants:
     sends_repairs: bool = False
     changes_zone_states: bool = False
     keeps_cursor: bool = False
+    wakes_readers: bool = False
     results: str | None = None
     catalog: Literal["reads", "writes"] | None = None
 
@@ -59,6 +61,7 @@ JOB_GRANTS: Mapping[str, JobGrants] = {
         log=(*_READ_LOG, "UpdateItem", "PutItem"),
         writes_zones=True,
         changes_zone_states=True,
+        wakes_readers=True,
         results="lake",
         catalog="reads",
     ),
@@ -93,6 +96,7 @@ class JobRole(Construct):
         grants: JobGrants,
         storage: StageStorage,
         repairs: sqs.Queue | None,
+        wake_ups: WakeUps,
         results: Results,
         catalog: Catalog | None,
         log_groups: Sequence[logs.LogGroup],
@@ -117,6 +121,8 @@ class JobRole(Construct):
         ]
         if grants.sends_repairs and repairs is not None:
             statements.append(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[repairs.queue_arn]))
+        if grants.wakes_readers:
+            statements.append(wake_ups.publish_statement())
         if grants.results is not None:
             statements += results.statements(grants.results)
         if catalog is not None and grants.catalog is not None:
@@ -125,7 +131,7 @@ class JobRole(Construct):
             self.role.add_to_policy(statement)
             for resource in statement.resources:
                 if resource.endswith("/*"):
-                    acknowledge_wildcard(self.role, resource, "The job makes up keys and tables as it writes them.")
+                    acknowledge_wildcard(self.role, resource, "The job makes up each name as it writes.")
                 if resource.endswith(":*"):
                     acknowledge_wildcard(self.role, resource, "Spark names log streams as it logs.")
         acknowledge_wildcard(self.role, "*", "DescribeLogGroups has no resources to name.")

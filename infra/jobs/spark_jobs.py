@@ -13,6 +13,7 @@ from infra.jobs.glue_jobs import GlueJob
 from infra.jobs.job_packages import JobPackages
 from infra.jobs.job_role import JOB_GRANTS, JobRole, job_grants_of
 from infra.jobs.spark_application import SparkApplication
+from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.storage.catalog import Catalog
 from infra.storage.results import Results
@@ -55,11 +56,13 @@ class SparkJobs(Construct):
         packages: JobPackages,
         storage: StageStorage,
         repairs: sqs.Queue | None,
+        wake_ups: WakeUps,
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
         self._storage = storage
         self._repairs = repairs
+        self._wake_ups = wake_ups
         self._log_prefix = f"/penstock/{settings.name}/jobs"
         self.results = Results(self, "Results", settings=settings)
         self.catalog = Catalog(self, settings=settings) if settings.has_catalog else None
@@ -116,6 +119,7 @@ class SparkJobs(Construct):
             grants=job_grants_of(name, self._settings),
             storage=self._storage,
             repairs=self._repairs,
+            wake_ups=self._wake_ups,
             results=self.results,
             catalog=self.catalog,
             log_groups=log_groups,
@@ -143,6 +147,7 @@ class SparkJobs(Construct):
             "--log-table": tables.log.table_name,
             "--groups-table": tables.groups.table_name,
             **({} if self._repairs is None else {"--repair-queue-url": self._repairs.queue_url}),
+            "--wake-ups": self._wake_ups.hosts,
             "--zones": self._storage.zones.environment,
             "--archive": self._storage.archive.bucket_name,
             "--results": self.results.bucket_name,

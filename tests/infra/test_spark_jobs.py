@@ -172,6 +172,7 @@ def test_runs_on_the_application_find_python_packages_and_storage(resources: Res
         "PENSTOCK_REPAIR_QUEUE_URL": "<RepairQueuesRepairs>",
         "PENSTOCK_ZONES": zones_in_environment("prod"),
         "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
+        "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
         "PENSTOCK_RESULTS": "<JobsResultsBucket>",
         "PENSTOCK_CATALOG": "glue:penstock",
     }
@@ -191,6 +192,7 @@ def test_glue_has_every_job_with_the_options_that_its_script_takes(resources: Re
             "--log-table": "<TablesLog>",
             "--groups-table": "<TablesGroups>",
             **({"--repair-queue-url": "<RepairQueuesRepairs>"} if STAGES[stage].repairs_zones else {}),
+            "--wake-ups": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
             "--zones": zones_in_environment(stage),
             "--archive": "<ArchiveBucket>",
             "--results": "<JobsResultsBucket>",

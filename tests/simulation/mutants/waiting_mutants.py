@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_core.ids import Offset, PartitionKey
-from penstock_core.log.index import Head, HeadAppend
+from penstock_core.log.index import Head, HeadAppend, without_waiter
 from penstock_core.log.ref import Ref
 from penstock_core.log.wake_up import WakeUp
 from penstock_service.adapters.memory import log as memory_log
@@ -69,7 +69,7 @@ def _is_repeat(outcome: Any) -> bool:
 
 
 def _wake_ups_are(mutated: Callable[[Wakes, Sequence[PartitionKey], Iterable[Any]], list[WakeUp]]) -> Patch:
-    original = append_module.wake_ups_after
+    original = wake_readers.wake_ups_after
     return patch.object(append_module, "wake_ups_after", lambda keys, outcomes: mutated(original, keys, outcomes))
 
 
@@ -85,7 +85,7 @@ def _transaction_takes_the_waiter() -> Patch:
 
     def append_held(self: MemoryLogIndex, key: PartitionKey, ref: Ref) -> None:
         original(self, key, ref)
-        self._change(key, memory_log.without_waiter)
+        self._change(key, without_waiter)
 
     return patch.object(MemoryLogIndex, "append_held", append_held)
 

@@ -81,8 +81,8 @@ class _TransactionChecks:
             expect(outcome.epoch > self._epochs.get(arguments[0], -1), f"epoch {outcome.epoch} of {arguments[0]} again")
             self._epochs[arguments[0]] = outcome.epoch
             self._begin(arguments[0], outcome.begins[0])
-        elif method == "commit" and outcome:
-            self._commit(arguments[0])
+        elif method == "commit" and outcome and arguments[0].producer.transactional_id in self._epochs:
+            self._commit(arguments[0])  # of one of these processes: other workloads have producers of their own
 
     def _begin(self, transactional_id: TransactionalId, nonce: bytes) -> None:
         begun = self._begun.setdefault(transactional_id, [])
