@@ -8,4 +8,4 @@ from tests.docs.pages import DOCS
 
 def test_page_names_the_routes_of_the_service() -> None:
     text = (DOCS / "reference" / "http-api.md").read_text()
-    assert set(re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) /v1/[\w/{}]+)", text)) == set(ROUTES)
+    assert set(re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) /v1/[\w/{}-]+)", text)) == set(ROUTES)
