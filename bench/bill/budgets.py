@@ -25,10 +25,10 @@ OPERATIONS: Mapping[str, Mapping[str, Budget]] = {
         "fetch of 1 KB": Budget(usd_per_million=2.05, storage_calls=2.0625),
     },
     "express2": {
-        "append of 1 KB": Budget(usd_per_million=10.05, storage_calls=4.125),
-        "append of 64 KB": Budget(usd_per_million=10.45, storage_calls=4.125),
-        "append of 1 MB": Budget(usd_per_million=17.85, storage_calls=4.125),
-        "append of 1 KB that wakes": Budget(usd_per_million=12.05, storage_calls=5.125),
+        "append of 1 KB": Budget(usd_per_million=5.05, storage_calls=3.125),
+        "append of 64 KB": Budget(usd_per_million=5.45, storage_calls=3.125),
+        "append of 1 MB": Budget(usd_per_million=12.85, storage_calls=3.125),
+        "append of 1 KB that wakes": Budget(usd_per_million=7.05, storage_calls=4.125),
         "fetch of 1 KB": Budget(usd_per_million=2.05, storage_calls=2.0625),
     },
     "standard1": {

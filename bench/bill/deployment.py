@@ -32,7 +32,7 @@ from penstock.http.http_message import Response
 from penstock_core.limits import KIB, MIB
 from penstock_handlers import router
 from penstock_handlers.edge import entry, lambda_function
-from penstock_service.adapters.aws import Storage, aws_instance, storage_of_environment
+from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance, format_zones, storage_of_environment
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
@@ -58,9 +58,10 @@ _FUNCTIONS = {f"{route.method} {route.path}": route.function for route in ROUTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledProfile:
-    """A storage profile, with the prices of each zone's bucket by the bucket's name."""
+    """A storage profile: its zones, and the prices of each zone's bucket by the bucket's name."""
 
     name: Profile
+    zones: tuple[ZoneBucket, ...]
     buckets: Mapping[str, BucketPrices]
 
 
@@ -68,7 +69,11 @@ def billed_profile(name: Profile) -> BilledProfile:
     """The profile as infra plans it in the region of the prices."""
     plans = zone_plans(name, prices.REGION)
     return BilledProfile(
-        name=name, buckets={f"zone-{plan.name}": STANDARD if plan.az_id is None else EXPRESS for plan in plans}
+        name=name,
+        zones=tuple(
+            ZoneBucket(name=plan.name, bucket=f"zone-{plan.name}", is_fallback=plan.is_fallback) for plan in plans
+        ),
+        buckets={f"zone-{plan.name}": STANDARD if plan.az_id is None else EXPRESS for plan in plans},
     )
 
 
@@ -189,7 +194,7 @@ def billed_deployment(profile: BilledProfile, log_level: str = "INFO") -> Iterat
         "PENSTOCK_LOG_TABLE": "log",
         "PENSTOCK_GROUPS_TABLE": "groups",
         "PENSTOCK_REPAIR_QUEUE_URL": f"https://sqs.{prices.REGION}.amazonaws.com/123456789012/repairs",
-        "PENSTOCK_ZONES": ",".join(f"{bucket.removeprefix('zone-')}={bucket}" for bucket in profile.buckets),
+        "PENSTOCK_ZONES": format_zones(profile.zones),
         "PENSTOCK_ARCHIVE": "archive",
     }
     storage = replace(

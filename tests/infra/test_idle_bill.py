@@ -14,6 +14,7 @@ from rich.console import Console
 from bench.bill.budgets import IDLE_STAGE_USD, IDLE_STAGE_WITHOUT_ALARMS_USD
 from bench.bill.deployment import ACCESS_LOG_BYTES
 from bench.bill.idle_stage import bill_idle_stage, schedule_period_s
+from bench.report.result import load_results
 from bench.report.tables import to_console
 from tests.infra.conftest import settings_named
 
@@ -28,6 +29,8 @@ def test_unused_stage_costs_at_most_its_budget(template: Callable[[str], dict[st
     Console(width=200).print(to_console("a month of an unused stage", [bill.row(name)]))
     assert bill.usd <= IDLE_STAGE_USD[name], bill
     assert bill.usd_without_alarms <= IDLE_STAGE_WITHOUT_ALARMS_USD[name], bill
+    written = load_results()["bill"].find("an unused stage, a month", {"stage": name.partition("@")[0]}, "sum_usd")
+    assert bill.usd == pytest.approx(written, abs=0.02), "run python -m bench.bill --write"
 
 
 def test_bill_of_a_stage_rises_with_each_alarm_queue_and_dashboard() -> None:
