@@ -110,17 +110,21 @@ def test_history_checker_finds_the_defect_when_the_judges_look_away(mutant: Chec
         assert any("the history has anomalies" in failure and f"{mutant.kind!r}" in failure for failure in failures)
 
 
-def test_command_tells_how_to_replay_when_a_seed_fails() -> None:
+def test_command_tells_how_to_replay_when_a_seed_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    once_failed = [(7, "recreation"), (46, "traffic")]
+    assert once_failed[0] in read_regressions()
+    monkeypatch.setattr("tests.simulation.__main__.read_regressions", lambda: once_failed)
     mutant = next(each for each in MUTANTS if each.name == "delete leaves heads")
     with mutant.patched():
         found = CliRunner().invoke(main, ["--seeds", "0..3", "--workload", "recreation", "--json"])
     assert found.exit_code == 1
     summary = json.loads(found.stdout)
-    assert summary["seeds"] == 3 + len(read_regressions())
+    assert summary["seeds"] == 3 + len(once_failed)
     assert summary["failures"][-1]["workloads"] == ["recreation"]
     first = summary["failures"][0]  # perhaps one of the seeds that once failed
     workloads = ",".join(first["workloads"])
-    assert f"python -m tests.simulation --seed {first['seed']} --workload {workloads} --trace" in found.stderr
+    wanted = f"python -m tests.simulation --seed {first['seed']} --workload {workloads} --profile express3 --trace"
+    assert wanted in found.stderr
 
 
 def test_command_shows_the_whole_trace_when_asked() -> None:
