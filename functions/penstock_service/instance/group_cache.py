@@ -7,6 +7,7 @@ from penstock_core.groups.group import GroupState
 from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment, decode_target
 from penstock_core.ids import GroupName
 from penstock_core.limits import INSTANCE_GROUPS_MAX, INSTANCE_TARGETS_MAX
+from penstock_service.instance.moment import Moment
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
 
@@ -23,7 +24,7 @@ class GroupCache:
         self._memberships = memberships
         self._clock = clock
         self._targets: dict[tuple[GroupName, str], TargetAssignment] = {}
-        self._registered: dict[GroupName, tuple[float, int]] = {}
+        self._registered: dict[GroupName, Moment] = {}
 
     def target_of(self, group: GroupState) -> TargetAssignment | None:
         """The target of the group's epoch. None if a newer epoch has removed it. One query unless it is remembered."""
@@ -44,11 +45,11 @@ class GroupCache:
 
     def register(self, group: GroupName) -> None:
         """Puts the group on the list of groups. One put, unless this instance did so within `REGISTERED_TTL_MS`."""
-        since_ms = self._registered.get(group)
-        now_ms = self._clock.monotonic_ms(), self._clock.now_ms()  # a frozen instance may stop the first
-        if since_ms is not None and max(now_ms[0] - since_ms[0], now_ms[1] - since_ms[1]) < REGISTERED_TTL_MS:
+        since = self._registered.get(group)
+        if since is not None and since.age_ms(self._clock) < REGISTERED_TTL_MS:
             return
+        asked = Moment.now(self._clock)
         self._memberships.register(group)
         if len(self._registered) >= INSTANCE_GROUPS_MAX:
             self._registered.clear()
-        self._registered[group] = now_ms
+        self._registered[group] = asked

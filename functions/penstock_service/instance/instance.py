@@ -47,10 +47,10 @@ class Instance:
     topic_cache: TopicCache
     group_cache: GroupCache
     zone_cache: ZoneCache
+    zone_latency: ZoneLatency
+    zone_health: ZoneHealth
+    repair_throttle: RepairThrottle
     tuning: Tuning = field(default_factory=Tuning)
-    zone_latency: ZoneLatency = field(default_factory=ZoneLatency)
-    zone_health: ZoneHealth = field(default_factory=ZoneHealth)
-    repair_throttle: RepairThrottle = field(default_factory=RepairThrottle)
     telemetry: Telemetry = field(default_factory=Telemetry)
     held_segments: HeldSegments = field(default_factory=HeldSegments)
 
@@ -65,6 +65,9 @@ class Instance:
             topic_cache=TopicCache(stores.topics, runtime.clock),
             group_cache=GroupCache(stores.memberships, runtime.clock),
             zone_cache=ZoneCache(stores.zone_states, runtime.clock, has_states=len(stores.zones) > 1),
+            zone_latency=ZoneLatency(runtime.clock),
+            zone_health=ZoneHealth(runtime.clock),
+            repair_throttle=RepairThrottle(runtime.clock),
             tuning=tuning or Tuning(),
         )
 

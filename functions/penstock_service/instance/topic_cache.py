@@ -9,6 +9,7 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import Partition, PartitionKey, TopicName, parse_topic_name
 from penstock_core.limits import INSTANCE_TOPICS_MAX
 from penstock_core.log.topic import Topic
+from penstock_service.instance.moment import Moment
 from penstock_service.ports.runtime import Clock
 from penstock_service.ports.topics import TopicStore
 
@@ -21,7 +22,7 @@ class TopicCache:
     def __init__(self, topics: TopicStore, clock: Clock) -> None:
         self._topics = topics
         self._clock = clock
-        self._remembered: dict[TopicName, tuple[float, int, Topic]] = {}
+        self._remembered: dict[TopicName, tuple[Moment, Topic]] = {}
 
     def get(self, name: str) -> Topic:
         """The topic, as it is or was at most `TTL_MS` ago. One read if the cache does not know it.
@@ -29,22 +30,22 @@ class TopicCache:
         Raises INVALID_NAME or UNKNOWN_TOPIC.
         """
         remembered = self._remembered.get(TopicName(name))
-        if remembered is not None and self._age_ms(remembered) < TTL_MS:
-            return remembered[2]
+        if remembered is not None and remembered[0].age_ms(self._clock) < TTL_MS:
+            return remembered[1]
         return self.read_through(name)
 
     def read_through(self, name: str) -> Topic:
         """The topic as it is now; the cache remembers it. One read. Raises INVALID_NAME or UNKNOWN_TOPIC."""
         topic_name = parse_topic_name(name)
         # The time before the read: the topic that it shows may be as old as that.
-        asked = self._clock.monotonic_ms(), self._clock.now_ms()
+        asked = Moment.now(self._clock)
         topic = self._topics.get(topic_name)
         if topic is None:
             self._remembered.pop(topic_name, None)
             raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {name!r} does not exist: create it first")
         if len(self._remembered) >= INSTANCE_TOPICS_MAX:
             self._remembered.clear()
-        self._remembered[topic_name] = (*asked, topic)
+        self._remembered[topic_name] = (asked, topic)
         return topic
 
     def get_partition(self, name: str, partition: int, topic_id: str | None = None) -> tuple[Topic, PartitionKey]:
@@ -72,7 +73,3 @@ class TopicCache:
     def forget(self, name: str) -> None:
         """Makes the next `get` of this topic read it."""
         self._remembered.pop(TopicName(name), None)
-
-    def _age_ms(self, remembered: tuple[float, int, Topic]) -> float:
-        """The larger age of both clocks. A frozen instance may stop the monotonic one; the other may be set back."""
-        return max(self._clock.monotonic_ms() - remembered[0], self._clock.now_ms() - remembered[1])

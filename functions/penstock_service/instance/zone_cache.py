@@ -5,6 +5,7 @@ A writer never uses states older than `REMEMBERED_MS_MAX`. The catch-up of a zon
 
 from penstock_core.errors import PenstockError
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, REMEMBERED_MS_MAX, ZoneStates
+from penstock_service.instance.moment import Moment
 from penstock_service.ports.runtime import Clock
 from penstock_service.ports.zones import ZoneStateStore
 
@@ -19,13 +20,13 @@ class ZoneCache:
         self._store = store
         self._clock = clock
         self._has_states = has_states
-        self._remembered: tuple[float, int, ZoneStates] | None = None
+        self._remembered: tuple[Moment, ZoneStates] | None = None
 
     def get(self) -> ZoneStates:
         """The states as they are or were at most `REMEMBERED_MS_MAX` ago. One read if the remembered ones are older."""
         remembered = self._remembered
-        if remembered is not None and self._age_ms(remembered) < REMEMBERED_MS_MAX:
-            return remembered[2]
+        if remembered is not None and remembered[0].age_ms(self._clock) < REMEMBERED_MS_MAX:
+            return remembered[1]
         return self.read_through()
 
     def read_through(self) -> ZoneStates:
@@ -33,9 +34,9 @@ class ZoneCache:
         if not self._has_states:
             return EVERY_ZONE_IN_SYNC
         # The time before the read: the states that it shows may be as old as that.
-        asked = self._clock.monotonic_ms(), self._clock.now_ms()
+        asked = Moment.now(self._clock)
         states = self._store.get()
-        self._remembered = (*asked, states)
+        self._remembered = (asked, states)
         return states
 
     def get_for_reading(self) -> ZoneStates:
@@ -48,8 +49,4 @@ class ZoneCache:
     @property
     def remembered(self) -> ZoneStates:
         """The remembered states of any age, or every zone in sync if there are none. No read."""
-        return EVERY_ZONE_IN_SYNC if self._remembered is None else self._remembered[2]
-
-    def _age_ms(self, remembered: tuple[float, int, ZoneStates]) -> float:
-        """The larger age of both clocks. A frozen instance may stop the monotonic one; the other may be set back."""
-        return max(self._clock.monotonic_ms() - remembered[0], self._clock.now_ms() - remembered[1])
+        return EVERY_ZONE_IN_SYNC if self._remembered is None else self._remembered[1]

@@ -2,7 +2,8 @@
 
 If a zone's puts fail twice in a row, this instance moves the zone out of the in-sync set, so that no append waits for
 it any more (docs/adr/0004 has the states). If too few other zones are in sync for that, the zone stays. Then this
-instance still puts to it, but does not wait for it until a put succeeds (docs/adr/0008).
+instance still puts to it, but does not wait for it until a put succeeds in time, or half a minute has passed since the
+last failure (docs/adr/0008, 0027).
 
 A fallback zone gets a segment only where the other zones alone do not store it: at once if too few of them take writes,
 else when their puts have ended without success, or take longer than `FALLBACK_AFTER_MS` (docs/adr/0029).
@@ -18,7 +19,7 @@ from penstock_core.log.segment import Segment
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import Mover, ZoneStates, ZoneStatus, is_stored
 from penstock_service.instance.instance import Instance
-from penstock_service.instance.zone_health import PutWatch
+from penstock_service.instance.zone_health import PutWatch, close_all
 from penstock_service.ports.segments import SegmentStore
 from penstock_service.segments.move_zone import move_zone
 from penstock_service.segments.update_window import UpdateWindow
@@ -87,6 +88,8 @@ def put_segment(instance: Instance, segment: Segment, acks: Acks, min_insync_zon
         for put, result in zip(puts, results, strict=True):
             if result is None and put.store.zone not in instance.stores.fallback_zones:
                 put.watch.end(is_failed=True)
+    # The instance may be frozen from its answer on, and a put that ends after that says nothing of its zone.
+    close_all(put.watch for put in puts)
     if not stored_by(confirmed) or any(isinstance(result, PenstockError) for result in results):
         states = _look_again(instance, states, [put.store for put in puts])
         awaited = _awaited(instance, states)

@@ -5,6 +5,7 @@ segment of the archive tier is in the archive only. Compaction gives merged batc
 for the other.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -31,6 +32,8 @@ def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
     """
     stores = _in_order(instance, wanted)
     begun: list[tuple[SegmentStore, float]] = []
+    # The instance may be frozen from its answer on, and a read that ends after that says nothing of its zone.
+    race_is_over = threading.Event()
 
     def get(store: SegmentStore) -> bytes:
         started_ms = instance.clock.monotonic_ms()
@@ -39,9 +42,12 @@ def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
             data = store.get(wanted.segment_id, wanted.position, wanted.length)
             _check(data, wanted)
         except PenstockError:
-            instance.zone_latency.observe_failure(store.zone)
+            if not race_is_over.is_set():
+                instance.zone_latency.observe_failure(store.zone)
             raise
-        instance.zone_latency.observe(store.zone, instance.clock.monotonic_ms() - started_ms)
+        duration_ms = instance.clock.monotonic_ms() - started_ms  # first: a freeze may follow at any point
+        if not race_is_over.is_set():
+            instance.zone_latency.observe(store.zone, duration_ms)
         return data
 
     def is_read(results: Sequence[bytes | PenstockError | None]) -> bool:
@@ -58,6 +64,7 @@ def read_range(instance: Instance, wanted: SegmentRange) -> bytes:
             for store in stores
         ],
     )
+    race_is_over.set()
     by_zone = dict(zip((store.zone for store in stores), results, strict=True))
     now_ms = instance.clock.monotonic_ms()
     for store, started_ms in begun:

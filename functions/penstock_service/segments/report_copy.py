@@ -8,7 +8,7 @@ from penstock_service.instance.instance import Instance
 
 def report_copy(instance: Instance, segment_id: SegmentId, zone: ZoneName) -> None:
     """One send, if the copy was not reported within the last minute. Raises nothing."""
-    if not instance.repair_throttle.take(segment_id, zone, instance.clock.monotonic_ms()):
+    if not instance.repair_throttle.take(segment_id, zone):
         return
     try:
         instance.stores.repair_queue.send(Repair(segment_id=segment_id, zones=frozenset((zone,))))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import APPEND_MS_MAX
+from penstock_service.instance.moment import Moment
 from penstock_service.ports.runtime import Clock
 
 
@@ -17,13 +18,12 @@ class UpdateWindow:
     """Opened before a segment gets its id, by both clocks of its writer."""
 
     clock: Clock
-    opened_wall_ms: int
-    opened_monotonic_ms: float
+    opened: Moment
 
     @classmethod
     def open(cls, clock: Clock) -> "UpdateWindow":
         """A window that opens now. Call it before anything that the update relies on is read or put."""
-        return cls(clock=clock, opened_wall_ms=clock.now_ms(), opened_monotonic_ms=clock.monotonic_ms())
+        return cls(clock=clock, opened=Moment.now(clock))
 
     @property
     def age_ms(self) -> float:
@@ -31,8 +31,7 @@ class UpdateWindow:
 
         A process that sleeps may stop its monotonic clock, and its other clock may be set back.
         """
-        wall_ms = self.clock.now_ms() - self.opened_wall_ms
-        return max(float(wall_ms), self.clock.monotonic_ms() - self.opened_monotonic_ms)
+        return self.opened.age_ms(self.clock)
 
     def check(self) -> None:
         """Raises STORAGE_UNAVAILABLE once the window is older than `APPEND_MS_MAX` by either clock.

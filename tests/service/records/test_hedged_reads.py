@@ -57,7 +57,7 @@ def test_read_asks_one_zone_when_it_answers_in_its_usual_time(instance: Instance
 
 
 def test_hedge_delay_is_mean_and_deviations_with_a_floor_and_time_for_the_bytes() -> None:
-    latency = ZoneLatency()
+    latency = ZoneLatency(SteppedClock())
     unknown_ms = latency.hedge_delay_ms(A, 0, 50.0)
     for _ in range(100):
         latency.observe(A, 10.0)

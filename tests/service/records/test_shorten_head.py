@@ -143,9 +143,11 @@ def test_roller_that_was_frozen_puts_no_page(slept: str) -> None:
     head = _fill(instance, key, TAIL_ROLL_REFS)
     window = UpdateWindow.open(clock)
     if slept != "monotonic clock":
-        window = replace(window, opened_wall_ms=window.opened_wall_ms - PAGE_PUT_MS_MAX - 1)
+        window = replace(window, opened=replace(window.opened, wall_ms=window.opened.wall_ms - PAGE_PUT_MS_MAX - 1))
     if slept != "wall clock":
-        window = replace(window, opened_monotonic_ms=window.opened_monotonic_ms - PAGE_PUT_MS_MAX - 1)
+        window = replace(
+            window, opened=replace(window.opened, monotonic_ms=window.opened.monotonic_ms - PAGE_PUT_MS_MAX - 1)
+        )
     roll(instance.stores.log, key)
     instance.stores.log.delete_page(key, head.next_offset)  # as retention does
     shorten_heads(instance, window, [GrownHead(key=key, head=head)])

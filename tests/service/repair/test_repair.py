@@ -341,9 +341,10 @@ def test_bad_copy_is_reported_once_a_minute(instance: Instance, key: PartitionKe
 def test_reports_are_bounded(instance: Instance, clock: SteppedClock) -> None:
     zone = instance.stores.zone_names[0]
     copies = [SegmentId(number.to_bytes(16, "big")) for number in range(REPORTS_REMEMBERED_MAX + 1)]
-    taken = [instance.repair_throttle.take(segment_id, zone, 0.0) for segment_id in copies]
+    taken = [instance.repair_throttle.take(segment_id, zone) for segment_id in copies]
     assert taken == [True] * REPORTS_REMEMBERED_MAX + [False]
-    assert instance.repair_throttle.take(copies[-1], zone, float(REPORT_INTERVAL_MS))
+    clock.time_ms += REPORT_INTERVAL_MS
+    assert instance.repair_throttle.take(copies[-1], zone)
 
 
 def test_read_is_not_harmed_by_a_queue_that_does_not_answer(instance: Instance, key: PartitionKey) -> None:

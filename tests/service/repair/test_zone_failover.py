@@ -222,7 +222,7 @@ def test_fetch_learns_the_fastest_zone(instance: Instance, clock: SteppedClock) 
 
 
 def test_zone_latency_orders_by_mean_when_observed_and_unknown_first() -> None:
-    latency = ZoneLatency()
+    latency = ZoneLatency(SteppedClock())
     a, b, c = map(ZoneName, "abc")
     latency.observe(a, 10.0)
     latency.observe(b, 4.0)

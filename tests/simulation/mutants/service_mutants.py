@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +17,7 @@ from penstock_core.zones.zone_state import is_stored
 from penstock_service.adapters.memory import groups as memory_groups
 from penstock_service.adapters.memory import log as memory_log
 from penstock_service.groups import commit_offsets as commit_module
+from penstock_service.instance.moment import Moment
 from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.records import append as append_module
 from penstock_service.records import append_in_sequence as sequence_module
@@ -205,12 +207,39 @@ def _older_repeat_is_not_compared() -> Patch:
     return patch.object(sequence_module, "_compare", lambda *_: None)
 
 
+def _put_counts_after_its_answer() -> Patch:
+    """The watches of puts stay open over a freeze, as before docs/adr/0027."""
+    return patch.object(put_module, "close_all", lambda watches: None)
+
+
+def _read_counts_after_its_answer() -> Patch:
+    class NeverSet:
+        def is_set(self) -> bool:
+            return False
+
+        def set(self) -> None:
+            pass
+
+    return patch.object(read_module, "threading", SimpleNamespace(Event=NeverSet))
+
+
+def _memory_ages_by_one_clock() -> Patch:
+    def age_ms(moment: Moment, clock: Any) -> float:
+        age: float = clock.monotonic_ms() - moment.monotonic_ms
+        return age
+
+    return patch.object(Moment, "age_ms", age_ms)
+
+
 SERVICE_MUTANTS = [
     Mutant("append repeated after a lost reply", "rolling", _append_is_repeated),
     Mutant("lost reply called a failure", "traffic", _lost_reply_is_called_a_failure),
     Mutant("quorum of one", "zone_loss,traffic", _quorum_of_one),
     Mutant("all acks are a quorum", "zone_loss,traffic", _all_is_a_quorum),
     Mutant("failed put counted", "zone_loss,traffic", _failed_put_counts),
+    Mutant("put counts after its answer", "freezing,zone_loss,traffic", _put_counts_after_its_answer),
+    Mutant("read counts after its answer", "freezing,zone_loss,traffic", _read_counts_after_its_answer),
+    Mutant("memory ages by one clock", "freezing,recover_zones,traffic", _memory_ages_by_one_clock),
     Mutant("append although no zone stored", "zone_loss,traffic", _append_before_put),
     Mutant("fetch ignores pages", "rolling", _fetch_ignores_pages),
     Mutant("page forgets its first ref", "rolling", _page_forgets_its_first_batch),

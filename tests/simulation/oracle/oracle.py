@@ -174,7 +174,8 @@ class Oracle:
     def given_up(self, segment_id: SegmentId, at_ms: float) -> int:
         """Return the zones in which the instance that put the segment had seen two puts fail by then.
 
-        The service asks for two failures in a row. It counts puts as they end, perhaps long after their requests.
+        The service asks for two failures in a row. A put that was answered in time has not failed, even if
+        a freeze kept its instance from reading the answer.
         """
         found = 0
         for by_zone in self._puts.values():

@@ -1,8 +1,10 @@
-"""A function instance: the service with a memory of its own, its storage calls, and its death.
+"""A function instance: the service with a memory of its own, its storage calls, its freezes, and its death.
 
 request task --storage call--> send .. effect .. reply     each `..` lets other tasks run
      |                                                     a dead caller's call may still take effect
      '-- parallel calls: tasks of the same instance, stragglers of earlier requests among them
+
+A frozen instance runs no code: requests that have left take effect, and their answers wait for the thaw.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,13 +12,17 @@ from functools import partial
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import SegmentId, segment_time_ms
+from penstock_core.zones.zone_state import REMEMBERED_MS_MAX
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
 from tests.simulation.engine.executor import Killed, SimulatedExecutor
 from tests.simulation.engine.faults import Fault
 from tests.simulation.engine.run_state import RunState
+from tests.simulation.engine.scheduler import Task
 from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
 from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
+from tests.simulation.oracle.violation import expect
 from tests.simulation.service.storage import SimulatedStorage
 
 _GIVE_UP_MS = 1_000.0
@@ -65,12 +71,51 @@ class SimulatedInstance:
         self.storage = storage
         self.is_dead = False
         self.is_busy = False
+        self.frozen_until_ms: float | None = None
+        self.remembered_at_answer: str | None = None
+        self._held: dict[Task, None] = {}
         self.timeout_at_ms = float("inf")
         self.on_death: Callable[[], object] = lambda: None
         self.clock = SimulatedClock(self, state.scheduler.random.uniform(-CLOCK_SKEW_MS, CLOCK_SKEW_MS))
         self.executor = SimulatedExecutor(state.scheduler, self)
         runtime = Runtime(clock=self.clock, entropy=SimulatedEntropy(state.scheduler), executor=self.executor)
         self.instance = Instance.new(storage.stores_as(lambda port, label: SimulatedPort(port, label, self)), runtime)
+
+    def freeze(self, duration_ms: float, *, stops_monotonic: bool) -> None:
+        """Freeze the instance until a request comes, which is after `duration_ms` at the earliest."""
+        self.state.count("freeze")
+        self.state.scheduler.note("freezes", self.name, duration_ms)
+        self.frozen_until_ms = self.state.scheduler.now_ms + duration_ms
+        self.clock.freeze(stops_monotonic=stops_monotonic)
+
+    def thaw(self) -> None:
+        """Let the stragglers of earlier requests go on."""
+        if self.frozen_until_ms is not None:
+            self.state.scheduler.note("thaws", self.name)
+            self.frozen_until_ms = None
+            self.clock.thaw()
+            for task in list(self._held):
+                self.state.scheduler.wake(task)
+
+    def hold(self) -> None:
+        """Wait while the instance is frozen."""
+        while self.frozen_until_ms is not None:
+            task = self.state.scheduler.current
+            self._held[task] = None
+            self.state.scheduler.block()
+            del self._held[task]
+
+    def remembered(self) -> str:
+        """What the instance remembers of zones, as text. Only a request of its own may change that."""
+        health, latency = self.instance.zone_health, self.instance.zone_latency
+        return f"{health._failures} {latency._times}"
+
+    def check_states_of(self, segment_id: SegmentId) -> None:
+        """Check that the zone states by which the instance puts a new segment are young by its wall clock."""
+        seen = self.instance.zone_cache._remembered
+        if seen is not None:
+            age_ms = segment_time_ms(segment_id) - seen[0].wall_ms
+            expect(age_ms <= REMEMBERED_MS_MAX, f"{self.name} puts by zone states that are {age_ms} ms old")
 
     def check_alive(self) -> None:
         """Raise Killed if the instance has ended, or ends now by its time-out."""
@@ -104,6 +149,7 @@ class SimulatedPort:
     def _call(self, method: str, effect: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         instance, storage = self._instance, self._instance.storage
         scheduler, faults = instance.state.scheduler, instance.state.faults
+        instance.hold()
         instance.check_alive()
         if self._label in storage.sure:
             return storage.apply(self._label, method, partial(effect, *arguments, **named), arguments)
@@ -112,11 +158,11 @@ class SimulatedPort:
             arguments = (arguments[0], [*arguments[1]])
             effect = getattr(self._port, method)
             instance.check_alive()
-        put = (
-            storage.oracle.begin_put(instance.name, self._label, arguments[0])
-            if self._kind == "zone" and method == "put"
-            else None
-        )
+        put = None
+        if self._kind == "zone" and method == "put":
+            if arguments[0] not in storage.oracle.log.bodies:  # not a copy that a repair puts
+                instance.check_states_of(arguments[0])
+            put = storage.oracle.begin_put(instance.name, self._label, arguments[0])
         fault = faults.draw(is_write=is_write, is_repeatable=f"{self._kind}.{method}" in REPEATABLE)
         scheduler.note(f"{self._label}.{method}" + (f" ({fault.value})" if fault else ""), *arguments)
         if fault is Fault.KILLED_BEFORE:
@@ -144,11 +190,12 @@ class SimulatedPort:
             elif fault is Fault.KILLED_AFTER:
                 self._kill()
         scheduler.pause(faults.latency())
+        if put is not None and not isinstance(outcome, PenstockError):
+            put.confirmed_ms = scheduler.now_ms
+        instance.hold()
         instance.check_alive()
         if isinstance(outcome, PenstockError):
             raise outcome
-        if put is not None:
-            put.confirmed_ms = scheduler.now_ms
         return list(outcome) if isinstance(outcome, Iterator) else outcome
 
     def _kill(self) -> None:
@@ -163,9 +210,22 @@ class SimulatedClock(SchedulerClock):
         super().__init__(instance.state.scheduler)
         self._instance = instance
         self._skew_ms = skew_ms
+        self._stopped_at_ms: float | None = None
+        self._stood_still_ms = 0.0
+
+    def freeze(self, *, stops_monotonic: bool) -> None:
+        """Let the monotonic clock stand still, or let it count the freeze, as Lambda's does."""
+        self._stopped_at_ms = super().monotonic_ms() if stops_monotonic else None
+
+    def thaw(self) -> None:
+        if self._stopped_at_ms is not None:
+            self._stood_still_ms += super().monotonic_ms() - self._stopped_at_ms
 
     def now_ms(self) -> int:
-        return int(EPOCH_MS + self._skew_ms + self.monotonic_ms())
+        return int(EPOCH_MS + self._skew_ms + super().monotonic_ms())
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() - self._stood_still_ms
 
     def sleep_ms(self, duration_ms: float) -> None:
         super().sleep_ms(duration_ms)

@@ -1,6 +1,7 @@
 """One simulated service: its stores, its function instances, the checks on both, and the calls of its clients."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from tests.simulation.engine.run_state import RunState
 from tests.simulation.engine.scheduler import Scheduler
 from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
 from tests.simulation.engine.timing import FUNCTION_TIMEOUT_MS
+from tests.simulation.oracle.violation import expect
 from tests.simulation.service.instance import SimulatedInstance
 from tests.simulation.service.storage import ObservedPort, SimulatedStorage
 from tests.support.interleaving import InOrder
@@ -36,6 +38,15 @@ GRACE_MS = LOG_START_GRACE_MS
 PROFILES = {"express3": ("abc", ""), "express2": ("abc", "c"), "standard1": ("a", "")}
 _API_TIMEOUT_MS = 29_000.0
 _INSTANCES_MAX = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freezes:
+    """The share of answers after which an instance is frozen, how long at least, and what its monotonic clock does."""
+
+    rate: float
+    duration_ms: tuple[float, float]
+    stop_monotonic: bool
 
 
 class Simulation:
@@ -75,6 +86,7 @@ class Simulation:
         self.lasts_ms = 0.0  # the least time that clients go on, for workloads that take minutes
         self.acks_allowed: tuple[Acks, ...] = tuple(Acks)[::-1]
         self.final_checks: list[Callable[[], None]] = []  # of workloads, once faults are over
+        self.freezes: Freezes | None = None  # without, instances run on after their answers
         self.is_over = False  # clients without an end of their own end now
         self._working = 0
         self._instances: list[SimulatedInstance] = []
@@ -117,12 +129,19 @@ class Simulation:
         scheduler = self.scheduler
         scheduler.pause(self.faults.latency())
         instance = self._free_instance()
+        instance.thaw()
         instance.is_busy = True
         instance.timeout_at_ms = scheduler.now_ms + FUNCTION_TIMEOUT_MS
         caller = scheduler.current
         answer: list[Any] = []
 
         def request() -> None:
+            if instance.remembered_at_answer is not None:
+                expect(
+                    instance.remembered() == instance.remembered_at_answer,
+                    f"{instance.name} remembers {instance.remembered()} of zones after its answer, "
+                    f"and {instance.remembered_at_answer} before",
+                )
             try:
                 answer.append(run(instance.instance))
             except PenstockError as error:
@@ -130,6 +149,9 @@ class Simulation:
             except Killed:
                 pass
             instance.is_busy = False
+            instance.remembered_at_answer = instance.remembered()
+            if self.freezes is not None:
+                self._freeze_perhaps(instance, self.freezes)
             scheduler.wake(caller)
 
         instance.on_death = partial(scheduler.wake, caller)
@@ -173,12 +195,18 @@ class Simulation:
 
     def _free_instance(self) -> SimulatedInstance:
         self._instances = [instance for instance in self._instances if not instance.is_dead]
-        free = [instance for instance in self._instances if not instance.is_busy]
+        now_ms = self.scheduler.now_ms
+        free = [each for each in self._instances if not each.is_busy and (each.frozen_until_ms or 0.0) <= now_ms]
         if not free or (len(self._instances) < _INSTANCES_MAX and self.scheduler.random.random() < 0.1):
             self._instance_count += 1
             free = [SimulatedInstance(self.state, self.storage, self._instance_count)]
             self._instances += free
         return self.scheduler.random.choice(free)
+
+    def _freeze_perhaps(self, instance: SimulatedInstance, freezes: Freezes) -> None:
+        random = self.scheduler.random
+        if not instance.is_dead and random.random() < freezes.rate:
+            instance.freeze(random.uniform(*freezes.duration_ms), stops_monotonic=freezes.stop_monotonic)
 
 
 class _StoresClock(SchedulerClock):

@@ -36,6 +36,6 @@ def test_instances_share_every_store_when_both_belong_to_one_simulation() -> Non
 
 def test_instance_reports_a_copy_again_when_another_instance_has_just_reported_it() -> None:
     first, second = two_instances()
-    assert first.repair_throttle.take(SEGMENT, ZoneName("a"), now_ms=0.0)
-    assert not first.repair_throttle.take(SEGMENT, ZoneName("a"), now_ms=1.0)
-    assert second.repair_throttle.take(SEGMENT, ZoneName("a"), now_ms=1.0)
+    assert first.repair_throttle.take(SEGMENT, ZoneName("a"))
+    assert not first.repair_throttle.take(SEGMENT, ZoneName("a"))
+    assert second.repair_throttle.take(SEGMENT, ZoneName("a"))

@@ -8,6 +8,7 @@ from tests.simulation.workloads import (
     commits,
     crowding,
     forging,
+    freezing,
     groups,
     numbering,
     recreation,
@@ -54,6 +55,7 @@ WORKLOADS: dict[str, Install] = {
     "recover_zones": recover_zones.install,
     "retention": retention.install,
     "sweep": sweep.install,
+    "freezing": freezing.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
