@@ -95,7 +95,11 @@ def _checked(answer: tuple[int, Any, Any], *, may_be_missing: bool = False) -> d
 
 
 def _body(props: dict[str, Any]) -> bytes:
-    return json.dumps(_camel(props)).encode()
+    """The body of the service's call. Tags are a list of pairs in a template, and a map for the service."""
+    body = _camel({name: value for name, value in props.items() if name != "Tags"})
+    if "Tags" in props:
+        body["tags"] = {each["Key"]: each["Value"] for each in props["Tags"]}
+    return json.dumps(body).encode()
 
 
 def _camel(value: Any) -> Any:

@@ -82,6 +82,12 @@ def test_api_is_made_changed_and_removed(handlers: Handlers, events: Events) -> 
     assert events.apis == {}
 
 
+def test_tags_of_a_template_become_a_map(handlers: Handlers, events: Events) -> None:
+    tagged = {**PROPS, "Tags": [{"Key": "penstock:stage", "Value": "local"}]}
+    handlers[API]["create"]("Logical", tagged, "Stack")
+    assert events.apis["api0"]["tags"] == {"penstock:stage": "local"}
+
+
 def test_namespace_is_made_changed_replaced_and_removed(handlers: Handlers, events: Events) -> None:
     old = {"ApiId": "api0", "Name": "wake"}
     physical_id, attributes = handlers[CHANNEL_NAMESPACE]["create"]("Logical", old, "Stack")
