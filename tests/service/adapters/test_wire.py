@@ -16,6 +16,7 @@ from penstock_service.adapters.s3.session import is_directory_bucket
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import SegmentStore
+from tests.support.deadlines import DEADLINE_S
 from tests.support.wire import Wire
 
 BODY = b"x" * 100_000
@@ -54,7 +55,7 @@ def _put(store: SegmentStore, body: bytes = BODY) -> None:
 
 
 def _put_by_many_threads(store: SegmentStore) -> None:
-    barrier = Barrier(THREADS)
+    barrier = Barrier(THREADS, timeout=DEADLINE_S)
 
     def put(_number: int) -> None:
         barrier.wait()
