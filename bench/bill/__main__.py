@@ -13,9 +13,11 @@ from bench.bill.deployment import Bill, billed_profile
 from bench.bill.idle_stage import bill_idle_stage
 from bench.bill.requests import (
     DAY_MS,
+    HEARTBEATS_MS,
     HOUR_MS,
     POLLING_MS,
     PROFILES,
+    bill_heartbeats,
     bill_operations,
     bill_polling_consumer,
     bill_waiting_consumer,
@@ -41,6 +43,7 @@ def main(report: Report) -> None:
     idle = [
         _idle_consumer("polls", bill_polling_consumer(profile), POLLING_MS),
         _idle_consumer("waits for wake-ups", bill_waiting_consumer(profile), HOUR_MS),
+        _idle_consumer("heartbeats of a member", bill_heartbeats(profile), HEARTBEATS_MS),
     ]
     report.show("an idle consumer", idle)
     report.show("an unused stage, a month", [_idle_stage(stage, region) for stage, region in STAGES.items()])

@@ -43,6 +43,7 @@ OPERATIONS: Mapping[str, Mapping[str, Budget]] = {
 # A consumer of six partitions that gets nothing, a day: one that polls, and one that waits for wake-ups.
 POLLING_CONSUMER_USD_PER_DAY = 2.65
 WAITING_CONSUMER_USD_PER_DAY = 0.005  # as the design promises
+HEARTBEATS_USD_PER_DAY = 0.0195  # of a member of a group, besides: more than the design allows for a consumer
 WAITING_FUNCTION_S_PER_MINUTE = 0.5  # as the design promises
 
 # A stage that nobody uses, a month, with its alarms and without.

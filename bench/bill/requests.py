@@ -14,14 +14,18 @@ from penstock.api import calls
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.fetch_call import fetch
 from penstock.consumer.settings import ConsumerSettings, WaitMode
+from penstock.group.group_calls import beat
+from penstock.group.membership import Membership
 from penstock.http.client import Client
 from penstock.http.steps import drive
 from penstock.model import TopicPartition
+from penstock_core.groups.group import parse_subscription
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.records import frame
 
 MILLION = 1_000_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+HEARTBEATS_MS = HOUR_MS // 4
 PROFILES: tuple[Profile, ...] = ("express3", "express2", "standard1")
 SIZES = {"1 KB": 1_000, "64 KB": 64_000, "1 MB": 1_000_000}  # of a record, not compressed
 IDLE_PARTITIONS = 6
@@ -29,6 +33,7 @@ POLLING_MS = 2_700  # of the deployment's time
 TURNAROUND_MS = 20  # of a request, outside the function, assumed: an idle consumer asks again so long after an answer
 _ROUNDS = TAIL_ROLL_REFS  # so that the appends have their share of a roll
 _TOPIC = "orders"
+_GROUP = "billing"
 # The columns of a bill, and the lines that each of them sums up.
 _SHOWN = {
     "api": ("api", "wake-ups"),
@@ -162,6 +167,32 @@ def _bill_idle(profile: BilledProfile, wait: WaitMode, duration_ms: int) -> Bill
         began_ms = deployment.clock.passed_ms
         while deployment.clock.passed_ms < began_ms + duration_ms:
             consumer.step()
+        return deployment.take()
+
+
+def bill_heartbeats(profile: BilledProfile) -> Bill:
+    """The heartbeats of `HEARTBEATS_MS`, of a member that owns six partitions and has nothing to do."""
+    with _with_topic(profile, IDLE_PARTITIONS) as deployment:
+        clock, client = deployment.clock, Client(deployment)
+        settings = ConsumerSettings(group_id=_GROUP).member("0" * 32, "host-1")
+        if settings is None:
+            raise BillError("a consumer with a group is a member")
+        membership = Membership(settings)
+        membership.subscribe(parse_subscription((_TOPIC,), ()), int(clock.passed_ms))
+        membership.poll_began(int(clock.passed_ms))
+        began_ms = clock.passed_ms + HEARTBEATS_MS  # until then it settles
+        while clock.passed_ms < began_ms + HEARTBEATS_MS:
+            if clock.passed_ms < began_ms:
+                deployment.take()
+            heartbeat = membership.next_heartbeat(int(clock.passed_ms))
+            if heartbeat is None:
+                clock.sleep_ms(max(1, membership.wake_at_ms - clock.passed_ms))
+                continue
+            answer = drive(beat(_GROUP, heartbeat), client.try_once)
+            membership.complete(heartbeat, answer, int(clock.passed_ms), 0.5)
+            membership.take_granted()
+        if len(membership.owned) != IDLE_PARTITIONS:
+            raise BillError(f"the member owns {len(membership.owned)} partitions")
         return deployment.take()
 
 

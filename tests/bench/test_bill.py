@@ -9,6 +9,7 @@ from moto import mock_aws
 from rich.console import Console
 
 from bench.bill.budgets import (
+    HEARTBEATS_USD_PER_DAY,
     OPERATIONS,
     POLLING_CONSUMER_USD_PER_DAY,
     WAITING_CONSUMER_USD_PER_DAY,
@@ -18,9 +19,11 @@ from bench.bill.deployment import billed_profile
 from bench.bill.metered_calls import EXPRESS, STANDARD, MeteredCalls
 from bench.bill.requests import (
     DAY_MS,
+    HEARTBEATS_MS,
     HOUR_MS,
     POLLING_MS,
     PROFILES,
+    bill_heartbeats,
     bill_operations,
     bill_polling_consumer,
     bill_waiting_consumer,
@@ -65,6 +68,12 @@ def test_consumer_that_waits_for_wake_ups_costs_what_the_design_promises() -> No
     assert bill.usd * DAY_MS / HOUR_MS <= WAITING_CONSUMER_USD_PER_DAY, bill
     assert bill.function_ms * 60 / HOUR_MS <= WAITING_FUNCTION_S_PER_MINUTE
     assert bill.write_units == 0  # the heads stay armed
+
+
+@pytest.mark.slow
+def test_heartbeats_of_an_idle_member_cost_at_most_their_budget() -> None:
+    bill = bill_heartbeats(billed_profile("standard1"))
+    assert bill.usd * DAY_MS / HEARTBEATS_MS <= HEARTBEATS_USD_PER_DAY, bill
 
 
 @pytest.fixture

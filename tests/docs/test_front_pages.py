@@ -35,10 +35,11 @@ def test_readme_shows_the_idle_costs_of_the_bill() -> None:
     stage, without_alarms = (
         bill.find("an unused stage, a month", {"stage": "prod"}, column) for column in ("sum_usd", "without_alarms_usd")
     )
-    waiting, polling = (
+    waiting, polling, heartbeats = (
         bill.find("an idle consumer", {"consumer of 6 partitions": how}, "usd_per_day")
-        for how in ("waits for wake-ups", "polls")
+        for how in ("waits for wake-ups", "polls", "heartbeats of a member")
     )
+    assert f"heartbeats of a member of a group cost ${heartbeats} a day more" in README
     assert re.findall(r"\$(\S+)", idle) == [str(found) for found in (stage, without_alarms, waiting, polling)]
 
 
