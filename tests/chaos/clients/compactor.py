@@ -19,7 +19,7 @@ from random import Random
 from localstack.places import CHECKOUT
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
-from penstock_service.adapters.aws import Storage, aws_instance
+from penstock_service.adapters.aws import Storage, ZoneBucket, aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.compaction import rewrite_run
 from penstock_service.compaction.compact import CompactionResult, compact, partitions_of
@@ -108,6 +108,12 @@ def compacting(storage: Storage, folder: Path, checkout: Path, seed: int) -> Ite
         done.update(_counts(folder / _NOTES))
 
 
+def storage_of_json(text: str) -> Storage:
+    """The storage whose `asdict` the text is."""
+    found = json.loads(text)
+    return Storage(**{**found, "zones": tuple(ZoneBucket(**each) for each in found["zones"])})
+
+
 def _started(storage: Storage, folder: Path, checkout: Path, *more: str) -> subprocess.Popen[bytes]:
     places = (checkout / "functions", CHECKOUT, CHECKOUT / "functions", CHECKOUT / "sdk")
     with (folder / "compaction.log").open("ab") as log:
@@ -139,4 +145,4 @@ def _counts(notes: Path) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    run_compactor(Storage(**json.loads(sys.argv[1])), Path(sys.argv[2]), is_last=sys.argv[3:] == ["last"])
+    run_compactor(storage_of_json(sys.argv[1]), Path(sys.argv[2]), is_last=sys.argv[3:] == ["last"])
