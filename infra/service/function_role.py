@@ -92,9 +92,11 @@ GRANTS: Mapping[str, Grants] = {
         tells_missing_objects=True,
         sends_repairs=True,
     ),
-    # Any heartbeat may end sessions and make a new target. It matches patterns with all topics, so it scans them.
+    # Any heartbeat may end sessions and make a new target. It matches patterns with all topics, so it scans them. A
+    # commit without a lease reads heads, because no offset beyond the log may be committed.
     "groups": Grants(
         topics=("GetItem", "Scan"),
+        log=("GetItem", "BatchGetItem"),
         groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
     ),
     # A change of assignor makes a new target. A reset to a time reads segments, as listing offsets does.

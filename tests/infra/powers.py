@@ -40,7 +40,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
     ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
-    ("read", _LOG): _ALL - {"RecordsProduce", "Groups", "Zones"},
+    ("read", _LOG): _ALL - {"RecordsProduce", "Zones"},
     ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier"},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS,

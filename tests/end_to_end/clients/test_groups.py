@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from penstock import Admin, Consumer, Producer
-from penstock.errors import ConflictError
+from penstock.errors import ConflictError, PenstockError
 from penstock.http.transport import HttpTransport
 from tests.end_to_end.local_stack import NOW_MS, Stack
 from tests.support.deadlines import until
@@ -160,6 +160,17 @@ def test_static_member_comes_back_without_a_rebalance(transport: HttpTransport) 
     assert old.beat() == "MEMBER_FENCED"
     assert set(old.commit(1)) == {"LEASE_FENCED"}
     assert set(new.commit(1)) == {""}
+
+
+def test_consumer_outside_the_group_commits_within_the_log(stack: Stack, topic: str) -> None:
+    with Producer(transport=stack.transport()) as producer:
+        assert producer.send(topic, b"one", partition=0).result().offset == 0
+    with Consumer(transport=stack.transport(), group_id="outside", enable_auto_commit=False) as consumer:
+        consumer.assign([(topic, 0), (topic, 1)])
+        consumer.commit({(topic, 0): 1, (topic, 1): 0})
+        assert consumer.committed((topic, 0)) == 1
+        with pytest.raises(PenstockError, match="above the high watermark"):
+            consumer.commit({(topic, 1): 1_000})
 
 
 def test_operator_describes_resets_and_deletes(stack: Stack, transport: HttpTransport) -> None:
