@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock import Admin, Consumer, Producer
+from penstock import Admin, Consumer, Producer, TopicPartition
 from penstock.errors import ConflictError, PenstockError
 from penstock.http.transport import HttpTransport
 from tests.end_to_end.local_stack import NOW_MS, Stack
@@ -166,11 +166,12 @@ def test_consumer_outside_the_group_commits_within_the_log(stack: Stack, topic: 
     with Producer(transport=stack.transport()) as producer:
         assert producer.send(topic, b"one", partition=0).result().offset == 0
     with Consumer(transport=stack.transport(), group_id="outside", enable_auto_commit=False) as consumer:
-        consumer.assign([(topic, 0), (topic, 1)])
-        consumer.commit({(topic, 0): 1, (topic, 1): 0})
-        assert consumer.committed((topic, 0)) == 1
+        first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        consumer.assign([first, second])
+        consumer.commit({first: 1, second: 0})
+        assert consumer.committed(first) == 1
         with pytest.raises(PenstockError, match="above the high watermark"):
-            consumer.commit({(topic, 1): 1_000})
+            consumer.commit({second: 1_000})
 
 
 def test_operator_describes_resets_and_deletes(stack: Stack, transport: HttpTransport) -> None:
