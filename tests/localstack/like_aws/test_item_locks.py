@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from tests.localstack.like_aws.conftest import Emulated, item
 from tests.localstack.like_aws.raw_calls import raw_call
+from tests.support.deadlines import until
 
 pytestmark = pytest.mark.slow
 HELD = "item_locks.hold_ms_min=400,item_locks.hold_ms_max=400"
@@ -21,9 +22,18 @@ DYNAMODB = "com.amazonaws.dynamodb.v20120810#"
 def transaction(emulated: Emulated, table: str, *pks: str) -> Iterator[None]:
     """Runs a transaction over these items while the block runs, and sees that it was applied."""
     actions = [{"Put": {"TableName": table, "Item": item(pk, by={"S": "transaction"})}} for pk in pks]
-    thread = threading.Thread(
-        target=emulated.client("dynamodb").transact_write_items, kwargs={"TransactItems": actions}
-    )
+    dynamodb = emulated.client("dynamodb")
+
+    def is_applied() -> bool:
+        try:
+            dynamodb.transact_write_items(TransactItems=actions)
+        except ClientError as error:  # a transaction of the block came first: it comes again after that one
+            if error.response["Error"]["Code"] != "TransactionCanceledException":
+                raise
+            return False
+        return True
+
+    thread = threading.Thread(target=until, args=(is_applied,), kwargs={"step": lambda: None})
     thread.start()
     try:
         yield
@@ -35,13 +45,19 @@ def transaction(emulated: Emulated, table: str, *pks: str) -> Iterator[None]:
 
 def refused(call: Callable[[], Any], code: str) -> ClientError:
     """Calls until the call is refused with the code: the transaction beside it has to arrive first."""
-    while True:
+    errors: list[ClientError] = []
+
+    def is_refused() -> bool:
         try:
             call()
         except ClientError as error:
             if error.response["Error"]["Code"] != code:
                 raise
-            return error
+            errors.append(error)
+        return bool(errors)
+
+    until(is_refused, step=lambda: None)
+    return errors[0]
 
 
 def test_write_is_refused_with_a_conflict_while_a_transaction_holds_the_item(
