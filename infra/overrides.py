@@ -3,19 +3,31 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from infra.settings import StageSettings
+from infra.settings import StageSettings, reserved_concurrency
 
-# the name in the context, and how its text becomes the value of the setting of that name
-OVERRIDES: Mapping[str, Callable[[str], object]] = {
-    "alarm_topic_arn": str,
+
+def _receiver(settings: StageSettings, value: str) -> StageSettings:
+    return replace(settings, alarm_topic_arn=value)
+
+
+def _account(settings: StageSettings, value: str) -> StageSettings:
+    return replace(settings, reserved_concurrency=reserved_concurrency(int(value)))
+
+
+# the name in the context, and what its text changes
+OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
+    "alarm_topic_arn": _receiver,
+    "account_concurrency": _account,
 }
 
 
 def overridden(settings: StageSettings, context: Callable[[str], object]) -> StageSettings:
-    """Returns the settings with the values that `context` has for the names of `OVERRIDES`.
+    """Returns the settings with what `context` has for the names of `OVERRIDES`.
 
     Raises ValueError if a value is none of its setting's.
     """
-    given = {name: context(name) for name in OVERRIDES}
-    changes = {name: OVERRIDES[name](str(value)) for name, value in given.items() if value is not None}
-    return replace(settings, **changes)  # type: ignore[arg-type]  # OVERRIDES makes each value of its setting's type
+    for name, change in OVERRIDES.items():
+        value = context(name)
+        if value is not None:
+            settings = change(settings, str(value))
+    return settings

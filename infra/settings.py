@@ -41,9 +41,19 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
 }
 
-# A long poll holds an instance for up to 20 s. So fetches get a share of their own, and cannot take the instances that
-# produce, commits and heartbeats need. By default an account has 1,000 in a region, and Lambda keeps 100 unreserved.
-RESERVED_CONCURRENCY: Mapping[str, int] = {"fetch": 400, "records_fetch": 100}
+ACCOUNT_CONCURRENCY = 1_000  # the instances that an account has in a region, unless AWS has set another limit
+_UNRESERVED_MIN = 100  # Lambda lets nobody reserve these
+
+
+def reserved_concurrency(account: int) -> Mapping[str, int]:
+    """Returns the instances by function that readers may use, in an account with `account` instances.
+
+    A long poll holds an instance for up to 20 s. So fetches get half of the account, and cannot take the instances that
+    produce, commits and heartbeats need. An account below 200 gets no walls, because Lambda would refuse them.
+    """
+    if account // 2 < _UNRESERVED_MIN:
+        return {}
+    return {"fetch": account * 2 // 5, "records_fetch": account // 10}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,15 @@ class RequestRate:
     per_second: int
     burst: int
 
+
+# API Gateway takes 10,000 requests a second for all APIs of an account and region. Readers and operators get less than
+# half of them, so that the other routes can take 5,000 each as long as their callers leave each other room.
+ROUTE_RATES: Mapping[str, RequestRate] = {
+    "fetch": RequestRate(per_second=2_500, burst=1_250),
+    "records_fetch": RequestRate(per_second=1_000, burst=500),
+    "group_admin": RequestRate(per_second=100, burst=100),
+    "zones": RequestRate(per_second=10, burst=10),
+}
 
 # The budget is shorter than the function's timeout: a job finishes the step that it is in when its budget ends.
 JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
@@ -81,7 +100,9 @@ class StageSettings:
     `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
     `reserved_concurrency` has instances by function, which that function may use, and no other. A function without an
     entry shares the rest of the account. `request_rate` applies to each route; None leaves the account's 10,000.
-    `repair_retry_s` is the wait before the next attempt of a failed repair. `log_retention` is a name of
+    `route_rates` has lower ones by function, for each of its routes.
+    `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
+    data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
     aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
     `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, beside `penstock:stage`:
     name your cost centre there.
@@ -107,11 +128,13 @@ class StageSettings:
         "manylinux2014_aarch64",
     )
     function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
-    reserved_concurrency: Mapping[str, int] = field(default_factory=lambda: RESERVED_CONCURRENCY)
+    reserved_concurrency: Mapping[str, int] = field(default_factory=lambda: reserved_concurrency(ACCOUNT_CONCURRENCY))
     request_rate: RequestRate | None = RequestRate(per_second=5_000, burst=2_500)
+    route_rates: Mapping[str, RequestRate] = field(default_factory=lambda: ROUTE_RATES)
     repair_retry_s: int = 360  # six times the timeout of replicate, as the Lambda guide asks for
     job_environments: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: JOB_ENVIRONMENTS)
     keeps_data_on_delete: bool = True
+    empties_buckets: bool = True
     enforces_tls: bool = True
     traces: bool = True
     log_level: str = "INFO"
@@ -171,8 +194,10 @@ STAGES: Mapping[str, StageSettings] = {
         function_sizes={**FUNCTION_SIZES, "replicate": FunctionSize(memory_mb=512, timeout_s=10)},
         reserved_concurrency={},  # the emulator enforces neither
         request_rate=None,
+        route_rates={},
         repair_retry_s=10,
         keeps_data_on_delete=False,
+        empties_buckets=False,  # `penstock local` removes the emulator's state as a whole
         enforces_tls=False,
         traces=False,
         log_level="DEBUG",  # the emulator takes 50 ms longer for a call that logs nothing

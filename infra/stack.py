@@ -20,6 +20,7 @@ from infra.service.schedules import Schedules
 from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.storage.archive import Archive
+from infra.storage.emptying import Emptying
 from infra.storage.stage_storage import StageStorage
 from infra.storage.tables import Tables
 from infra.storage.zones import Zones
@@ -70,6 +71,7 @@ class PenstockStack(Stack):
             repairs=repairs,
             wake_ups=wake_ups,
         )
+        self._empty_on_delete(settings, storage, spark)
         if spark.application is not None:
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
@@ -98,6 +100,14 @@ class PenstockStack(Stack):
         self._storage_outputs(storage, queues)
         self._output("WakeUpHosts", wake_ups.hosts)
         self._job_outputs(spark)
+
+    def _empty_on_delete(self, settings: StageSettings, storage: StageStorage, spark: SparkJobs) -> None:
+        """Lets `cdk destroy` delete the buckets of a stage that keeps no data. Functions go first, as writers."""
+        if settings.keeps_data_on_delete or not settings.empties_buckets:
+            return
+        buckets = (*storage.zones.all, storage.archive.place, spark.results.place)
+        emptying = Emptying(self, "Emptying", settings=settings, buckets=buckets)
+        self.node.find_child("Functions").node.add_dependency(emptying)
 
     def _api_outputs(self, api: Api, policies: ClientPolicies) -> None:
         self._output("ApiUrl", api.url)

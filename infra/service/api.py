@@ -12,7 +12,7 @@ from aws_cdk.aws_apigatewayv2_integrations import HttpLambdaIntegration
 from constructs import Construct
 
 from infra.service.routes import ROUTES, Route
-from infra.settings import StageSettings
+from infra.settings import RequestRate, StageSettings
 
 _STAGE = "$default"  # the stage whose name is not in the URL
 
@@ -53,7 +53,7 @@ class Api(Construct):
         )
         access_log = self._access_log(settings)
         rate = settings.request_rate
-        apigatewayv2.CfnStage(
+        stage = apigatewayv2.CfnStage(
             self,
             "Stage",
             api_id=self._http_api.api_id,
@@ -64,6 +64,12 @@ class Api(Construct):
             else apigatewayv2.CfnStage.RouteSettingsProperty(
                 throttling_rate_limit=rate.per_second, throttling_burst_limit=rate.burst
             ),
+            route_settings={
+                f"{route.method} {route.path}": _throttle(settings.route_rates[route.function])
+                for route in ROUTES
+                if route.function in settings.route_rates
+            }
+            or None,
             access_log_settings=apigatewayv2.CfnStage.AccessLogSettingsProperty(
                 destination_arn=access_log.log_group_arn, format=json.dumps(_ACCESS_LOG_FIELDS)
             ),
@@ -72,11 +78,13 @@ class Api(Construct):
             name: HttpLambdaIntegration(name.title().replace("_", ""), function) for name, function in functions.items()
         }
         for route in ROUTES:
-            self._http_api.add_routes(
+            added = self._http_api.add_routes(
                 path=route.path,
                 methods=[apigatewayv2.HttpMethod[route.method]],
                 integration=integrations[route.function],
             )
+            if route.function in settings.route_rates:
+                stage.node.add_dependency(*added)  # API Gateway refuses settings of a route that is missing
 
     def _access_log(self, settings: StageSettings) -> logs.LogGroup:
         """The log that says which principal called what. It outlives the stack where the stage keeps data.
@@ -116,3 +124,7 @@ class Api(Construct):
             resource=self._http_api.api_id,
             resource_name=f"{_STAGE}/{route.method}{path}",
         )
+
+
+def _throttle(rate: RequestRate) -> dict[str, int]:
+    return {"ThrottlingRateLimit": rate.per_second, "ThrottlingBurstLimit": rate.burst}

@@ -6,7 +6,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.settings import StageSettings
-from infra.storage.zones import MULTIPART_DAYS_MAX
+from infra.storage.zones import MULTIPART_DAYS_MAX, OrdinaryZone
 
 
 class Results(Construct):
@@ -30,6 +30,7 @@ class Results(Construct):
             Acknowledgment(id="AwsSolutions-S1", reason="Only jobs write here, and each run has a log.")
         )
         self.bucket_name = self._bucket.bucket_name
+        self.place = OrdinaryZone("results", self._bucket.bucket_name, self._bucket.bucket_arn)
 
     def statements(self, folder: str) -> list[iam.PolicyStatement]:
         """Allows to read, write, delete and list the objects of one folder."""

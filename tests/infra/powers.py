@@ -25,6 +25,7 @@ _CONSUMERS = frozenset(("Fetch", "RecordsFetch"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
 _SWEEPERS = frozenset(("Sweep", "SweepJob"))
 _SCHEDULER = frozenset(("JobSchedulesRole",))
+_EMPTIER = frozenset(("EmptyingRole",))  # it deletes the data of a stage that keeps none, with its stack
 
 _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
@@ -51,15 +52,19 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Produce reads the first append of what may be its repeat.
     ("read", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | {"Produce"},
-    ("list", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
+    ("list", "zones"): _EMPTIER | _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
     ("write", "zones"): _PRODUCERS | _REPAIRERS,
-    ("delete", "zones"): _SWEEPERS,
+    ("delete", "zones"): _SWEEPERS | _EMPTIER,
     # A session with a directory bucket reads, or it reads, writes and deletes.
     ("open to change", "zones"): _PRODUCERS | _REPAIRERS | _SWEEPERS,
     ("read", "archive"): _READERS_OF_SEGMENTS,
-    ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS,
+    ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS | _EMPTIER,
     ("write", "archive"): frozenset(("CompactJob", "Tier")),
-    ("delete", "archive"): _SWEEPERS,
+    ("delete", "archive"): _SWEEPERS | _EMPTIER,
+    ("list", "results"): _EMPTIER,
+    ("delete", "results"): _EMPTIER,
+    ("log", "EmptyingLogs"): _EMPTIER,
+    ("ask for", "AWS::StackId"): _EMPTIER,
     **{(verb, "lake"): frozenset(("ArchiveJob", "ReplayJob")) for verb in ("read", "list", "write", "delete")},
     **{(verb, "reports"): frozenset(("AnalyzeJob",)) for verb in ("read", "list", "write", "delete")},
     ("read", "assets"): JOBS,
@@ -96,6 +101,7 @@ _VERBS = {
     **dict.fromkeys(("glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"), "write"),
     "emr-serverless:StartJobRun": "start",
     "appsync:EventPublish": "publish",
+    "cloudformation:DescribeStacks": "ask for",
 }
 # AWS lets no policy name a resource of these.
 _UNSCOPED = {
@@ -107,6 +113,8 @@ _UNSCOPED = {
 _PLACES = (
     (r"<ZonesZone[ABC]>(/\*)?", "zones"),
     (r"<ArchiveBucket>(/\*)?", "archive"),
+    (r"<JobsResultsBucket>(/\*)?", "results"),
+    (r"<(EmptyingLogs|AWS::StackId)>", r"\1"),
     (r"<JobsResultsBucket>/(lake|reports)/\*", r"\1"),
     (r"<(Tables\w+(\.StreamArn)?|RepairQueues\w+|JobsSparkApplication)>", r"\1"),
     (r"<Functions(\w+)Logs>", r"\1"),

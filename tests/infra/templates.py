@@ -8,6 +8,12 @@ def of_type(resources: dict[str, dict[str, Any]], resource_type: str) -> dict[st
     return {name: resource["Properties"] for name, resource in resources.items() if resource["Type"] == resource_type}
 
 
+def functions_in(resources: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns the properties of the functions that run Penstock's handlers, by name."""
+    found = of_type(resources, "AWS::Lambda::Function")
+    return {name: each for name, each in found.items() if each["Handler"].startswith("penstock_handlers.")}
+
+
 def name_of(value: Any) -> str:
     """Returns a reference, a join or a text as one text. A reference becomes `<name>`."""
     match value:

@@ -11,7 +11,7 @@ from infra.settings import JOB_ENVIRONMENTS, STAGES
 from penstock_handlers import retention, sweep, tier
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
-from tests.infra.templates import name_of, of_type
+from tests.infra.templates import functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
 
@@ -91,7 +91,7 @@ def test_failures_of_each_function_are_counted_and_rare_ones_ring_with_the_first
 ) -> None:
     failed = '{ ($.type = "platform.report") && ($.record.status != "success") }'
     found = {name: metric for (name, pattern), metric in filters_of(resources).items() if pattern == failed}
-    functions = {each["Handler"].split(".")[1] for each in of_type(resources, "AWS::Lambda::Function").values()}
+    functions = {each["Handler"].split(".")[1] for each in functions_in(resources).values()}
     assert {name.lower() for name in found} == {name.replace("_", "") for name in functions}
     rare = {name for name, metric in found.items() if metric == RARE_FAILING}
     of_zones = {"Scrub"} if STAGES[stage].repairs_zones else set()
@@ -123,6 +123,6 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
 
 def test_every_resource_that_takes_tags_names_its_stage(template: Callable[[str], dict[str, Any]], stage: str) -> None:
     tables = of_type(template(stage)["Resources"], "AWS::DynamoDB::Table").values()
-    functions = of_type(template(stage)["Resources"], "AWS::Lambda::Function").values()
+    functions = functions_in(template(stage)["Resources"]).values()
     for each in (*tables, *functions):
         assert {"Key": "penstock:stage", "Value": STAGES[stage].name} in each["Tags"]

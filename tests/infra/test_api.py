@@ -61,6 +61,20 @@ def test_api_takes_as_many_requests_as_the_stage_sets(template: Callable[[str], 
     )
 
 
+def test_readers_and_operators_get_less_than_half_of_the_requests_of_an_account(
+    template: Callable[[str], dict[str, Any]], stage: str
+) -> None:
+    resources = template(stage)["Resources"]
+    [deployed] = [each for each in resources.values() if each["Type"] == "AWS::ApiGatewayV2::Stage"]
+    limits = deployed["Properties"].get("RouteSettings", {})
+    limited = ("fetch", "records_fetch", "group_admin", "zones") if stage != "local" else ()
+    assert set(limits) == {f"{route.method} {route.path}" for route in ROUTES if route.function in limited}
+    assert sum(each["ThrottlingRateLimit"] for each in limits.values()) < 5_000
+    added = [name for name, each in resources.items() if each["Type"] == "AWS::ApiGatewayV2::Route"]
+    awaited = {name for name in added if resources[name]["Properties"]["RouteKey"] in limits}
+    assert awaited <= set(deployed.get("DependsOn", []))
+
+
 def test_requests_are_logged(resources: Resources) -> None:
     [stage] = of_type(resources, "AWS::ApiGatewayV2::Stage").values()
     assert (stage["StageName"], stage["AutoDeploy"]) == ("$default", True)

@@ -2,12 +2,13 @@
 
 import pytest
 
+from infra.overrides import overridden
 from infra.service.routes import ROUTES
 from infra.settings import STAGES
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, SWEEP_GRACE_MS
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources, settings_named, zones_in_environment
-from tests.infra.templates import name_of, of_type
+from tests.infra.templates import functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
 
@@ -52,7 +53,7 @@ JOB_ENVIRONMENTS = {
 
 def test_functions_are_the_handlers_with_their_settings(resources: Resources, stage: str) -> None:
     settings = STAGES[stage]
-    found = of_type(resources, "AWS::Lambda::Function").values()
+    found = functions_in(resources).values()
     assert sorted(function["FunctionName"] for function in found) == [
         f"{settings.name}-{name}" for name in functions_of(stage)
     ]
@@ -75,8 +76,17 @@ def test_long_polls_leave_half_of_the_account_s_instances_in_production() -> Non
     assert sum(reserved.values()) <= 500
 
 
+@pytest.mark.parametrize("account", [10, 100, 199, 200, 1_000, 5_000])
+def test_walls_of_readers_fit_into_the_account(account: int) -> None:
+    context = {"account_concurrency": str(account)}
+    reserved = overridden(STAGES["prod"], context.get).reserved_concurrency
+    assert bool(reserved) == (account >= 200)  # Lambda refuses to reserve an account's last hundred
+    assert sum(reserved.values()) <= account // 2
+    assert account - sum(reserved.values()) >= min(account, 100)
+
+
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
-    for function in of_type(resources, "AWS::Lambda::Function").values():
+    for function in functions_in(resources).values():
         environment = {name: name_of(value) for name, value in function["Environment"]["Variables"].items()}
         own = function["Handler"].split(".")[1]
         assert environment == {
@@ -116,15 +126,16 @@ def test_recover_zones_runs_each_minute_and_ends_within_it(zoned_resources: Reso
 
 def test_every_function_logs_to_a_group_of_its_own_that_forgets(resources: Resources) -> None:
     groups = of_type(resources, "AWS::Logs::LogGroup")
-    functions = of_type(resources, "AWS::Lambda::Function")
+    functions = functions_in(resources)
     used = {name_of(function["LoggingConfig"]["LogGroup"]) for function in functions.values()}
+    groups = {name: group for name, group in groups.items() if name != "EmptyingLogs"}
     assert used == {f"<{name}>" for name in groups if name.startswith("Functions")}
     assert len(used) == len(functions)
     assert all(group["RetentionInDays"] > 0 for group in groups.values())
 
 
 def test_lambda_logs_an_invocation_only_if_it_failed(resources: Resources, stage: str) -> None:
-    for function in of_type(resources, "AWS::Lambda::Function").values():
+    for function in functions_in(resources).values():
         logging = function["LoggingConfig"]
         assert (logging["LogFormat"], logging["SystemLogLevel"]) == ("JSON", "WARN")
         assert logging["ApplicationLogLevel"] == function["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"]

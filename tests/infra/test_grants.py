@@ -25,7 +25,7 @@ from infra.storage.tables import Tables
 from infra.storage.zones import Zones
 from tests.infra.conftest import Resources
 from tests.infra.powers import JOBS, Permission, forbidden, permissions_of_roles, permissions_of_statement
-from tests.infra.templates import name_of, of_type
+from tests.infra.templates import functions_in, name_of, of_type
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
 pytestmark = pytest.mark.synth
@@ -50,7 +50,7 @@ def test_no_action_is_a_wildcard_and_every_resource_is_named_where_aws_allows_it
 
 
 def test_every_function_has_a_role_of_its_own_without_managed_policies(resources: Resources, stage: str) -> None:
-    functions = of_type(resources, "AWS::Lambda::Function")
+    functions = functions_in(resources)
     roles = {name: role for name, role in of_type(resources, "AWS::IAM::Role").items() if name.startswith("Functions")}
     assert {name_of(function["Role"]) for function in functions.values()} == {f"<{role}>" for role in roles}
     assert len(roles) == len(functions) == len(functions_of(stage))

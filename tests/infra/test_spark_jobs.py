@@ -204,7 +204,7 @@ def test_every_job_may_write_the_log_groups_that_emr_and_glue_write_to(resources
     groups = {
         f"<{name}>": group["LogGroupName"]
         for name, group in of_type(resources, "AWS::Logs::LogGroup").items()
-        if name_of(group["LogGroupName"]).startswith(f"/penstock/{STAGES[stage].name}/jobs")
+        if name_of(group.get("LogGroupName", "")).startswith(f"/penstock/{STAGES[stage].name}/jobs")
     }
     assert sorted(groups.values()) == [
         f"/penstock/{STAGES[stage].name}/jobs{each}" for each in ("", "/error", "/output")

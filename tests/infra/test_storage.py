@@ -130,3 +130,17 @@ def test_plain_http_is_denied_on_every_bucket(resources: Resources, stage: str) 
             and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
             for statement in policy["PolicyDocument"]["Statement"]
         )
+
+
+def test_buckets_of_a_stage_that_keeps_no_data_are_emptied_when_it_goes_after_all_who_write(
+    template: Callable[[str], dict[str, Any]], stage: str
+) -> None:
+    resources = template(stage)["Resources"]
+    found = {name: each for name, each in resources.items() if each["Type"] == "Custom::EmptyBucket"}
+    buckets = {name for name, each in resources.items() if each["Type"] == "AWS::S3::Bucket"}
+    emptied = {each["Properties"]["Bucket"]["Ref"] for each in found.values()}
+    assert emptied == (buckets if stage == "dev" else set())
+    assert {each["Properties"]["ServiceTimeout"] for each in found.values()} <= {"900"}
+    for each in resources.values():
+        if each["Type"] == "AWS::Lambda::Function" and each["Properties"]["Handler"].startswith("penstock_handlers."):
+            assert set(found) <= set(each.get("DependsOn", []))

@@ -13,7 +13,7 @@ from penstock_handlers.recover_zones import run
 from penstock_handlers.replicate import serve
 from penstock_service.segments.move_zone import move_zone_by_operator
 from tests.infra.conftest import Resources
-from tests.infra.templates import of_type
+from tests.infra.templates import functions_in, of_type
 from tests.support.service import key_of, new_topic, patient_instance, refs_of, send, zone_of
 
 pytestmark = pytest.mark.synth
@@ -38,7 +38,7 @@ def test_alarm_rings_at_once_when_a_segment_is_lost_and_after_an_hour_when_a_zon
 
 def test_alarms_watch_metrics_that_functions_of_their_stage_emit(zoned_resources: Resources) -> None:
     emitted = set()
-    for function in of_type(zoned_resources, "AWS::Lambda::Function").values():
+    for function in functions_in(zoned_resources).values():
         variables = function["Environment"]["Variables"]
         emitted.add((variables["POWERTOOLS_METRICS_NAMESPACE"], variables["POWERTOOLS_SERVICE_NAME"]))
     for alarm_name, alarm in zone_alarms(zoned_resources).items():

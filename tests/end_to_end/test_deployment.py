@@ -1,0 +1,97 @@
+"""What a deployment does beside its service: a deleted stack takes its data along, and walls hold readers back."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from aws_cdk import App, Environment, Stack, aws_s3
+from aws_cdk.assertions import Template
+from botocore.exceptions import ClientError
+
+from infra.settings import settings_of
+from infra.storage.emptying import Emptying
+from infra.storage.zones import OrdinaryZone, segment_bucket
+from penstock import Admin, Producer
+from tests.end_to_end.local_stack import Stack as LocalStack
+from tests.support.deadlines import until
+
+pytestmark = pytest.mark.stack
+NAME = "Emptied"
+FETCH = "penstock-fetch"
+
+
+def template_of(*, is_emptied: bool) -> str:
+    stack = Stack(App(), NAME, env=Environment(region="us-east-1"))
+    bucket: aws_s3.Bucket = segment_bucket(stack, "Bucket", settings_of("local"))
+    if is_emptied:
+        place = OrdinaryZone("a", bucket.bucket_name, bucket.bucket_arn)
+        Emptying(stack, "Emptying", settings=settings_of("local"), buckets=[place])
+    return json.dumps(Template.from_stack(stack).to_json())
+
+
+@pytest.fixture
+def bucket(stack: LocalStack) -> Iterator[str]:
+    """The bucket of a stack that empties it, with 1,100 objects in it: more than one list names."""
+    cloudformation, s3 = stack.root_client("cloudformation"), stack.root_client("s3")
+    made = {"StackName": NAME, "TemplateBody": template_of(is_emptied=True), "Capabilities": ["CAPABILITY_IAM"]}
+    cloudformation.create_stack(**made)
+    until(lambda: status_of(cloudformation) == "CREATE_COMPLETE")
+    found = cloudformation.describe_stack_resources(StackName=NAME)["StackResources"]
+    [name] = [each["PhysicalResourceId"] for each in found if each["ResourceType"] == "AWS::S3::Bucket"]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: s3.put_object(Bucket=name, Key=f"aa/{number}", Body=b"x"), range(1_100)))
+    yield name
+    if status_of(cloudformation) is not None:
+        cloudformation.delete_stack(StackName=NAME)
+
+
+def status_of(cloudformation: Any) -> str | None:
+    try:
+        [found] = cloudformation.describe_stacks(StackName=NAME)["Stacks"]
+    except ClientError:
+        return None
+    return None if found["StackStatus"] == "DELETE_COMPLETE" else str(found["StackStatus"])
+
+
+def test_deleted_stack_leaves_no_bucket_when_it_was_full(stack: LocalStack, bucket: str) -> None:
+    cloudformation, s3 = stack.root_client("cloudformation"), stack.root_client("s3")
+    cloudformation.delete_stack(StackName=NAME)
+    until(lambda: status_of(cloudformation) is None)
+    assert bucket not in {each["Name"] for each in s3.list_buckets()["Buckets"]}
+
+
+def test_objects_stay_when_an_update_stops_the_emptying(stack: LocalStack, bucket: str) -> None:
+    cloudformation, s3 = stack.root_client("cloudformation"), stack.root_client("s3")
+    cloudformation.update_stack(
+        StackName=NAME, TemplateBody=template_of(is_emptied=False), Capabilities=["CAPABILITY_IAM"]
+    )
+    until(lambda: status_of(cloudformation) == "UPDATE_COMPLETE")
+    resources = cloudformation.describe_stack_resources(StackName=NAME)["StackResources"]
+    assert "Custom::EmptyBucket" not in {each["ResourceType"] for each in resources}
+    assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 1_000
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": each["Key"]} for each in page["Contents"]]})
+
+
+def test_readers_at_their_wall_leave_producers_alone(stack: LocalStack, admin: Admin) -> None:
+    admin.create_topic("walled")
+    lambdas, transport = stack.root_client("lambda"), stack.transport()
+    asked = {"partitions": [{"topic": "walled", "partition": 0, "offset": 0}], "wait_ms": 20_000}
+
+    def fetch() -> int:
+        return int(transport.call("POST", "/v1/fetch", {}, {}, json.dumps(asked).encode()).status)
+
+    lambdas.put_function_concurrency(FunctionName=FETCH, ReservedConcurrentExecutions=1)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            polls = [pool.submit(fetch) for _ in range(4)]
+            until(lambda: sum(poll.done() for poll in polls) == 3)
+            with Producer(transport=stack.transport()) as producer:
+                producer.send("walled", b"value").result()
+            statuses = sorted(poll.result() for poll in polls)
+    finally:
+        lambdas.delete_function_concurrency(FunctionName=FETCH)
+    assert statuses[0] == 200
+    assert set(statuses[1:]) <= {429, 500, 503}
