@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from infra.settings import StageSettings, reserved_concurrency
+from infra.settings import RestoredTables, StageSettings, reserved_concurrency
 
 
 def _receiver(settings: StageSettings, value: str) -> StageSettings:
@@ -14,10 +14,18 @@ def _account(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, reserved_concurrency=reserved_concurrency(int(value)))
 
 
+def _restored(settings: StageSettings, value: str) -> StageSettings:
+    named = dict(part.split("=", 1) for part in value.split(",") if "=" in part)
+    if set(named) != {"topics", "log", "groups", "log_stream"}:
+        raise ValueError(f"restored_tables={value!r}: give topics=…,log=…,groups=…,log_stream=…")
+    return replace(settings, restored_tables=RestoredTables(**named))
+
+
 # the name in the context, and what its text changes
 OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "alarm_topic_arn": _receiver,
     "account_concurrency": _account,
+    "restored_tables": _restored,
 }
 
 

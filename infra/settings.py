@@ -87,6 +87,16 @@ JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredTables:
+    """The names of three tables that DynamoDB restored, and the label of the stream of the log table."""
+
+    topics: str
+    log: str
+    groups: str
+    log_stream: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageSettings:
     """One deployment of Penstock.
 
@@ -109,6 +119,7 @@ class StageSettings:
 
     `warm_log_writes` is the number of write units a second that the log table takes from its first minute on. None
     leaves the 4,000 of a new table, which doubles them when it needs more. AWS charges once for what exceeds them.
+    With `restored_tables`, the stack uses these and has none of its own (docs/how-to/restore.md).
 
     `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
     `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
@@ -149,6 +160,7 @@ class StageSettings:
     alarm_topic_arn: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     warm_log_writes: int | None = None
+    restored_tables: RestoredTables | None = None
 
     @property
     def profile(self) -> Profile:

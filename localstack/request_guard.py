@@ -28,6 +28,8 @@ _HOST = re.compile(
 _EVENTS_HOST = re.compile(rb"[a-z0-9]+\.appsync-api\.[a-z0-9-]+\.localhost(:\d{1,5})?")
 _REALTIME_HOST = re.compile(rb"[a-z0-9]+\.appsync-realtime-api\.[a-z0-9-]+\.localhost(:\d{1,5})?")
 _EVENTS_PATH = "/event"
+# A function answers CloudFormation here, without a signature, as on AWS. Only the function is told the token.
+_ANSWER_PATH = re.compile(r"/_ministack/cfn-response/[0-9a-f-]{36}")
 _REALTIME_PATH = "/event/realtime"
 _EVENTS_SERVICE = "appsync"
 _SIGNATURE = re.compile(
@@ -73,6 +75,8 @@ def refusal(method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> s
     if b"origin" in given:
         return "it has an Origin header, as requests of web pages have"
     if path in _OPEN_PATHS and method in ("GET", "HEAD"):
+        return None
+    if method == "PUT" and _ANSWER_PATH.fullmatch(path):
         return None
     if path.strip("/").partition("/")[0].lower() in _OWN_PATHS:
         return "the emulator's own routes are closed; reset the stack by `penstock local down` and removing its folder"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -20,14 +20,20 @@ class Tables(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self.topics = self._table("Topics")
-        self.log = self._table(
-            "Log",
-            stream=dynamodb.StreamViewType.NEW_IMAGE,
-            time_to_live_attribute=TTL_ATTRIBUTE,
-            warm_writes=settings.warm_log_writes,
-        )
-        self.groups = self._table("Groups", time_to_live_attribute=TTL_ATTRIBUTE)
+        restored = settings.restored_tables
+        if restored is None:
+            self.topics: dynamodb.ITable = self._table("Topics")
+            self.log: dynamodb.ITable = self._table(
+                "Log",
+                stream=dynamodb.StreamViewType.NEW_IMAGE,
+                time_to_live_attribute=TTL_ATTRIBUTE,
+                warm_writes=settings.warm_log_writes,
+            )
+            self.groups: dynamodb.ITable = self._table("Groups", time_to_live_attribute=TTL_ATTRIBUTE)
+        else:
+            self.topics = self._restored("Topics", restored.topics)
+            self.log = self._restored("Log", restored.log, stream=restored.log_stream)
+            self.groups = self._restored("Groups", restored.groups)
 
     def statements(
         self, *, topics: Sequence[str], log: Sequence[str], groups: Sequence[str]
@@ -69,6 +75,16 @@ class Tables(Construct):
             actions=[f"dynamodb:{action}" for action in actions],
             resources=[self.topics.table_arn],
             conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [pk]}},
+        )
+
+    def _restored(self, construct_id: str, name: str, stream: str | None = None) -> dynamodb.ITable:
+        """Refers to a table that DynamoDB restored. The stack neither changes nor deletes it."""
+        table_arn = Stack.of(self).format_arn(service="dynamodb", resource="table", resource_name=name)
+        return dynamodb.Table.from_table_attributes(
+            self,
+            construct_id,
+            table_arn=table_arn,
+            table_stream_arn=None if stream is None else f"{table_arn}/stream/{stream}",
         )
 
     def _table(

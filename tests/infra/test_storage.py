@@ -1,14 +1,19 @@
 """Tables and buckets: keys, encryption, recovery, access, and the fate of their data on delete."""
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aws_cdk.assertions import Template
 
-from infra.settings import STAGES
-from tests.infra.conftest import Resources, resources_of
+from infra.overrides import overridden
+from infra.settings import STAGES, StageSettings
+from infra.stack import PenstockStack
+from tests.infra.conftest import Resources, resources_of, settings_named
 from tests.infra.powers import permissions_of_roles
-from tests.infra.templates import name_of, of_type
+from tests.infra.templates import functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
 
@@ -144,3 +149,28 @@ def test_buckets_of_a_stage_that_keeps_no_data_are_emptied_when_it_goes_after_al
     for each in resources.values():
         if each["Type"] == "AWS::Lambda::Function" and each["Properties"]["Handler"].startswith("penstock_handlers."):
             assert set(found) <= set(each.get("DependsOn", []))
+
+
+RESTORED = "topics=t-restored,log=l-restored,groups=g-restored,log_stream=2026-11-22T21:00:00.000"
+
+
+def test_stack_uses_restored_tables_and_has_none_of_its_own(
+    make_stack_of: Callable[[StageSettings], PenstockStack],
+) -> None:
+    settings = overridden(settings_named("prod"), {"restored_tables": RESTORED}.get)
+    resources = Template.from_stack(make_stack_of(settings)).to_json()["Resources"]
+    assert not of_type(resources, "AWS::DynamoDB::Table")
+    for function in functions_in(resources).values():
+        variables = function["Environment"]["Variables"]
+        names = [variables[f"PENSTOCK_{each}_TABLE"] for each in ("TOPICS", "LOG", "GROUPS")]
+        assert names == ["t-restored", "l-restored", "g-restored"]
+    mappings = of_type(resources, "AWS::Lambda::EventSourceMapping").values()
+    sources = [name_of(each["EventSourceArn"]) for each in mappings]
+    assert [each for each in sources if each.endswith(":table/l-restored/stream/2026-11-22T21:00:00.000")]
+    assert not re.search("TablesTopics|TablesLog|TablesGroups", json.dumps(resources))
+
+
+@pytest.mark.parametrize("value", ["topics=t", f"{RESTORED},more=x", "t,l,g"])
+def test_restored_tables_that_are_not_all_named_are_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="log_stream="):
+        overridden(settings_named("prod"), {"restored_tables": value}.get)

@@ -219,3 +219,20 @@ def test_signed_websocket_of_a_reader_passes() -> None:
 def test_other_websocket_is_refused(path: str, headers: Headers) -> None:
     good = protocols({"authorization": signed("appsync")})
     assert open_websocket([(name, good if value == "GOOD" else value) for name, value in headers], path) == 1008
+
+
+ANSWER = "/_ministack/cfn-response/01234567-89ab-cdef-0123-456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        (ANSWER, "PUT", 200),
+        (ANSWER, "POST", 403),
+        (ANSWER.rpartition("/")[0], "PUT", 403),
+        (f"{ANSWER}/x", "PUT", 403),
+        ("/_ministack/reset", "PUT", 403),
+    ],
+)
+def test_function_may_answer_cloudformation_by_its_token_only(path: str, method: str, status: int) -> None:
+    assert ask(path, [("host", "localhost:4566")], method)[0] == status
