@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.http.client import Client
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 
@@ -50,6 +51,9 @@ class CountingTransport:
         with self._lock:
             self._by_path.setdefault(path, Counts()).add(counts)
         return answer
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        return Client(self._inner).event_headers(host, body)
 
     def close(self) -> None:
         self._inner.close()

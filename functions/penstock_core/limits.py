@@ -36,7 +36,7 @@ OFFSET_SEARCH_PAGES_MAX = (
 OFFSET_SEARCH_BYTES_MAX = 256 * MIB  # decoded in one call that searches by time: about a second of a function's CPU
 OFFSET_SEARCH_ATTEMPTS_MAX = 20  # searches of one partition by time; retention may overtake each of them
 FETCH_POLL_MS_MIN = 10  # a fetch that waits reads the heads again after this time, then after longer ones,
-FETCH_POLL_MS_MAX = 200  # up to this: a record is found that much later at most
+FETCH_POLL_MS_MAX = 1_000  # up to this: a record is found that much later at most
 
 # Wake-ups.
 WAKE_UP_MS_MAX = 50  # that an append waits for its wake-ups beside its other work; a lost one costs delay, not data

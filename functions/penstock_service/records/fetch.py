@@ -125,7 +125,7 @@ def fetch(
 
     The results hold `max_bytes` at most, except that the first batch of the first partition with data is always there.
     At the tail a fetch costs one read of all heads and the ranged gets. While it waits, it repeats that read at
-    intervals that grow up to 200 ms. Below the tail it costs one query more per partition. Raises INVALID_REQUEST
+    intervals that grow up to 1 s. Below the tail it costs one query more per partition. Raises INVALID_REQUEST
     for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and UNKNOWN_TOPIC_ID the topic's id.
 
     With `must_arm`, a fetch that finds no records arms its partitions (`_arm`): one update for each without a waiter.

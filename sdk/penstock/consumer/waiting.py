@@ -3,7 +3,7 @@
 | a quiet partition is                        | and is fetched                                                |
 |---------------------------------------------|---------------------------------------------------------------|
 | covered by a subscription, not armed        | at once, with `arm`                                           |
-| covered, and armed under that subscription  | when a wake-up comes, at the latest after `SDK_SAFETY_NET_MS` |
+| covered, and armed under that subscription  | when a wake-up comes, at the latest by the safety net         |
 | not covered, while the connection is opened | when it is covered, at the latest at the end of the hold      |
 | not covered                                 | by long polls                                                 |
 
@@ -31,7 +31,7 @@ from penstock_core.limits import (
     SDK_WAKE_UP_HOLD_MS,
 )
 
-_SPREAD = 0.1  # of the safety net: consumers that fell asleep together do not come back together
+_SPREAD = 0.1  # on top of the safety net: consumers that fell asleep together do not come back together
 # Records that came closer together than this come again soon: waiting for them costs less than being woken.
 _LIVELY_MS = 2 * SDK_WAIT_FIRST_MS
 
@@ -139,7 +139,7 @@ class Waiting:
         elif cursor.is_quiet:
             if is_armed:
                 cursor.armed_under = cursor.asked_under
-                cursor.asleep_until_ms = now_ms + int(SDK_SAFETY_NET_MS * (1 - _SPREAD * chance))
+                cursor.asleep_until_ms = now_ms + int(SDK_SAFETY_NET_MS * (1 + _SPREAD * chance))
             if cursor.was_woken or (cursor.asked_under and not is_armed and not has_others):
                 cursor.fruitless += 1
                 wait_ms = SDK_WAKE_UP_FRUITLESS_MS * 2 ** min(cursor.fruitless - 1, 30)
