@@ -1,5 +1,6 @@
 """Stacks with other storage profiles than `local`: they are deployed, they produce and fetch, and they lose a zone."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,5 +83,7 @@ def test_stack_with_two_zones_goes_on_with_the_fallback_when_one_is_lost(stack_o
         run_recover_zones(stack_of)
         until_in_sync(stack_of, admin, "b")
     assert set(objects_in(stack_of, a.bucket)) <= set(objects_in(stack_of, b.bucket)), "b caught up"
+    tiered = json.loads(stack_of.root_client("lambda").invoke(FunctionName="penstock-tier")["Payload"].read())
+    assert (tiered["partitions_tiered"], tiered["tiering_failed"], tiered["tiering_unfinished"]) == (1, 0, 0)
     assert append(transport, "orders", b"again", "quorum")[0] == 200
     assert len(objects_in(stack_of, c.bucket)) == 4, "the fallback is not written any more"
