@@ -28,11 +28,11 @@ from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
 from tests.end_to_end.fault_proxy import fault_proxy
 from tests.end_to_end.local_stack import Stack, free_port, run, up
 
-# All rules of AWS (docs/how-to/local-stack.md). This machine does some 50 calls a second to a partition key, so the
-# units of a key and a table are as much smaller than on AWS. A few puts in a hundred meet a 409.
+# All rules of AWS (docs/how-to/local-stack.md). This machine does a few calls a second to a partition key, so the
+# units of a key and a table are that much smaller than on AWS. A few puts in a hundred meet a 409.
 LIKE_AWS = (
-    "all,throughput.write_units_per_key=60,throughput.read_units_per_key=600,throughput.write_units_per_table=250,"
-    "throughput.read_units_per_table=2500,directory_buckets.conflict_share=0.03,concurrency.account=14"
+    "all,throughput.write_units_per_key=6,throughput.read_units_per_key=30,throughput.write_units_per_table=40,"
+    "throughput.read_units_per_table=250,directory_buckets.conflict_share=0.03,concurrency.account=14"
 )
 TOPICS = ("orders", TRUNCATED)
 PARTITIONS = 3
