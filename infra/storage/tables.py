@@ -67,7 +67,7 @@ class Tables(Construct):
 
     def deletions_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the notes of deleted topics, and no other item of the topics table."""
-        return self._topics_items_statement(keys.DELETED, "PutItem", "DeleteItem")
+        return self._topics_items_statement(keys.DELETED, "PutItem", "UpdateItem", "DeleteItem")
 
     def _topics_items_statement(self, pk: str, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the items with that `pk` (DynamoDB guide, "Using IAM policy conditions")."""
