@@ -227,10 +227,12 @@ def test_silence_ends_the_connection(clients: ClientKind, transport: WakingTrans
 
 
 def test_close_says_goodbye(clients: ClientKind, transport: WakingTransport, events: FakeAppSync) -> None:
+    before = threading.enumerate()
     with clients.consumer("orders") as consumer:
         _asleep(transport, consumer)
     until(lambda: events.closes == [1_000], shown=lambda: events.closes)
-    assert not [each.name for each in threading.enumerate() if each.name in ("penstock-wake-up", "penstock-fetcher-0")]
+    begun = {each.name for each in threading.enumerate() if each not in before}
+    assert not begun & {"penstock-wake-up", "penstock-fetcher-0"}
 
 
 def test_stop_ends_a_wait_at_once(clients: ClientKind, transport: WakingTransport) -> None:
