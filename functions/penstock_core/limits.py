@@ -61,6 +61,8 @@ DELETE_RETENTION_MS_DEFAULT = 24 * 3_600_000
 LOG_START_GRACE_MS = 60_000  # a function that reads runs 30 s at most, and clocks may differ a little
 HEADS_AT_ONCE = 100  # partitions in one read of heads: DynamoDB's BatchGetItem takes 100 keys
 SWEEP_LIVE_MAX = 2_000_000  # segment ids in memory, about 110 bytes each
+SWEEP_PARTITIONS_AT_ONCE = 32  # partitions that are marked side by side, between two looks at the time
+SWEEP_CYCLE_MS_MAX = 7 * 24 * 3_600_000  # a sweep that has not ended by then begins anew
 SWEEP_PREFIXES_AT_ONCE = 8  # key prefixes between two saves of the sweep's cursor
 SWEEP_GRACE_MS = 24 * 3_600_000  # far longer than any function may take between its put and its update
 

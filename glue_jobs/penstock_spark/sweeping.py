@@ -23,7 +23,6 @@ all. An id takes about 110 bytes.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 from penstock_core.errors import PenstockError
@@ -69,7 +68,7 @@ class SweepRound:
 
     def live(self) -> LiveSegments:
         """An empty set of marks, for every prefix."""
-        return LiveSegments(first=0, since_ms=self.since_ms, cutoff_ms=self.cutoff_ms, live_max=maxsize)
+        return LiveSegments(since_ms=self.since_ms, cutoff_ms=self.cutoff_ms)
 
 
 def begin_round(

@@ -158,6 +158,7 @@ GRANTS: Mapping[str, Grants] = {
         log=("GetItem", "BatchGetItem", "Query"),
         keeps_cursor=True,
         sweeps_zones=True,
+        writes_archive=True,  # the marks of a sweep that takes several runs
     ),
 }
 

@@ -57,9 +57,9 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", "zones"): _SWEEPERS | _EMPTIER,
     # A session with a directory bucket reads, or it reads, writes and deletes.
     ("open to change", "zones"): _PRODUCERS | _REPAIRERS | _SWEEPERS,
-    ("read", "archive"): _READERS_OF_SEGMENTS,
+    ("read", "archive"): _READERS_OF_SEGMENTS | {"Sweep"},
     ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS | _EMPTIER,
-    ("write", "archive"): frozenset(("CompactJob", "Tier")),
+    ("write", "archive"): frozenset(("CompactJob", "Tier", "Sweep")),
     ("delete", "archive"): _SWEEPERS | _EMPTIER,
     ("list", "results"): _EMPTIER,
     ("delete", "results"): _EMPTIER,

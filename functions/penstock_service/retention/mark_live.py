@@ -18,39 +18,43 @@ from penstock_core.ids import PartitionKey, SegmentId, segment_time_ms
 from penstock_core.limits import INDEX_MARK_PAGES
 from penstock_core.log.index import Head, safe_log_start
 from penstock_core.log.topic import Topic
-from penstock_core.storage.keys import SEGMENT_PREFIXES, prefix_number
+from penstock_core.storage.keys import prefix_number
 from penstock_service.index.reader import head_past_gap, pages_forward
 from penstock_service.instance.instance import Instance
 
 
 @dataclass(slots=True)
 class LiveSegments:
-    """The live segments of the key prefixes `[first, end)`. Threads may add at the same time.
+    """The live segments that were marked. Threads may add at the same time. An id takes about 110 bytes.
 
     Segments from `cutoff_ms` on are spared by their age, and those older than `since_ms` are left as foreign, so
-    neither kind is kept here. At most `live_max` segments are kept: beyond that the last prefixes are dropped.
+    neither kind is kept here. `count` counts those that were kept, also if the caller has taken them out since.
     """
 
-    first: int
     since_ms: int
     cutoff_ms: int
-    live_max: int
-    end: int = SEGMENT_PREFIXES
     ids: set[SegmentId] = field(default_factory=set)
+    count: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, segment_ids: Iterable[SegmentId]) -> None:
-        """Keeps the segments that are ours; halves the prefixes as long as there are too many."""
+        """Keeps the segments that are ours."""
         with self._lock:
+            before = len(self.ids)
             self.ids.update(each for each in segment_ids if self.is_ours(each))
-            while len(self.ids) > self.live_max and self.end > self.first + 1:
-                self.end = (self.first + self.end) // 2
-                self.ids = {each for each in self.ids if self.is_ours(each)}
+            self.count += len(self.ids) - before
+
+    def by_prefix(self) -> dict[int, set[SegmentId]]:
+        """The segments by the number of their key prefix, which this takes out."""
+        found: dict[int, set[SegmentId]] = {}
+        while self.ids:
+            segment_id = self.ids.pop()
+            found.setdefault(prefix_number(segment_id), set()).add(segment_id)
+        return found
 
     def is_ours(self, segment_id: SegmentId) -> bool:
-        """Tells if this round decides about the segment."""
-        in_round = self.first <= prefix_number(segment_id) < self.end
-        return in_round and self.since_ms <= segment_time_ms(segment_id) < self.cutoff_ms
+        """Tells if this sweep decides about the segment."""
+        return self.since_ms <= segment_time_ms(segment_id) < self.cutoff_ms
 
     def is_foreign(self, segment_id: SegmentId) -> bool:
         """Tells if the segment is older than everything that the index has ever known."""
@@ -87,6 +91,11 @@ def _mark_partition(
 
 
 def _mark_refs(instance: Instance, key: PartitionKey, head: Head, live: LiveSegments, log_start_grace_ms: int) -> None:
+    """The one place that says what is live.
+
+    If a further kind of refs moves to the tail, such as refs that wait for a due time, read it before the head. Then a
+    ref that has moved by the time of that read is in the tail or in a page.
+    """
     safe = safe_log_start(head, instance.clock.now_ms(), log_start_grace_ms)
     live.add(each.ref.segment_id for each in head.located_tail() if each.end_offset > safe)
     for page in pages_forward(instance.stores.log, key, head, safe, INDEX_MARK_PAGES):

@@ -28,29 +28,37 @@ No live segment is ever deleted, for these reasons:
 
 Two sweeps at once, a sweep that dies, and a ref that dies during the round only leave more to the next round.
 
-Memory is bounded. The keys of segments begin with one of 256 prefixes, over which chance spreads them evenly. A round
-marks the prefixes from the cursor on. If more than `live_max` segments are marked, it drops the last prefixes until the
-rest fits. The next round reads the index again for the dropped prefixes. A small store takes one round. The cursor is
-kept after each group of prefixes, so that a sweep which runs out of time goes on there the next time.
+Memory and time of a run are bounded (docs/adr/0034). A run that marks too much, or runs out of time, puts its marks
+into objects of the archive and saves a cursor that names them. The next run goes on there. It reads the marks of a few
+of the 256 key prefixes at a time, over which chance spreads the segments evenly. A sweep of many runs keeps the time of
+its first one. This is safe for two more reasons:
+
+7. A segment that is older than that time and live when an object of it is listed was live at the first run, and its
+   refs were in the index. A ref moves forward only, and the next run reads each partition's head before its pages.
+8. The next run sweeps only if every object of marks is there whole. Otherwise it begins anew.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, SegmentId
 from penstock_core.limits import (
-    HEADS_AT_ONCE,
     LOG_START_GRACE_MS,
+    SWEEP_CYCLE_MS_MAX,
     SWEEP_GRACE_MS,
     SWEEP_LIVE_MAX,
+    SWEEP_PARTITIONS_AT_ONCE,
     SWEEP_PREFIXES_AT_ONCE,
 )
+from penstock_core.log.topic import Topic
 from penstock_core.storage.keys import SEGMENT_PREFIXES, parse_segment_key, segment_prefix
 from penstock_service.index.index_age import note_index_age
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import SegmentStore
+from penstock_service.retention.live_marks import put_marks, read_marks
 from penstock_service.retention.mark_live import LiveSegments, mark_portion
+from penstock_service.retention.sweep_cursor import SweepCursor, encode_cursor, parse_cursor
 
 _JOB = "sweep"
 
@@ -60,6 +68,7 @@ class SweepResult:
     """The counts of one run.
 
     `prefixes` counts those of the 256 that were swept, and `failures` the lists and deletes that a zone refused.
+    `rounds` is 1 if the run read a part of the index, which named `live` segments.
     `foreign` counts objects that were left because they are older than everything that the index knows.
     """
 
@@ -91,50 +100,105 @@ def sweep(
     log_start_grace_ms: int = LOG_START_GRACE_MS,
     live_max: int = SWEEP_LIVE_MAX,
 ) -> SweepResult:
-    """One run from the cursor on: as many rounds as it takes, or as the time allows.
+    """One run from the cursor on, as far as the time allows.
 
-    A round reads the whole index. Then it costs one list call for each prefix in each zone and the archive, and one
-    more for each further 1,000 objects. A zone that fails is counted, and the next sweep meets it again. Raises what
-    reading the index raises, and CORRUPT_SEGMENT if it has a gap. Raises INTERNAL if one round alone outlasts the
-    time: then nothing was deleted.
+    It reads the index once, however many runs that takes. Then it costs one list call for each prefix in each zone and
+    the archive, and one more for each further 1,000 objects. If not all is done in one run, or more than `live_max`
+    segments live, it puts an object of marks for each `live_max`, and reads them again by prefix. A zone that fails is
+    counted, and the next sweep meets it again. Raises what reading the index raises, and CORRUPT_SEGMENT if it has a
+    gap. Raises INTERNAL if the time is too short for the first portion of partitions: then nothing was deleted.
     """
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
-    first = int(instance.stores.cursors.get(_JOB) or 0)
-    since_ms = note_index_age(instance.stores.cursors, instance.stores.topics.list())
+    cutoff_ms = instance.clock.now_ms() - grace_ms
+    cursor = parse_cursor(instance.stores.cursors.get(_JOB), cutoff_ms, cutoff_ms - SWEEP_CYCLE_MS_MAX)
+    if cursor.since_ms is None:
+        known_ms = note_index_age(instance.stores.cursors, instance.stores.topics.list())
+        cursor = replace(cursor, since_ms=cutoff_ms if known_ms is None else known_ms)
+    live = LiveSegments(since_ms=cursor.since_ms or 0, cutoff_ms=cursor.cutoff_ms)
     total = SweepResult()
-    while first < SEGMENT_PREFIXES:
-        cutoff_ms = instance.clock.now_ms() - grace_ms
-        live = LiveSegments(
-            first=first, since_ms=cutoff_ms if since_ms is None else since_ms, cutoff_ms=cutoff_ms, live_max=live_max
-        )
-        if not _mark(instance, live, log_start_grace_ms, deadline_ms):
-            if total.prefixes:
-                return replace(total, is_finished=False)
-            raise PenstockError(
-                ErrorCode.INTERNAL,
-                f"the index could not be read within {budget_ms:.0f} ms, nothing was swept: it needs more time",
-            )
-        total = replace(total, rounds=total.rounds + 1, live=total.live + len(live.ids))
-        while first < live.end:
-            if instance.clock.monotonic_ms() >= deadline_ms:
-                return replace(total, is_finished=False)
-            end = min(first + SWEEP_PREFIXES_AT_ONCE, live.end)
-            total = _sweep_prefixes(instance, range(first, end), live, total)
-            first = end
-            instance.stores.cursors.put(_JOB, str(first))
+    if cursor.at is not None:
+        cursor = _mark(instance, live, cursor, log_start_grace_ms, deadline_ms, live_max)
+        total = replace(total, rounds=1, live=live.count)
+        if cursor.at is not None:
+            return replace(total, is_finished=False)
+    try:
+        return _sweep(instance, live, cursor, deadline_ms, total)
+    except PenstockError as error:
+        if not error.facts.get("is_missing"):
+            raise
+        instance.stores.cursors.clear(_JOB)  # another sweep has removed the marks: the next run begins anew
+        return replace(total, is_finished=False)
+
+
+def _mark(
+    instance: Instance,
+    live: LiveSegments,
+    cursor: SweepCursor,
+    log_start_grace_ms: int,
+    deadline_ms: float,
+    live_max: int,
+) -> SweepCursor:
+    """Marks from the cursor on, and gives the cursor behind it. Its `at` stays if the time was up before the end."""
+    portions = list(_portions(instance, cursor.at or ("", 0)))
+    for number, (topic, keys) in enumerate(portions):
+        if instance.clock.monotonic_ms() >= deadline_ms:
+            if not number:
+                raise PenstockError(
+                    ErrorCode.INTERNAL, "the time is too short to read a part of the index, nothing was swept"
+                )
+            return _save(instance, live, replace(cursor, at=(str(topic.name), int(keys[0].partition))))
+        mark_portion(instance, topic, keys, live, log_start_grace_ms)
+        if len(live.ids) > live_max:
+            cursor = replace(cursor, marks=(*cursor.marks, put_marks(instance, live.ids)))
+            live.ids.clear()
+    cursor = replace(cursor, at=None)
+    return _save(instance, live, cursor) if cursor.marks else cursor
+
+
+def _portions(instance: Instance, start: tuple[str, int]) -> Iterator[tuple[Topic, list[PartitionKey]]]:
+    """The partitions from `start` on, in the order of topic names, few at a time."""
+    for topic in sorted(instance.stores.topics.list(), key=lambda each: each.name):
+        keys = [
+            PartitionKey(topic.topic_id, partition)
+            for partition in topic.all_partitions()
+            if (topic.name, partition) >= start
+        ]
+        for at in range(0, len(keys), SWEEP_PARTITIONS_AT_ONCE):
+            yield topic, keys[at : at + SWEEP_PARTITIONS_AT_ONCE]
+
+
+def _save(instance: Instance, live: LiveSegments, cursor: SweepCursor) -> SweepCursor:
+    """Puts the marks that are in memory, then the cursor that names them."""
+    if live.ids:
+        cursor = replace(cursor, marks=(*cursor.marks, put_marks(instance, live.ids)))
+        live.ids.clear()
+    instance.stores.cursors.put(_JOB, encode_cursor(cursor))
+    return cursor
+
+
+def _sweep(
+    instance: Instance, live: LiveSegments, cursor: SweepCursor, deadline_ms: float, total: SweepResult
+) -> SweepResult:
+    """Sweeps the prefixes from the cursor on, by all marks: those in memory, and those in objects."""
+    in_memory = live.by_prefix()
+    while cursor.prefix < SEGMENT_PREFIXES:
+        if instance.clock.monotonic_ms() >= deadline_ms:
+            if not cursor.marks:
+                live.ids.update(*in_memory.values())
+            _save(instance, live, cursor)
+            return replace(total, is_finished=False)
+        prefixes = range(cursor.prefix, min(cursor.prefix + SWEEP_PREFIXES_AT_ONCE, SEGMENT_PREFIXES))
+        live.ids = set(read_marks(instance.stores.archive, cursor.marks, prefixes))
+        live.ids.update(*(in_memory.get(prefix, ()) for prefix in prefixes))
+        total = _sweep_prefixes(instance, prefixes, live, total)
+        live.ids = set()
+        cursor = replace(cursor, prefix=prefixes.stop)
+        # Marks in memory die with the run: then the next one marks again, and goes on at this prefix.
+        instance.stores.cursors.put(_JOB, encode_cursor(cursor) if cursor.marks else str(cursor.prefix))
     instance.stores.cursors.clear(_JOB)
+    if cursor.marks:
+        instance.stores.archive.delete(cursor.marks)
     return total
-
-
-def _mark(instance: Instance, live: LiveSegments, log_start_grace_ms: int, deadline_ms: float) -> bool:
-    """Fills `live` from the index; false if the time was up before the end."""
-    for topic in instance.stores.topics.list():
-        keys = [PartitionKey(topic.topic_id, partition) for partition in topic.all_partitions()]
-        for start in range(0, len(keys), HEADS_AT_ONCE):
-            if instance.clock.monotonic_ms() >= deadline_ms:
-                return False
-            mark_portion(instance, topic, keys[start : start + HEADS_AT_ONCE], live, log_start_grace_ms)
-    return True
 
 
 def _sweep_prefixes(instance: Instance, prefixes: Iterable[int], live: LiveSegments, total: SweepResult) -> SweepResult:

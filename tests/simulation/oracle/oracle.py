@@ -49,6 +49,7 @@ class Oracle:
         self.marked: dict[tuple[PartitionKey, int], int] = {}  # the zones of each mark on a ref
         self.removals = Removals(state, self.log)
         self.merges = Merges(state, self.log, self.removals)
+        self._marks_of_sweeps: set[SegmentId] = set()
         self._puts: dict[str, dict[str, list[ObservedPut]]] = {}  # by function instance and zone, as they began
 
     def topic_created(self, topic: Topic) -> None:
@@ -83,11 +84,14 @@ class Oracle:
         elif method in ("put", "overwrite"):
             body = self.log.bodies.setdefault(arguments[0], bytes(arguments[1]))
             expect(body == arguments[1], f"other bytes are written to segment {arguments[0].hex()}")
+            if label == "archive":  # compaction uploads its segments: these are the marks of a sweep
+                self._marks_of_sweeps.add(arguments[0])
+                return
             if self._state.zone(label.removeprefix("zone ")).segments[arguments[0]] == arguments[1]:
                 self.destroyed.discard((label, arguments[0]))  # a put overwrites nothing, so another body stays
             self.removals.stored(label, arguments[0])
         elif method == "delete":
-            self.removals.objects_deleted(label, arguments[0])
+            self.removals.objects_deleted(label, [each for each in arguments[0] if each not in self._marks_of_sweeps])
             self.destroyed.difference_update((label, segment_id) for segment_id in arguments[0])
 
     def _observe_topics(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
