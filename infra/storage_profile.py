@@ -35,13 +35,11 @@ _EXPRESS_ZONES: Mapping[Profile, int] = {"express3": 3, "express2": 2}
 class ZonePlan:
     """One zone of a stage. `az_id` is the place of its directory bucket, None for an ordinary bucket.
 
-    `has_hour_keys`: the keys of its objects begin with the hour, as suits a directory bucket. `is_fallback`: appends
-    put to it only where another zone fails.
+    `is_fallback`: appends put to it only where another zone fails.
     """
 
     name: str
     az_id: str | None = None
-    has_hour_keys: bool = False
     is_fallback: bool = False
 
 
@@ -70,7 +68,5 @@ def zone_plans(profile: Profile, region: str | None, *, has_directory_buckets: b
                 f"the profile {profile} needs {count} zones with directory buckets, and region {region} has "
                 f"{len(az_ids)}: take {profile_of_region(region)}, or another region"
             )
-    express = tuple(
-        ZonePlan(name=name, az_id=az_id, has_hour_keys=True) for name, az_id in zip("abc", az_ids, strict=False)
-    )
+    express = tuple(ZonePlan(name=name, az_id=az_id) for name, az_id in zip("abc", az_ids, strict=False))
     return express if profile == "express3" else (*express, ZonePlan(name="c", is_fallback=True))
