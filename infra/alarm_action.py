@@ -18,8 +18,8 @@ def ring(
     threshold: float = 1,
     periods: int = 1,
     bad_periods: int | None = None,
-) -> None:
-    """Makes the alarm `<stage>-<name>`, for $0.10 a month.
+) -> cloudwatch.Alarm:
+    """Makes the alarm `<stage>-<name>`, for $0.10 a month, and returns it.
 
     It rings when `bad_periods` of the last `periods` periods of the metric are at or above `threshold`; None means all
     of them. A period without values is a good one.
@@ -37,6 +37,7 @@ def ring(
         treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
     )
     tell_operators(alarm, settings)
+    return alarm
 
 
 def tell_operators(alarm: cloudwatch.Alarm, settings: StageSettings) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from infra.settings import RestoredTables, StageSettings, reserved_concurrency
+from infra.settings import AT_ONCE, RestoredTables, StageSettings, reserved_concurrency
 
 
 def _receiver(settings: StageSettings, value: str) -> StageSettings:
@@ -21,11 +21,18 @@ def _restored(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, restored_tables=RestoredTables(**named))
 
 
+def _canary(settings: StageSettings, value: str) -> StageSettings:
+    if value != "off":
+        raise ValueError(f"canary={value!r}: give off, or change the stage in infra/settings.py")
+    return settings if settings.canary is None else replace(settings, canary=AT_ONCE)
+
+
 # the name in the context, and what its text changes
 OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "alarm_topic_arn": _receiver,
     "account_concurrency": _account,
     "restored_tables": _restored,
+    "canary": _canary,
 }
 
 

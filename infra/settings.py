@@ -73,6 +73,36 @@ ROUTE_RATES: Mapping[str, RequestRate] = {
     "zones": RequestRate(per_second=10, burst=10),
 }
 
+_ALL = 100  # percent
+_CANARY_MINUTES_MAX = 2_880  # two days, CodeDeploy's limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """How a new version of each API function takes over from the old one (docs/adr/0035).
+
+    `percent` of a function's requests, 1 to 99, reach the new version for `minutes`. All do afterwards, unless an alarm
+    has rung: then none do. With 100 percent, all do at once, and no alarm is asked.
+    """
+
+    percent: int
+    minutes: int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a canary that CodeDeploy would refuse."""
+        if (self.percent, self.minutes) == (_ALL, 0):
+            return
+        if not (1 <= self.percent < _ALL and 1 <= self.minutes <= _CANARY_MINUTES_MAX):
+            raise ValueError(f"{self}: give 1 to 99 percent for 1 to {_CANARY_MINUTES_MAX:,} minutes, or AT_ONCE")
+
+    @property
+    def is_gradual(self) -> bool:
+        """True if CodeDeploy moves the requests."""
+        return self.percent < _ALL
+
+
+AT_ONCE = Canary(percent=_ALL, minutes=0)
+
 # The budget is shorter than the function's timeout: a job finishes the step that it is in when its budget ends.
 JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS)},
@@ -121,6 +151,9 @@ class StageSettings:
     leaves the 4,000 of a new table, which doubles them when it needs more. AWS charges once for what exceeds them.
     With `restored_tables`, the stack uses these and has none of its own (docs/how-to/restore.md).
 
+    With `canary`, each function has versions and an alias `live`, which callers reach. None has neither: a deployment
+    then replaces the functions.
+
     `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
     `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
     else into Parquet. `scheduled_jobs` names the jobs whose schedules are on. By default no schedule is on, because
@@ -161,6 +194,12 @@ class StageSettings:
     tags: Mapping[str, str] = field(default_factory=dict)
     warm_log_writes: int | None = None
     restored_tables: RestoredTables | None = None
+    canary: Canary | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if nothing could stop the canary."""
+        if self.canary is not None and self.canary.is_gradual and not self.has_alarms:
+            raise ValueError(f"stage {self.name} has a canary and no alarms that could stop it: set canary=AT_ONCE")
 
     @property
     def profile(self) -> Profile:
@@ -228,7 +267,8 @@ STAGES: Mapping[str, StageSettings] = {
         log_retention="ONE_WEEK",
         audit_log_retention="ONE_WEEK",
     ),
-    "prod": StageSettings(name="penstock", region="us-east-1"),
+    # The alarms ring after three bad minutes, and CloudWatch is up to two minutes late: five minutes would be too few.
+    "prod": StageSettings(name="penstock", region="us-east-1", canary=Canary(percent=10, minutes=10)),
 }
 
 

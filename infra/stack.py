@@ -15,6 +15,7 @@ from infra.jobs.spark_jobs import SparkJobs
 from infra.service.api import Api
 from infra.service.client_policies import ClientPolicies
 from infra.service.functions import Functions
+from infra.service.releases import CanaryDeployment, Releases
 from infra.service.repair import Repair, RepairQueues
 from infra.service.schedules import Schedules
 from infra.service.wake_ups import WakeUps
@@ -56,10 +57,11 @@ class PenstockStack(Stack):
         functions = Functions(
             self, "Functions", settings=settings, storage=storage, queues=queues, wake_ups=wake_ups, code=code
         ).by_name
-        api = Api(self, "Api", settings=settings, functions=functions)
-        Schedules(self, "Schedules", settings=settings, functions=functions)
+        releases = Releases(self, "Releases", settings=settings, functions=functions)
+        api = Api(self, "Api", settings=settings, functions=releases.entries)
+        Schedules(self, "Schedules", settings=settings, functions=releases.entries)
         if queues is not None:
-            replicate = functions["replicate"]
+            replicate = releases.entries["replicate"]
             Repair(self, "Repair", settings=settings, tables=storage.tables, queues=queues, replicate=replicate)
         repairs = None if queues is None else queues.repairs
         spark = SparkJobs(
@@ -76,7 +78,7 @@ class PenstockStack(Stack):
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
         if settings.has_alarms:
-            Alarms(
+            alarms = Alarms(
                 self,
                 "Alarms",
                 settings=settings,
@@ -84,6 +86,14 @@ class PenstockStack(Stack):
                 api_id=api.api_id,
                 log_table=storage.tables.log,
             )
+            if settings.canary is not None and settings.canary.is_gradual:
+                CanaryDeployment(
+                    self,
+                    "Canary",
+                    settings=settings,
+                    aliases=releases.api_aliases,
+                    alarms=alarms.stop_a_release,
+                )
             Failures(self, "Failures", settings=settings, functions=functions)
             if settings.repairs_zones:
                 ZoneAlarms(self, "ZoneAlarms", settings=settings)

@@ -33,7 +33,7 @@ WARM_S, COLD_START_MS = 300, 1_500
 FREE_WHILE_IDLE = (
     *("AWS::ApiGatewayV2::" + name for name in ("Api", "Authorizer", "Integration", "Route", "Stage")),
     *("AWS::AppSync::" + name for name in ("Api", "ChannelNamespace")),
-    *("AWS::CodeDeploy::" + name for name in ("Application", "DeploymentGroup")),
+    *("AWS::CodeDeploy::" + name for name in ("Application", "DeploymentConfig", "DeploymentGroup")),
     *("AWS::IAM::" + name for name in ("ManagedPolicy", "Policy", "Role")),
     *("AWS::Lambda::" + name for name in ("Alias", "EventInvokeConfig", "Function", "Permission", "Version")),
     *("AWS::Logs::" + name for name in ("LogGroup", "MetricFilter", "QueryDefinition", "ResourcePolicy")),

@@ -24,7 +24,8 @@ class Alarms(Construct):
     """`api-5xx`, `concurrency`, `log-writes-throttled`, `produce-slow` and `stream-age`, each behind the stage's name.
 
     A stage that repairs no zones has no `stream-age`. The first three ring when it happened in three of the last
-    fifteen minutes. So neither one cold start that takes too long nor one burst rings them.
+    fifteen minutes. So neither one cold start that takes too long nor one burst rings them. `stop_a_release` has those
+    that tell of a new version that fails its callers.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Alarms(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        self._watch_again_and_again(
+        failing = self._watch_again_and_again(
             "api-5xx",
             "API Gateway answers 5xx",
             cloudwatch.Metric(
@@ -67,7 +68,7 @@ class Alarms(Construct):
                 statistic="Sum",
             ),
         )
-        ring(
+        slow = ring(
             self,
             "produce-slow",
             "appends take most of their function's time",
@@ -77,6 +78,7 @@ class Alarms(Construct):
             periods=5,
             bad_periods=3,
         )
+        self.stop_a_release = (failing, slow)
         if "replicate" in functions:
             self._watch_stream(functions["replicate"])
 
@@ -91,5 +93,5 @@ class Alarms(Construct):
             periods=3,
         )
 
-    def _watch_again_and_again(self, name: str, description: str, metric: cloudwatch.Metric) -> None:
-        ring(self, name, description, metric, settings=self._settings, periods=15, bad_periods=3)
+    def _watch_again_and_again(self, name: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:
+        return ring(self, name, description, metric, settings=self._settings, periods=15, bad_periods=3)

@@ -40,7 +40,7 @@ class Api(Construct):
         construct_id: str,
         *,
         settings: StageSettings,
-        functions: Mapping[str, lambda_.Function],
+        functions: Mapping[str, lambda_.IFunction],
     ) -> None:
         super().__init__(scope, construct_id)
         self._http_api = apigatewayv2.HttpApi(

@@ -87,6 +87,8 @@ class Functions(Construct):
             application_log_level_v2=lambda_.ApplicationLogLevel[settings.log_level],
             tracing=lambda_.Tracing.ACTIVE if is_traced else lambda_.Tracing.DISABLED,
             environment=self._environment(name),
+            # Old versions stay, so that an alias can go back to them. A release that is rolled back leaves none.
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
         )
 
     def _environment(self, name: str) -> dict[str, str]:

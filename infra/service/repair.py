@@ -69,7 +69,7 @@ class Repair(Construct):
         settings: StageSettings,
         tables: Tables,
         queues: RepairQueues,
-        replicate: lambda_.Function,
+        replicate: lambda_.IFunction,
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings

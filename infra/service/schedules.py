@@ -23,7 +23,7 @@ RATES: Mapping[str, Duration] = {
 class Schedules(Construct):
     """One rule per function of `RATES` that the stage has.
 
-    A failed run is not retried, because the next one is due anyway.
+    A failed run is not retried, because the next one is due anyway (`Releases` tells Lambda so, too).
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Schedules(Construct):
         construct_id: str,
         *,
         settings: StageSettings,
-        functions: Mapping[str, lambda_.Function],
+        functions: Mapping[str, lambda_.IFunction],
     ) -> None:
         super().__init__(scope, construct_id)
         for name, rate in RATES.items():

@@ -93,6 +93,11 @@ def resources_of(template: dict[str, Any]) -> Resources:
     return {logical_id[:-8]: resource for logical_id, resource in template["Resources"].items()}
 
 
+def entry_of(stage: str, construct: str) -> str:
+    """What callers of a function call, as `name_of` writes it: its alias, or itself where the stage has no versions."""
+    return f"<Functions{construct}Function>" if settings_named(stage).canary is None else f"<Releases{construct}>"
+
+
 def zones_in_environment(stage: str) -> str:
     """PENSTOCK_ZONES of a stage, with the names of the buckets in the template."""
     return ",".join(

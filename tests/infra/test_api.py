@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from infra.service.function_role import grants_of
+from infra.service.functions import construct_name
 from infra.service.routes import ROUTES
 from infra.settings import STAGES
-from tests.infra.conftest import Resources
+from tests.infra.conftest import Resources, entry_of
 from tests.infra.templates import name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
@@ -30,22 +32,24 @@ def test_routes_are_the_operations_of_the_openapi_document(resources: Resources)
     assert deployed == documented == {f"{route.method} {route.path}" for route in ROUTES}
 
 
-def test_every_route_wants_a_signature_and_reaches_its_function(resources: Resources) -> None:
+def test_every_route_wants_a_signature_and_reaches_its_function(resources: Resources, stage: str) -> None:
     integrations = of_type(resources, "AWS::ApiGatewayV2::Integration")
     functions = {f"{route.method} {route.path}": route.function for route in ROUTES}
     for route in of_type(resources, "AWS::ApiGatewayV2::Route").values():
         assert route["AuthorizationType"] == "AWS_IAM"
         integration = integrations[name_of(route["Target"]).removeprefix("integrations/").strip("<>")]
         function = functions[route["RouteKey"]].title().replace("_", "")
-        assert name_of(integration["IntegrationUri"]) == f"<Functions{function}Function>"
+        assert name_of(integration["IntegrationUri"]) == entry_of(stage, function)
         assert integration["PayloadFormatVersion"] == "2.0"
 
 
-def test_only_this_api_by_its_routes_and_the_schedules_may_call_the_functions(resources: Resources) -> None:
+def test_only_this_api_by_its_routes_and_the_schedules_may_call_the_functions(resources: Resources, stage: str) -> None:
     allowed = of_type(resources, "AWS::Lambda::Permission").values()
     by_route = [each for each in allowed if each["Principal"] == "apigateway.amazonaws.com"]
     assert len(by_route) == len(ROUTES)
     assert {each["Principal"] for each in allowed if each not in by_route} == {"events.amazonaws.com"}
+    entries = {entry_of(stage, construct_name(name)) for name in grants_of(STAGES[stage])}
+    assert {name_of(permission["FunctionName"]) for permission in allowed} <= entries
     for permission in by_route:
         assert permission["Principal"] == "apigateway.amazonaws.com"
         assert "<ApiHttpApi>/*/*/v1/" in name_of(permission["SourceArn"])

@@ -7,7 +7,7 @@ from infra.service.routes import ROUTES
 from infra.settings import STAGES
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, SWEEP_GRACE_MS
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
-from tests.infra.conftest import Resources, settings_named, zones_in_environment
+from tests.infra.conftest import Resources, entry_of, settings_named, zones_in_environment
 from tests.infra.templates import functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
@@ -120,7 +120,7 @@ def test_recover_zones_runs_each_minute_and_ends_within_it(zoned_resources: Reso
     [rule] = [rule for rule in rules.values() if rule["Name"].endswith("-recover-zones")]
     [target] = rule["Targets"]
     assert rule["ScheduleExpression"] == "rate(1 minute)"
-    assert name_of(target["Arn"]) == "<FunctionsRecoverZonesFunction>"
+    assert name_of(target["Arn"]) == entry_of(zoned_stage, "RecoverZones")
     assert STAGES[zoned_stage].function_sizes["recover_zones"].timeout_s < 60
 
 

@@ -11,7 +11,7 @@ from penstock_core.log.index import EMPTY_HEAD, Page
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.item import number
 from penstock_core.storage.page_item import page_item
-from tests.infra.conftest import Resources
+from tests.infra.conftest import Resources, entry_of
 from tests.infra.templates import name_of, of_type
 from tests.support.refs import ref_at
 
@@ -27,10 +27,14 @@ def mappings(zoned_resources: Resources) -> dict[str, dict[str, Any]]:
     return {name_of(mapping["EventSourceArn"]): mapping for mapping in found}
 
 
-def test_replicate_alone_is_woken_by_the_logs_stream_and_the_repair_queue(mappings: dict[str, Any]) -> None:
+def test_replicate_alone_is_woken_by_the_logs_stream_and_the_repair_queue(
+    mappings: dict[str, Any], zoned_stage: str
+) -> None:
+    entry = entry_of(zoned_stage, "Replicate")
+    named = entry if STAGES[zoned_stage].canary is None else f"{entry}[:6]:live"  # name and alias, from the ARN
     assert {source: name_of(mapping["FunctionName"]) for source, mapping in mappings.items()} == {
-        "<TablesLog.StreamArn>": "<FunctionsReplicateFunction>",
-        "<RepairQueuesRepairs>": "<FunctionsReplicateFunction>",
+        "<TablesLog.StreamArn>": named,
+        "<RepairQueuesRepairs>": named,
     }
     assert all(mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for mapping in mappings.values())
 

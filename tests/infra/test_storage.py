@@ -3,14 +3,17 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
 from infra.overrides import overridden
 from infra.settings import STAGES, StageSettings
 from infra.stack import PenstockStack
+from infra.storage.tables import Tables
 from tests.infra.conftest import Resources, resources_of, settings_named
 from tests.infra.powers import permissions_of_roles
 from tests.infra.templates import functions_in, name_of, of_type
@@ -149,6 +152,15 @@ def test_buckets_of_a_stage_that_keeps_no_data_are_emptied_when_it_goes_after_al
     for each in resources.values():
         if each["Type"] == "AWS::Lambda::Function" and each["Properties"]["Handler"].startswith("penstock_handlers."):
             assert set(found) <= set(each.get("DependsOn", []))
+
+
+@pytest.mark.parametrize("units", [None, 20_000])
+def test_log_table_alone_is_warm_where_the_stage_says_how_warm(units: int | None) -> None:
+    stack = Stack()
+    Tables(stack, "Tables", settings=replace(STAGES["prod"], warm_log_writes=units))
+    tables = of_type(resources_of(Template.from_stack(stack).to_json()), "AWS::DynamoDB::Table")
+    expected = {} if units is None else {"TablesLog": {"WriteUnitsPerSecond": units}}
+    assert {name: each["WarmThroughput"] for name, each in tables.items() if "WarmThroughput" in each} == expected
 
 
 RESTORED = "topics=t-restored,log=l-restored,groups=g-restored,log_stream=2026-11-22T21:00:00.000"
