@@ -1,5 +1,7 @@
 """The one stack of Penstock. It composes constructs, and each construct defines one concern."""
 
+from collections.abc import Mapping
+
 from aws_cdk import Annotations, CfnOutput, Stack, Tags
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
@@ -78,38 +80,45 @@ class PenstockStack(Stack):
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
         if settings.has_alarms:
-            alarms = Alarms(
-                self,
-                "Alarms",
-                settings=settings,
-                functions=functions,
-                api_id=api.api_id,
-                log_table=storage.tables.log,
-            )
-            if settings.canary is not None and settings.canary.is_gradual:
-                CanaryDeployment(
-                    self,
-                    "Canary",
-                    settings=settings,
-                    aliases=releases.api_aliases,
-                    alarms=alarms.stop_a_release,
-                )
-            Failures(self, "Failures", settings=settings, functions=functions)
-            if settings.repairs_zones:
-                ZoneAlarms(self, "ZoneAlarms", settings=settings)
-            CompactionMetrics(self, "CompactionMetrics", settings=settings, log_group=spark.log_group)
-            runs = JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
-            self._output("FailedRunsQueueUrl", runs.queue.queue_url)
-            if settings.alarm_topic_arn is None:
-                Annotations.of(self).add_warning_v2(
-                    "penstock:alarms-without-receiver",
-                    "the alarms of this stage tell no one: set alarm_topic_arn, by `-c alarm_topic_arn=<SNS topic>` or "
-                    "in infra/settings.py, or has_alarms=False, which saves their price",
-                )
+            self._ring(settings, functions, releases, api, storage, spark)
         self._api_outputs(api, policies)
         self._storage_outputs(storage, queues)
         self._output("WakeUpHosts", wake_ups.hosts)
         self._job_outputs(spark)
+
+    def _ring(
+        self,
+        settings: StageSettings,
+        functions: Mapping[str, lambda_.Function],
+        releases: Releases,
+        api: Api,
+        storage: StageStorage,
+        spark: SparkJobs,
+    ) -> None:
+        """Makes the alarms, and the canary that two of them stop."""
+        alarms = Alarms(
+            self,
+            "Alarms",
+            settings=settings,
+            functions=functions,
+            api_id=api.api_id,
+            log_table=storage.tables.log,
+        )
+        if settings.canary is not None and settings.canary.is_gradual:
+            stopping = alarms.stop_a_release
+            CanaryDeployment(self, "Canary", settings=settings, aliases=releases.api_aliases, alarms=stopping)
+        Failures(self, "Failures", settings=settings, functions=functions)
+        if settings.repairs_zones:
+            ZoneAlarms(self, "ZoneAlarms", settings=settings)
+        CompactionMetrics(self, "CompactionMetrics", settings=settings, log_group=spark.log_group)
+        runs = JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
+        self._output("FailedRunsQueueUrl", runs.queue.queue_url)
+        if settings.alarm_topic_arn is None:
+            Annotations.of(self).add_warning_v2(
+                "penstock:alarms-without-receiver",
+                "the alarms of this stage tell no one: set alarm_topic_arn, by `-c alarm_topic_arn=<SNS topic>` or "
+                "in infra/settings.py, or has_alarms=False, which saves their price",
+            )
 
     def _empty_on_delete(self, settings: StageSettings, storage: StageStorage, spark: SparkJobs) -> None:
         """Lets `cdk destroy` delete the buckets of a stage that keeps no data. Functions go first, as writers."""

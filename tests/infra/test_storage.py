@@ -158,7 +158,7 @@ def test_buckets_of_a_stage_that_keeps_no_data_are_emptied_when_it_goes_after_al
 def test_log_table_alone_is_warm_where_the_stage_says_how_warm(units: int | None) -> None:
     stack = Stack()
     Tables(stack, "Tables", settings=replace(STAGES["prod"], warm_log_writes=units))
-    tables = of_type(resources_of(Template.from_stack(stack).to_json()), "AWS::DynamoDB::Table")
+    tables = of_type(resources_of(dict(Template.from_stack(stack).to_json())), "AWS::DynamoDB::Table")
     expected = {} if units is None else {"TablesLog": {"WriteUnitsPerSecond": units}}
     assert {name: each["WarmThroughput"] for name, each in tables.items() if "WarmThroughput" in each} == expected
 
