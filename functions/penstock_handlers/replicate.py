@@ -1,8 +1,11 @@
-"""The function `replicate`: makes the repairs that the log table's stream or the repair queue names.
+"""The function `replicate`: makes the copies that the log table's stream or the repair queue tells it of.
 
-The stream is filtered: only heads whose newest append a zone had not confirmed come here (infra/repair.py). A repair
-that fails goes to the queue, so a zone that does not answer holds up no other repair in the stream. The queue tries
-again at intervals. In the end its dead-letter queue keeps the repairs that did not succeed.
+The stream is filtered: only heads whose newest append a zone had not confirmed come here (infra/service/repair.py).
+Most of these zones confirm a few milliseconds later. So the stream copies nothing: it sends looks, which come back
+through the queue some seconds later and repair what is still missing (docs/adr/0028).
+
+A repair that fails goes to the queue by itself, so a zone that does not answer holds up no other repair. The queue
+tries again at intervals. In the end its dead-letter queue keeps the repairs that did not succeed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,17 +14,19 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.errors import PenstockError
-from penstock_core.log.repair import NamedRef, Repair, decode_repair, repairs_due
+from penstock_core.limits import LOOK_MS_MAX
+from penstock_core.log.repair import Look, NamedRef, decode_message, looks_due, owed_refs
 from penstock_core.storage.head_item import parse_streamed_head
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance
+from penstock_service.repair.repair_owed import repair_owed
 from penstock_service.repair.repair_segment import repair_segment, zones_to_repair
 
 Failures = dict[str, list[dict[str, str]]]
 
 
 def serve(event: Mapping[str, Any], instance: Instance) -> Failures:
-    """Repairs what the records of one source name: of the log table's stream, or of the repair queue.
+    """Handles records of one source: asks for looks at heads of the log table's stream, or repairs by the queue.
 
     Answers `{"batchItemFailures": …}` with the records that Lambda is to deliver again.
     """
@@ -40,46 +45,46 @@ def _is_streamed(record: Mapping[str, Any]) -> bool:
 
 
 def _from_stream(records: Sequence[Mapping[str, Any]], instance: Instance) -> list[str]:
-    """Stops at the first record that it can neither repair nor hand over: Lambda goes on from there."""
-    seen: set[Repair] = set()
+    """Sends one range for each partition of the batch. Lambda goes on from the first record that fails."""
+    owed: list[NamedRef] = []
+    failed: list[str] = []
     for record in records:
         try:
-            for repair in _repairs(record, instance):
-                # Every image of a head shows its missing copies until they are marked. A segment holds several
-                # partitions, and each of them needs a mark of its own.
-                if repair not in seen:
-                    _repair_or_hand_over(instance, repair)
-                    seen.add(repair)
+            owed += _owed(record, instance)
         except PenstockError as error:
-            _log_failure(instance, error, record["dynamodb"]["SequenceNumber"])
-            return [record["dynamodb"]["SequenceNumber"]]
-    return []
+            failed = [record["dynamodb"]["SequenceNumber"]]
+            _log_failure(instance, error, failed[0])
+            break
+    try:
+        for look in looks_due(owed):
+            instance.stores.repair_queue.send(look)
+    except PenstockError as error:
+        failed = [records[0]["dynamodb"]["SequenceNumber"]]  # a look that was sent may be sent again
+        _log_failure(instance, error, failed[0])
+    return failed
 
 
-def _repairs(record: Mapping[str, Any], instance: Instance) -> list[Repair]:
+def _owed(record: Mapping[str, Any], instance: Instance) -> list[NamedRef]:
+    """The refs of the tail that lack a bit: those of this append, and older ones that nobody has repaired yet."""
     image = record["dynamodb"].get("NewImage")
     if image is None or "tail" not in image:  # a deleted item or a page: the filter lets none of them through
         return []
     key, head = parse_streamed_head(image)
     # The sweep may have deleted segments below the log start (docs/adr/0005).
     live = [located for located in head.located_tail() if located.end_offset > head.log_start_offset]
-    refs = [NamedRef(key=key, located=located) for located in live]
-    return repairs_due(refs, instance.stores.zone_names, zones_to_repair(instance))
-
-
-def _repair_or_hand_over(instance: Instance, repair: Repair) -> None:
-    try:
-        repair_segment(instance, repair)
-    except PenstockError as error:
-        instance.telemetry.log("repair_postponed", segment=repair.segment_id.hex(), error=str(error))
-        instance.stores.repair_queue.send(repair)
+    return owed_refs((NamedRef(key=key, located=located) for located in live), zones_to_repair(instance))
 
 
 def _from_queue(records: Sequence[Mapping[str, Any]], instance: Instance) -> list[str]:
+    deadline_ms = instance.clock.monotonic_ms() + LOOK_MS_MAX
     failed: list[str] = []
     for record in records:
         try:
-            repair_segment(instance, decode_repair(record["body"]))
+            message = decode_message(record["body"])
+            if isinstance(message, Look):
+                repair_owed(instance, message, deadline_ms)
+            else:
+                repair_segment(instance, message)
         except PenstockError as error:
             _log_failure(instance, error, record["messageId"])
             failed.append(record["messageId"])

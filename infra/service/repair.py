@@ -1,8 +1,10 @@
 """The two sources of repairs for the function `replicate`, the log table's stream and the repair queue.
 
-A filter on the stream passes only heads with a missing copy, so a healthy append invokes nothing. A repair that fails
-on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. The index still says that the copy is
-missing, so the scrub finds it.
+A filter on the stream passes only heads with a missing copy, so a healthy append invokes nothing. The heads of ten
+seconds come in one batch, and `replicate` asks the queue to bring them back `REPAIR_DELAY_S` later.
+
+A repair that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. The index still says
+that the copy is missing, so the scrub finds it.
 """
 
 import json
@@ -16,7 +18,8 @@ from infra.alarm_action import ring
 from infra.settings import StageSettings
 from infra.storage.tables import Tables
 
-_STREAM_BATCH = 25
+_STREAM_BATCH = 250
+_STREAM_WINDOW = Duration.seconds(10)
 _STREAM_ATTEMPTS_MAX = 5
 _STREAM_AGE_MAX = Duration.hours(1)
 _QUEUE_BATCH = 5
@@ -80,6 +83,7 @@ class Repair(Construct):
             event_source_arn=tables.log.table_stream_arn,
             starting_position="TRIM_HORIZON",
             batch_size=_STREAM_BATCH,
+            maximum_batching_window_in_seconds=_STREAM_WINDOW.to_seconds(),
             filter_criteria=lambda_.CfnEventSourceMapping.FilterCriteriaProperty(
                 filters=[lambda_.CfnEventSourceMapping.FilterProperty(pattern=json.dumps(STREAM_FILTER))]
             ),

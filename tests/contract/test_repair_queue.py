@@ -8,8 +8,9 @@ import pytest
 from moto import mock_aws
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import SegmentId, ZoneName
-from penstock_core.log.repair import Repair, decode_repair
+from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId, ZoneName
+from penstock_core.limits import REPAIR_DELAY_S
+from penstock_core.log.repair import Look, OwedRange, Repair, decode_message
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.sqs import SqsRepairQueue
 
@@ -38,8 +39,24 @@ def test_send_puts_the_repair_into_the_queue(sqs: Any) -> None:
     for _ in range(2):
         queue.send(REPAIR)
     messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
-    assert [decode_repair(message["Body"]) for message in messages] == [REPAIR, REPAIR]
+    assert [decode_message(message["Body"]) for message in messages] == [REPAIR, REPAIR]
     assert len(made) == 1
+
+
+def test_look_is_sent_with_a_delay() -> None:
+    sent: list[dict[str, Any]] = []
+
+    class Client:
+        def send_message(self, **arguments: Any) -> None:
+            sent.append(arguments)
+
+    queue = SqsRepairQueue(Client, "http://queue")
+    key = PartitionKey(TopicId("t1"), Partition(0))
+    look = Look(ranges=(OwedRange(key=key, start_offset=Offset(0), end_offset=Offset(1)),))
+    queue.send(look)
+    queue.send(REPAIR)
+    assert [decode_message(each["MessageBody"]) for each in sent] == [look, REPAIR]
+    assert [each["DelaySeconds"] for each in sent] == [REPAIR_DELAY_S, 0]
 
 
 def test_send_says_so_when_the_queue_does_not_take_it(sqs: Any) -> None:

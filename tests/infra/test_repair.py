@@ -46,6 +46,7 @@ def test_batch_of_the_stream_is_retried_in_halves_and_becomes_a_dead_letter_when
     assert stream["BisectBatchOnFunctionError"] is True
     assert stream["MaximumRetryAttempts"] == 5
     assert stream["MaximumRecordAgeInSeconds"] == 3600
+    assert stream["MaximumBatchingWindowInSeconds"] == 10
     assert stream["StartingPosition"] == "TRIM_HORIZON"
     assert name_of(stream["DestinationConfig"]["OnFailure"]["Destination"]) == "<RepairQueuesDeadStream>"
 

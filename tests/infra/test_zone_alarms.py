@@ -6,7 +6,7 @@ import pytest
 
 from infra.alarms.zone_alarms import ZoneAlarms
 from infra.settings import STAGES
-from penstock_core.log.repair import NamedRef, encode_repair, repairs_due
+from penstock_core.log.repair import NamedRef, encode_message, repairs_due
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_handlers.recover_zones import run
@@ -74,7 +74,7 @@ def test_replicate_emits_segment_lost_when_no_zone_has_a_copy() -> None:
     [located] = refs_of(instance, key_of(instance, topic))
     named = NamedRef(key=key_of(instance, topic), located=located)
     [repair] = repairs_due([named], instance.stores.zone_names, 0b111)
-    body = encode_repair(repair)
+    body = encode_message(repair)
     answer = serve({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]}, instance)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "1"}]}
     assert instance.telemetry.take()[0]["segment_lost"] == 1

@@ -6,13 +6,14 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.log.repair import Repair, encode_repair
+from penstock_core.limits import REPAIR_DELAY_S
+from penstock_core.log.repair import Look, Repair, encode_message
 
 
 class NoRepairQueue:
     """RepairQueue of a stage with one zone. A segment there has one copy, and no other to repair it from."""
 
-    def send(self, repair: Repair) -> None:
+    def send(self, message: Repair | Look) -> None:
         pass
 
 
@@ -23,12 +24,13 @@ class SqsRepairQueue:
         self._client = client
         self._url = url
 
-    def send(self, repair: Repair) -> None:
+    def send(self, message: Repair | Look) -> None:
+        body, delay_s = encode_message(message), REPAIR_DELAY_S if isinstance(message, Look) else 0
         try:
-            self._client().send_message(QueueUrl=self._url, MessageBody=encode_repair(repair))
+            self._client().send_message(QueueUrl=self._url, MessageBody=body, DelaySeconds=delay_s)
         except (ClientError, BotoCoreError) as error:
             raise PenstockError(
                 ErrorCode.STORAGE_UNAVAILABLE,
-                f"SQS did not take the repair of segment {repair.segment_id.hex()}: {error}",
+                f"SQS did not take the message {body:.200}: {error}",
                 maybe_applied=True,
             ) from error

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from penstock_core.log.repair import Repair
+from penstock_core.log.repair import Look, Repair
 from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import ZoneStates
 
@@ -30,7 +30,7 @@ class ZoneStateStore(Protocol):
 
 
 class RepairQueue(Protocol):
-    """Repairs that the function `replicate` carries out, at least once each and in no order."""
+    """Messages that the function `replicate` carries out, at least once each and in no order."""
 
-    def send(self, repair: Repair) -> None:
-        """Sends the repair. One call."""
+    def send(self, message: Repair | Look) -> None:
+        """Sends a repair that is due now, or a look that is due in `REPAIR_DELAY_S`. One call."""

@@ -11,8 +11,14 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey, SegmentId
-from penstock_core.limits import REPORT_INTERVAL_MS, REPORTS_REMEMBERED_MAX, TAIL_ROLL_REFS
-from penstock_core.log.repair import NamedRef, Repair, encode_repair, repairs_due
+from penstock_core.limits import (
+    CATCH_UP_COPIES_AT_ONCE,
+    LOOK_MS_MAX,
+    REPORT_INTERVAL_MS,
+    REPORTS_REMEMBERED_MAX,
+    TAIL_ROLL_REFS,
+)
+from penstock_core.log.repair import Look, NamedRef, OwedRange, Repair, encode_message, repairs_due
 from penstock_core.log.roll import is_roll_due
 from penstock_core.storage.head_item import head_item
 from penstock_core.zones.quorum import Acks
@@ -81,6 +87,32 @@ def _queued(*messages: str) -> dict[str, Any]:
     }
 
 
+def _take_looks(instance: Instance) -> list[Look]:
+    assert isinstance(instance.stores.repair_queue, MemoryRepairQueue)
+    looks = instance.stores.repair_queue.looks.copy()
+    instance.stores.repair_queue.looks.clear()
+    return looks
+
+
+def _stream_and_look(instance: Instance, *records: dict[str, Any]) -> None:
+    """Brings records of the stream to `replicate`, and then the looks that it asked for."""
+    assert serve({"Records": records}, instance) == {"batchItemFailures": []}
+    looks = _take_looks(instance)
+    assert looks
+    assert serve(_queued(*map(encode_message, looks)), instance) == {"batchItemFailures": []}
+
+
+def _put_late(instance: Instance, *values: str) -> None:
+    """Appends whose third put arrives after the append."""
+    for value in values:
+        _miss(instance, value)
+        zone_of(instance, 2).segments.update(zone_of(instance, 0).segments)
+
+
+def _range(key: PartitionKey, start_offset: int, end_offset: int) -> OwedRange:
+    return OwedRange(key=key, start_offset=Offset(start_offset), end_offset=Offset(end_offset))
+
+
 def _sent(instance: Instance) -> list[Repair]:
     assert isinstance(instance.stores.repair_queue, MemoryRepairQueue)
     return instance.stores.repair_queue.repairs
@@ -105,7 +137,7 @@ def test_stream_record_repairs_every_debt_of_the_tail(instance: Instance, key: P
     _miss(instance, "b", "c")
     _miss(instance, "d", zone=0)
     assert _zones(instance, key) == [0b111, 0b011, 0b011, 0b110]
-    assert serve({"Records": [_streamed(instance, key)]}, another_instance(instance)) == {"batchItemFailures": []}
+    _stream_and_look(another_instance(instance), _streamed(instance, key))
     assert _zones(instance, key) == [0b111] * 4
     assert _is_whole(instance)
 
@@ -114,8 +146,73 @@ def test_stream_records_that_show_the_same_debt_cost_one_repair(instance: Instan
     _miss(instance, "a")
     record = _streamed(instance, key)
     counts: Counter[str] = Counter()
-    serve({"Records": [record] * 5}, counted_instance(instance, counts))
+    _stream_and_look(counted_instance(instance, counts), *[record] * 5)
     assert (counts["zone.put"], counts["log.mark_stored"]) == (1, 1)
+
+
+def test_stream_touches_no_segment_and_no_head(instance: Instance, key: PartitionKey) -> None:
+    _miss(instance, "a", "b")
+    counts: Counter[str] = Counter()
+    serve({"Records": [_streamed(instance, key)]}, counted_instance(instance, counts))
+    assert counts == {"zone_states.get": 1}
+    assert _take_looks(instance) == [Look(ranges=(_range(key, 0, 2),))]
+
+
+def test_hundred_appends_whose_third_put_is_late_cost_one_message(instance: Instance, key: PartitionKey) -> None:
+    counts: Counter[str] = Counter()
+    records = []
+    for number in range(100):
+        _put_late(instance, str(number))
+        records.append(_streamed(instance, key, str(number)))
+    _stream_and_look(counted_instance(instance, counts), *records)
+    assert (counts["zone.put"], counts["zone.get_whole"], counts["log.mark_stored"]) == (0, 100, 100)
+    assert _zones(instance, key) == [0b111] * 100
+    assert _sent(instance) == []
+
+
+def test_look_ends_where_it_is_told_and_reads_no_copy_of_a_ref_that_owes_nothing(
+    instance: Instance, key: PartitionKey
+) -> None:
+    _miss(instance, "a")
+    send(instance, "orders", "whole")
+    _miss(instance, "b", "too new")
+    counts: Counter[str] = Counter()
+    look = Look(ranges=(_range(key, 0, 3),))
+    assert serve(_queued(encode_message(look)), counted_instance(instance, counts)) == {"batchItemFailures": []}
+    assert _zones(instance, key) == [0b111, 0b111, 0b111, 0b011]
+    assert counts["zone.put"] == 2
+
+
+def test_look_that_runs_out_of_time_sends_the_rest_as_another(
+    instance: Instance, key: PartitionKey, clock: SteppedClock
+) -> None:
+    _miss(instance, *map(str, range(CATCH_UP_COPIES_AT_ONCE + 3)))
+
+    def take_long(original: Callable[..., Any], *arguments: Any) -> Any:
+        clock.time_ms += LOOK_MS_MAX
+        return original(*arguments)
+
+    slow = [Intercepted(zone, get_whole=take_long) for zone in instance.stores.zones]
+    look = Look(ranges=(_range(key, 0, CATCH_UP_COPIES_AT_ONCE + 3),))
+    assert serve(_queued(encode_message(look)), another_instance(instance, zones=slow)) == {"batchItemFailures": []}
+    assert _zones(instance, key) == [0b111] * CATCH_UP_COPIES_AT_ONCE + [0b011] * 3
+    [rest] = _take_looks(instance)
+    assert rest == Look(ranges=(_range(key, CATCH_UP_COPIES_AT_ONCE, CATCH_UP_COPIES_AT_ONCE + 3),))
+    serve(_queued(encode_message(rest)), instance)
+    assert _is_whole(instance)
+
+
+def test_look_at_a_deleted_topic_or_while_the_zone_is_out_ends(instance: Instance, key: PartitionKey) -> None:
+    _miss(instance, "a")
+    message = encode_message(Look(ranges=(_range(key, 0, 1),)))
+    _move_out(instance, 2)
+    counts: Counter[str] = Counter()
+    assert serve(_queued(message), counted_instance(instance, counts)) == {"batchItemFailures": []}
+    assert counts == {"zone_states.get": 1, "log.heads": 1}
+    _move_out(instance, 2, to=ZoneStatus.CATCHING_UP)
+    instance.stores.log.delete_head(key)
+    assert serve(_queued(message), another_instance(instance)) == {"batchItemFailures": []}
+    assert _sent(instance) == []
 
 
 def test_stream_records_of_two_partitions_that_share_a_segment_mark_both(instance: Instance) -> None:
@@ -125,8 +222,10 @@ def test_stream_records_of_two_partitions_that_share_a_segment_mark_both(instanc
     produce(another_instance(instance), [entry(topic, number, batch("a")) for number in range(2)], Acks.QUORUM)
     zone_of(instance, 2).is_down = False
     records = [_streamed(instance, key, str(number)) for number, key in enumerate(keys)]
-    assert serve({"Records": records}, another_instance(instance)) == {"batchItemFailures": []}
+    counts: Counter[str] = Counter()
+    _stream_and_look(counted_instance(instance, counts), *records)
     assert [_zones(instance, key) for key in keys] == [[0b111], [0b111]]
+    assert counts["zone.put"] == 1
 
 
 def test_stream_record_passes_over_what_lies_below_the_log_start(instance: Instance, key: PartitionKey) -> None:
@@ -135,7 +234,7 @@ def test_stream_record_passes_over_what_lies_below_the_log_start(instance: Insta
     [first, _] = refs_of(instance, key)
     for zone in range(3):  # as the sweep does
         zone_of(instance, zone).segments.pop(first.ref.segment_id, None)
-    assert serve({"Records": [_streamed(instance, key)]}, another_instance(instance)) == {"batchItemFailures": []}
+    _stream_and_look(another_instance(instance), _streamed(instance, key))
     assert _zones(instance, key) == [0b011, 0b111]
     assert _sent(instance) == []
 
@@ -162,9 +261,7 @@ def test_repair_of_a_segment_that_no_zone_has_fails_only_while_its_ref_stands(
     assert instance.telemetry.take()[0]["segment_lost"] == 0
 
 
-def test_stream_record_of_a_ref_that_has_rolled_meanwhile_marks_it_in_its_page(
-    instance: Instance, key: PartitionKey
-) -> None:
+def test_look_finds_a_ref_that_has_rolled_meanwhile_in_its_page(instance: Instance, key: PartitionKey) -> None:
     for number in range(TAIL_ROLL_REFS - 1):
         send(instance, "orders", str(number))
     _miss(instance, "last")
@@ -173,8 +270,8 @@ def test_stream_record_of_a_ref_that_has_rolled_meanwhile_marks_it_in_its_page(
     [page] = instance.stores.log.pages(key, Offset(0), 10)
     before = replace(head, tail_base=page.base_offset, tail=page.refs)
     assert is_roll_due(before)
-    [repair] = _due(instance, key)
-    repair_segment(another_instance(instance), repair)
+    look = Look(ranges=(_range(key, TAIL_ROLL_REFS - 1, TAIL_ROLL_REFS),))
+    assert serve(_queued(encode_message(look)), another_instance(instance)) == {"batchItemFailures": []}
     assert _zones(instance, key) == [0b111] * TAIL_ROLL_REFS
     assert _is_whole(instance)
 
@@ -185,9 +282,9 @@ def test_repair_that_fails_is_handed_over_to_the_queue_and_done_from_there(
     _miss(instance, "a")
     zone_of(instance, 2).is_down = True
     other = another_instance(instance)
-    assert serve({"Records": [_streamed(instance, key)]}, other) == {"batchItemFailures": []}
+    _stream_and_look(other, _streamed(instance, key))
     [repair] = _sent(instance)
-    message = encode_repair(repair)
+    message = encode_message(repair)
     failed = serve(_queued("nonsense", message), other)
     assert failed == {"batchItemFailures": [{"itemIdentifier": "0"}, {"itemIdentifier": "1"}]}
     zone_of(instance, 2).is_down = False
@@ -196,23 +293,47 @@ def test_repair_that_fails_is_handed_over_to_the_queue_and_done_from_there(
     assert _is_whole(instance)
 
 
-def test_stream_goes_on_from_the_first_record_that_could_not_be_handed_over(
+def test_stream_comes_again_when_the_queue_takes_no_look(instance: Instance, key: PartitionKey) -> None:
+    _miss(instance, "a")
+    records = [_streamed(instance, key, number) for number in ("11", "12")]
+
+    def refuse(*_: Any) -> None:
+        raise UNAVAILABLE
+
+    other = another_instance(instance, repair_queue=Intercepted(instance.stores.repair_queue, send=refuse))
+    assert serve({"Records": records}, other) == {"batchItemFailures": [{"itemIdentifier": "11"}]}
+
+
+def test_stream_goes_on_from_a_record_that_fails_and_tells_of_those_before(
     instance: Instance, key: PartitionKey
 ) -> None:
     _miss(instance, "a")
-    first = _streamed(instance, key, "11")
-    _miss(instance, "b")
-    second = _streamed(instance, key, "12")
+    records = [_streamed(instance, key, number) for number in ("11", "12")]
+    asked = []
 
-    def refuse(original: Callable[..., Any], repair: Repair) -> None:
-        if repair.segment_id == refs_of(instance, key)[1].ref.segment_id:
+    def refuse_the_second(original: Callable[..., Any]) -> Any:
+        asked.append(1)
+        if len(asked) == 2:
             raise UNAVAILABLE
-        original(repair)
+        return original()
 
+    states = Intercepted(instance.stores.zone_states, get=refuse_the_second)
+    other = another_instance(instance, zone_states=states)
+    other.zone_cache.get = states.get  # type: ignore[method-assign]  # each record asks
+    assert serve({"Records": records}, other) == {"batchItemFailures": [{"itemIdentifier": "12"}]}
+    assert _take_looks(instance) == [Look(ranges=(_range(key, 0, 1),))]
+
+
+def test_look_is_tried_again_when_a_repair_can_be_handed_over_to_nobody(instance: Instance, key: PartitionKey) -> None:
+    _miss(instance, "a")
     zone_of(instance, 2).is_down = True
+
+    def refuse(*_: Any) -> None:
+        raise UNAVAILABLE
+
     other = another_instance(instance, repair_queue=Intercepted(instance.stores.repair_queue, send=refuse))
-    assert serve({"Records": [first, second]}, other) == {"batchItemFailures": [{"itemIdentifier": "12"}]}
-    assert [repair.segment_id for repair in _sent(instance)] == [refs_of(instance, key)[0].ref.segment_id]
+    message = encode_message(Look(ranges=(_range(key, 0, 1),)))
+    assert serve(_queued(message), other) == {"batchItemFailures": [{"itemIdentifier": "0"}]}
 
 
 def test_stream_record_of_a_deleted_item_is_passed_over(instance: Instance, key: PartitionKey) -> None:
@@ -231,7 +352,7 @@ def test_repair_without_a_good_copy_fails_for_the_dead_letters_and_changes_nothi
     with pytest.raises(PenstockError, match="no zone has a good copy") as caught:
         repair_segment(another_instance(instance), repair)
     assert caught.value.code is ErrorCode.CORRUPT_SEGMENT
-    assert serve(_queued(encode_repair(repair)), instance)["batchItemFailures"]
+    assert serve(_queued(encode_message(repair)), instance)["batchItemFailures"]
     assert repair.segment_id not in zone_of(instance, 2).segments
     assert _zones(instance, key) == [0b011]
 
@@ -322,7 +443,7 @@ def test_read_that_meets_a_bad_copy_has_it_healed(instance: Instance, key: Parti
     assert read_all(instance, "orders") == [(0, "a")]
     [repair] = _sent(instance)
     assert repair == Repair(segment_id=segment_id, zones=frozenset((instance.stores.zone_names[0],)))
-    serve(_queued(encode_repair(repair)), instance)
+    serve(_queued(encode_message(repair)), instance)
     assert _is_whole(instance)
 
 

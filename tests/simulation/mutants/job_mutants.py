@@ -16,6 +16,7 @@ from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.index import refs_from as refs_from_module
 from penstock_service.index.refs_of import refs_of
 from penstock_service.repair import recover_zones as recover_module
+from penstock_service.repair import repair_owed as owed_module
 from penstock_service.repair import repair_segment as repair_module
 from penstock_service.repair import scrub as scrub_module
 from penstock_service.repair.ensure_copies import CopiesResult
@@ -114,7 +115,7 @@ def _replicate_marks_without_copying() -> Patch:
 
 def _replicate_copies_without_marking() -> Patch:
     original = repair_module.repair_segment
-    return patch.object(replicate_module, "repair_segment", lambda to, repair: original(to, replace(repair, refs=())))
+    return patch.object(owed_module, "repair_segment", lambda to, repair: original(to, replace(repair, refs=())))
 
 
 def _replicate_drops_what_fails() -> Patch:
@@ -126,7 +127,25 @@ def _replicate_drops_what_fails() -> Patch:
         except PenstockError:
             return
 
-    return patch.object(replicate_module, "repair_segment", repair)
+    return patch.object(owed_module, "repair_segment", repair)
+
+
+def _look_passes_over_pages() -> Patch:
+    def tail(log: Any, key: Any, offset: int) -> list[Any]:
+        head = log.heads([key]).get(key)
+        return [] if head is None else [each for each in head.located_tail() if each.end_offset > offset]
+
+    return patch.object(owed_module, "refs_of", tail)
+
+
+def _look_ends_one_ref_early() -> Patch:
+    original = owed_module._refs_in
+    return patch.object(owed_module, "_refs_in", lambda *arguments: original(*arguments)[:-1])
+
+
+def _stream_tells_of_one_ref() -> Patch:
+    original = replicate_module.looks_due
+    return patch.object(replicate_module, "looks_due", lambda refs: original(refs[:1]))
 
 
 def _recover_zones_rejoins_early() -> Patch:
@@ -162,6 +181,9 @@ JOB_MUTANTS = [
     Mutant("replicate marks without copying", "traffic,replicate", _replicate_marks_without_copying),
     Mutant("replicate copies without marking", "traffic,replicate", _replicate_copies_without_marking),
     Mutant("replicate drops what fails", "zone_loss,traffic,replicate", _replicate_drops_what_fails),
+    Mutant("look passes over pages", "rolling,replicate", _look_passes_over_pages),
+    Mutant("look ends one ref early", "traffic,replicate", _look_ends_one_ref_early),
+    Mutant("stream tells of one ref only", "traffic,replicate", _stream_tells_of_one_ref),
     Mutant("recover_zones rejoins early", "traffic,recover_zones", _recover_zones_rejoins_early),
     Mutant("recover_zones forgets its failures", "traffic,recover_zones", _recover_zones_forgets_its_failures),
     Mutant("recover_zones passes over a ref", "traffic,recover_zones", _recover_zones_passes_over_a_ref),

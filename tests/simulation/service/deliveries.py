@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock_core.ids import PartitionKey
 from penstock_core.log.index import Head
-from penstock_core.log.repair import Repair, encode_repair
+from penstock_core.log.repair import Look, Repair, encode_message
 from penstock_core.storage.head_item import head_item
 from penstock_handlers import replicate
 from penstock_service.instance.instance import Instance
@@ -43,11 +43,11 @@ def deliver_stream(call: Call, stream: list[StreamedHead]) -> None:
     del stream[:handled]
 
 
-def deliver_repairs(call: Call, repairs: Sequence[Repair]) -> list[Repair]:
+def deliver_messages(call: Call, messages: Sequence[Repair | Look]) -> list[Repair | Look]:
     """Deliver messages, and return those that failed. An error of `call` passes, and all messages come again."""
-    event = {"Records": [_queued(str(number), repair) for number, repair in enumerate(repairs)]}
+    event = {"Records": [_queued(str(number), message) for number, message in enumerate(messages)]}
     failures = call(lambda instance: replicate.serve(event, instance))["batchItemFailures"]
-    return [repairs[int(failure["itemIdentifier"])] for failure in failures]
+    return [messages[int(failure["itemIdentifier"])] for failure in failures]
 
 
 def _streamed(record: StreamedHead) -> dict[str, Any]:
@@ -64,5 +64,5 @@ def _streamed(record: StreamedHead) -> dict[str, Any]:
     }
 
 
-def _queued(number: str, repair: Repair) -> dict[str, Any]:
-    return {"eventSource": "aws:sqs", "messageId": number, "body": encode_repair(repair)}
+def _queued(number: str, message: Repair | Look) -> dict[str, Any]:
+    return {"eventSource": "aws:sqs", "messageId": number, "body": encode_message(message)}

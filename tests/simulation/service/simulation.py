@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import LOG_START_GRACE_MS
-from penstock_core.log.repair import Repair
+from penstock_core.log.repair import Look, Repair
 from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.service import memory_stores
@@ -98,6 +98,12 @@ class Simulation:
         """The messages in the repair queue."""
         assert isinstance(self.stores.repair_queue, MemoryRepairQueue)
         return self.stores.repair_queue.repairs
+
+    @property
+    def looks(self) -> list[Look]:
+        """The messages there that ask for a later look at a partition."""
+        assert isinstance(self.stores.repair_queue, MemoryRepairQueue)
+        return self.stores.repair_queue.looks
 
     def topic(self, name: str, partitions: int, **config: int | str) -> str:
         """Create a topic before the run begins."""

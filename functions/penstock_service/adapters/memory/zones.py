@@ -3,7 +3,7 @@
 import threading
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.log.repair import Repair
+from penstock_core.log.repair import Look, Repair
 from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
 
@@ -39,13 +39,20 @@ class MemoryZoneStateStore:
 
 
 class MemoryRepairQueue:
-    """RepairQueue: the port documents its method. `repairs` are the sent repairs that no test has taken yet."""
+    """RepairQueue: the port documents its method. `repairs` and `looks` were sent, and nobody has taken them yet.
+
+    The taker of a look waits for its time, or does not.
+    """
 
     def __init__(self) -> None:
         self.repairs: list[Repair] = []
+        self.looks: list[Look] = []
 
-    def send(self, repair: Repair) -> None:
-        self.repairs.append(repair)
+    def send(self, message: Repair | Look) -> None:
+        if isinstance(message, Look):
+            self.looks.append(message)
+        else:
+            self.repairs.append(message)
 
 
 class MemoryJobCursors:
