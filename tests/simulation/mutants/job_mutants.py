@@ -8,6 +8,7 @@ from unittest.mock import patch
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset
 from penstock_core.log.index import Head
+from penstock_core.log.repair import looks_due
 from penstock_core.log.retention import Expiry, expire
 from penstock_core.zones import catch_up as catch_up_module
 from penstock_core.zones.zone_state import ZoneStatus
@@ -144,8 +145,7 @@ def _look_ends_one_ref_early() -> Patch:
 
 
 def _stream_tells_of_one_ref() -> Patch:
-    original = replicate_module.looks_due
-    return patch.object(replicate_module, "looks_due", lambda refs: original(refs[:1]))
+    return patch.object(replicate_module, "looks_due", lambda refs: looks_due(refs[:1]))
 
 
 def _recover_zones_rejoins_early() -> Patch:

@@ -28,7 +28,7 @@ def install(simulation: Simulation) -> None:
 
     def take_messages(queue: list[Repair] | list[Look], delay_ms_max: float) -> None:
         while not simulation.is_over:
-            taken = queue[:_MESSAGES_MAX]
+            taken: list[Repair | Look] = [*queue[:_MESSAGES_MAX]]
             if not taken:
                 simulation.scheduler.pause(400.0)
                 continue
