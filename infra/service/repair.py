@@ -1,7 +1,7 @@
 """The two sources of repairs for the function `replicate`, the log table's stream and the repair queue.
 
 A filter on the stream passes only heads with a missing copy, so a healthy append invokes nothing. The heads of ten
-seconds come in one batch, and `replicate` asks the queue to bring them back `REPAIR_DELAY_S` later.
+seconds come in one batch, and `replicate` asks the queue to bring them back `REPAIR_DELAY_MS` later.
 
 A repair that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. The index still says
 that the copy is missing, so the scrub finds it.

@@ -9,7 +9,7 @@ from moto import mock_aws
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId, ZoneName
-from penstock_core.limits import REPAIR_DELAY_S
+from penstock_core.limits import REPAIR_DELAY_MS
 from penstock_core.log.repair import Look, OwedRange, Repair, decode_message
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.sqs import SqsRepairQueue
@@ -56,7 +56,7 @@ def test_look_is_sent_with_a_delay() -> None:
     queue.send(look)
     queue.send(REPAIR)
     assert [decode_message(each["MessageBody"]) for each in sent] == [look, REPAIR]
-    assert [each["DelaySeconds"] for each in sent] == [REPAIR_DELAY_S, 0]
+    assert [each["DelaySeconds"] for each in sent] == [REPAIR_DELAY_MS // 1_000, 0]
 
 
 def test_send_says_so_when_the_queue_does_not_take_it(sqs: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import REPAIR_DELAY_S
+from penstock_core.limits import REPAIR_DELAY_MS
 from penstock_core.log.repair import Look, Repair, encode_message
 
 
@@ -25,7 +25,7 @@ class SqsRepairQueue:
         self._url = url
 
     def send(self, message: Repair | Look) -> None:
-        body, delay_s = encode_message(message), REPAIR_DELAY_S if isinstance(message, Look) else 0
+        body, delay_s = encode_message(message), REPAIR_DELAY_MS // 1_000 if isinstance(message, Look) else 0
         try:
             self._client().send_message(QueueUrl=self._url, MessageBody=body, DelaySeconds=delay_s)
         except (ClientError, BotoCoreError) as error:

@@ -33,4 +33,4 @@ class RepairQueue(Protocol):
     """Messages that the function `replicate` carries out, at least once each and in no order."""
 
     def send(self, message: Repair | Look) -> None:
-        """Sends a repair that is due now, or a look that is due in `REPAIR_DELAY_S`. One call."""
+        """Sends a repair that is due now, or a look that is due in `REPAIR_DELAY_MS`. One call."""
