@@ -85,7 +85,7 @@ GRANTS: Mapping[str, Grants] = {
     "fetch": replace(_FETCH, arms_waiters=True),
     "records_fetch": _FETCH,
     "topics": Grants(
-        topics=("GetItem", "PutItem", "DeleteItem", "Scan"),
+        topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         reads_zones=True,
         reads_archive=True,
@@ -140,7 +140,7 @@ GRANTS: Mapping[str, Grants] = {
     "retention": Grants(
         topics=("GetItem", "Query", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
-        groups=("GetItem", "Query", "PutItem", "DeleteItem"),
+        groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         keeps_cursor=True,
         settles_deletions=True,
     ),

@@ -59,7 +59,7 @@ class Tables(Construct):
 
     def zone_states_statement(self) -> iam.PolicyStatement:
         """Allows to write the states of the zones, and no other item of the topics table."""
-        return self._topics_items_statement(keys.ZONES, "PutItem")
+        return self._topics_items_statement(keys.ZONES, "PutItem", "UpdateItem")
 
     def cursors_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the cursors of scheduled jobs, and no other item of the topics table."""

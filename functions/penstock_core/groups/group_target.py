@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from sys import byteorder
 
+from penstock_core.formats import BYTE_FORMATS
 from penstock_core.groups.assignors import NOBODY, AssignableTopic, assign
 from penstock_core.groups.group import FINGERPRINT_BYTES, Member
 from penstock_core.ids import TOPIC_ID_BYTES, MemberName, Partition, PartitionKey, TopicId, TopicName
 from penstock_core.limits import TARGET_CHUNK_BYTES
 from penstock_core.log.topic import Topic
 
-_VERSION = 2
+[_VERSION] = BYTE_FORMATS["target"].writes
 _NOBODY = 0xFFFF
 _NONE_LATE = 0xFFFF
 
@@ -191,7 +192,7 @@ def decode_target(chunks: Sequence[bytes]) -> TargetAssignment:
 
 def _decode(data: bytes) -> tuple[TargetAssignment, int]:
     version, count = struct.unpack_from(">BH", data)
-    if version not in (1, _VERSION):
+    if version not in BYTE_FORMATS["target"].reads:
         raise ValueError(f"a target of version {version}: this code reads 1 and {_VERSION}")
     position = 3
     members: list[tuple[MemberName, bytes]] = []

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.formats import BYTE_FORMATS
 from penstock_core.ids import Offset, SegmentId
 from penstock_core.records.producer_state import ProducerSequence
 
@@ -37,6 +38,7 @@ _PLAIN, _WITH_PRODUCER = 1, 2
 REF_BYTES = _LAYOUT.size
 REF_BYTES_MAX = REF_BYTES + _PRODUCER.size
 _BYTES = {_PLAIN: REF_BYTES, _WITH_PRODUCER: REF_BYTES_MAX}
+assert _BYTES.keys() == BYTE_FORMATS["ref"].reads
 
 
 class Tier(IntEnum):

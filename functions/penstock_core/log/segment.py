@@ -26,11 +26,12 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.formats import BYTE_FORMATS, unsupported
 from penstock_core.ids import TOPIC_ID_BYTES, Partition, TopicId
 from penstock_core.records.record_batch import BytesLike, check_stored
 
 SEGMENT_MAGIC = b"PNSTCK"
-SEGMENT_VERSION = 1
+[SEGMENT_VERSION] = BYTE_FORMATS["segment"].writes
 SEGMENT_FOOTER_BYTES = 20
 SEGMENT_TAIL_BYTES = 16 * 1024  # a reader asks for so many first: they hold a table of 430 parts
 
@@ -120,11 +121,8 @@ def parse_footer(tail: BytesLike) -> Footer:
     crc, version, magic = _CHECKS.unpack_from(tail, len(tail) - _CHECKS.size)
     if magic != SEGMENT_MAGIC:
         raise _corrupt(f"the last bytes are {magic!r}, a segment ends with {SEGMENT_MAGIC!r}: this is no segment")
-    if version != SEGMENT_VERSION:
-        raise PenstockError(
-            ErrorCode.UNSUPPORTED_FORMAT,
-            f"segment version {version}, this program reads {SEGMENT_VERSION}: use the release that wrote it, or later",
-        )
+    if version not in BYTE_FORMATS["segment"].reads:
+        raise unsupported("segment", version)
     toc_position, toc_length = _TOC_BOUNDS.unpack_from(tail, len(tail) - SEGMENT_FOOTER_BYTES)
     return Footer(toc_position=toc_position, toc_length=toc_length, crc32c=crc)
 

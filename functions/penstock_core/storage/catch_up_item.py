@@ -17,6 +17,7 @@ lost       N   refs whose segment no zone has; absent from a pass that an older 
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import ZoneName
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
@@ -47,6 +48,7 @@ def catch_up_pass_item(current: CatchUpPass) -> Item:
 
 def parse_catch_up_pass(item: Mapping[str, Any]) -> CatchUpPass:
     """The inverse of `catch_up_pass_item`."""
+    check_item("catch_up", item)
     topic, partition, offset = item["cursor"]["L"]
     return CatchUpPass(
         zones={ZoneName(zone): int(version["N"]) for zone, version in item["zones"]["M"].items()},

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_core.compaction.merging import CleaningState, CompactionState
+from penstock_core.formats import check_item
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
@@ -32,6 +33,7 @@ def cleaned_value(cleaned: Iterable[CleaningState]) -> Item:
 
 def parse_compaction(item: Mapping[str, Any]) -> CompactionState:
     """The state that the item holds."""
+    check_item("compaction", item)
     values = [int(value["N"]) for value in item["cleaned"]["L"]] if "cleaned" in item else []
     return CompactionState(
         epoch=int(item["epoch"]["N"]),

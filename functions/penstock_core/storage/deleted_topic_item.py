@@ -15,6 +15,7 @@ heads_removed_at_ms  N     when none of its heads was left; absent before
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import DeletedTopic
 from penstock_core.storage import keys
@@ -41,6 +42,7 @@ def deleted_topic_key(topic_id: TopicId) -> Item:
 
 def parse_deleted_topic(item: Mapping[str, Any]) -> DeletedTopic:
     """The inverse of `deleted_topic_item`."""
+    check_item("deleted_topic", item)
     return DeletedTopic(
         topic_id=TopicId(item["sk"]["S"]),
         name=TopicName(item["name"]["S"]),

@@ -22,6 +22,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
 from penstock_core.log.index import Head
 from penstock_core.log.ref import decode_ref, encode_ref
@@ -61,6 +62,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
 
 def parse_head(item: Mapping[str, Any]) -> Head:
     """The inverse of `head_item`. Raises CORRUPT_SEGMENT for a damaged ref or entry."""
+    check_item("head", item)
     return Head(
         next_offset=Offset(int(item["next_offset"]["N"])),
         log_start_offset=Offset(int(item["log_start_offset"]["N"])),

@@ -1,6 +1,6 @@
 """DynamoDB items in their low-level form (`{"N": "1"}`), and conditional writes of one. All items build on it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,28 @@ class ConditionalPut:
         if self.values:
             arguments["ExpressionAttributeValues"] = self.values
         return arguments | ({"ExpressionAttributeNames": dict(self.names)} if self.names else {})
+
+
+def rewriting(
+    item: Item, condition: str, values: Item, *, names: Mapping[str, str] | None = None, optional: Sequence[str] = ()
+) -> ConditionalUpdate:
+    """Makes the stored item equal to `item`, and leaves the attributes that neither `item` nor `optional` names.
+
+    A later release may have added those (docs/adr/0034): a put would lose them. `optional` are the attributes that
+    `item` has at some times only. The update removes those that it lacks now.
+    """
+    written = {name: value for name, value in item.items() if name not in ("pk", "sk")}
+    gone = [name for name in optional if name not in item]
+    update = "SET " + ", ".join(f"#new_{name} = :new_{name}" for name in written)
+    if gone:
+        update += " REMOVE " + ", ".join(f"#new_{name}" for name in gone)
+    return ConditionalUpdate(
+        key={"pk": item["pk"], "sk": item["sk"]},
+        update=update,
+        condition=condition,
+        values={**{f":new_{name}": value for name, value in written.items()}, **values},
+        names={**{f"#new_{name}": name for name in (*written, *gone)}, **(names or {})},
+    )
 
 
 def number(value: int) -> dict[str, str]:

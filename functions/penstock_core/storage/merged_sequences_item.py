@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_core.compaction.merging import MergedSequence
+from penstock_core.formats import check_item
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import MERGED_SEQUENCES_KEPT_MS
 from penstock_core.records.producer_state import ProducerSequence
@@ -46,6 +47,7 @@ def sequences_item(key: PartitionKey, swapped_ms: int, end_offset: Offset, seque
 
 def parse_sequences(item: Mapping[str, Any]) -> tuple[MergedSequence, ...]:
     """The inverse of `sequences_item`."""
+    check_item("merged_sequences", item)
     return decode_sequences(item["sequences"]["B"])
 
 

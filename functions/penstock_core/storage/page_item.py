@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import MERGE_MARK_KEPT_MS
 from penstock_core.log.index import Page
@@ -56,6 +57,7 @@ def page_item(key: PartitionKey, page: Page) -> Item:
 
 def parse_page(item: Mapping[str, Any]) -> Page:
     """The inverse of `page_item`. Raises CORRUPT_SEGMENT for damaged refs."""
+    check_item("page", item)
     return Page(
         base_offset=Offset(int(item["base_offset"]["N"])),
         refs=decode_refs(item["refs"]["B"]),
@@ -86,4 +88,5 @@ def parse_merge_mark(item: Mapping[str, Any]) -> MergeMark | None:
     """The mark, or None if the item is a page."""
     if "marks_before" not in item:
         return None
+    check_item("merge_mark", item)
     return MergeMark(marks_before=int(item["marks_before"]["N"]), marks_behind=int(item["marks_behind"]["N"]))

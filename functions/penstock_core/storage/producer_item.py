@@ -10,6 +10,7 @@ expires_at_s   N   DynamoDB removes the item some time after it: `PRODUCER_KEPT_
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import PRODUCER_KEPT_MS
 from penstock_core.records.producer_state import ProducerState, decode_state, encode_state, entries_equal
@@ -46,4 +47,5 @@ def producer_put(key: PartitionKey, producer_id: int, state: ProducerState, evic
 
 def parse_producer(item: Mapping[str, Any]) -> ProducerState:
     """The inverse of `producer_item`. Raises CORRUPT_SEGMENT for an entry of another size."""
+    check_item("producer", item)
     return decode_state(item["state"]["B"])

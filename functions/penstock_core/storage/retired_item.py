@@ -10,6 +10,7 @@ expires_at_s   N   DynamoDB removes the item some time after it: two graces afte
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import SEGMENT_ID_BYTES, Offset, PartitionKey, SegmentId
 from penstock_core.limits import SWEEP_GRACE_MS
 from penstock_core.storage.item import Item, number
@@ -34,5 +35,6 @@ def retired_item(key: PartitionKey, swapped_ms: int, end_offset: Offset, segment
 
 def parse_retired(item: Mapping[str, Any]) -> list[SegmentId]:
     """The segments of the item, ascending."""
+    check_item("retired", item)
     data: bytes = item["segments"]["B"]
     return [SegmentId(bytes(data[start : start + SEGMENT_ID_BYTES])) for start in range(0, len(data), SEGMENT_ID_BYTES)]

@@ -13,6 +13,7 @@ was_compacted   BOOL  compaction was on at some time; missing: never
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import Topic, TopicConfig, alter_config, config_to_json
 from penstock_core.storage import keys
@@ -40,6 +41,7 @@ def topic_item(topic: Topic) -> Item:
 
 def parse_topic(item: Mapping[str, Any]) -> Topic:
     """The inverse of `topic_item`. Raises INVALID_CONFIG for a setting that this release does not know."""
+    check_item("topic", item)
     config = {name: _parse_setting(value) for name, value in item["config"]["M"].items()}
     return Topic(
         name=TopicName(item["pk"]["S"]),

@@ -14,6 +14,7 @@ zones     M   each zone that ever moved, M:
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import ZoneName
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
@@ -48,6 +49,7 @@ def zone_states_item(states: ZoneStates) -> Item:
 
 def parse_zone_states(item: Mapping[str, Any]) -> ZoneStates:
     """The inverse of `zone_states_item`."""
+    check_item("zone_states", item)
     return ZoneStates(
         version=int(item["version"]["N"]),
         by_zone={

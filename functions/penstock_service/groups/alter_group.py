@@ -14,7 +14,7 @@ def alter_group(instance: Instance, group_name: str, changes: Mapping[str, Any])
     """The group with the changed settings. It is created if it does not exist. None sets a setting back to its default.
 
     A new interval reaches each member with its next answer. A new assignor makes a new target at once. One read and
-    one conditional put, or a rebalance. Raises INVALID_NAME, INVALID_CONFIG, CONCURRENT_UPDATE.
+    one conditional write, or a rebalance. Raises INVALID_NAME, INVALID_CONFIG, CONCURRENT_UPDATE.
     """
     group = parse_group_name(group_name)
     state = instance.stores.memberships.get_group(group)

@@ -73,7 +73,7 @@ class MembershipStore(Protocol):
     def change_group(self, old: GroupState | None, new: GroupState) -> None:
         """Stores `new` in place of `old`, which is None if there is no group yet.
 
-        Raises CONCURRENT_UPDATE unless the stored version is still the one of `old`. One conditional put.
+        Raises CONCURRENT_UPDATE unless the stored version is still the one of `old`. One conditional write.
         """
 
     def delete_group(self, seen: GroupState) -> None:
@@ -98,7 +98,7 @@ class MembershipStore(Protocol):
         """Stores `new` in place of `old`, which is None if there is no such member.
 
         Raises CONCURRENT_UPDATE unless the stored member has the process, sequence and deadline of `old`. One
-        conditional put.
+        conditional write.
         """
 
     def touch_member(

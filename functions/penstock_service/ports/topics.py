@@ -23,7 +23,7 @@ class TopicStore(Protocol):
     def give_up(self, note: DeletedTopic) -> bool:
         """Turns the note of a creation into the note of a deleted topic, so that the topic never becomes visible.
 
-        False if the topic is visible, or its creation was given up before. One conditional put.
+        False if the topic is visible, or its creation was given up before. One conditional update.
         """
 
     def get(self, name: TopicName) -> Topic | None:
@@ -35,7 +35,7 @@ class TopicStore(Protocol):
     def replace(self, old: Topic, new: Topic) -> None:
         """Stores `new` in place of `old`. Raises CONCURRENT_UPDATE if `old` is not stored any more.
 
-        One conditional put.
+        One conditional update.
         """
 
     def delete(self, topic: Topic, now_ms: int) -> None:

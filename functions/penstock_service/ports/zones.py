@@ -16,7 +16,7 @@ class ZoneStateStore(Protocol):
     def change(self, old: ZoneStates, new: ZoneStates) -> None:
         """Stores `new` in place of `old`.
 
-        Raises CONCURRENT_UPDATE unless the stored version is still the one of `old`. One conditional put.
+        Raises CONCURRENT_UPDATE unless the stored version is still the one of `old`. One conditional write.
         """
 
     def get_pass(self) -> CatchUpPass | None:
@@ -25,7 +25,7 @@ class ZoneStateStore(Protocol):
     def save_pass(self, old: CatchUpPass | None, new: CatchUpPass) -> None:
         """Stores `new` in place of `old`, which is None before the first pass.
 
-        Raises CONCURRENT_UPDATE unless the stored pass was saved as often as `old`. One conditional put.
+        Raises CONCURRENT_UPDATE unless the stored pass was saved as often as `old`. One conditional write.
         """
 
 

@@ -109,7 +109,7 @@ def test_parse_footer_refuses_what_is_no_segment(tail: bytes, message: str) -> N
 def test_parse_footer_refuses_a_version_it_does_not_know() -> None:
     body = bytearray(build_segment([make_part(0, b"one")]).body)
     body[-7] = 2
-    with pytest.raises(PenstockError, match="segment version 2, this program reads 1") as caught:
+    with pytest.raises(PenstockError, match="segment of format 2, this release reads 1") as caught:
         parse_footer(body)
     assert caught.value.code is ErrorCode.UNSUPPORTED_FORMAT
 

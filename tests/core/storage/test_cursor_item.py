@@ -1,4 +1,4 @@
-from penstock_core.storage.cursor_item import cursor_item, cursor_key
+from penstock_core.storage.cursor_item import cursor_item, cursor_key, parse_cursor
 
 
 def test_cursor_item_is_what_is_stored_today() -> None:
@@ -8,3 +8,4 @@ def test_cursor_item_is_what_is_stored_today() -> None:
         "cursor": {"S": "17"},
     }
     assert cursor_key("sweep") == {"pk": {"S": "#cursors"}, "sk": {"S": "sweep"}}
+    assert parse_cursor(cursor_item("sweep", "17")) == "17"

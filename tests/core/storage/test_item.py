@@ -1,4 +1,4 @@
-from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, number
+from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, number, rewriting
 
 
 def test_number_is_written_in_all_its_digits() -> None:
@@ -28,4 +28,16 @@ def test_conditional_put_has_the_arguments_of_put_item() -> None:
         "ConditionExpression": "#a = :a",
         "ExpressionAttributeNames": {"#a": "b"},
         "ExpressionAttributeValues": {":a": {"N": "1"}},
+    }
+
+
+def test_rewriting_sets_what_the_item_has_and_removes_optional_attributes_that_it_lacks() -> None:
+    item = {"pk": {"S": "a"}, "sk": {"S": "b"}, "size": {"N": "1"}, "late": {"N": "2"}}
+    update = rewriting(item, "#size = :seen", {":seen": {"N": "0"}}, names={"#size": "size"}, optional=("late", "gone"))
+    assert update.arguments() == {
+        "Key": {"pk": {"S": "a"}, "sk": {"S": "b"}},
+        "UpdateExpression": "SET #new_size = :new_size, #new_late = :new_late REMOVE #new_gone",
+        "ConditionExpression": "#size = :seen",
+        "ExpressionAttributeValues": {":new_size": {"N": "1"}, ":new_late": {"N": "2"}, ":seen": {"N": "0"}},
+        "ExpressionAttributeNames": {"#new_size": "size", "#new_late": "late", "#new_gone": "gone", "#size": "size"},
     }

@@ -18,6 +18,7 @@ groups table   pk "#groups"   sk group name      no further attribute: a query o
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.groups.group import GroupConfig, GroupState, alter_group_config, group_config_to_json
 from penstock_core.ids import GroupName
 from penstock_core.storage import keys
@@ -50,6 +51,7 @@ def group_item(group: GroupState) -> Item:
 
 def parse_group(item: Mapping[str, Any]) -> GroupState:
     """The inverse of `group_item`. Raises INVALID_CONFIG for a setting that this release does not know."""
+    check_item("group", item)
     settings = {name: value["S"] if "S" in value else int(value["N"]) for name, value in item["config"]["M"].items()}
     return GroupState(
         name=GroupName(item["pk"]["S"]),

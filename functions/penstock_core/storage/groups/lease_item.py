@@ -15,6 +15,7 @@ Each update carries the rules of groups/lease.py as a condition. Commits of a tr
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack, SeenCommit
 from penstock_core.ids import GroupName, MemberName, Offset, Partition, PartitionKey, TopicId, TopicName
 from penstock_core.storage.item import ConditionalUpdate, Item, number
@@ -40,6 +41,7 @@ def parse_lease_key(text: str) -> PartitionKey:
 
 def parse_lease(item: Mapping[str, Any]) -> Lease:
     """The lease; what the item lacks was never written: no owner, epoch 0, no offset."""
+    check_item("lease", item)
     return Lease(
         topic=TopicName(item["topic"]["S"]),
         partition=parse_lease_key(item["sk"]["S"]),

@@ -21,6 +21,7 @@ The item stays below 1 KiB, one write unit for each heartbeat, while its subscri
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.groups.group import Member, MemberProgress, Subscription
 from penstock_core.ids import GroupName, MemberName
 from penstock_core.storage.item import ConditionalUpdate, Item, number
@@ -63,6 +64,7 @@ def member_item(group: GroupName, member: Member) -> Item:
 
 def parse_member(item: Mapping[str, Any]) -> Member:
     """The inverse of `member_item`."""
+    check_item("member", item)
     return Member(
         name=MemberName(item["sk"]["S"].removeprefix(MEMBER_PREFIX)),
         member_id=item["member_id"]["S"],

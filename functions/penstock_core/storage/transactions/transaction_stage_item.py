@@ -13,6 +13,7 @@ without a nonce has keys without `:<nonce>`.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from penstock_core.formats import check_item
 from penstock_core.ids import Nonce, PartitionKey, parse_partition_key
 from penstock_core.limits import TRANSACTION_MS_MAX
 from penstock_core.log.ref import Ref, decode_ref, encode_ref
@@ -55,6 +56,7 @@ def _staged(each: StagedRef) -> Item:
 
 def parse_stage(item: Mapping[str, Any]) -> Sequence[StagedRef]:
     """The refs of the item, in the order in which they were staged."""
+    check_item("transaction_stage", item)
     return [
         StagedRef(
             topic=each["M"]["topic"]["S"],

@@ -16,6 +16,7 @@ Items of earlier versions lack the nonces and the principal.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from penstock_core.formats import check_item
 from penstock_core.ids import NO_NONCE, NONCE_BYTES, SEGMENT_ID_BYTES, Nonce, SegmentId, TransactionalId
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item
@@ -29,6 +30,7 @@ def state_key(transactional_id: TransactionalId) -> Item:
 
 def parse_state(item: Mapping[str, Any]) -> TransactionState:
     """The state that the item holds."""
+    check_item("transactional_producer", item)
     return TransactionState(
         producer_id=int(item["producer_id"]["N"]),
         epoch=int(item["epoch"]["N"]),

@@ -1,6 +1,6 @@
 """JobCursors in the topics table."""
 
-from penstock_core.storage.cursor_item import cursor_item, cursor_key
+from penstock_core.storage.cursor_item import cursor_item, cursor_key, parse_cursor
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 
 
@@ -13,7 +13,7 @@ class DynamoDbJobCursors:
 
     def get(self, job: str) -> str | None:
         item = self._client.get(self._table, cursor_key(job))
-        return None if item is None else str(item["cursor"]["S"])
+        return None if item is None else parse_cursor(item)
 
     def put(self, job: str, cursor: str) -> None:
         self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=cursor_item(job, cursor))

@@ -17,7 +17,7 @@ from penstock_core.storage.groups.member_item import (
     unchanged_member,
 )
 from penstock_core.storage.groups.target_item import TARGET_PREFIX, target_item, target_key, target_prefix
-from penstock_core.storage.item import Item, number
+from penstock_core.storage.item import ConditionalUpdate, Item, number, rewriting
 from penstock_core.storage.keys import GROUPS
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
@@ -45,7 +45,11 @@ class DynamoDbMembershipStore:
         if old is None:
             self._put(what, group_item(new), ConditionExpression="attribute_not_exists(pk)")
         else:
-            self._put(what, group_item(new), **_version_is(old))
+            version = {":version": number(old.version)}
+            update = rewriting(
+                group_item(new), "#version = :version", version, names=_VERSION_NAME, optional=("empty_since_ms",)
+            )
+            self._rewrite(what, update)
 
     def delete_group(self, seen: GroupState) -> None:
         if not self._deleted(group_key(seen.name), **_version_is(seen)):
@@ -84,7 +88,8 @@ class DynamoDbMembershipStore:
         if old is None:
             self._put(what, item, ConditionExpression="attribute_not_exists(pk)")
         else:
-            self._put(what, item, **_member_is(old))
+            condition, values = unchanged_member(old)
+            self._rewrite(what, rewriting(item, condition, values, names=SEQUENCE_NAME, optional=("instance_id",)))
 
     def touch_member(
         self,
@@ -135,6 +140,11 @@ class DynamoDbMembershipStore:
     def _put(self, what: str, item: Item, **condition: Any) -> None:
         put = self._client.conditional("put_item", is_repeatable=False, TableName=self._table, Item=item, **condition)
         if isinstance(put, Refused):
+            raise concurrent_update(what)
+
+    def _rewrite(self, what: str, update: ConditionalUpdate) -> None:
+        done = self._client.conditional("update_item", is_repeatable=False, TableName=self._table, **update.arguments())
+        if isinstance(done, Refused):
             raise concurrent_update(what)
 
     def _deleted(self, key: Item, **condition: Any) -> bool:

@@ -7,7 +7,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import DeletedTopic, Topic, note_of
 from penstock_core.storage.deleted_topic_item import deleted_topic_item, deleted_topic_key, parse_deleted_topic
-from penstock_core.storage.item import number
+from penstock_core.storage.item import number, rewriting
 from penstock_core.storage.keys import DELETED, TOPIC
 from penstock_core.storage.topic_item import parse_topic, topic_item, topic_key
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
@@ -48,14 +48,16 @@ class DynamoDbTopicStore:
             raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {topic.name!r} exists already")
 
     def give_up(self, note: DeletedTopic) -> bool:
-        put = self._client.conditional(
-            "put_item",
-            is_repeatable=True,
-            TableName=self._table,
-            Item=deleted_topic_item(replace(note, is_being_created=False)),
-            ConditionExpression="attribute_exists(is_being_created)",
+        given_up = rewriting(
+            deleted_topic_item(replace(note, is_being_created=False)),
+            "attribute_exists(is_being_created)",
+            {},
+            optional=("is_being_created",),
         )
-        return isinstance(put, Applied)
+        done = self._client.conditional(
+            "update_item", is_repeatable=True, TableName=self._table, **given_up.arguments()
+        )
+        return isinstance(done, Applied)
 
     def get(self, name: TopicName) -> Topic | None:
         item = self._client.get(self._table, topic_key(name))
@@ -74,20 +76,15 @@ class DynamoDbTopicStore:
 
     def replace(self, old: Topic, new: Topic) -> None:
         stored = topic_item(old)
-        put = self._client.conditional(
-            "put_item",
-            is_repeatable=False,
-            TableName=self._table,
-            Item=topic_item(new),
-            ConditionExpression="topic_id = :id AND #partitions = :partitions AND config = :config",
-            ExpressionAttributeNames={"#partitions": "partitions"},
-            ExpressionAttributeValues={
-                ":id": stored["topic_id"],
-                ":partitions": stored["partitions"],
-                ":config": stored["config"],
-            },
+        update = rewriting(
+            topic_item(new),
+            "topic_id = :id AND #partitions = :partitions AND config = :config",
+            {":id": stored["topic_id"], ":partitions": stored["partitions"], ":config": stored["config"]},
+            names={"#partitions": "partitions"},
+            optional=("was_compacted",),
         )
-        if isinstance(put, Refused):
+        done = self._client.conditional("update_item", is_repeatable=False, TableName=self._table, **update.arguments())
+        if isinstance(done, Refused):
             raise PenstockError(
                 ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request: read it and try again"
             )

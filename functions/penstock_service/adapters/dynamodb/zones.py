@@ -1,10 +1,8 @@
 """ZoneStateStore on the topics table: one item with the states of all zones, and one with the pass that catches up."""
 
-from typing import Any
-
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.storage.catch_up_item import catch_up_pass_item, catch_up_pass_key, parse_catch_up_pass
-from penstock_core.storage.item import Item, number
+from penstock_core.storage.item import ConditionalPut, Item, number, rewriting
 from penstock_core.storage.zone_states_item import parse_zone_states, zone_states_item, zone_states_key
 from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, ZoneStates
@@ -24,7 +22,7 @@ class DynamoDbZoneStateStore:
 
     def change(self, old: ZoneStates, new: ZoneStates) -> None:
         expected = old.version or None
-        self._put(zone_states_item(new), "version", expected, "another request changed a zone's state: try again")
+        self._write(zone_states_item(new), "version", expected, "another request changed a zone's state: try again")
 
     def get_pass(self) -> CatchUpPass | None:
         item = self._client.get(self._table, catch_up_pass_key())
@@ -32,22 +30,21 @@ class DynamoDbZoneStateStore:
 
     def save_pass(self, old: CatchUpPass | None, new: CatchUpPass) -> None:
         expected = None if old is None else old.saves
-        self._put(
+        self._write(
             catch_up_pass_item(new),
             "saves",
             expected,
             "another run of recover_zones has saved its pass: leave the pass to that run",
         )
 
-    def _put(self, item: Item, counter: str, expected: int | None, refusal: str) -> None:
-        """Puts the item if the stored item's `counter` is `expected`, or if there is no item and `expected` is None."""
-        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(pk)"}
+    def _write(self, item: Item, counter: str, expected: int | None, refusal: str) -> None:
+        """Writes the item if the stored one's `counter` is `expected`, or if there is none and `expected` is None."""
+        operation, arguments = "put_item", ConditionalPut(item=item, condition="attribute_not_exists(pk)").arguments()
         if expected is not None:
-            condition = {
-                "ConditionExpression": "#counter = :expected",
-                "ExpressionAttributeNames": {"#counter": counter},
-                "ExpressionAttributeValues": {":expected": number(expected)},
-            }
-        put = self._client.conditional("put_item", is_repeatable=False, TableName=self._table, Item=item, **condition)
-        if isinstance(put, Refused):
+            update = rewriting(
+                item, "#counter = :expected", {":expected": number(expected)}, names={"#counter": counter}
+            )
+            operation, arguments = "update_item", update.arguments()
+        done = self._client.conditional(operation, is_repeatable=False, TableName=self._table, **arguments)
+        if isinstance(done, Refused):
             raise PenstockError(ErrorCode.CONCURRENT_UPDATE, refusal)

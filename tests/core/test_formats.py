@@ -1,0 +1,68 @@
+"""What is declared of formats, and what a reader does with a version that it does not know."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.formats import BYTE_FORMATS, FORMAT_ATTRIBUTE, ITEM_FORMATS, check_item
+from penstock_core.storage.catch_up_item import parse_catch_up_pass
+from penstock_core.storage.compaction_item import parse_compaction
+from penstock_core.storage.cursor_item import parse_cursor
+from penstock_core.storage.deleted_topic_item import parse_deleted_topic
+from penstock_core.storage.groups.group_item import parse_group
+from penstock_core.storage.groups.lease_item import parse_lease
+from penstock_core.storage.groups.member_item import parse_member
+from penstock_core.storage.head_item import parse_head
+from penstock_core.storage.merged_sequences_item import parse_sequences
+from penstock_core.storage.page_item import parse_merge_mark, parse_page
+from penstock_core.storage.producer_item import parse_producer
+from penstock_core.storage.retired_item import parse_retired
+from penstock_core.storage.topic_item import parse_topic
+from penstock_core.storage.transactions.transaction_stage_item import parse_stage
+from penstock_core.storage.transactions.transactional_producer_item import parse_state
+from penstock_core.storage.zone_states_item import parse_zone_states
+
+PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
+    "topic": parse_topic,
+    "deleted_topic": parse_deleted_topic,
+    "zone_states": parse_zone_states,
+    "catch_up": parse_catch_up_pass,
+    "cursor": parse_cursor,
+    "head": parse_head,
+    "page": parse_page,
+    "merge_mark": parse_merge_mark,
+    "producer": parse_producer,
+    "compaction": parse_compaction,
+    "retired": parse_retired,
+    "merged_sequences": parse_sequences,
+    "transactional_producer": parse_state,
+    "transaction_stage": parse_stage,
+    "group": parse_group,
+    "member": parse_member,
+    "lease": parse_lease,
+}
+HAVE_NO_PARSER = {"registered_group", "target"}  # a key alone, and bytes with a version of their own
+
+
+def test_formats_read_what_they_write() -> None:
+    for known in (*ITEM_FORMATS.values(), *BYTE_FORMATS.values()):
+        assert known.writes <= known.reads
+
+
+def test_every_kind_has_a_parser_here() -> None:
+    assert PARSERS.keys() == ITEM_FORMATS.keys() - HAVE_NO_PARSER
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+def test_parser_refuses_an_item_of_an_unknown_version(kind: str) -> None:
+    item = {FORMAT_ATTRIBUTE: {"N": "9"}, "marks_before": {"N": "0"}, "marks_behind": {"N": "0"}}
+    with pytest.raises(PenstockError, match=f"{kind} of format 9, this release reads 1: use the release") as caught:
+        PARSERS[kind](item)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_FORMAT
+
+
+@pytest.mark.parametrize("item", [{}, {FORMAT_ATTRIBUTE: {"N": "1"}}])
+def test_item_of_a_known_version_passes(item: Mapping[str, Any]) -> None:
+    check_item("head", item)
