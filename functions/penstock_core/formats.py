@@ -1,6 +1,6 @@
 """The format of everything that Penstock stores: the versions that this release writes, and those that it reads.
 
-Rules (docs/adr/0034):
+Rules (docs/adr/0036):
 
 1. A release reads the versions that the next release writes. So two releases may serve one stage, and an upgrade can be
    taken back.

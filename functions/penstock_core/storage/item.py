@@ -50,7 +50,7 @@ def rewriting(
 ) -> ConditionalUpdate:
     """Makes the stored item equal to `item`, and leaves the attributes that neither `item` nor `optional` names.
 
-    A later release may have added those (docs/adr/0034): a put would lose them. `optional` are the attributes that
+    A later release may have added those (docs/adr/0036): a put would lose them. `optional` are the attributes that
     `item` has at some times only. The update removes those that it lacks now.
     """
     written = {name: value for name, value in item.items() if name not in ("pk", "sk")}

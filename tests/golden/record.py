@@ -1,0 +1,154 @@
+"""Records what this release stores: `python -m tests.golden.record` writes `tests/golden/<version>/stored.json`.
+
+One story runs through the real handlers, on boto3 and moto, until an item of every kind is stored.
+"""
+
+import base64
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from penstock_core.ids import TopicId, TopicName
+from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS, UNLIMITED
+from penstock_core.log.repair import NamedRef, Repair, encode_message
+from penstock_core.log.topic import DeletedTopic
+from penstock_core.log.wake_up import WakeUp, messages
+from penstock_core.records import frame
+from penstock_core.version import VERSION
+from penstock_service.compaction.compact import compact
+from penstock_service.repair.recover_zones import recover_zones
+from penstock_service.retention.retain import retain
+from tests.golden.stage import Stage, empty_stage
+from tests.handlers.test_groups import Member
+from tests.handlers.test_transactions import begin, transact
+from tests.service.compaction.written_topic import HOUR_MS, SMALL
+from tests.service.records.test_idempotence import numbered
+from tests.support.service import batch, key_of
+
+FOLDER = Path(__file__).parent
+PRODUCERS = HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN + 1
+APPENDS = 2 * TAIL_ROLL_REFS + 2
+NONCES = ("11" * 16, "22" * 16)
+
+
+def tell(stage: Stage) -> None:
+    """The story. Its end has an item of every kind."""
+    service = stage.service
+    service.create("orders", 3, retention_ms=UNLIMITED, validate_records=True)
+    service.create("table", 1, cleanup_policy="compact")
+    service.create("gone", 1)
+    assert service.call("DELETE", "/v1/topics/gone").status == 204
+    for number in range(max(PRODUCERS, APPENDS)):
+        assert service.produce(("orders", 0, numbered(0, f"{number}", producer_id=number + 1))).status == 200
+        stage.clock.sleep_ms(10)
+    for number in range(TAIL_ROLL_REFS + 1):
+        assert service.produce(("orders", 1, batch(f"{number}"))).status == 200
+        service.send({"key": f"{number % 3}", "value": f"{number}"}, topic="table")
+    _form_group(stage)
+    _transact(stage)
+    stage.clock.sleep_ms(2 * HOUR_MS)
+    for topic in ("orders", "table"):
+        done = compact(stage.instance, topic, 0, SMALL)
+        assert (done.runs, done.failures, done.refused) == (1, 0, 0), asdict(done)
+    retain(stage.instance, budget_ms=1e9)
+    for state in ("taken_out", "catching_up"):
+        assert service.call("POST", "/v1/zones/c", {"state": state, "reason": "recorded"}).status == 200
+    recover_zones(stage.instance, 0)
+    assert service.call("POST", "/v1/topics/orders/truncate", {"1": 3}).status == 200
+    stage.instance.stores.topics.begin(
+        DeletedTopic(
+            topic_id=TopicId("ab" * 10),
+            name=TopicName("half"),
+            partitions=1,
+            deleted_at_ms=stage.clock.now_ms(),
+            is_being_created=True,
+        )
+    )
+    assert arm(stage, 1)
+    data = ("orders", 2, batch("staged"))
+    assert transact(service, data, transaction=1, stage=0, nonce=NONCES[1]).status == 200
+
+
+def arm(stage: Stage, partition: int) -> bool:
+    """Waits at the end of the partition; True if the head then has a waiter."""
+    key = key_of(stage.instance, "orders", partition)
+    end = stage.instance.stores.log.heads([key])[key].next_offset
+    results, _ = stage.service.fetch({"topic": "orders", "partition": partition, "offset": end}, arm=True)
+    return bool(results[0]["armed"])
+
+
+def _form_group(stage: Stage) -> None:
+    service = stage.service
+    first, second = Member(service, "m-1", client_id="host"), Member(service, "m-2", instance_id="i-2")
+    told = first.beat(subscription={"topics": ["orders"], "patterns": ["or*"]}, config={"session_timeout_ms": 30_000})
+    second.join()
+    lease = next(each for each in told["granted"] if each["partition"] == 0)
+    offset = {"topic": "orders", "partition": 0, "offset": 2, "metadata": "note", "lease_epoch": lease["lease_epoch"]}
+    answer = service.call("POST", "/v1/groups/billing/offsets", {"member_id": "m-1", "offsets": [offset]})
+    assert "error" not in answer.json["results"][0], answer.json
+    plain = {"topic": "orders", "partition": 1, "offset": 1}
+    assert service.call("POST", "/v1/groups/plain/offsets", {"offsets": [plain]}).status == 200
+    _leave_group(stage, "left")
+
+
+def _leave_group(stage: Stage, group: str) -> None:
+    """A group whose only member has come and gone, so its item says since when it is empty."""
+    body = {"member_id": "m-1", "epoch": 0}
+    for change in (
+        {"sequence": 1, "subscription": {"topics": ["orders"]}},
+        {"sequence": 2, "session": 1, "leave": True},
+    ):
+        answer = stage.service.call("POST", f"/v1/groups/{group}/heartbeat", body | change)
+        assert answer.status == 200, answer.body
+
+
+def _transact(stage: Stage) -> None:
+    begin(stage.service)
+    offsets = [{"group": "readers", "topic": "orders", "partition": 1, "offset": 1}]
+    data = ("orders", 2, batch("committed"))
+    assert transact(stage.service, data, stage=0, nonce=NONCES[0]).status == 200
+    assert transact(stage.service, stages=1, offsets=offsets, nonce=NONCES[0]).status == 200
+
+
+def in_flight(stage: Stage) -> dict[str, str]:
+    """A frame and the messages that one release may send and the other receive."""
+    key = key_of(stage.instance, "orders", 1)
+    head = stage.instance.stores.log.heads([key])[key]
+    located = head.located_tail()[0]
+    repair = Repair(
+        segment_id=located.ref.segment_id,
+        zones=frozenset(stage.instance.stores.zone_names[2:]),
+        refs=(NamedRef(key=key, located=located),),
+    )
+    header = {"batches": [{"topic": "orders", "partition": 1, "length": len(batch("a"))}]}
+    return {
+        "frame": base64.b64encode(frame.encode(header, [batch("a")])).decode(),
+        "repair": encode_message(repair),
+        "wake_up": messages([WakeUp(key=key, next_offset=head.next_offset)])[0].event,
+    }
+
+
+def recorded() -> dict[str, Any]:
+    """What this release stores and sends at the end of the story."""
+    with empty_stage() as stage:
+        tell(stage)
+        return {"release": VERSION, **stage.stored(), "in_flight": in_flight(stage)}
+
+
+def golden(version: str = VERSION) -> dict[str, Any]:
+    """What was recorded for that release."""
+    stored: dict[str, Any] = json.loads((FOLDER / version / "stored.json").read_text())
+    return stored
+
+
+def main() -> None:
+    """Writes the golden file of this release."""
+    path = FOLDER / VERSION / "stored.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(recorded(), indent=1, sort_keys=True) + "\n")
+    print(f"recorded {path.relative_to(FOLDER.parents[1])}")
+
+
+if __name__ == "__main__":
+    main()
