@@ -42,6 +42,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(lambda_function.metrics.provider, "namespace", "Penstock")
     monkeypatch.setattr(lambda_function.metrics.provider, "service", "penstock")
+    lambda_function.metrics.provider.clear_metrics()  # a test of this process may have left requests for the next line
 
 
 def run(monkeypatch: pytest.MonkeyPatch, function: Any, instance: Instance) -> dict[str, Any]:

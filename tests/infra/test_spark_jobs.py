@@ -118,7 +118,7 @@ def test_replay_may_append_as_produce_does_and_read_tables(resources: Resources,
         return {action.partition(":")[2] for action in actions_on(resources, "replay", resource)}
 
     has_zones = STAGES[stage].repairs_zones
-    assert on("<TablesTopics>") == {"GetItem", "Scan", *(["PutItem"] if has_zones else [])}
+    assert on("<TablesTopics>") == {"GetItem", "Scan", *(["PutItem", "UpdateItem"] if has_zones else [])}
     assert on("<TablesLog>") == {"GetItem", "BatchGetItem", "Query", "UpdateItem", "PutItem"}
     assert on("<JobsResultsBucket>/lake/*") >= {"GetObject", "PutObject"}
     if stage != "prod":
