@@ -123,7 +123,12 @@ def test_replay_may_append_as_produce_does_and_read_tables(resources: Resources,
     assert on("<JobsResultsBucket>/lake/*") >= {"GetObject", "PutObject"}
     if stage != "prod":
         assert on("<ZonesZoneA>/*") == {"GetObject", "PutObject"}
-    states = [each for each in statements_of(resources, "replay") if each["Action"] == "dynamodb:PutItem"]
+    changes = ["dynamodb:PutItem", "dynamodb:UpdateItem"]
+    states = [
+        each
+        for each in statements_of(resources, "replay")
+        if each["Action"] == changes and name_of(each["Resource"]) == "<TablesTopics>"
+    ]
     only_states = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [ZONES]}}
     assert [each["Condition"] for each in states] == ([only_states] if has_zones else [])
 
