@@ -28,7 +28,8 @@ UNDONE = (
     ("tier", "tiering_failed"),
     ("tier", "zone_bytes_stale"),
 )
-# A function that runs this seldom rings with its first failure. Others may fail twice an hour: the next run is due.
+# A function that runs this seldom rings with its first failure. The other functions may fail twice an hour, because
+# their next run is due.
 _RARE = Duration.hours(1)
 
 
