@@ -57,7 +57,8 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "lease": _only(1),
 }
 BYTE_FORMATS: Mapping[str, Format] = {
-    "ref": _only(1, 2),  # 2 has the sequence of an idempotent producer
+    # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time
+    "ref": Format(frozenset((1, 2)), frozenset((1, 2, 3))),
     "segment": _only(1),
     "target": Format(frozenset((2,)), frozenset((1, 2))),
     "frame": _only(1),  # by its media type alone

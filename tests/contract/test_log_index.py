@@ -217,6 +217,23 @@ def test_mark_stored_sets_the_bits_in_that_ref_only(ports: Ports, debts: list[Lo
     assert _located(ports)[index].ref.zones == 0b111
 
 
+def test_tag_filter_and_delivery_time_stay_over_appends_rolls_and_repairs(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    wanted = [
+        replace(ref(number), zones=0b001, tag_filter=2**64 - 1 - number, delivered_ms=number or None)
+        for number in range(TAIL_ROLL_REFS + 2)
+    ]
+    for each in wanted:
+        roll_if_due(ports.log, KEY, ports.log.append(KEY, each, 0).head)
+    assert [located.ref for located in _located(ports)] == wanted
+    for index in (3, TAIL_ROLL_REFS + 1):
+        assert ports.log.mark_stored(KEY, _located(ports)[index], 0b010)
+        wanted[index] = replace(wanted[index], zones=0b011)
+    assert [located.ref for located in _located(ports)] == wanted
+    [page] = ports.log.pages(KEY, Offset(0), 1)
+    assert page.max_timestamp_ms == max(each.max_timestamp_ms for each in wanted[:TAIL_ROLL_REFS])
+
+
 def test_mark_stored_finds_a_ref_that_has_rolled_meanwhile(ports: Ports) -> None:
     ports.log.create_head(KEY)
     head = EMPTY_HEAD

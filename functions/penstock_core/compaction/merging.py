@@ -133,15 +133,19 @@ class RefCutter:
         self._closed: list[Ref] = []
         self.position = 0
 
-    def add(self, length: int, offset_span: int, record_count: int, time_ms: int, stored_ms: int) -> None:
+    def add(self, length: int, offset_span: int, record_count: int, time_ms: int, source: Ref) -> None:
         """Adds the batch that follows.
 
-        `time_ms` is the timestamp of its newest record. `stored_ms` is when its records were written.
+        `time_ms` is the timestamp of its newest record. `source` is the ref that its records come from. A merged ref
+        has the tags of all its sources, if all tell theirs. It has the newest time from which retention counts any of
+        them, if any was delayed.
         """
+        stored_ms = written_ms(source)
         if self._open is not None and not self._open.takes(length, offset_span, stored_ms, self._settings):
             self._close()
         if self._open is None:
             self._open = _OpenRef(position=self.position, first_ms=stored_ms)
+        self._open.note_source(source)
         self._open.length += length
         self._open.offset_span += offset_span
         self._open.record_count += record_count
@@ -165,6 +169,8 @@ class RefCutter:
                     max_timestamp_ms=self._open.max_timestamp_ms,
                     zones=0,
                     tier=Tier.ARCHIVE,
+                    tag_filter=self._open.tag_filter,
+                    delivered_ms=self._open.newest_ms if self._open.has_delayed else None,
                 )
             )
             self._open = None
@@ -178,6 +184,17 @@ class _OpenRef:
     offset_span: int = 0
     record_count: int = 0
     max_timestamp_ms: int = -1
+    newest_ms: int = -1
+    has_delayed: bool = False
+    tag_filter: int | None = 0
+
+    def note_source(self, source: Ref) -> None:
+        self.newest_ms = max(self.newest_ms, written_ms(source))
+        self.has_delayed |= source.delivered_ms is not None
+        if self.tag_filter is None or source.tag_filter is None:
+            self.tag_filter = None
+        else:
+            self.tag_filter |= source.tag_filter
 
     def takes(self, length: int, offset_span: int, stored_ms: int, settings: CompactionSettings) -> bool:
         return (
@@ -248,7 +265,7 @@ def is_worth_merging(run: Sequence[Page], settings: CompactionSettings) -> bool:
         return False
     cutter = RefCutter(refs[0].segment_id, settings)
     for ref in refs:
-        cutter.add(ref.length, ref.offset_span, ref.record_count, ref.max_timestamp_ms, written_ms(ref))
+        cutter.add(ref.length, ref.offset_span, ref.record_count, ref.max_timestamp_ms, ref)
     return 2 * len(cutter.refs()) <= len(refs)
 
 

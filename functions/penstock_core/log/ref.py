@@ -5,7 +5,7 @@ base or a page's base, and each covers `offset_span` offsets. So the base of eac
 This lets a writer append a ref before it knows its offset.
 
 ```
- 0  version u8      1, or 2 if a producer follows
+ 0  version u8      1; 2 if a producer follows; 3 if flags follow, which tell the rest
  1  tier    u8      0 zonal, 1 archive
  2  zones   u8      bit i set: zone i (in configured order) confirmed the segment before the append was committed
  3  segment id      16 bytes
@@ -14,12 +14,14 @@ This lets a writer append a ref before it knows its offset.
 27  offset_span  u32
 31  record_count u32
 35  max_timestamp_ms i64   -1: none
-43  producer id    i64      version 2 only, as the two below
-51  producer epoch u16
-53  first sequence u32      the last one follows from the span
-57
+43  in version 2: the producer
+    in version 3: flags u8, then the fields whose bits are set, in this order, without gaps
+      bit 0   producer          14 bytes   id i64, epoch u16, first sequence u32 (the last one follows from the span)
+      bit 1   tag filter        u64        Bloom filter of the records' `tag` headers (filters/tag_filter.py)
+      bit 2   delivered_ms      i64        when delayed records were delivered
 ```
-Big-endian throughout.
+Big-endian throughout. Each ref has one encoding: version 3 is written only where bit 1 or bit 2 is set, and a reader
+refuses it otherwise. So a topic that uses neither has refs that the release before reads.
 """
 
 import struct
@@ -34,11 +36,24 @@ from penstock_core.records.producer_state import ProducerSequence
 
 _LAYOUT = struct.Struct(">BBB16sIIIIq")
 _PRODUCER = struct.Struct(">qHI")
-_PLAIN, _WITH_PRODUCER = 1, 2
+_TAG_FILTER = struct.Struct(">Q")
+_DELIVERED = struct.Struct(">q")
+_PLAIN, _WITH_PRODUCER, _WITH_FLAGS = 1, 2, 3
+_HAS_PRODUCER, _HAS_TAG_FILTER, _HAS_DELIVERED = 1, 2, 4
+assert {_PLAIN, _WITH_PRODUCER, _WITH_FLAGS} == BYTE_FORMATS["ref"].reads
+
 REF_BYTES = _LAYOUT.size
-REF_BYTES_MAX = REF_BYTES + _PRODUCER.size
-_BYTES = {_PLAIN: REF_BYTES, _WITH_PRODUCER: REF_BYTES_MAX}
-assert _BYTES.keys() == BYTE_FORMATS["ref"].reads
+REF_WITH_PRODUCER_BYTES = REF_BYTES + _PRODUCER.size
+REF_BYTES_MAX = REF_WITH_PRODUCER_BYTES + 1 + _TAG_FILTER.size + _DELIVERED.size
+_BYTES = {_PLAIN: REF_BYTES, _WITH_PRODUCER: REF_WITH_PRODUCER_BYTES}
+_BYTES_BY_FLAGS = {
+    flags: REF_BYTES
+    + 1
+    + (_PRODUCER.size if flags & _HAS_PRODUCER else 0)
+    + (_TAG_FILTER.size if flags & _HAS_TAG_FILTER else 0)
+    + (_DELIVERED.size if flags & _HAS_DELIVERED else 0)
+    for flags in range(_HAS_TAG_FILTER, 8)
+}
 
 
 class Tier(IntEnum):
@@ -54,6 +69,10 @@ class Ref:
 
     `zones` is a bitmap by the configured order of zones. `sequence` tells which records of their idempotent producer
     the batches hold, and covers `offset_span` of them. It is None for batches of no such producer.
+
+    `tag_filter` is the 64-bit Bloom filter of the `tag` headers of all these records, 0 if no record has one. None
+    means that the tags are unknown. `delivered_ms` is when delayed records were delivered, None for records that were
+    not delayed. A ref that was merged from several has the newest time.
     """
 
     segment_id: SegmentId
@@ -65,6 +84,8 @@ class Ref:
     zones: int
     tier: Tier = Tier.ZONAL
     sequence: ProducerSequence | None = None
+    tag_filter: int | None = None
+    delivered_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +102,10 @@ class LocatedRef:
 
 
 def encode_ref(ref: Ref) -> bytes:
-    """`REF_BYTES` or `REF_BYTES_MAX` bytes in the layout above."""
+    """`REF_BYTES` to `REF_BYTES_MAX` bytes in the layout above."""
+    flags = _flags_of(ref)
     data = _LAYOUT.pack(
-        _PLAIN if ref.sequence is None else _WITH_PRODUCER,
+        _WITH_FLAGS if flags else _PLAIN if ref.sequence is None else _WITH_PRODUCER,
         ref.tier,
         ref.zones,
         ref.segment_id,
@@ -93,9 +115,15 @@ def encode_ref(ref: Ref) -> bytes:
         ref.record_count,
         ref.max_timestamp_ms,
     )
-    if ref.sequence is None:
-        return data
-    return data + _PRODUCER.pack(ref.sequence.producer_id, ref.sequence.epoch, ref.sequence.first_sequence)
+    if flags:
+        data += bytes((flags,))
+    if ref.sequence is not None:
+        data += _PRODUCER.pack(ref.sequence.producer_id, ref.sequence.epoch, ref.sequence.first_sequence)
+    if ref.tag_filter is not None:
+        data += _TAG_FILTER.pack(ref.tag_filter)
+    if ref.delivered_ms is not None:
+        data += _DELIVERED.pack(ref.delivered_ms)
+    return data
 
 
 def decode_ref(data: bytes) -> Ref:
@@ -116,7 +144,7 @@ def decode_refs(data: bytes) -> tuple[Ref, ...]:
     refs: list[Ref] = []
     position = 0
     while position < len(data):
-        size = _BYTES.get(data[position])
+        size = _size_at(data, position)
         if size is None or len(data) - position < size:
             raise _damaged(data, position)
         refs.append(_decode_at(data, position))
@@ -141,19 +169,44 @@ def stored_bytes(refs: Iterable[Ref]) -> int:
     return sum(ref.length for ref in refs)
 
 
+def _flags_of(ref: Ref) -> int:
+    """The flags of version 3, or 0 if the ref needs none."""
+    flags = (ref.tag_filter is not None and _HAS_TAG_FILTER) | (ref.delivered_ms is not None and _HAS_DELIVERED)
+    return flags | (_HAS_PRODUCER if flags and ref.sequence is not None else 0)
+
+
+def _size_at(data: bytes, position: int) -> int | None:
+    """The size of the ref at `position`, None if it is of no known version or has unknown flags."""
+    if data[position] != _WITH_FLAGS:
+        return _BYTES.get(data[position])
+    flags_at = position + REF_BYTES
+    return _BYTES_BY_FLAGS.get(data[flags_at]) if flags_at < len(data) else None
+
+
 def _decode_at(data: bytes, position: int) -> Ref:
     version, tier, zones, segment_id, at, length, offset_span, record_count, max_timestamp_ms = _LAYOUT.unpack_from(
         data, position
     )
-    sequence = None
-    if version == _WITH_PRODUCER:
-        producer_id, epoch, first_sequence = _PRODUCER.unpack_from(data, position + REF_BYTES)
+    sequence, tag_filter, delivered_ms = None, None, None
+    position += REF_BYTES
+    flags = _HAS_PRODUCER if version == _WITH_PRODUCER else 0
+    if version == _WITH_FLAGS:
+        flags = data[position]
+        position += 1
+    if flags & _HAS_PRODUCER:
+        producer_id, epoch, first_sequence = _PRODUCER.unpack_from(data, position)
+        position += _PRODUCER.size
         sequence = ProducerSequence(
             producer_id=producer_id,
             epoch=epoch,
             first_sequence=first_sequence,
             last_sequence=first_sequence + offset_span - 1,
         )
+    if flags & _HAS_TAG_FILTER:
+        [tag_filter] = _TAG_FILTER.unpack_from(data, position)
+        position += _TAG_FILTER.size
+    if flags & _HAS_DELIVERED:
+        [delivered_ms] = _DELIVERED.unpack_from(data, position)
     return Ref(
         segment_id=SegmentId(segment_id),
         position=at,
@@ -164,6 +217,8 @@ def _decode_at(data: bytes, position: int) -> Ref:
         zones=zones,
         tier=Tier(tier),
         sequence=sequence,
+        tag_filter=tag_filter,
+        delivered_ms=delivered_ms,
     )
 
 

@@ -8,6 +8,8 @@ Two timestamps say nothing of a record's age. A ref without one (-1) counts from
 counts from a file's last change. So does a ref whose timestamp is more than `TIMESTAMP_AHEAD_MS_MAX` ahead of when it
 was stored. Kafka 4 refuses such records by default (KIP-937, KIP-1030). A single one, such as microseconds taken for
 milliseconds, would keep a log for ever.
+
+Delayed records count from their delivery, whatever their timestamps say.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,6 +31,14 @@ def indexed_ms(max_timestamp_ms: int, segment_id: SegmentId) -> int:
     its batch, and retention still goes by when the segment was stored.
     """
     return min(max_timestamp_ms, segment_time_ms(segment_id) + TIMESTAMP_AHEAD_MS_MAX + 1)
+
+
+def searched_ms(ref: Ref) -> int:
+    """The newest time at which a search by time finds a record of the ref; -1 if it has no time.
+
+    A delayed record counts as of its delivery. So a reader that starts at a time meets what was delivered since then.
+    """
+    return ref.max_timestamp_ms if ref.delivered_ms is None else max(ref.max_timestamp_ms, ref.delivered_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +75,13 @@ def expire(
 
 
 def written_ms(ref: Ref) -> int:
-    """The time at which the newest record of a ref was written: its timestamp if credible, else when it was stored."""
+    """The time from which the newest record of a ref counts.
+
+    It is the time of delivery if the records were delayed. Else it is the timestamp if credible, else when the ref was
+    stored.
+    """
+    if ref.delivered_ms is not None:
+        return ref.delivered_ms
     stored_ms = segment_time_ms(ref.segment_id)
     is_believable = 0 <= ref.max_timestamp_ms <= stored_ms + TIMESTAMP_AHEAD_MS_MAX
     return ref.max_timestamp_ms if is_believable else stored_ms

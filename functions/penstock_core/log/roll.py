@@ -22,6 +22,7 @@ from penstock_core.limits import (
 )
 from penstock_core.log.index import Head, Page
 from penstock_core.log.ref import stored_bytes
+from penstock_core.log.retention import searched_ms
 from penstock_core.records.producer_state import ProducerState, longest_silent
 
 
@@ -45,7 +46,7 @@ def next_page(head: Head) -> Page | None:
     return Page(
         base_offset=head.tail_base,
         refs=refs,
-        max_timestamp_ms=max(head.rolled_max_timestamp_ms, *(ref.max_timestamp_ms for ref in refs)),
+        max_timestamp_ms=max(head.rolled_max_timestamp_ms, *map(searched_ms, refs)),
         rolled_bytes=head.rolled_bytes + stored_bytes(refs),
     )
 

@@ -30,7 +30,6 @@ from penstock_core.limits import (
 )
 from penstock_core.log.index import Page
 from penstock_core.log.ref import LocatedRef, stored_bytes
-from penstock_core.log.retention import written_ms
 from penstock_core.log.segment import TocEntry, encode_end
 from penstock_core.records.codec import empty_batch
 from penstock_core.records.record_batch import BytesLike, parse_header, walk
@@ -170,7 +169,7 @@ def _chunks(
         # sooner than they would.
         ref = sources.ref_at(offset + header.offset_span - 1)
         time_ms = batch_time_ms(header.max_timestamp_ms, ref.ref)
-        cutter.add(header.length, header.offset_span, header.record_count, time_ms, written_ms(ref.ref))
+        cutter.add(header.length, header.offset_span, header.record_count, time_ms, ref.ref)
         span, newest_ms = span + header.offset_span, max(newest_ms, time_ms)
         yield bytes(batch)
     yield encode_end(

@@ -16,6 +16,7 @@ from penstock_core.limits import (
 from penstock_core.log.index import Head
 from penstock_core.log.read_plan import join_ranges
 from penstock_core.log.ref import LocatedRef
+from penstock_core.log.retention import searched_ms
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BatchHeader, BytesLike, stamp, walk
@@ -39,7 +40,9 @@ class ListedOffset:
     """The offset found in one partition, of the topic with this id.
 
     `offset` is None if no record is at or after the time asked for. `timestamp_ms` is that record's. It is None for an
-    end, and where the search has spent its bytes or pages: then no record before `offset` is at or after the time.
+    end, and where the search has spent its bytes or pages: then no record before `offset` is at or after the time. A
+    delayed record has the time of its delivery here. Compaction may merge its ref with others, and a search may then
+    find the first record of the merged ref.
     """
 
     topic_id: TopicId
@@ -162,8 +165,11 @@ class _Search:
 
     def _in_refs(self, refs: Iterable[LocatedRef], head: Head) -> tuple[Offset, int | None] | None:
         for located in refs:
-            if located.ref.max_timestamp_ms < self._timestamp_ms or located.end_offset <= head.log_start_offset:
+            if searched_ms(located.ref) < self._timestamp_ms or located.end_offset <= head.log_start_offset:
                 continue
+            delivered_ms = located.ref.delivered_ms
+            if delivered_ms is not None and delivered_ms >= self._timestamp_ms:
+                return max(located.base_offset, head.log_start_offset), delivered_ms
             found = self._in_ref(located, head.log_start_offset)
             if found is not None:
                 return found

@@ -19,6 +19,7 @@ from penstock_core.compaction.merging import (
 from penstock_core.ids import Offset, Partition, PartitionKey, SegmentId, TopicId
 from penstock_core.log.index import EMPTY_HEAD, Page
 from penstock_core.log.ref import Ref, Tier, span, stored_bytes
+from penstock_core.log.retention import written_ms
 from penstock_core.records.producer_state import ProducerSequence
 from tests.support.refs import ref_at
 
@@ -96,7 +97,7 @@ def test_refs_that_span_half_of_the_time_are_large() -> None:
 def cut(lengths: list[int], settings: CompactionSettings = SETTINGS) -> tuple[Ref, ...]:
     cutter = RefCutter(SegmentId(bytes(16)), settings)
     for number, length in enumerate(lengths):
-        cutter.add(length, 2, 1, number, number)
+        cutter.add(length, 2, 1, number, ref_at(number))
     return cutter.refs()
 
 
@@ -113,12 +114,37 @@ def test_refs_lie_one_behind_the_other_and_are_large_only_when_a_batch_is(length
 def test_ref_ends_before_it_covers_more_offsets_or_time_than_it_may() -> None:
     cutter = RefCutter(SegmentId(bytes(16)), replace(SETTINGS, ref_ms_max=10))
     for span_, stored_ms in ((2**31, 0), (2**31 - 1, 0), (1, 5), (1, 10), (1, 11)):
-        cutter.add(1, span_, 1, -1, stored_ms)
+        cutter.add(1, span_, 1, -1, ref_at(-1, stored_ms=stored_ms))
     assert [each.offset_span for each in cutter.refs()] == [2**32 - 1, 3]
     cutter = RefCutter(SegmentId(bytes(16)), replace(SETTINGS, ref_ms_max=10))
     for stored_ms in (0, 10, 11):
-        cutter.add(1, 1, 1, -1, stored_ms)
+        cutter.add(1, 1, 1, -1, ref_at(-1, stored_ms=stored_ms))
     assert [each.offset_span for each in cutter.refs()] == [2, 1]
+
+
+def merged(*sources: Ref) -> Ref:
+    cutter = RefCutter(SegmentId(bytes(16)), SETTINGS)
+    for source in sources:
+        cutter.add(1, 1, 1, source.max_timestamp_ms, source)
+    [found] = cutter.refs()
+    return found
+
+
+def test_merged_ref_has_the_tags_of_all_only_if_all_tell_theirs() -> None:
+    left, right, silent = ref(tag_filter=0b0011), ref(tag_filter=0b0110), ref()
+    assert merged(left, right).tag_filter == 0b0111
+    assert merged(ref(tag_filter=0), ref(tag_filter=0)).tag_filter == 0
+    assert merged(left, silent, right).tag_filter is None
+    assert merged(silent, left).tag_filter is None
+
+
+def test_merged_ref_counts_from_the_newest_if_one_was_delayed() -> None:
+    old, delayed = ref(age_ms=3 * HOUR_MS), ref(age_ms=4 * HOUR_MS, delivered_ms=NOW_MS - 2 * HOUR_MS)
+    newer = ref(age_ms=HOUR_MS)
+    assert merged(old, newer).delivered_ms is None
+    assert merged(old, delayed).delivered_ms == NOW_MS - 2 * HOUR_MS
+    assert merged(old, delayed, newer).delivered_ms == NOW_MS - HOUR_MS
+    assert written_ms(merged(old, delayed, newer)) == NOW_MS - HOUR_MS
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.data())

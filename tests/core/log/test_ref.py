@@ -9,6 +9,7 @@ from penstock_core.ids import SegmentId
 from penstock_core.log.ref import (
     REF_BYTES,
     REF_BYTES_MAX,
+    REF_WITH_PRODUCER_BYTES,
     Ref,
     Tier,
     decode_ref,
@@ -42,8 +43,14 @@ _PLAIN_REFS = st.builds(
     zones=st.integers(0, 255),
     tier=st.sampled_from(Tier),
 )
-REFS = _PLAIN_REFS | st.builds(
+_OLD_REFS = _PLAIN_REFS | st.builds(
     _with_producer, _PLAIN_REFS, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)
+)
+REFS = st.builds(
+    lambda ref, tag_filter, delivered_ms: replace(ref, tag_filter=tag_filter, delivered_ms=delivered_ms),
+    _OLD_REFS,
+    st.none() | st.integers(0, 2**64 - 1),
+    st.none() | st.integers(0, 2**63 - 1),
 )
 GOLDEN = Ref(
     segment_id=SegmentId(bytes(range(16))),
@@ -60,8 +67,15 @@ GOLDEN = Ref(
 @given(REFS)
 def test_ref_survives_a_round_trip(ref: Ref) -> None:
     data = encode_ref(ref)
-    assert len(data) == (REF_BYTES if ref.sequence is None else REF_BYTES_MAX)
+    assert REF_BYTES <= len(data) <= REF_BYTES_MAX
     assert decode_ref(data) == ref
+
+
+@given(_OLD_REFS)
+def test_ref_without_new_fields_is_one_that_the_release_before_reads(ref: Ref) -> None:
+    data = encode_ref(ref)
+    assert data[0] == (1 if ref.sequence is None else 2)
+    assert len(data) == (REF_BYTES if ref.sequence is None else REF_WITH_PRODUCER_BYTES)
 
 
 @given(st.lists(REFS, max_size=20))
@@ -80,6 +94,27 @@ def test_ref_bytes_are_what_is_stored_today() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ref", "behind"),
+    [
+        (replace(GOLDEN, tag_filter=9), "020000000000000009"),
+        (replace(GOLDEN, delivered_ms=10), "04000000000000000a"),
+        (replace(GOLDEN, tag_filter=0, delivered_ms=10), "060000000000000000000000000000000a"),
+        (
+            replace(_with_producer(GOLDEN, 6, 7, 8), tag_filter=2**64 - 1),
+            "030000000000000006000700000008ffffffffffffffff",
+        ),
+        (
+            replace(_with_producer(GOLDEN, 6, 7, 8), tag_filter=9, delivered_ms=10),
+            "0700000000000000060007000000080000000000000009000000000000000a",
+        ),
+    ],
+)
+def test_ref_bytes_with_flags_are_what_is_stored_today(ref: Ref, behind: str) -> None:
+    fixed = "030105000102030405060708090a0b0c0d0e0f000000010000000200000003000000040000000000000005"
+    assert encode_ref(ref).hex() == fixed + behind
+
+
+@pytest.mark.parametrize(
     "data",
     [
         b"",
@@ -87,6 +122,11 @@ def test_ref_bytes_are_what_is_stored_today() -> None:
         bytes(REF_BYTES),
         b"\x02" + bytes(REF_BYTES - 1),
         b"\x03" + bytes(REF_BYTES_MAX - 1),
+        b"\x04" + bytes(REF_BYTES_MAX - 1),
+        b"\x03" + bytes(REF_BYTES - 1),
+        encode_ref(replace(GOLDEN, tag_filter=1))[:-1],
+        b"\x03" + encode_ref(GOLDEN)[1:] + b"\x08" + bytes(8),  # an unknown flag
+        b"\x03" + encode_ref(GOLDEN)[1:] + b"\x01" + bytes(14),  # a ref that has a shorter encoding
         2 * encode_ref(GOLDEN),
         bytes(REF_BYTES + 1),
     ],

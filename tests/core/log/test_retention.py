@@ -10,7 +10,7 @@ from penstock_core.ids import Offset
 from penstock_core.limits import UNLIMITED
 from penstock_core.log.index import EMPTY_HEAD, Head, Page, appended, safe_log_start
 from penstock_core.log.ref import Ref
-from penstock_core.log.retention import TIMESTAMP_AHEAD_MS_MAX, Expiry, expire, written_ms
+from penstock_core.log.retention import TIMESTAMP_AHEAD_MS_MAX, Expiry, expire, searched_ms, written_ms
 from penstock_core.log.roll import is_roll_due, next_page, shortened
 from penstock_core.log.topic import TopicConfig
 from tests.support.refs import ref_at
@@ -139,6 +139,14 @@ def test_expire_can_empty_a_partition() -> None:
 )
 def test_written_is_when_it_was_stored_where_the_timestamp_cannot_be_believed(timestamp_ms: int, written: int) -> None:
     assert written_ms(ref(timestamp_ms, stored_ms=5_000_000)) == written
+
+
+def test_delayed_records_count_from_their_delivery() -> None:
+    delayed = replace(ref(0, stored_ms=0), delivered_ms=NOW_MS - 100)
+    assert (written_ms(delayed), searched_ms(delayed)) == (NOW_MS - 100, NOW_MS - 100)
+    head, pages = log_of([delayed, ref(0, stored_ms=0)])
+    assert expire(head, pages, TopicConfig(retention_ms=100), NOW_MS).refs == 0
+    assert expire(head, pages, TopicConfig(retention_ms=99), NOW_MS).refs == 2
 
 
 def test_expire_is_not_held_up_for_ever_by_a_timestamp_in_the_far_future() -> None:

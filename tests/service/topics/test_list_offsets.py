@@ -96,6 +96,22 @@ def test_list_offsets_halves_its_way_through_pages_when_times_rise(instance: Ins
     assert len(queries) <= 8, "64 pages take 6 halvings or 7, and one query to read on"
 
 
+@pytest.mark.parametrize("rolled", [0, 40])
+def test_delayed_records_are_found_by_the_time_of_their_delivery(instance: Instance, rolled: int) -> None:
+    topic = new_topic(instance)
+    key = key_of(instance, topic)
+    send(instance, topic, "early")
+    [plain] = instance.stores.log.heads([key])[key].tail
+    delayed = replace(plain, delivered_ms=plain.max_timestamp_ms + 5_000)
+    instance.stores.log.append(key, delayed, 0)
+    for _ in range(rolled):
+        send(instance, topic, "early")
+    [found] = _listed(instance, topic, plain.max_timestamp_ms + 1)
+    assert (found.offset, found.timestamp_ms) == (1, delayed.delivered_ms)
+    [nothing] = _listed(instance, topic, plain.max_timestamp_ms + 5_001)
+    assert nothing.offset is None
+
+
 @pytest.mark.parametrize("spec", [OffsetSpec.EARLIEST, OffsetSpec.LATEST, 0])
 @pytest.mark.parametrize("partition", [0, None])
 def test_list_offsets_is_of_the_new_topic_when_the_remembered_one_was_deleted(
