@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock_core.ids import PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_service.instance.instance import Instance
@@ -24,3 +25,9 @@ def topic(instance: Instance) -> str:
     assert status(instance, 2) is ZoneStatus.OUT_OF_SYNC
     assert not holds_everything(instance, 2)
     return name
+
+
+@pytest.fixture
+def key(instance: Instance) -> PartitionKey:
+    """A partition of a new topic."""
+    return instance.topic_cache.get_partition(new_topic(instance), 0)[1]
