@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -20,7 +21,11 @@ def main() -> None:
     """Synthesizes the stage that the context names."""
     app = cdk.App()
     context = {name: app.node.try_get_context(name) for name in ("stage", "region", "profile", *OVERRIDES)}
-    settings = overridden(settings_of_context(context, os.environ.get("CDK_DEFAULT_REGION")), context.get)
+    try:
+        settings = overridden(settings_of_context(context, os.environ.get("CDK_DEFAULT_REGION")), context.get)
+        _ = settings.zones  # so that a profile that the region cannot have is told of here
+    except ValueError as error:
+        sys.exit(f"penstock: {error}")
     root = Path(__file__).parent
     asset = functions_asset(root, settings=settings)
     account = os.environ.get("CDK_DEFAULT_ACCOUNT")

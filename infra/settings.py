@@ -1,17 +1,20 @@
 """The settings of each stage. No other module of infra knows which stage it builds."""
 
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from infra.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
+from infra.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, check_reserved
 from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS
 
 Architecture = Literal["arm64", "x86_64"]
 
 METRICS_NAMESPACE = "Penstock"
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,38 +42,6 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
     "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
-}
-
-ACCOUNT_CONCURRENCY = 1_000  # the instances that an account has in a region, unless AWS has set another limit
-_UNRESERVED_MIN = 100  # Lambda lets nobody reserve these
-
-
-def reserved_concurrency(account: int) -> Mapping[str, int]:
-    """Returns the instances by function that readers may use, in an account with `account` instances.
-
-    A long poll holds an instance for up to 20 s. So fetches get half of the account, and cannot take the instances that
-    produce, commits and heartbeats need. An account below 200 gets no walls, because Lambda would refuse them.
-    """
-    if account // 2 < _UNRESERVED_MIN:
-        return {}
-    return {"fetch": account * 2 // 5, "records_fetch": account // 10}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRate:
-    """The requests that API Gateway takes of one route, from all callers together. It answers 429 to others."""
-
-    per_second: int
-    burst: int
-
-
-# API Gateway takes 10,000 requests a second for all APIs of an account and region. Readers and operators get less than
-# half of them, so that the other routes can take 5,000 each as long as their callers leave each other room.
-ROUTE_RATES: Mapping[str, RequestRate] = {
-    "fetch": RequestRate(per_second=2_500, burst=1_250),
-    "records_fetch": RequestRate(per_second=1_000, burst=500),
-    "group_admin": RequestRate(per_second=100, burst=100),
-    "zones": RequestRate(per_second=10, burst=10),
 }
 
 _ALL = 100  # percent
@@ -138,8 +109,10 @@ class StageSettings:
     none, as on the emulator: ordinary buckets stand in for them.
 
     `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
+    `account_concurrency` is the number of instances that your account has in the region, None if you do not know it.
     `reserved_concurrency` has instances by function, which that function may use, and no other. A function without an
-    entry shares the rest of the account. `request_rate` applies to each route; None leaves the account's 10,000.
+    entry shares the rest of the account. By default there are none: AWS would refuse them in a new account, which may
+    have 10 instances. `request_rate` applies to each route; None leaves the account's 10,000.
     `route_rates` has lower ones by function, for each of its routes.
     `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
     data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
@@ -172,8 +145,9 @@ class StageSettings:
         "manylinux2014_aarch64",
     )
     function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
-    reserved_concurrency: Mapping[str, int] = field(default_factory=lambda: reserved_concurrency(ACCOUNT_CONCURRENCY))
-    request_rate: RequestRate | None = RequestRate(per_second=5_000, burst=2_500)
+    account_concurrency: int | None = None
+    reserved_concurrency: Mapping[str, int] = field(default_factory=dict)
+    request_rate: RequestRate | None = REQUEST_RATE
     route_rates: Mapping[str, RequestRate] = field(default_factory=lambda: ROUTE_RATES)
     repair_retry_s: int = 360  # six times the timeout of replicate, as the Lambda guide asks for
     job_environments: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: JOB_ENVIRONMENTS)
@@ -197,9 +171,10 @@ class StageSettings:
     canary: Canary | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError if nothing could stop the canary."""
+        """Raises ValueError if nothing could stop the canary, or if Lambda would refuse the reserved instances."""
         if self.canary is not None and self.canary.is_gradual and not self.has_alarms:
             raise ValueError(f"stage {self.name} has a canary and no alarms that could stop it: set canary=AT_ONCE")
+        check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
 
     @property
     def profile(self) -> Profile:
@@ -243,8 +218,7 @@ STAGES: Mapping[str, StageSettings] = {
         architecture=_host_architecture(),
         pip_platforms=None,
         function_sizes={**FUNCTION_SIZES, "replicate": FunctionSize(memory_mb=512, timeout_s=10)},
-        reserved_concurrency={},  # the emulator enforces neither
-        request_rate=None,
+        request_rate=None,  # the emulator enforces none
         route_rates={},
         repair_retry_s=10,
         keeps_data_on_delete=False,
@@ -261,7 +235,6 @@ STAGES: Mapping[str, StageSettings] = {
     "dev": StageSettings(
         name="penstock-dev",
         storage_profile="standard1",
-        reserved_concurrency={},  # a new account may have 10 instances, and Lambda refuses to reserve any of them
         keeps_data_on_delete=False,
         log_level="DEBUG",
         log_retention="ONE_WEEK",
@@ -275,23 +248,25 @@ STAGES: Mapping[str, StageSettings] = {
 def settings_of(stage: str) -> StageSettings:
     """Returns the settings of a stage by its name. Raises ValueError with the known names if the stage is unknown."""
     if stage not in STAGES:
-        raise ValueError(f"stage {stage!r} does not exist: choose one of {', '.join(STAGES)}")
+        raise ValueError(f"stage={stage!r} does not exist: choose one of {', '.join(STAGES)}")
     return STAGES[stage]
 
 
 def settings_of_context(context: Mapping[str, str | None], region: str | None) -> StageSettings:
     """Returns the settings of `stage` (by default prod), with `region` and `profile` where the CDK context has them.
 
-    `region` is that of your credentials, which a stage without a region takes. Raises ValueError for an unknown stage
-    or profile.
+    `region` is that of your credentials, which a stage without a region takes. Raises ValueError, with the value and
+    what is allowed, for a stage or profile that does not exist and for a text that names no region.
     """
     settings = settings_of(context.get("stage") or "prod")
-    profile = context.get("profile")
+    given, profile = context.get("region"), context.get("profile")
+    if given is not None and not _REGION.fullmatch(given):
+        raise ValueError(f"region={given!r} is no region: give one like eu-central-1")
     known = {name: name for name in PROFILES}
     if profile is not None and profile not in known:
-        raise ValueError(f"profile {profile!r} does not exist: choose one of {', '.join(PROFILES)}")
+        raise ValueError(f"profile={profile!r} does not exist: choose one of {', '.join(PROFILES)}")
     return replace(
         settings,
-        region=context.get("region") or settings.region or region,
+        region=given or settings.region or region,
         storage_profile=settings.storage_profile if profile is None else known[profile],
     )

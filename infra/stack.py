@@ -81,6 +81,12 @@ class PenstockStack(Stack):
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
         if settings.has_alarms:
             self._ring(settings, functions, releases, api, storage, spark)
+        if settings.keeps_data_on_delete and settings.account_concurrency is None and not settings.reserved_concurrency:
+            Annotations.of(self).add_warning_v2(
+                "penstock:no-reserved-instances",
+                "no function has instances for itself, so readers that poll may starve producers: set "
+                "account_concurrency, by `-c account_concurrency=N`, to what `penstock doctor` says your account has",
+            )
         self._api_outputs(api, policies)
         self._storage_outputs(storage, queues)
         self._output("WakeUpHosts", wake_ups.hosts)

@@ -12,7 +12,8 @@ from aws_cdk.aws_apigatewayv2_integrations import HttpLambdaIntegration
 from constructs import Construct
 
 from infra.service.routes import ROUTES, Route
-from infra.settings import RequestRate, StageSettings
+from infra.settings import StageSettings
+from infra.walls import RequestRate
 
 _STAGE = "$default"  # the stage whose name is not in the URL
 
@@ -23,6 +24,7 @@ _ACCESS_LOG_FIELDS = {
     "path": "$context.path",
     "status": "$context.status",
     "error": "$context.error.message",
+    "integrationStatus": "$context.integration.integrationStatus",  # of Lambda itself: 429 if it started nothing
     "sourceIp": "$context.identity.sourceIp",
     "userArn": "$context.identity.userArn",
     "latencyMs": "$context.responseLatency",

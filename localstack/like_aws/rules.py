@@ -78,7 +78,10 @@ class PayloadLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
-    """The invocations of all functions at the same time. A new account may have 10, and 1,000 by default."""
+    """The invocations of all functions at the same time. A new account may have 10, and 1,000 by default.
+
+    A function with reserved ones (PutFunctionConcurrency) has these for itself, and others share the rest.
+    """
 
     is_on: bool = False
     account: int = 10

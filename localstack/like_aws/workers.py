@@ -15,6 +15,17 @@ from localstack.like_aws.rules import Rules
 
 EVENT_TOO_LARGE = "like-aws: event too large"
 ANSWER_TOO_LARGE = "like-aws: answer too large"
+_OF_THE_SERVICE = (
+    "_execute_function",
+    "_ACCOUNT_CONCURRENCY_CAP",
+    "_acquire_execution_slot",
+    "_reserved_concurrency",
+    "_inflight_key",
+    "_inflight_lock",
+    "_inflight",
+    "_inflight_total",
+    "_functions",
+)
 
 
 class Workers:
@@ -24,17 +35,18 @@ class Workers:
     """
 
     def __init__(self, lambda_runtime: Any, lambda_svc: Any, rules: Callable[[], Rules], counts: Counter[str]) -> None:
-        names = ((lambda_runtime, "_signal"), (lambda_runtime, "_workers"), (lambda_svc, "_execute_function"))
-        for module, name in (*names, (lambda_svc, "_ACCOUNT_CONCURRENCY_CAP")):
+        names = [(lambda_runtime, name) for name in ("_signal", "_workers")]
+        for module, name in (*names, *((lambda_svc, name) for name in _OF_THE_SERVICE)):
             if not hasattr(module, name):
                 raise RuntimeError(f"MiniStack has no {name} as it had: see localstack/like_aws/workers.py")
         self._runtime, self._service = lambda_runtime, lambda_svc
         self._rules, self._counts = rules, counts
         self._usual_concurrency = lambda_svc._ACCOUNT_CONCURRENCY_CAP
         self._signal, self._execute = lambda_runtime._signal, lambda_svc._execute_function
-        self._invoke = lambda_runtime.Worker.invoke
+        self._invoke, self._acquire = lambda_runtime.Worker.invoke, lambda_svc._acquire_execution_slot
         lambda_runtime._signal = self._signal_thawed
         lambda_svc._execute_function = self._execute_within_limits
+        lambda_svc._acquire_execution_slot = self._acquire_reserved_or_shared
         lambda_runtime.Worker.invoke = self._invoke_method()
 
     def apply(self, rules: Rules) -> None:
@@ -64,6 +76,34 @@ class Workers:
         """Ends a worker. A stopped process would keep SIGTERM for later."""
         self._signal(process)
         _send(process, signal.SIGCONT)
+
+    def _acquire_reserved_or_shared(self, function: Any, config: Any) -> Any:
+        """A place for an invocation: of its function's reserved ones, else of those that no function has reserved.
+
+        The emulator takes the reserved number for a cap only. In AWS nobody else gets these places
+        (lambda/latest/dg/configuration-concurrency.html).
+        """
+        rule, service = self._rules().concurrency, self._service
+        if not rule.is_on:
+            return self._acquire(function, config)
+        own, key = service._reserved_concurrency(function, config), service._inflight_key(config)
+        reserved = {
+            name: int(each["concurrency"])
+            for name, each in list(service._functions.items())
+            if each.get("concurrency") is not None
+        }
+        with service._inflight_lock:
+            running = service._inflight
+            if own is not None:
+                is_free, limit = running.get(key, 0) < own, "function"
+            else:
+                sharing = sum(count for each, count in running.items() if each.rpartition(":")[2] not in reserved)
+                is_free, limit = sharing < rule.account - sum(reserved.values()), "account"
+            if not is_free:
+                return None, limit
+            running[key] = running.get(key, 0) + 1
+            service._inflight_total += 1
+        return key, None
 
     def _execute_within_limits(self, function: Any, event: Any) -> Any:
         limits = self._rules().payload_limits

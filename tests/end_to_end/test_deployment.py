@@ -1,6 +1,7 @@
 """What a deployment does beside its service: a deleted stack takes its data along, and walls hold readers back."""
 
 import json
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +14,8 @@ from botocore.exceptions import ClientError
 from infra.settings import settings_of
 from infra.storage.emptying import Emptying
 from infra.storage.zones import OrdinaryZone, segment_bucket
-from penstock import Admin, Producer
+from localstack.rules_client import set_rules
+from penstock import Admin, Consumer, Producer
 from tests.end_to_end.local_stack import Stack as LocalStack
 from tests.support.deadlines import until
 
@@ -95,3 +97,63 @@ def test_readers_at_their_wall_leave_producers_alone(stack: LocalStack, admin: A
         lambdas.delete_function_concurrency(FunctionName=FETCH)
     assert statuses[0] == 200
     assert set(statuses[1:]) <= {429, 500, 503}
+
+
+WALLS = {"penstock-fetch": 2, "penstock-produce": 1, "penstock-groups": 2}  # they leave one of six for all others
+
+
+@pytest.fixture
+def account_of_six(stack: LocalStack) -> Iterator[None]:
+    """The emulator runs six functions at once, and keeps what functions have reserved for them."""
+    port = int(stack.endpoint_url.rpartition(":")[2])
+    set_rules(port, "concurrency.account=6")
+    yield
+    set_rules(port, "none")
+    for name in WALLS:
+        stack.root_client("lambda").delete_function_concurrency(FunctionName=name)
+
+
+def test_flood_of_readers_stops_producers_and_commits_unless_these_have_instances_of_their_own(
+    stack: LocalStack, admin: Admin, account_of_six: None
+) -> None:
+    admin.create_topic("flooded")
+    admin.create_topic("fed")
+    lambdas, transport, is_over = stack.root_client("lambda"), stack.transport(), threading.Event()
+    asked = json.dumps({"partitions": [{"topic": "flooded", "partition": 0, "offset": 0}], "wait_ms": 20_000}).encode()
+
+    def is_refused(path: str) -> bool:
+        """True if Lambda starts no function. Else the function refuses the body."""
+        status = transport.call("POST", path, {}, {}, b"?").status
+        assert status in (400, 500)
+        return status == 500
+
+    def poll(method: str, path: str, query: dict[str, str], body: bytes) -> int:
+        """A reader that comes again until it is served. It waits for a record."""
+        status = 500
+        while status == 500 and not is_over.is_set():
+            status = transport.call(method, path, query, {}, body).status
+        return int(status)
+
+    with (
+        Producer(transport=stack.transport()) as producer,
+        Consumer("fed", group_id="feeders", transport=stack.transport()) as consumer,
+        ThreadPoolExecutor(7) as pool,
+    ):
+        producer.send("fed", b"value").result()
+        until(lambda: len(consumer.poll(max_records=1)) == 1)
+        polls = [pool.submit(poll, "POST", "/v1/fetch", {}, asked) for _ in range(6)]
+        try:
+            until(lambda: is_refused("/v1/produce") and is_refused("/v1/groups/feeders/offsets"))
+            for name, instances in WALLS.items():
+                lambdas.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=instances)
+            by_json = "/v1/topics/flooded/partitions/0/records"
+            polls.append(pool.submit(poll, "GET", by_json, {"offset": "0", "wait_ms": "20000"}, b""))
+            producer.send("fed", b"second").result()
+            consumer.commit()
+            assert not any(each.done() for each in polls)
+        finally:
+            is_over.set()
+            set_rules(int(stack.endpoint_url.rpartition(":")[2]), "none")
+            producer.send("flooded", b"value").result()
+        assert 200 in {each.result() for each in polls}
+    assert [lease.offset for lease in admin.describe_group("feeders").partitions] == [1]

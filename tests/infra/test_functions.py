@@ -1,10 +1,14 @@
 """The Lambda functions: sizes, environment, log groups."""
 
+from collections.abc import Callable
+
 import pytest
+from aws_cdk.assertions import Template
 
 from infra.overrides import overridden
 from infra.service.routes import ROUTES
-from infra.settings import STAGES
+from infra.settings import STAGES, StageSettings
+from infra.stack import PenstockStack
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, SWEEP_GRACE_MS
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources, entry_of, settings_named, zones_in_environment
@@ -69,20 +73,39 @@ def test_functions_are_the_handlers_with_their_settings(resources: Resources, st
         assert (function.get("TracingConfig") == {"Mode": "Active"}) is (settings.traces and is_called)
 
 
-def test_long_polls_leave_half_of_the_account_s_instances_in_production() -> None:
+def test_nothing_is_reserved_unless_the_account_is_known(resources: Resources) -> None:
+    """Lambda refuses to reserve the last hundred instances, and a new account may have 10."""
+    assert not any("ReservedConcurrentExecutions" in each for each in functions_in(resources).values())
+
+
+@pytest.mark.parametrize("account", [10, 100, 199, 200, 399, 1_000, 5_000])
+def test_walls_fit_into_the_account(account: int) -> None:
+    reserved = overridden(STAGES["prod"], {"account_concurrency": str(account)}.get).reserved_concurrency
     polls = {route.function for route in ROUTES if "fetch" in route.function}
-    reserved = STAGES["prod"].reserved_concurrency
-    assert reserved.keys() == polls == {"fetch", "records_fetch"}
-    assert sum(reserved.values()) <= 500
+    writes = {"produce", "records_produce", "transactions", "groups"}
+    assert reserved.keys() == (polls | writes if account >= 200 else set())
+    assert all(instances >= 6 for instances in reserved.values())
+    assert sum(reserved[name] for name in polls & reserved.keys()) <= account // 2
+    assert account - sum(reserved.values()) >= min(account, max(100, account // 4))
 
 
-@pytest.mark.parametrize("account", [10, 100, 199, 200, 1_000, 5_000])
-def test_walls_of_readers_fit_into_the_account(account: int) -> None:
-    context = {"account_concurrency": str(account)}
-    reserved = overridden(STAGES["prod"], context.get).reserved_concurrency
-    assert bool(reserved) == (account >= 200)  # Lambda refuses to reserve an account's last hundred
-    assert sum(reserved.values()) <= account // 2
-    assert account - sum(reserved.values()) >= min(account, 100)
+def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSettings], PenstockStack]) -> None:
+    context = {"account_concurrency": "1000", "reserved_concurrency": "produce=250,topics=20"}
+    settings = overridden(settings_named("dev"), context.get)
+    template = Template.from_stack(make_stack_of(settings)).to_json()
+    found = {
+        each["FunctionName"].removeprefix("penstock-dev-").replace("-", "_"): each.get("ReservedConcurrentExecutions")
+        for each in functions_in(template["Resources"]).values()
+    }
+    assert {name: instances for name, instances in found.items() if instances is not None} == {
+        "fetch": 300,
+        "records_fetch": 60,
+        "produce": 250,
+        "records_produce": 60,
+        "transactions": 45,
+        "groups": 90,
+        "topics": 20,
+    }
 
 
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:

@@ -180,9 +180,3 @@ def test_stack_uses_restored_tables_and_has_none_of_its_own(
     sources = [name_of(each["EventSourceArn"]) for each in mappings]
     assert [each for each in sources if each.endswith(":table/l-restored/stream/2026-11-22T21:00:00.000")]
     assert not re.search("TablesTopics|TablesLog|TablesGroups", json.dumps(resources))
-
-
-@pytest.mark.parametrize("value", ["topics=t", f"{RESTORED},more=x", "t,l,g"])
-def test_restored_tables_that_are_not_all_named_are_refused(value: str) -> None:
-    with pytest.raises(ValueError, match="log_stream="):
-        overridden(settings_named("prod"), {"restored_tables": value}.get)

@@ -49,6 +49,8 @@ def _concurrency(account: Account) -> list[Finding]:
         limit = account.client("lambda").get_account_settings()["AccountLimit"]
         total, unreserved = limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]
         fact = f"{total:,} instances at once, {unreserved:,} of them not reserved by a function"
+        if unreserved == total:
+            fact += ". Readers that poll may starve producers: see account_concurrency in docs/how-to/deploy.md"
         if unreserved >= CONCURRENCY_MIN:
             return Finding(check="Lambda concurrency", verdict=Verdict.OK, fact=fact)
         return Finding(

@@ -87,6 +87,13 @@ def test_account_in_order_is_well(account: StubbedAccount) -> None:
     assert "10,000 requests a second" in found["API rate"].fact
 
 
+def test_account_without_reserved_instances_is_well_and_says_what_may_starve(account: StubbedAccount) -> None:
+    limit = {"ConcurrentExecutions": 1_000, "UnreservedConcurrentExecutions": 1_000}
+    account.answers["lambda", "get_account_settings"] = {"AccountLimit": limit}
+    found = account.examine()["Lambda concurrency"]
+    assert (found.verdict, "account_concurrency" in found.fact) == (Verdict.OK, True)
+
+
 @pytest.mark.parametrize(
     ("service", "operation", "answer", "check", "told"),
     [

@@ -1,0 +1,66 @@
+"""The walls between callers of one stage: instances that a function has for itself, and the request rates of routes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_UNRESERVED_MIN = 100  # Lambda lets nobody reserve these
+_WALLED_MIN = 200  # instances of an account that are worth walls
+# Percent of what may be reserved. Readers get less than half, and commits and heartbeats are short.
+_SHARES: Mapping[str, int] = {
+    "fetch": 40,
+    "records_fetch": 8,
+    "produce": 26,
+    "records_produce": 8,
+    "transactions": 6,
+    "groups": 12,
+}
+
+
+def reserved_concurrency(account: int) -> Mapping[str, int]:
+    """Returns the instances by function that are reserved, in an account with `account` instances.
+
+    A reserve is a guarantee and a cap. So long polls, which hold an instance for up to 20 s, cannot take the instances
+    of producers, commits and heartbeats, and neither can other programs of the account. A quarter of the account stays
+    for all others, and at least the 100 that Lambda lets nobody reserve. An account below 200 gets no walls.
+    """
+    if account < _WALLED_MIN:
+        return {}
+    reservable = account - max(_UNRESERVED_MIN, account // 4)
+    return {name: reservable * percent // 100 for name, percent in _SHARES.items()}
+
+
+def check_reserved(reserved: Mapping[str, int], functions: Mapping[str, object], account: int | None) -> None:
+    """Raises ValueError if Lambda would refuse these instances by function, in an account with `account` instances.
+
+    With None, AWS tells at the deployment whether the account has enough.
+    """
+    for name, instances in reserved.items():
+        if name not in functions:
+            raise ValueError(f"reserved_concurrency has {name!r}, which is no function: name {', '.join(functions)}")
+        if instances < 1:
+            raise ValueError(f"reserved_concurrency has {name}={instances}: give 1 instance or more")
+    total = sum(reserved.values())
+    if total and account is not None and account - total < _UNRESERVED_MIN:
+        raise ValueError(
+            f"reserved_concurrency has {total:,} of the {account:,} instances of the account: "
+            f"leave {_UNRESERVED_MIN}, which Lambda lets nobody reserve"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRate:
+    """The requests that API Gateway takes of one route, from all callers together. It answers 429 to others."""
+
+    per_second: int
+    burst: int
+
+
+REQUEST_RATE = RequestRate(per_second=5_000, burst=2_500)
+# API Gateway takes 10,000 requests a second for all APIs of an account and region. Readers and operators get less than
+# half of them, so that the other routes can take 5,000 each as long as their callers leave each other room.
+ROUTE_RATES: Mapping[str, RequestRate] = {
+    "fetch": RequestRate(per_second=2_500, burst=1_250),
+    "records_fetch": RequestRate(per_second=1_000, burst=500),
+    "group_admin": RequestRate(per_second=100, burst=100),
+    "zones": RequestRate(per_second=10, burst=10),
+}

@@ -1,0 +1,105 @@
+"""What `cdk deploy -c name=value` takes: each wrong value is refused, with the value and what is allowed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.overrides import OVERRIDES, overridden
+from infra.settings import STAGES, settings_of_context
+
+pytestmark = pytest.mark.synth
+CHECKOUT = Path(__file__).parents[2]
+RESTORED = "topics=t,log=l,groups=g,log_stream=2026"
+FUNCTION_NAMES = "produce, fetch, transactions, "
+WRONG = (
+    ("stage", "production", "local, dev, prod"),
+    ("region", "eu_central_1", "eu-central-1"),
+    ("region", "Frankfurt", "eu-central-1"),
+    ("profile", "express4", "express3, express2, standard1, local"),
+    ("profile", "", "express3, express2, standard1, local"),
+    ("canary", "on", "off"),
+    ("canary", "10", "off"),
+    ("alarm_topic_arn", "operators", "arn:aws:sns:"),
+    ("alarm_topic_arn", "arn:aws:sqs:us-east-1:123456789012:operators", "arn:aws:sns:"),
+    ("account_concurrency", "many", "1 or more"),
+    ("account_concurrency", "0", "1 or more"),
+    ("account_concurrency", "-5", "1 or more"),
+    ("account_concurrency", "1e3", "1 or more"),
+    ("reserved_concurrency", "100", "function=instances"),
+    ("reserved_concurrency", "produce=10,produce=20", "function=instances"),
+    ("reserved_concurrency", "produce=half", "whole numbers"),
+    ("reserved_concurrency", "produce=-1", "whole numbers"),
+    ("reserved_concurrency", "produce=0", "1 instance or more"),
+    ("reserved_concurrency", "producer=10", FUNCTION_NAMES),
+    ("restored_tables", "topics=t", "log_stream="),
+    ("restored_tables", f"{RESTORED},more=x", "log_stream="),
+    ("restored_tables", "topics=,log=l,groups=g,log_stream=2026", "log_stream="),
+    ("restored_tables", f"{RESTORED},log=m", "log_stream="),
+    ("restored_tables", "t,l,g", "log_stream="),
+)
+
+
+@pytest.mark.parametrize(("setting", "value", "allowed"), WRONG)
+def test_wrong_value_is_refused_with_what_is_allowed(setting: str, value: str, allowed: str) -> None:
+    context: dict[str, str | None] = {setting: value}
+    with pytest.raises(ValueError, match=re.escape(allowed)) as caught:
+        overridden(settings_of_context(context, "us-east-1"), context.get)
+    message = str(caught.value)
+    assert setting in message
+    assert re.split("[=,]", value)[0] in message
+
+
+def test_wrong_values_of_every_setting_are_tried() -> None:
+    assert {setting for setting, *_ in WRONG} == {"stage", "region", "profile", *OVERRIDES}
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "region", "told"),
+    [
+        ("prod", "express3", "eu-west-1", "eu-west-1 has 2: take express2"),
+        ("dev", "express2", "eu-central-1", "eu-central-1 has 0: take standard1"),
+        ("dev", "express3", None, "region None has 0: take standard1"),
+    ],
+)
+def test_profile_that_the_region_cannot_have_is_refused(name: str, profile: str, region: str | None, told: str) -> None:
+    settings = settings_of_context({"stage": name, "profile": profile, "region": region}, None)
+    with pytest.raises(ValueError, match=re.escape(told)):
+        _ = settings.zones
+
+
+def test_more_reserved_instances_than_lambda_gives_are_refused() -> None:
+    context = {"account_concurrency": "1000", "reserved_concurrency": "produce=400"}
+    with pytest.raises(ValueError, match=re.escape("955 of the 1,000 instances")):
+        overridden(STAGES["prod"], context.get)
+    context = {"account_concurrency": "10", "reserved_concurrency": "fetch=5"}
+    with pytest.raises(ValueError, match="leave 100"):
+        overridden(STAGES["prod"], context.get)
+
+
+@pytest.mark.parametrize("account", [None, "1000"])
+def test_reserved_instances_are_changed_for_single_functions(account: str | None) -> None:
+    context = {"account_concurrency": account, "reserved_concurrency": "produce=200, zones=1"}
+    usual = overridden(STAGES["prod"], {"account_concurrency": account}.get).reserved_concurrency
+    found = overridden(STAGES["prod"], context.get).reserved_concurrency
+    assert found == {**usual, "produce": 200, "zones": 1}
+    assert overridden(STAGES["prod"], {**context, "reserved_concurrency": "off"}.get).reserved_concurrency == {}
+
+
+@pytest.mark.slow
+def test_app_says_in_one_line_what_is_wrong() -> None:
+    """The CDK passes context by an environment variable."""
+    done = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=CHECKOUT,
+        env={"CDK_CONTEXT_JSON": '{"stage": "dev", "profile": "express9"}', "PATH": "/usr/bin:/bin:/usr/local/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    told = [line for line in done.stderr.splitlines() if line.startswith("penstock: ")]
+    assert told == ["penstock: profile='express9' does not exist: choose one of express3, express2, standard1, local"]
+    assert "Traceback" not in done.stderr
