@@ -127,11 +127,14 @@ class PenstockStack(Stack):
             )
 
     def _empty_on_delete(self, settings: StageSettings, storage: StageStorage, spark: SparkJobs) -> None:
-        """Lets `cdk destroy` delete the buckets of a stage that keeps no data. Functions go first, as writers."""
+        """Lets `cdk destroy` delete the buckets and the database of a stage that keeps no data.
+
+        Functions go first, because they write.
+        """
         if settings.keeps_data_on_delete or not settings.empties_buckets:
             return
         buckets = (*storage.zones.all, storage.archive.place, spark.results.place)
-        emptying = Emptying(self, "Emptying", settings=settings, buckets=buckets)
+        emptying = Emptying(self, "Emptying", settings=settings, buckets=buckets, catalog=spark.catalog)
         self.node.find_child("Functions").node.add_dependency(emptying)
 
     def _api_outputs(self, api: Api, policies: ClientPolicies) -> None:

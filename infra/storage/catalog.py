@@ -1,4 +1,7 @@
-"""The database of Glue's catalog that holds archived topics as tables. It costs nothing. The first archive makes it."""
+"""The database of Glue's catalog that holds archived topics as tables. It costs nothing.
+
+The first archive makes it, so that a stage that keeps its data can be deployed again beside its old database.
+"""
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -15,6 +18,11 @@ class Catalog:
         self._database = settings.name.replace("-", "_")
         self.option = f"glue:{self._database}"
 
+    @property
+    def database(self) -> str:
+        """The name of the database."""
+        return self._database
+
     def statements(self, *, writes: bool) -> list[iam.PolicyStatement]:
         """Allows to find the database and its tables. With `writes`, also allows to create and update them."""
         actions = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"]
@@ -22,6 +30,12 @@ class Catalog:
             actions += ["glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"]
         names = ("catalog", f"database/{self._database}", f"table/{self._database}/*")
         return [iam.PolicyStatement(actions=actions, resources=[self._arn(name) for name in names])]
+
+    def drop_statement(self) -> iam.PolicyStatement:
+        """Allows to delete the database with all that is in it (glue/latest/dg/glue-specifying-resource-arns.html)."""
+        inside = (f"{kind}/{self._database}/*" for kind in ("table", "userDefinedFunction"))
+        names = ("catalog", f"database/{self._database}", *inside)
+        return iam.PolicyStatement(actions=["glue:DeleteDatabase"], resources=[self._arn(name) for name in names])
 
     def _arn(self, name: str) -> str:
         return f"arn:{self._stack.partition}:glue:{self._stack.region}:{self._stack.account}:{name}"

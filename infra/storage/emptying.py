@@ -1,4 +1,4 @@
-"""Empties the buckets of a stage that keeps no data, so that `cdk destroy` can delete them.
+"""Empties the buckets of a stage that keeps no data, so that `cdk destroy` can delete them, and drops its database.
 
 S3 deletes no bucket that holds objects. The CDK has a way of its own (`auto_delete_objects`), which hangs on the
 emulator and knows no directory buckets.
@@ -14,6 +14,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.settings import StageSettings
+from infra.storage.catalog import Catalog
 from infra.storage.zones import Zone
 from infra.wildcards import acknowledge_wildcard
 
@@ -21,13 +22,19 @@ _TIMEOUT = Duration.minutes(15)  # for about 4,000,000 objects
 
 
 class Emptying(Construct):
-    """One function, and one custom resource for each bucket.
+    """One function, one custom resource for each bucket, and one for the database of the catalog.
 
     Let whatever writes into the buckets depend on this construct: it then goes first.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, settings: StageSettings, buckets: Sequence[Zone]
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        buckets: Sequence[Zone],
+        catalog: Catalog | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         log_group = logs.LogGroup(
@@ -43,32 +50,36 @@ class Emptying(Construct):
             ),
             iam.PolicyStatement(actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id]),
             *(statement for bucket in buckets for statement in bucket.sweep_statements()),
+            *([] if catalog is None else [catalog.drop_statement()]),
         ]
         for statement in statements:
             role.add_to_policy(statement)
             for resource in statement.resources:
                 if resource.endswith("/*"):
-                    acknowledge_wildcard(role, resource, "Whatever the bucket holds goes with the stack.")
+                    acknowledge_wildcard(role, resource, "Whatever the stack holds goes with it.")
         function = lambda_.Function(
             self,
             "Function",
-            description="Empties the buckets of Penstock when its stack is deleted",
+            description="Empties the buckets of Penstock, and drops its database, when its stack is deleted",
             runtime=lambda_.Runtime(
                 f"python{settings.python_version}", lambda_.RuntimeFamily.PYTHON, supports_inline_code=True
             ),
             handler="index.handler",
-            code=lambda_.Code.from_inline(Path(__file__).with_name("empty_bucket.py").read_text()),
+            code=lambda_.Code.from_inline(Path(__file__).with_name("empty_stage.py").read_text()),
             timeout=_TIMEOUT,
             role=role,
             log_group=log_group,
         )
-        for bucket in buckets:
+        places = [(bucket.name.title(), "EmptyBucket", {"Bucket": bucket.bucket_name}) for bucket in buckets]
+        if catalog is not None:
+            places.append(("Catalog", "DropDatabase", {"Database": catalog.database}))
+        for name, kind, properties in places:
             emptied = CustomResource(
                 self,
-                bucket.name.title(),
-                resource_type="Custom::EmptyBucket",
+                name,
+                resource_type=f"Custom::{kind}",
                 service_token=function.function_arn,
                 service_timeout=_TIMEOUT,
-                properties={"Bucket": bucket.bucket_name},
+                properties=properties,
             )
-            emptied.node.add_dependency(role)  # its policy goes after the bucket has been emptied
+            emptied.node.add_dependency(role)  # its policy goes after the place has been emptied

@@ -4,14 +4,16 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, Stack, aws_s3
+from aws_cdk import App, Environment, Stack, aws_iam, aws_s3
 from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
 
 from infra.settings import settings_of
+from infra.storage.catalog import Catalog
 from infra.storage.emptying import Emptying
 from infra.storage.zones import OrdinaryZone, segment_bucket
 from localstack.rules_client import set_rules
@@ -21,6 +23,7 @@ from tests.support.deadlines import until
 
 pytestmark = pytest.mark.stack
 NAME = "Emptied"
+DATABASE = "emptied_stage"
 FETCH = "penstock-fetch"
 
 
@@ -29,7 +32,13 @@ def template_of(*, is_emptied: bool) -> str:
     bucket: aws_s3.Bucket = segment_bucket(stack, "Bucket", settings_of("local"))
     if is_emptied:
         place = OrdinaryZone("a", bucket.bucket_name, bucket.bucket_arn)
-        Emptying(stack, "Emptying", settings=settings_of("local"), buckets=[place])
+        catalog = Catalog(stack, settings=replace(settings_of("local"), name="emptied-stage"))
+        emptying = Emptying(stack, "Emptying", settings=settings_of("local"), buckets=[place], catalog=catalog)
+        # The emulator takes the name of a database for that of a table, and asks for permission on this ARN.
+        asked = stack.format_arn(service="glue", resource="table", resource_name=DATABASE)
+        role = emptying.node.find_child("Role")
+        assert isinstance(role, aws_iam.Role)
+        role.add_to_policy(aws_iam.PolicyStatement(actions=["glue:DeleteDatabase"], resources=[asked]))
     return json.dumps(Template.from_stack(stack).to_json())
 
 
@@ -42,11 +51,19 @@ def bucket(stack: LocalStack) -> Iterator[str]:
     until(lambda: status_of(cloudformation) == "CREATE_COMPLETE")
     found = cloudformation.describe_stack_resources(StackName=NAME)["StackResources"]
     [name] = [each["PhysicalResourceId"] for each in found if each["ResourceType"] == "AWS::S3::Bucket"]
+    glue = stack.root_client("glue")
+    if not databases(glue):
+        glue.create_database(DatabaseInput={"Name": DATABASE})  # as the first archive does
+        glue.create_table(DatabaseName=DATABASE, TableInput={"Name": "orders"})
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: s3.put_object(Bucket=name, Key=f"aa/{number}", Body=b"x"), range(1_100)))
     yield name
     if status_of(cloudformation) is not None:
         cloudformation.delete_stack(StackName=NAME)
+
+
+def databases(glue: Any) -> list[str]:
+    return [each["Name"] for each in glue.get_databases()["DatabaseList"] if each["Name"] == DATABASE]
 
 
 def status_of(cloudformation: Any) -> str | None:
@@ -57,14 +74,21 @@ def status_of(cloudformation: Any) -> str | None:
     return None if found["StackStatus"] == "DELETE_COMPLETE" else str(found["StackStatus"])
 
 
-def test_deleted_stack_leaves_no_bucket_when_it_was_full(stack: LocalStack, bucket: str) -> None:
+def test_deleted_stack_leaves_no_bucket_when_it_was_full_and_no_database(stack: LocalStack, bucket: str) -> None:
     cloudformation, s3 = stack.root_client("cloudformation"), stack.root_client("s3")
     cloudformation.delete_stack(StackName=NAME)
-    until(lambda: status_of(cloudformation) is None)
+    until(
+        lambda: status_of(cloudformation) is None,
+        shown=lambda: [
+            each.get("ResourceStatusReason")
+            for each in cloudformation.describe_stack_events(StackName=NAME)["StackEvents"]
+        ],
+    )
     assert bucket not in {each["Name"] for each in s3.list_buckets()["Buckets"]}
+    assert databases(stack.root_client("glue")) == []
 
 
-def test_objects_stay_when_an_update_stops_the_emptying(stack: LocalStack, bucket: str) -> None:
+def test_objects_and_database_stay_when_an_update_stops_the_emptying(stack: LocalStack, bucket: str) -> None:
     cloudformation, s3 = stack.root_client("cloudformation"), stack.root_client("s3")
     cloudformation.update_stack(
         StackName=NAME, TemplateBody=template_of(is_emptied=False), Capabilities=["CAPABILITY_IAM"]
@@ -73,6 +97,7 @@ def test_objects_stay_when_an_update_stops_the_emptying(stack: LocalStack, bucke
     resources = cloudformation.describe_stack_resources(StackName=NAME)["StackResources"]
     assert "Custom::EmptyBucket" not in {each["ResourceType"] for each in resources}
     assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 1_000
+    assert databases(stack.root_client("glue")) == [DATABASE]
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": each["Key"]} for each in page["Contents"]]})
 

@@ -70,6 +70,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", "assets"): JOBS,
     ("read", "catalog"): frozenset(("ArchiveJob", "ReplayJob")),
     ("write", "catalog"): frozenset(("ArchiveJob",)),
+    ("delete", "catalog"): _EMPTIER,
     ("send to", _REPAIRS): _CONSUMERS | {"Produce", "Topics", "GroupAdmin", "Scrub", "Replicate", "SweepJob", "Tier"},
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
@@ -99,6 +100,7 @@ _VERBS = {
     **dict.fromkeys(("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"), "log"),
     **dict.fromkeys(("glue:GetDatabase", "glue:GetTable", "glue:GetTables"), "read"),
     **dict.fromkeys(("glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"), "write"),
+    "glue:DeleteDatabase": "delete",
     "emr-serverless:StartJobRun": "start",
     "appsync:EventPublish": "publish",
     "cloudformation:DescribeStacks": "ask for",
@@ -121,7 +123,7 @@ _PLACES = (
     (r"<WakeUpsNamespace\.ChannelNamespaceArn>/\*", "wake-ups"),
     (r"<Jobs(Glue(Output|Error))?Logs>|<JobsGlue(Output|Error)>", "jobs"),
     (r"arn:<AWS::Partition>:s3:::cdk-\w+-assets-\$\{AWS::AccountId\}-[^/*]+/[^/*]+", "assets"),
-    (r"arn:<AWS::Partition>:glue:[^*]+:(catalog|database/\w+|table/\w+/\*)", "catalog"),
+    (r"arn:<AWS::Partition>:glue:[^*]+:(catalog|database/\w+|(table|userDefinedFunction)/\w+/\*)", "catalog"),
 )
 
 

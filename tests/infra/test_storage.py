@@ -154,6 +154,18 @@ def test_buckets_of_a_stage_that_keeps_no_data_are_emptied_when_it_goes_after_al
             assert set(found) <= set(each.get("DependsOn", []))
 
 
+def test_database_of_the_archive_goes_with_a_stage_that_keeps_no_data(resources: Resources, stage: str) -> None:
+    dropped = [each["Database"] for each in of_type(resources, "Custom::DropDatabase").values()]
+    assert dropped == (["penstock_dev"] if stage == "dev" else [])
+    may = {
+        (each.holder, each.resource.rpartition(":")[2])
+        for each in permissions_of_roles(resources)
+        if each.action == "glue:DeleteDatabase"
+    }
+    names = ("catalog", "database/penstock_dev", "table/penstock_dev/*", "userDefinedFunction/penstock_dev/*")
+    assert may == ({("EmptyingRole", name) for name in names} if stage == "dev" else set())
+
+
 @pytest.mark.parametrize("units", [None, 20_000])
 def test_log_table_alone_is_warm_where_the_stage_says_how_warm(units: int | None) -> None:
     stack = Stack()

@@ -1,6 +1,7 @@
-"""The code of the function that empties a bucket when CloudFormation deletes its stack (emptying.py).
+"""The code of the function that empties a bucket, or drops a database, when CloudFormation deletes their stack.
 
-CloudFormation carries it inside the template, at most 4,096 characters. It needs nothing but Lambda's own botocore.
+emptying.py makes it. CloudFormation carries it inside the template, at most 4,096 characters. It needs nothing but
+Lambda's own botocore.
 """
 
 import json
@@ -15,15 +16,19 @@ GOING = ("DELETE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
 
 
 def handler(event: dict[str, Any], context: Any) -> None:
-    """Empties the bucket on Delete, and answers CloudFormation in every case: it waits for an hour otherwise."""
-    bucket = event["ResourceProperties"]["Bucket"]
-    answer = {"Status": "SUCCESS", "Reason": "", "PhysicalResourceId": bucket}
+    """Empties the bucket or drops the database on Delete.
+
+    It answers CloudFormation in every case, which waits for an hour otherwise.
+    """
+    place = event["ResourceProperties"]
+    name = place.get("Bucket") or place["Database"]
+    answer = {"Status": "SUCCESS", "Reason": "", "PhysicalResourceId": name}
     try:
         if event["RequestType"] == "Delete" and _is_going(event["StackId"]):
-            _empty(bucket, context)
+            _empty(name, context) if "Bucket" in place else _drop(name)
     except Exception as error:
-        answer |= {"Status": "FAILED", "Reason": f"{bucket} is not empty: {error}"}
-    answer |= {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
+        answer |= {"Status": "FAILED", "Reason": f"{name} is not empty: {error}"}
+    answer |= {each: event[each] for each in ("StackId", "RequestId", "LogicalResourceId")}
     body = json.dumps(answer).encode()
     request = urllib.request.Request(event["ResponseURL"], body, {"Content-Type": ""}, method="PUT")  # noqa: S310
     urllib.request.urlopen(request, timeout=30).close()  # noqa: S310 - the URL is CloudFormation's own
@@ -48,4 +53,13 @@ def _empty(bucket: str, context: Any) -> None:
             if context.get_remaining_time_in_millis() < 30_000:
                 raise RuntimeError("there was no time for all objects: delete the stack again")
     except s3.exceptions.NoSuchBucket:
+        return
+
+
+def _drop(database: str) -> None:
+    """Glue drops its tables with it. Without an archive there is none."""
+    glue = _client("glue")
+    try:
+        glue.delete_database(Name=database)
+    except glue.exceptions.EntityNotFoundException:
         return
