@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from penstock_handlers.edge import lambda_function
 from penstock_handlers.edge.lambda_function import Stopwatch, observed
 from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.adapters.system import ThreadExecutor
 from penstock_service.instance.instance import Instance
 from tests.handlers.service import CONTEXT
+from tests.support.deadlines import DEADLINE_S
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
 BINARY_FUNCTIONS = ("produce", "fetch", "transactions")
@@ -60,6 +63,43 @@ def test_observed_reports_telemetry_when_the_function_ends(
     assert getattr(line, "segment", None) == "s1"
     [metrics] = [json.loads(text) for text in capsys.readouterr().out.splitlines() if "_aws" in text]
     assert (metrics["repair_postponed"], metrics["reads_hedged"]) == ([1.0], [7.0])
+
+
+def test_straggler_of_one_request_counts_for_no_later_one(
+    instance: Instance, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A put that goes on after its answer, as when Lambda freezes the process."""
+    gate, ended = threading.Event(), threading.Event()
+    executor = ThreadExecutor()
+
+    def put(zone: str) -> str:
+        if zone == "c":
+            gate.wait(DEADLINE_S)
+        lambda_function.STORAGE_CALLS._count("before-send.s3.PutObject")
+        instance.telemetry.count(f"puts_of_{zone}")
+        instance.telemetry.log(f"put_to_{zone}")
+        if zone == "c":
+            ended.set()
+        return zone
+
+    def append(_event: object, _to: Instance, stopwatch: Stopwatch) -> dict[str, int]:
+        executor.first_of(put, "abc", lambda results: results[0] == "a" and results[1] == "b", 0)
+        return stopwatch.storage_calls()
+
+    def read(_event: object, to: Instance, stopwatch: Stopwatch) -> dict[str, int]:
+        gate.set()
+        assert ended.wait(DEADLINE_S)
+        lambda_function.STORAGE_CALLS._count("before-send.s3.GetObject")
+        to.telemetry.count("reads")
+        return stopwatch.storage_calls()
+
+    assert observed(append)({}, CONTEXT) == {"s3.PutObject": 2}
+    assert observed(read)({}, CONTEXT) == {"s3.GetObject": 1}
+    executor.close()
+    lines = [json.loads(text) for text in capsys.readouterr().out.splitlines() if "_aws" in text]
+    names = ("puts_of_a", "puts_of_b", "puts_of_c", "reads")
+    assert [[name for name in names if name in line] for line in lines] == [["puts_of_a", "puts_of_b"], ["reads"]]
+    assert sorted(record.getMessage() for record in caplog.records) == ["put_to_a", "put_to_b"]
 
 
 def test_observed_publishes_nothing_when_there_is_nothing_to_tell(

@@ -15,7 +15,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_handlers.edge.metering import Meter
-from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
 
@@ -43,8 +43,8 @@ def instance() -> Instance:
 class Stopwatch:
     """The time, CPU and storage calls of an invocation since the stopwatch was made."""
 
-    def __init__(self) -> None:
-        self._calls = STORAGE_CALLS.snapshot()
+    def __init__(self, calls: RequestCalls) -> None:
+        self._calls = calls
         self._wall_s = time.perf_counter()
         self._cpu_s = time.process_time()
 
@@ -58,7 +58,7 @@ class Stopwatch:
 
     def storage_calls(self) -> dict[str, int]:
         """The number of calls by `service.Operation`, sorted by name."""
-        return STORAGE_CALLS.since(self._calls)
+        return self._calls.so_far()
 
 
 def observed(
@@ -75,13 +75,15 @@ def observed(
         _prepare(uses_zones=uses_zones)
 
     def handler(event: E, context: Any) -> R:  # noqa: ARG001 - Lambda passes it
-        stopwatch = Stopwatch()
-        to = instance()
-        try:
-            return serve(event, to, stopwatch)
-        finally:
-            is_noteworthy = _report(to.telemetry)
-            meter.end(is_urgent=is_noteworthy or not is_paced)
+        with STORAGE_CALLS.of_request() as calls:
+            stopwatch = Stopwatch(calls)
+            to = instance()
+            with to.telemetry.of_request():
+                try:
+                    return serve(event, to, stopwatch)
+                finally:
+                    is_noteworthy = _report(to.telemetry)
+                    meter.end(is_urgent=is_noteworthy or not is_paced)
 
     measured: Callable[[E, Any], R] = logger.inject_lambda_context(handler)
     return measured

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock
@@ -42,6 +43,7 @@ class ThreadExecutor:
     """Executor on threads that stay between requests: `INSTANCE_THREADS_MAX` and `INSTANCE_LANE_THREADS_MAX` per lane.
 
     A function instance that is frozen after its answer keeps its unfinished calls, and they go on when it is thawed.
+    Each call runs in the context (contextvars) of the request that asked for it, so it counts for no later one.
 
     Each lane of `first_of` has its own threads. So a zone that hangs until its timeout delays no other zone, however
     many requests come meanwhile. When a result is decided, calls that have not begun are dropped.
@@ -55,7 +57,7 @@ class ThreadExecutor:
     def map(self, function: Callable[[A], T], items: Sequence[A]) -> Outcomes[T]:
         if len(items) <= 1:
             return Outcomes.collect(function, items)
-        futures = [self._pool.submit(outcome_of, function, item) for item in items]
+        futures = [self._pool.submit(copy_context().run, outcome_of, function, item) for item in items]
         return Outcomes([future.result() for future in futures])
 
     def first_of(
@@ -74,7 +76,7 @@ class ThreadExecutor:
         futures: list[Future[T | PenstockError]] = []
 
         def begin(index: int) -> None:
-            futures.append(pools[index].submit(outcome_of, function, items[index]))
+            futures.append(pools[index].submit(copy_context().run, outcome_of, function, items[index]))
             futures[index].add_done_callback(partial(_report, done, index))
 
         results: list[T | PenstockError | None] = [None] * len(items)

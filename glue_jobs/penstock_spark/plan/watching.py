@@ -3,16 +3,17 @@
 A micro-batch costs one read of the heads (one call for each 100 of them), and its planning uses the same heads. The
 watch remembers the list of partitions for 10 s, as the service's functions do, but looks it up again as soon as a head
 is gone. If a look finds no new records, the watch waits before the next one: 50 ms at first, then twice as long each
-time, at most 1 s. Without that, Spark would ask a hundred times a second.
+time, at most 1 s. Without that, Spark would ask a hundred times a second. Both times are by the clock that shows more,
+because a suspended machine may stop one of them.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.moment import Moment
 from penstock_service.instance.topic_cache import TTL_MS
 from penstock_spark.plan.options import ReadOptions
 from penstock_spark.plan.planning import OffsetRange, clip_to_log, data_loss
@@ -52,13 +53,13 @@ class Watch:
         self._options = options
         self._partitions: list[tuple[str, PartitionKey]] = []
         self._missing: list[PenstockError] = []
-        self._partitions_until_ms = -inf
+        self._partitions_found: Moment | None = None
         self._snapshots: list[PartitionSnapshot] | None = None
         self._target: list[Extent] | None = None
         self._empty_first: frozenset[Position] | None = None
         self._idle_at: frozenset[Position] = frozenset()
         self._idle_ms = 0.0
-        self._idle_until_ms = -inf
+        self._idle_since: Moment | None = None
 
     def first_positions(self) -> list[Position]:
         """The positions at which the query begins, by its options.
@@ -87,9 +88,9 @@ class Watch:
         gone, UNKNOWN_TOPIC for named topics that do not exist, and INVALID_REQUEST for partitions outside the
         subscription.
         """
-        now_ms = self._instance.clock.monotonic_ms()
+        now = Moment.now(self._instance.clock)
         is_first, self._empty_first = frozenset(start) == self._empty_first, None
-        if is_first or (now_ms < self._idle_until_ms and frozenset(start) == self._idle_at):
+        if is_first or (self._is_idle() and frozenset(start) == self._idle_at):
             return start
         snapshots = self._look()
         extents = extents_of(snapshots)
@@ -101,7 +102,7 @@ class Watch:
         )
         if self._missing and self._options.fails_on_data_loss:
             raise self._missing[0]
-        self._note_idle(now_ms, start, found)
+        self._note_idle(now, start, found)
         return found
 
     def ends(self) -> Positions:
@@ -109,14 +110,13 @@ class Watch:
 
         Raises UNKNOWN_TOPIC as `next_positions` does. `ranges` detects lost records later.
         """
-        now_ms = self._instance.clock.monotonic_ms()
-        before = self.newest()
-        if before is not None and now_ms < self._idle_until_ms:
+        now, before = Moment.now(self._instance.clock), self.newest()
+        if before is not None and self._is_idle():
             return before
         found = ends_of(extents_of(self._look()))
         if self._missing and self._options.fails_on_data_loss:
             raise self._missing[0]
-        self._note_idle(now_ms, before or (), found)
+        self._note_idle(now, before or (), found)
         return found
 
     def newest(self) -> list[Position] | None:
@@ -158,14 +158,18 @@ class Watch:
             checked.append(replace(each, offset=end))
         return checked
 
-    def _note_idle(self, now_ms: float, start: Positions, found: Positions) -> None:
+    def _is_idle(self) -> bool:
+        return self._idle_since is not None and self._idle_since.age_ms(self._instance.clock) < self._idle_ms
+
+    def _note_idle(self, now: Moment, start: Positions, found: Positions) -> None:
         self._idle_at = frozenset(start)
         is_idle = frozenset(found) == self._idle_at
         self._idle_ms = min(IDLE_MS_MAX, max(IDLE_MS_MIN, 2 * self._idle_ms)) if is_idle else 0.0
-        self._idle_until_ms = now_ms + self._idle_ms
+        self._idle_since = now
 
     def _look(self) -> list[PartitionSnapshot]:
-        is_new = self._instance.clock.monotonic_ms() >= self._partitions_until_ms
+        found = self._partitions_found
+        is_new = found is None or found.age_ms(self._instance.clock) >= TTL_MS
         if is_new:
             self._find_partitions()
         snapshots = snapshot_partitions(self._instance, self._partitions)
@@ -176,9 +180,9 @@ class Watch:
         return snapshots
 
     def _find_partitions(self) -> None:
-        until_ms = self._instance.clock.monotonic_ms() + TTL_MS
+        now = Moment.now(self._instance.clock)
         self._partitions, self._missing = find_partitions(self._instance, self._options.subscription)
-        self._partitions_until_ms = until_ms
+        self._partitions_found = now
 
 
 def _unsubscribed(position: Position) -> PenstockError:

@@ -4,7 +4,7 @@ Without Spark, on a stepped clock.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -18,7 +18,7 @@ from penstock_spark.plan.options import parse_read_options
 from penstock_spark.plan.planning import plan_slices
 from penstock_spark.plan.stream_offsets import Positions, to_json
 from penstock_spark.plan.watching import IDLE_MS_MAX, IDLE_MS_MIN, Watch
-from tests.support.service import SteppedClock, counted_instance, new_topic, patient_instance, send
+from tests.support.service import FrozenClock, SteppedClock, counted_instance, new_topic, patient_instance, send
 
 
 @dataclass
@@ -145,6 +145,25 @@ def test_a_query_with_nothing_new_looks_less_and_less_often_but_once_a_second(wa
     assert offsets(end) == {"orders": {"0": 1}}
     send(watched.instance, "orders", "b")
     assert offsets(watch.next_positions(end, None)) == {"orders": {"0": 2}}, "there was something, so it looks at once"
+
+
+@pytest.mark.parametrize("stopped", ["monotonic", "wall"])
+def test_waits_and_lists_end_by_the_clock_that_goes_on(watched: WatchedService, stopped: str) -> None:
+    new_topic(watched.instance)
+    clock = FrozenClock(watched.clock)
+    options = parse_read_options({"subscribePattern": "orders.*", "startingOffsets": "earliest"}, is_stream=True)
+    watch = Watch(replace(watched.instance, clock=clock), options)
+    start = watch.first_positions()
+    assert watch.next_positions(start, None) == start
+    send(watched.instance, "orders", "a")
+    new_topic(watched.instance, "orders.us")
+    assert watch.next_positions(start, None) == start
+    if stopped == "monotonic":
+        clock.freeze(int(TTL_MS))
+    else:
+        watched.later(TTL_MS)
+        clock.set_back_ms = int(TTL_MS)
+    assert offsets(watch.next_positions(start, None)) == {"orders": {"0": 1}, "orders.us": {"0": 0}}
 
 
 def test_partitions_and_topics_of_a_pattern_that_are_added_are_read_from_their_start(watched: WatchedService) -> None:
