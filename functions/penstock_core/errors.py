@@ -34,6 +34,7 @@ class ErrorCode(Enum):
     INVALID_REQUEST = (Category.INVALID, 400)
     INVALID_NAME = (Category.INVALID, 400)
     INVALID_CONFIG = (Category.INVALID, 400)
+    INVALID_FILTER = (Category.INVALID, 400)
     CORRUPT_BATCH = (Category.CORRUPT, 400)
     UNSUPPORTED_FORMAT = (Category.INVALID, 400)
     ACCESS_DENIED = (Category.DENIED, 403)

@@ -2,22 +2,24 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from penstock_core.errors import shown
 from penstock_core.limits import JSON_NAMES_MAX
 
 
-def parse_json(text: str) -> Any:
-    """The value that the JSON `text` holds.
+def parse_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
+    """The value that the JSON `text` holds. `number` makes a value of each number's text; None takes int and float.
 
     Raises ValueError for what is not JSON (RFC 8259), for NaN and infinities, and for numbers of thousands of digits.
     Raises it also for an object that has more than `JSON_NAMES_MAX` names, or one name twice: two readers of the
     document may take different values for it.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        return json.loads(
+            text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=number, parse_int=number
+        )
     except RecursionError as error:
         raise ValueError(f"it is nested too deep: {error}") from error
 

@@ -38,6 +38,13 @@ OFFSET_SEARCH_ATTEMPTS_MAX = 20  # searches of one partition by time; retention 
 FETCH_POLL_MS_MIN = 10  # a fetch that waits reads the heads again after this time, then after longer ones,
 FETCH_POLL_MS_MAX = 1_000  # up to this: a record is found that much later at most
 
+# Filters. The service evaluates them for each record, so these bound the work per byte of headers (docs/adr/0038).
+FILTER_BYTES_MAX = 4 * KIB  # of a policy as JSON
+FILTER_KEYS_MAX = 16  # conditions on headers in one policy, all alternatives together
+FILTER_VALUES_MAX = 150  # texts and numbers in one policy, all conditions together
+FILTER_NESTING_MAX = 3  # alternatives inside alternatives
+FILTER_NUMBER_BYTES_MAX = 32  # of a header that is read as a number, and of a number in a policy
+
 # Wake-ups.
 WAKE_UP_MS_MAX = 50  # that an append waits for its wake-ups beside its other work; a lost one costs delay, not data
 WAKE_UP_PARTITIONS_MAX = 5  # of one topic in one request: more share a message on the topic's channel

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from penstock_core.log.index import EMPTY_HEAD, Head, Page, appended
 from penstock_core.log.ref import Ref
+from penstock_core.log.retention import searched_ms
 from penstock_core.log.roll import is_roll_due, next_page, shortened
 from tests.core.log.test_ref import REFS
 
@@ -41,5 +42,5 @@ def test_newest_timestamp_of_pages_never_falls(refs: list[Ref]) -> None:
     head, pages = _append_all(refs, [])
     newest = [page.max_timestamp_ms for page in pages]
     assert newest == sorted(newest)
-    rolled_refs = [ref.max_timestamp_ms for page in pages for ref in page.refs]
+    rolled_refs = [searched_ms(ref) for page in pages for ref in page.refs]
     assert head.rolled_max_timestamp_ms == max(rolled_refs, default=-1)
