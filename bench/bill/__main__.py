@@ -10,25 +10,24 @@ from pathlib import Path
 import click
 
 from bench.bill.deployment import Bill, billed_profile
-from bench.bill.idle_stage import bill_idle_stage
-from bench.bill.requests import (
-    DAY_MS,
-    HEARTBEATS_MS,
-    HOUR_MS,
+from bench.bill.idle_consumers import (
+    MEMBER_MS,
     POLLING_MS,
-    PROFILES,
-    bill_heartbeats,
-    bill_operations,
     bill_polling_consumer,
     bill_waiting_consumer,
+    bill_waiting_member,
 )
+from bench.bill.idle_stage import bill_idle_stage
+from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES, bill_operations
 from bench.bill.synthesized import synthesized_resources
 from bench.report.recording import Report, reported
 from bench.report.result import Row
 from infra.settings import settings_of_context
 from penstock import prices
+from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT
 
 # A stage without Express zones of its own region, and the one with three.
+SESSION_TIMEOUTS_MS = (15_000, SESSION_TIMEOUT_MS_DEFAULT, 90_000, 180_000, 600_000)
 STAGES = {"dev": "eu-central-1", "prod": "us-east-1"}
 
 
@@ -43,15 +42,24 @@ def main(report: Report) -> None:
     idle = [
         _idle_consumer("polls", bill_polling_consumer(profile), POLLING_MS),
         _idle_consumer("waits for wake-ups", bill_waiting_consumer(profile), HOUR_MS),
-        _idle_consumer("heartbeats of a member", bill_heartbeats(profile), HEARTBEATS_MS),
     ]
     report.show("an idle consumer", idle)
+    report.show(
+        "an idle member of a group",
+        [
+            {"session_timeout_s": timeout_ms // 1_000, **_idle_row(bill_waiting_member(profile, timeout_ms), MEMBER_MS)}
+            for timeout_ms in SESSION_TIMEOUTS_MS
+        ],
+    )
     report.show("an unused stage, a month", [_idle_stage(stage, region) for stage, region in STAGES.items()])
 
 
 def _idle_consumer(how: str, bill: Bill, duration_ms: int) -> Row:
+    return {"consumer of 6 partitions": how, **_idle_row(bill, duration_ms)}
+
+
+def _idle_row(bill: Bill, duration_ms: int) -> Row:
     return {
-        "consumer of 6 partitions": how,
         "requests_per_minute": round(bill.requests * 60_000 / duration_ms),
         "function_s_per_minute": round(bill.function_ms * 60 / duration_ms, 2),
         "read_units_per_minute": round(bill.read_units * 60_000 / duration_ms),

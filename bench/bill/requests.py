@@ -1,4 +1,4 @@
-"""Bills single requests: an append of three sizes, a fetch at the tail, an idle consumer."""
+"""Bills single requests: an append of three sizes, a fetch at the tail. idle_consumers.py has those that wait."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,31 +9,25 @@ from typing import Any
 from bench.bill.deployment import Bill, BilledDeployment, BilledProfile, BillError, billed_deployment
 from bench.report.result import Row
 from infra.storage_profile import Profile
-from penstock import Admin, Producer, prices
+from penstock import Admin, Producer
 from penstock.api import calls
 from penstock.consumer.fetch_buffer import FetchBuffer
 from penstock.consumer.fetch_call import fetch
 from penstock.consumer.settings import ConsumerSettings, WaitMode
-from penstock.group.group_calls import beat
-from penstock.group.membership import Membership
+from penstock.consumer.subscriber import told_since_ms
 from penstock.http.client import Client
 from penstock.http.steps import drive
 from penstock.model import TopicPartition
-from penstock_core.groups.group import parse_subscription
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.records import frame
 
 MILLION = 1_000_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-HEARTBEATS_MS = HOUR_MS // 4
 PROFILES: tuple[Profile, ...] = ("express3", "express2", "standard1")
 SIZES = {"1 KB": 1_000, "64 KB": 64_000, "1 MB": 1_000_000}  # of a record, not compressed
-IDLE_PARTITIONS = 6
-POLLING_MS = 2_700  # of the deployment's time
 TURNAROUND_MS = 20  # of a request, outside the function, assumed: an idle consumer asks again so long after an answer
 _ROUNDS = TAIL_ROLL_REFS  # so that the appends have their share of a roll
-_TOPIC = "orders"
-_GROUP = "billing"
+TOPIC = "orders"
 # The columns of a bill, and the lines that each of them sums up.
 _SHOWN = {
     "api": ("api", "wake-ups"),
@@ -42,7 +36,6 @@ _SHOWN = {
     "dynamodb": ("dynamodb",),
     "logs": ("logs",),
 }
-_STEPS_TO_SETTLE = 5  # an idle consumer has armed its partitions by then
 _RECORDS_MAX = 500  # of a poll
 
 
@@ -84,13 +77,13 @@ def _share(number: float) -> str:
 
 def bill_operations(profile: BilledProfile) -> list[BilledOperation]:
     """An append of each size by an idempotent producer, with its share of a roll, and a fetch of 1 KB at the tail."""
-    with _with_topic(profile) as deployment, _producer(deployment) as producer:
-        producer.send(_TOPIC, b"").result()
+    with with_topic(profile) as deployment, _producer(deployment) as producer:
+        producer.send(TOPIC, b"").result()
         deployment.take()
         operations = []
         for size, value_bytes in SIZES.items():
             for _ in range(_ROUNDS):
-                producer.send(_TOPIC, b"x" * value_bytes).result()
+                producer.send(TOPIC, b"x" * value_bytes).result()
             operations.append(_operation(f"append of {size}", profile, deployment.take()))
         operations.append(_operation("fetch of 1 KB", profile, _fetches(deployment, producer)))
         return [*operations, _operation("append of 1 KB that wakes", profile, _waking_appends(deployment, producer))]
@@ -102,12 +95,12 @@ def _operation(name: str, profile: BilledProfile, bill: Bill) -> BilledOperation
 
 def _fetches(deployment: BilledDeployment, producer: Producer) -> Bill:
     """The bill of `_ROUNDS` fetches that each find one new record."""
-    consumer = _Fetching(deployment, partitions=1)
+    consumer = Fetching(deployment, partitions=1)
     while consumer.step():
         pass
     bill = Bill()
     for _ in range(_ROUNDS):
-        producer.send(_TOPIC, b"x" * SIZES["1 KB"]).result()
+        producer.send(TOPIC, b"x" * SIZES["1 KB"]).result()
         deployment.take()
         consumer.step()
         taken = deployment.take()
@@ -118,12 +111,12 @@ def _fetches(deployment: BilledDeployment, producer: Producer) -> Bill:
 
 def _waking_appends(deployment: BilledDeployment, producer: Producer) -> Bill:
     """The bill of `_ROUNDS` appends, each to a head that one reader has armed."""
-    [end] = Admin(transport=deployment).list_offsets(_TOPIC, "latest").values()
+    [end] = Admin(transport=deployment).list_offsets(TOPIC, "latest").values()
     bill = Bill()
     for number in range(_ROUNDS):
         _arm(deployment, [(end or 0) + number])
         deployment.take()
-        producer.send(_TOPIC, b"x" * SIZES["1 KB"]).result()
+        producer.send(TOPIC, b"x" * SIZES["1 KB"]).result()
         taken = deployment.take()
         bill.lines.add(taken.lines)
         bill.calls.update(taken.calls)
@@ -133,7 +126,7 @@ def _waking_appends(deployment: BilledDeployment, producer: Producer) -> Bill:
 def _arm(deployment: BilledDeployment, offsets: Sequence[int]) -> None:
     """Fetch at the end of each partition, and arm it."""
     wanted = [
-        {"topic": _TOPIC, "partition": partition, "offset": offset, "max_bytes": 1_000_000}
+        {"topic": TOPIC, "partition": partition, "offset": offset, "max_bytes": 1_000_000}
         for partition, offset in enumerate(offsets)
     ]
     body = json.dumps({"partitions": wanted, "arm": True}).encode()
@@ -143,60 +136,7 @@ def _arm(deployment: BilledDeployment, offsets: Sequence[int]) -> None:
         raise BillError(f"a partition is not armed: {header}")
 
 
-def bill_waiting_consumer(profile: BilledProfile) -> Bill:
-    """An hour of a consumer of six partitions that waits for wake-ups, and gets none, with the settings of a Consumer.
-
-    Its connection and its subscriptions are there already.
-    """
-    bill = _bill_idle(profile, "wake", HOUR_MS)
-    bill.lines["wake-ups"] += prices.APPSYNC_MINUTES.of(HOUR_MS / 60_000)
-    return bill
-
-
-def bill_polling_consumer(profile: BilledProfile) -> Bill:
-    """`POLLING_MS` of a consumer of six partitions that polls and gets nothing, with the settings of a Consumer."""
-    return _bill_idle(profile, "poll", POLLING_MS)
-
-
-def _bill_idle(profile: BilledProfile, wait: WaitMode, duration_ms: int) -> Bill:
-    with _with_topic(profile, IDLE_PARTITIONS) as deployment:
-        consumer = _Fetching(deployment, partitions=IDLE_PARTITIONS, wait=wait)
-        for _ in range(_STEPS_TO_SETTLE):
-            consumer.step()
-        deployment.take()
-        began_ms = deployment.clock.passed_ms
-        while deployment.clock.passed_ms < began_ms + duration_ms:
-            consumer.step()
-        return deployment.take()
-
-
-def bill_heartbeats(profile: BilledProfile) -> Bill:
-    """The heartbeats of `HEARTBEATS_MS`, of a member that owns six partitions and has nothing to do."""
-    with _with_topic(profile, IDLE_PARTITIONS) as deployment:
-        clock, client = deployment.clock, Client(deployment)
-        settings = ConsumerSettings(group_id=_GROUP).member("0" * 32, "host-1")
-        if settings is None:
-            raise BillError("a consumer with a group is a member")
-        membership = Membership(settings)
-        membership.subscribe(parse_subscription((_TOPIC,), ()), int(clock.passed_ms))
-        membership.poll_began(int(clock.passed_ms))
-        began_ms = clock.passed_ms + HEARTBEATS_MS  # until then it settles
-        while clock.passed_ms < began_ms + HEARTBEATS_MS:
-            if clock.passed_ms < began_ms:
-                deployment.take()
-            heartbeat = membership.next_heartbeat(int(clock.passed_ms))
-            if heartbeat is None:
-                clock.sleep_ms(max(1, membership.wake_at_ms - clock.passed_ms))
-                continue
-            answer = drive(beat(_GROUP, heartbeat), client.try_once)
-            membership.complete(heartbeat, answer, int(clock.passed_ms), 0.5)
-            membership.take_granted()
-        if len(membership.owned) != IDLE_PARTITIONS:
-            raise BillError(f"the member owns {len(membership.owned)} partitions")
-        return deployment.take()
-
-
-class _Fetching:
+class Fetching:
     """The part of a Consumer that decides what to fetch and when, in the deployment's time.
 
     The subscriptions of a consumer that waits for wake-ups begin at once.
@@ -208,7 +148,7 @@ class _Fetching:
         self._client = Client(deployment)
         self._buffer = FetchBuffer(self._settings.fetch())
         self._looked_ms = deployment.clock.passed_ms
-        wanted = [TopicPartition(_TOPIC, partition) for partition in range(partitions)]
+        wanted = [TopicPartition(TOPIC, partition) for partition in range(partitions)]
         self._buffer.assign(wanted)
         for each in wanted:
             self._buffer.start(each, 0, None)
@@ -216,7 +156,7 @@ class _Fetching:
     def step(self) -> int:
         """Fetches once, after the time that the consumer would wait. Returns the number of records that came."""
         while (request := self._buffer.next_request(int(self._clock.passed_ms))) is None:
-            self._subscribe()
+            subscribe_to_wake_ups(self._buffer)
             self._clock.sleep_ms(max(1, self._buffer.wake_at_ms - self._clock.passed_ms))
             self._look_for_partitions()
         answer = drive(fetch(request), self._client.try_once)
@@ -224,24 +164,27 @@ class _Fetching:
         self._buffer.complete(request, answer, int(self._clock.passed_ms), 0.5)
         return len(self._buffer.take(_RECORDS_MAX))
 
-    def _subscribe(self) -> None:
-        watch = self._buffer.waiting.watch
-        if watch is not None and watch.leaves and not watch.is_covering:
-            for leaf in watch.leaves:
-                watch.subscribed(leaf)
-            self._buffer.look_again()
-
     def _look_for_partitions(self) -> None:
         while self._clock.passed_ms >= self._looked_ms + self._settings.metadata_max_age_ms:
             self._looked_ms += self._settings.metadata_max_age_ms
-            self._client.call(calls.topic_metadata(_TOPIC))
+            if self._buffer.told_partitions(TOPIC, told_since_ms(self._settings, int(self._clock.passed_ms))) is None:
+                self._client.call(calls.topic_metadata(TOPIC))
+
+
+def subscribe_to_wake_ups(buffer: FetchBuffer) -> None:
+    """Lets the subscriptions that a consumer wants begin at once."""
+    watch = buffer.waiting.watch
+    if watch is not None and watch.leaves and not watch.is_covering:
+        for leaf in watch.leaves:
+            watch.subscribed(leaf)
+        buffer.look_again()
 
 
 @contextmanager
-def _with_topic(profile: BilledProfile, partitions: int = 1) -> Iterator[BilledDeployment]:
+def with_topic(profile: BilledProfile, partitions: int = 1) -> Iterator[BilledDeployment]:
     with billed_deployment(profile) as deployment:
         with Admin(transport=deployment) as admin:
-            admin.create_topic(_TOPIC, partitions=partitions)
+            admin.create_topic(TOPIC, partitions=partitions)
         yield deployment
 
 

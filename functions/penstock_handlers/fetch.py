@@ -56,7 +56,7 @@ def _to_json(entry: FetchEntry, result: Outcome[FetchResult], *, must_arm: bool)
         "high_watermark": result.high_watermark,
         "next_offset": result.next_offset,
         "length": len(result.data),
-        **({"armed": result.is_armed} if must_arm else {}),
+        **({"armed": result.is_armed, "topic_partitions": result.topic_partitions} if must_arm else {}),
     }
 
 

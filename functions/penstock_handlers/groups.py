@@ -1,5 +1,6 @@
 """/v1/groups for consumers: heartbeats of members, and committed offsets."""
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
@@ -29,7 +30,7 @@ from penstock_handlers.edge.json_api import (
     only_parameters,
     serve_with,
 )
-from penstock_handlers.edge.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson
+from penstock_handlers.edge.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson, WatchedPartition
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_page
 from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest, heartbeat, leave
@@ -46,8 +47,10 @@ app = json_app()
 )
 def beat(group: Annotated[str, Path()], request: HeartbeatJson) -> HeartbeatAnswerJson:
     """Take a member's heartbeat, or its leave, and answer its leases."""
-    if request.leave and (request.subscription is not None or request.owned is not None):
-        raise PenstockError(ErrorCode.INVALID_REQUEST, "a member that leaves names no subscription and holds nothing")
+    if request.leave and (request.subscription is not None or request.owned is not None or request.watched):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, "a member that leaves names no subscription, and holds and watches nothing"
+        )
     return _answer_json((leave if request.leave else heartbeat)(instance_of(app), group, _beat(request)))
 
 
@@ -137,23 +140,40 @@ def _beat(request: HeartbeatJson) -> HeartbeatRequest:
             PartitionKey(TopicId(topic_id), Partition(number)) for topic_id, held in owned.items() for number in held
         ),
         config=request.config,
+        watched=_watched(request.watched),
     )
 
 
+def _watched(partitions: Sequence[WatchedPartition]) -> dict[PartitionKey, Offset]:
+    watched = {
+        PartitionKey(TopicId(each.topic_id), Partition(each.partition)): Offset(each.offset) for each in partitions
+    }
+    if len(watched) < len(partitions):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, "watched names a partition twice: give each one once")
+    return watched
+
+
 def _answer_json(answer: HeartbeatAnswer) -> HeartbeatAnswerJson:
-    revoked: dict[str, list[int]] = {}
-    for key in answer.revoked:
-        revoked.setdefault(key.topic_id, []).append(key.partition)
-    return {
+    told: HeartbeatAnswerJson = {
         "epoch": answer.epoch,
         "session": answer.session,
         "heartbeat_after_ms": answer.heartbeat_after_ms,
         "session_timeout_ms": answer.session_timeout_ms,
         "is_complete": answer.is_complete,
         "granted": [_granted(lease, is_late=lease.partition in answer.late) for lease in answer.granted],
-        "revoked": revoked,
+        "revoked": _by_topic_id(answer.revoked),
         "waiting": answer.waiting,
     }
+    if answer.armed is not None:
+        told["armed"] = _by_topic_id(sorted(answer.armed))
+    return told
+
+
+def _by_topic_id(keys: Iterable[PartitionKey]) -> dict[str, list[int]]:
+    partitions: dict[str, list[int]] = {}
+    for key in keys:
+        partitions.setdefault(key.topic_id, []).append(key.partition)
+    return partitions
 
 
 def _granted(lease: Lease, *, is_late: bool) -> GrantedLease:

@@ -93,7 +93,8 @@ GRANTS: Mapping[str, Grants] = {
         sends_repairs=True,
     ),
     # Any heartbeat may end sessions and make a new target. It matches patterns with all topics, so it scans them. A
-    # commit without a lease reads heads, because no offset beyond the log may be committed.
+    # commit without a lease reads heads, because no offset beyond the log may be committed. So does a heartbeat that
+    # looks at partitions for a member that sleeps: it arms nothing (docs/adr/0026).
     "groups": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem"),

@@ -9,25 +9,22 @@ from moto import mock_aws
 from rich.console import Console
 
 from bench.bill.budgets import (
-    HEARTBEATS_USD_PER_DAY,
     OPERATIONS,
     POLLING_CONSUMER_USD_PER_DAY,
     WAITING_CONSUMER_USD_PER_DAY,
     WAITING_FUNCTION_S_PER_MINUTE,
+    WAITING_MEMBER_USD_PER_DAY,
 )
 from bench.bill.deployment import billed_profile
-from bench.bill.metered_calls import EXPRESS, STANDARD, MeteredCalls
-from bench.bill.requests import (
-    DAY_MS,
-    HEARTBEATS_MS,
-    HOUR_MS,
+from bench.bill.idle_consumers import (
+    MEMBER_MS,
     POLLING_MS,
-    PROFILES,
-    bill_heartbeats,
-    bill_operations,
     bill_polling_consumer,
     bill_waiting_consumer,
+    bill_waiting_member,
 )
+from bench.bill.metered_calls import EXPRESS, STANDARD, MeteredCalls
+from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES, bill_operations
 from bench.report.result import load_results
 from bench.report.tables import to_console
 from infra.storage_profile import Profile
@@ -71,9 +68,10 @@ def test_consumer_that_waits_for_wake_ups_costs_what_the_design_promises() -> No
 
 
 @pytest.mark.slow
-def test_heartbeats_of_an_idle_member_cost_at_most_their_budget() -> None:
-    bill = bill_heartbeats(billed_profile("standard1"))
-    assert bill.usd * DAY_MS / HEARTBEATS_MS <= HEARTBEATS_USD_PER_DAY, bill
+@pytest.mark.parametrize("session_timeout_ms", WAITING_MEMBER_USD_PER_DAY)
+def test_member_that_waits_for_wake_ups_costs_at_most_its_budget(session_timeout_ms: int) -> None:
+    bill = bill_waiting_member(billed_profile("standard1"), session_timeout_ms)
+    assert bill.usd * DAY_MS / MEMBER_MS <= WAITING_MEMBER_USD_PER_DAY[session_timeout_ms], bill
 
 
 @pytest.fixture

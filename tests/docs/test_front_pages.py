@@ -6,6 +6,7 @@ import pytest
 
 from bench.report.result import load_results
 from localstack.places import CHECKOUT
+from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT
 
 README = (CHECKOUT / "README.md").read_text()
 FIGURES = "".join(
@@ -35,11 +36,15 @@ def test_readme_shows_the_idle_costs_of_the_bill() -> None:
     stage, without_alarms = (
         bill.find("an unused stage, a month", {"stage": "prod"}, column) for column in ("sum_usd", "without_alarms_usd")
     )
-    waiting, polling, heartbeats = (
+    waiting, polling = (
         bill.find("an idle consumer", {"consumer of 6 partitions": how}, "usd_per_day")
-        for how in ("waits for wake-ups", "polls", "heartbeats of a member")
+        for how in ("waits for wake-ups", "polls")
     )
-    assert f"heartbeats of a member of a group cost ${heartbeats} a day more" in README
+    default, long = (
+        bill.find("an idle member of a group", {"session_timeout_s": session_s}, "usd_per_day")
+        for session_s in (SESSION_TIMEOUT_MS_DEFAULT // 1_000, 180)
+    )
+    assert f"costs ${default} a day with the default session, and ${long} with one of\n3 minutes" in README
     assert re.findall(r"\$(\S+)", idle) == [str(found) for found in (stage, without_alarms, waiting, polling)]
 
 

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.handlers.service import Service, checked_error
+from penstock_core.records import frame
+from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
+from tests.handlers.service import Answer, Service, checked_error
+from tests.support.service import with_stores
 
 BEAT = "/v1/groups/billing/heartbeat"
 OFFSETS = "/v1/groups/billing/offsets"
@@ -31,6 +34,11 @@ class Member:
 
     def join(self) -> Any:
         return self.beat(subscription={"topics": ["orders"]})
+
+
+def frame_header(answer: Answer) -> Any:
+    assert answer.status == 200, answer.body
+    return frame.decode(answer.body)[0]["partitions"]
 
 
 @pytest.fixture
@@ -197,6 +205,34 @@ def test_operator_sees_the_group_resets_it_and_deletes_it(service: Service, topi
     assert service.call("DELETE", "/v1/groups/billing").status == 204
     answer = service.call("GET", "/v1/groups/billing")
     assert (answer.status, answer.error["code"]) == (404, "UNKNOWN_GROUP")
+
+
+def test_heartbeat_answers_which_watched_partitions_are_armed(service: Service, topic_id: str) -> None:
+    service.instance = with_stores(service.instance, wake_ups=MemoryWakeUps())
+    member = Member(service, "m-1")
+    member.join()
+    partitions = [{"topic": "orders", "partition": number, "offset": 0} for number in (2, 0)]
+    fetched = frame_header(service.call("POST", "/v1/fetch", {"partitions": partitions, "arm": True}))
+    assert [(each["armed"], each["topic_partitions"]) for each in fetched] == [(True, 4)] * 2
+    watched = [{"topic_id": topic_id, "partition": number, "offset": 0} for number in range(3)]
+    assert member.beat(watched=watched)["armed"] == {topic_id: [0, 2]}
+    assert member.beat(watched=[{**watched[0], "offset": 1}])["armed"] == {}
+    assert "armed" not in member.beat()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"watched": [{"topic_id": "0f3c", "partition": 0, "offset": 0}] * 2},
+        {"watched": [{"topic_id": "0f3c", "partition": number, "offset": 0} for number in range(101)]},
+        {"watched": [{"topic_id": "0f3c", "partition": 0}]},
+        {"watched": [{"topic_id": "0f3c", "partition": 0, "offset": 0}], "leave": True},
+    ],
+)
+def test_watched_partitions_are_refused(service: Service, topic_id: str, fields: dict[str, object]) -> None:
+    member = Member(service, "m-1")
+    member.join()
+    assert member.send(**fields).error["code"] == "INVALID_REQUEST"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ class WakingTransport:
     """Wraps a transport of the service. `place` answers GET /v1/wake-ups: None for a stage without wake-ups.
 
     A write sends a wake-up, with no offset, for each partition that was armed since the last one. `loses` drops them.
+    A partition is `armed` in the answer to a heartbeat as long as it has a waiter. `looks` counts such heartbeats.
     """
 
     def __init__(self, inner: Transport, events: FakeAppSync) -> None:
@@ -43,6 +44,8 @@ class WakingTransport:
         self.place: Mapping[str, str] | None = events.place
         self.loses = False
         self.asked = 0
+        self.looks = 0
+        self.metadata = 0  # looks at topics
         self.fetches: list[dict[str, Any]] = []
 
     def call(
@@ -53,6 +56,9 @@ class WakingTransport:
             return Response(200, {}, json.dumps(self.place or {"realtime": None}).encode())
         if path == "/v1/fetch":
             return self._fetch(query, headers, json.loads(body))
+        self.metadata += path == "/v1/metadata"
+        if path.endswith("/heartbeat"):
+            return self._beat(path, headers, json.loads(body))
         answer = self._inner.call(method, path, query, headers, body)
         if path == "/v1/produce":
             self._wake()
@@ -78,13 +84,32 @@ class WakingTransport:
             if not arm or answer.status != 200:
                 return answer
             header, batches = frame.decode(answer.body)
+            partitions = self._partitions({each["topic"] for each in asked["partitions"]}, headers)
             is_empty = not len(batches)
             for each in cast(list[dict[str, Any]], header["partitions"]):
                 if "error" not in each:
                     each["armed"] = is_empty
+                    each["topic_partitions"] = partitions[each["topic"]]
                     if is_empty:
                         self._waiters.add((each["topic_id"], each["partition"]))
         return answer._replace(body=frame.encode(header, [batches]))
+
+    def _partitions(self, topics: set[str], headers: Mapping[str, str]) -> dict[str, int]:
+        found = {each: self._inner.call("GET", "/v1/metadata", {"topic": each}, headers, b"") for each in topics}
+        return {topic: json.loads(answer.body)["partitions"] for topic, answer in found.items()}
+
+    def _beat(self, path: str, headers: Mapping[str, str], asked: dict[str, Any]) -> Response:
+        watched = asked.pop("watched", [])
+        answer = self._inner.call("POST", path, {}, headers, json.dumps(asked).encode())
+        if not watched or answer.status != 200:
+            return answer
+        armed: dict[str, list[int]] = {}
+        with self._lock:
+            self.looks += 1
+            for each in watched:
+                if (each["topic_id"], each["partition"]) in self._waiters:
+                    armed.setdefault(each["topic_id"], []).append(each["partition"])
+        return answer._replace(body=json.dumps({**json.loads(answer.body), "armed": armed}).encode())
 
     def _wake(self) -> None:
         with self._lock:

@@ -118,6 +118,11 @@ def armed(head: Head, seen_next_offset: Offset, now_ms: int) -> Head | None:
     return replace(head, waiter_ms=now_ms) if head.next_offset == seen_next_offset else None
 
 
+def is_armed_at(head: Head, offset: Offset) -> bool:
+    """The next append wakes a reader at this offset, and there is nothing for it to read before."""
+    return head.waiter_ms is not None and head.next_offset == offset
+
+
 def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
     """The head's entry of a producer after `ref`, which has `sequence`. Its time is that of the segment's id."""
     return state_after(sequence, segment_time_ms(ref.segment_id))

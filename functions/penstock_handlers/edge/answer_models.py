@@ -177,7 +177,7 @@ class GrantedLease(TypedDict):
 
 
 class HeartbeatAnswerJson(TypedDict):
-    """The answer to a heartbeat. `revoked` maps topic ids to partitions."""
+    """The answer to a heartbeat. `revoked` and `armed` map topic ids to partitions."""
 
     epoch: int
     session: int
@@ -187,6 +187,7 @@ class HeartbeatAnswerJson(TypedDict):
     granted: list[GrantedLease]
     revoked: dict[str, list[int]]
     waiting: int
+    armed: NotRequired[dict[str, list[int]]]
 
 
 class GroupAnswer(TypedDict):

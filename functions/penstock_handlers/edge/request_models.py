@@ -77,11 +77,19 @@ class Subscribed(JsonRequest):
     patterns: Items[str] = Field(default_factory=list, max_length=limits.SUBSCRIPTION_NAMES_MAX)
 
 
+class WatchedPartition(JsonRequest):
+    """A partition where a member sleeps until a wake-up, and the offset that it reads next."""
+
+    topic_id: TopicIdText
+    partition: PartitionNumber
+    offset: Number
+
+
 class HeartbeatJson(JsonRequest):
     """The heartbeat of a member.
 
     `session` is the one that the answer to its join had, and 0 to join. `owned` maps topic ids to the partitions that
-    the member holds.
+    the member holds. With `watched`, the answer's `armed` says on which of these partitions the member may sleep on.
     """
 
     member_id: str
@@ -96,6 +104,7 @@ class HeartbeatJson(JsonRequest):
     ) = None
     config: dict[str, Any] = Field(default_factory=dict)
     leave: bool = False
+    watched: Items[WatchedPartition] = Field(default_factory=list, max_length=limits.REQUEST_PARTITIONS_MAX)
 
 
 class SeenCommitJson(JsonRequest):

@@ -10,7 +10,8 @@ A heartbeat takes these steps, and its function may die after any of them:
 4. It takes the leases of the member's part that the member does not hold and whose owners have released them.
 5. If a check of the group is due, it ends expired sessions and looks for new topics and partitions (`check_group`).
 
-An idle heartbeat is one read, and one write of the member's own item. It does not name the partitions held.
+An idle heartbeat is one read, and one write of the member's own item. It does not name the partitions held. It may
+look at the heads of partitions where the member sleeps, in place of a fetch (docs/adr/0026).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from penstock_core.groups.group_target import TargetAssignment
 from penstock_core.groups.lease import Lease
 from penstock_core.groups.lease_plan import LeasePlan, plan_leases
 from penstock_core.groups.sessions import refuse_heartbeat, unknown_member
-from penstock_core.ids import GroupName, MemberName, PartitionKey, member_name, parse_group_name
+from penstock_core.ids import GroupName, MemberName, Offset, PartitionKey, member_name, parse_group_name
 from penstock_core.limits import (
     ENROL_ATTEMPTS_MAX,
     GROUP_MEMBERS_MAX,
@@ -35,6 +36,7 @@ from penstock_service.groups.rebalance import check_group, create_group, rebalan
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
+from penstock_service.records.still_armed import still_armed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class HeartbeatRequest:
     `epoch` is the newest that the member knows from an answer, 0 to join. To join or to change its subscription, the
     member names a `subscription`. `session` is the number in the answer to its join. `owned` has all partitions that
     the member holds. It may be None once an answer was complete. `config` has the settings of a group that this
-    heartbeat creates.
+    heartbeat creates. `watched` has the positions of partitions where the member sleeps until a wake-up.
     """
 
     member_id: str
@@ -56,6 +58,7 @@ class HeartbeatRequest:
     subscription: Subscription | None = None
     owned: frozenset[PartitionKey] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    watched: Mapping[PartitionKey, Offset] = field(default_factory=dict)
 
     @property
     def name(self) -> MemberName:
@@ -70,7 +73,8 @@ class HeartbeatAnswer:
     Of these, `late` came after the group had begun to read: without an offset the member reads them from the beginning.
     The member commits for the last time on the `revoked` partitions, then releases them. Until an answer `is_complete`,
     the member's next heartbeat names all partitions that it holds. `waiting` counts the partitions that it will get
-    later.
+    later. `armed` has the watched partitions where the member may sleep on (`still_armed`), None if the
+    heartbeat did not look.
     """
 
     epoch: int
@@ -82,10 +86,13 @@ class HeartbeatAnswer:
     late: frozenset[PartitionKey] = frozenset()
     revoked: Sequence[PartitionKey] = ()
     waiting: int = 0
+    armed: frozenset[PartitionKey] | None = None
 
 
 def heartbeat(instance: Instance, group_name: str, beat: HeartbeatRequest) -> HeartbeatAnswer:
     """The answer to one heartbeat of a member. An idle one costs one read and one write.
+
+    With `watched` it costs one read of those heads more.
 
     Otherwise it costs the target (a query, unless remembered) and a read of the member. For 100 leases at most it adds
     one read of them, one of their owners, and a conditional update each. A rebalance or a check comes on top.
@@ -109,7 +116,7 @@ def heartbeat(instance: Instance, group_name: str, beat: HeartbeatRequest) -> He
         member = member or _known_member(instance.stores.memberships, group, beat)
         state, target = _target_for(instance, state, member)
         answer = _reconcile(instance, state, target, member, beat)
-    return _check_if_due(instance, state, answer)
+    return _look_at_watched(instance, beat, _check_if_due(instance, state, answer))
 
 
 def leave(instance: Instance, group_name: str, beat: HeartbeatRequest) -> HeartbeatAnswer:
@@ -273,6 +280,17 @@ def _check_if_due(instance: Instance, state: GroupState, answer: HeartbeatAnswer
         instance.telemetry.count("group_checks_failed")
         return answer
     return answer if checked.epoch == state.epoch else replace(answer, is_complete=False, heartbeat_after_ms=0)
+
+
+def _look_at_watched(instance: Instance, beat: HeartbeatRequest, answer: HeartbeatAnswer) -> HeartbeatAnswer:
+    """Look at the watched heads. An error of the look does not fail the heartbeat: the member fetches instead."""
+    if not beat.watched:
+        return answer
+    try:
+        return replace(answer, armed=still_armed(instance, beat.watched))
+    except PenstockError:
+        instance.telemetry.count("watched_looks_failed")
+        return answer
 
 
 def _extend_session(

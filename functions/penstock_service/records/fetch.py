@@ -50,6 +50,7 @@ class FetchResult:
     """Whole batches with true base offsets, of the topic with this id.
 
     The first batch may start below the offset asked for. `is_armed`: the next append to the partition sends a wake-up.
+    `topic_partitions` is the number of the topic's partitions, as the topic cache knows it.
     """
 
     topic_id: TopicId
@@ -57,6 +58,7 @@ class FetchResult:
     high_watermark: Offset
     next_offset: Offset
     data: bytearray
+    topic_partitions: int
     is_armed: bool = False
 
 
@@ -67,6 +69,7 @@ class _PartitionFetch:
     entry: FetchEntry
     key: PartitionKey
     head: Head
+    topic_partitions: int
     refs: Sequence[LocatedRef] = ()
     next_offset: Offset
     data: bytearray = field(default_factory=bytearray)
@@ -108,6 +111,7 @@ class _PartitionFetch:
             high_watermark=max(self.head.high_watermark, self.next_offset),
             next_offset=self.next_offset,
             data=self.data,
+            topic_partitions=self.topic_partitions,
             is_armed=self.is_armed,
         )
 
@@ -184,7 +188,7 @@ def _arm(instance: Instance, partitions: Sequence[_PartitionFetch]) -> None:
             continue
         each.is_armed, head = result
         try:
-            each.head = _at_head(each.entry, each.key, {} if head is None else {each.key: head}).head
+            each.head = _readable_head(each.entry, each.key, {} if head is None else {each.key: head})
         except PenstockError as error:
             each.error = error
 
@@ -193,23 +197,29 @@ def _look(instance: Instance, entries: Sequence[FetchEntry]) -> Outcomes[_Partit
     """Look up each entry's partition and its head. One read of all heads, and one more if some are missing."""
     log, topic_cache = instance.stores.log, instance.topic_cache
 
-    def find(entry: FetchEntry) -> tuple[FetchEntry, PartitionKey]:
-        return entry, topic_cache.get_partition(entry.topic, entry.partition, entry.topic_id)[1]
+    def find(entry: FetchEntry) -> tuple[FetchEntry, PartitionKey, int]:
+        topic, key = topic_cache.get_partition(entry.topic, entry.partition, entry.topic_id)
+        return entry, key, topic.partitions
+
+    def open_partition(entry: FetchEntry, key: PartitionKey, topic_partitions: int) -> _PartitionFetch:
+        head = _readable_head(entry, key, heads)
+        offset = Offset(entry.offset)
+        return _PartitionFetch(entry=entry, key=key, head=head, topic_partitions=topic_partitions, next_offset=offset)
 
     found = Outcomes.collect(find, entries)
-    heads = log.heads(list(dict.fromkeys(key for _, key in found.ok)))
-    missing = {key: entry.topic for entry, key in found.ok if key not in heads}
+    heads = log.heads(list(dict.fromkeys(key for _, key, _ in found.ok)))
+    missing = {key: entry.topic for entry, key, _ in found.ok if key not in heads}
     if missing:
         # The topic was deleted, and perhaps created again, since it was looked up: ask once more what the name means.
         for topic in missing.values():
             topic_cache.forget(topic)
-        found = found.map_ok(lambda pair: find(pair[0]) if pair[1] in missing else pair)
-        heads = {**heads, **log.heads([key for _, key in found.ok])}
-    return found.map_ok(lambda pair: _at_head(*pair, heads))
+        found = found.map_ok(lambda each: find(each[0]) if each[1] in missing else each)
+        heads = {**heads, **log.heads([key for _, key, _ in found.ok])}
+    return found.map_ok(lambda each: open_partition(*each))
 
 
-def _at_head(entry: FetchEntry, key: PartitionKey, heads: Mapping[PartitionKey, Head]) -> _PartitionFetch:
-    """The partition at its head. Raises UNKNOWN_TOPIC and OFFSET_OUT_OF_RANGE."""
+def _readable_head(entry: FetchEntry, key: PartitionKey, heads: Mapping[PartitionKey, Head]) -> Head:
+    """The partition's head, if the entry's offset lies in the log. Raises UNKNOWN_TOPIC and OFFSET_OUT_OF_RANGE."""
     head = heads.get(key)
     if head is None:
         raise PenstockError(ErrorCode.UNKNOWN_TOPIC, f"topic {entry.topic!r} is being deleted")
@@ -221,7 +231,7 @@ def _at_head(entry: FetchEntry, key: PartitionKey, heads: Mapping[PartitionKey, 
             log_start_offset=head.log_start_offset,
             high_watermark=head.high_watermark,
         )
-    return _PartitionFetch(entry=entry, key=key, head=head, next_offset=Offset(entry.offset))
+    return head
 
 
 def _is_enough(found: Outcomes[_PartitionFetch], min_bytes: int) -> bool:
@@ -287,6 +297,6 @@ def _explain(log: LogIndex, partitions: Iterable[_PartitionFetch]) -> None:
         return
     for each in failed:
         try:
-            _at_head(each.entry, each.key, heads)
+            _readable_head(each.entry, each.key, heads)
         except PenstockError as error:
             each.error = error

@@ -22,6 +22,7 @@ class AsyncFetcher:
     """Drives a consumer's core and its buffer; call `wake` after a change."""
 
     def __init__(self, core: ConsumerCore, client: AsyncClient, *, max_in_flight: int, fork: ForkGuard) -> None:
+        self._core = core
         self._buffer = core.buffer
         self._fork = fork
         self._client = client
@@ -37,7 +38,7 @@ class AsyncFetcher:
         self._heartbeater: AsyncHeartbeater | None = None
         if core.membership is not None:
             self._heartbeater = AsyncHeartbeater(
-                core.membership, core.group_id, client, changed=self._arrived, after_heartbeat=core.release_idle
+                core.membership, core.group_id, client, changed=self._arrived, after_heartbeat=self._after_heartbeat
             )
 
     def start(self) -> None:
@@ -93,6 +94,10 @@ class AsyncFetcher:
             await self._wake_ups.stop()
         if self._heartbeater is not None:
             await self._heartbeater.join()
+
+    def _after_heartbeat(self) -> None:
+        self._core.release_idle()
+        self.wake()  # the heartbeat may have found records
 
     def _look_again(self) -> None:
         self._buffer.look_again()

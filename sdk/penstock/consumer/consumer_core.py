@@ -53,7 +53,7 @@ class ConsumerCore:
         self._run = RecordRun(self.buffer)
         self._commits = Commits(settings, self.buffer, self._run, after_commit=self.release_idle, now_ms=now_ms)
         member = settings.member(member_id, process_name)
-        self.membership = None if member is None else Membership(member)
+        self.membership = None if member is None else Membership(member, self.buffer)
         self._rebalance: Rebalance | None = None
         if self.membership is not None:
             self._rebalance = Rebalance(

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 from penstock.consumer.partition_cursor import Budget, PartitionCursor
 from penstock.consumer.waiting import Waiting
 from penstock.errors import InvalidError, error_from_json
+from penstock.group.heartbeat import Look
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock.wake_ups.events import WakeUp
@@ -74,6 +75,7 @@ class FetchBuffer:
         self.waiting = Waiting(settings.fetch_wait_ms, is_woken=settings.is_woken)
         # In order of turn: the partition that was served last is last.
         self._cursors: dict[TopicPartition, PartitionCursor] = {}
+        self._told_partitions: dict[str, tuple[int, int]] = {}  # by topic: how many, and when a fetch told it
         self._in_flight = 0
         self._failures = 0
         self._error: PenstockError | None = None
@@ -142,6 +144,15 @@ class FetchBuffer:
         self.waiting.woken(wake_up)
         self.wake_at_ms = 0
 
+    def to_look_at(self, until_ms: int) -> Sequence[Look]:
+        """The partitions that a heartbeat may look at in place of a fetch."""
+        return self.waiting.to_look_at(until_ms)
+
+    def looked(self, looks: Sequence[Look], armed: frozenset[tuple[str, int]], now_ms: int, chance: float) -> None:
+        """Take the answer of a heartbeat that has looked."""
+        self.waiting.looked(looks, armed, now_ms, chance)
+        self.wake_at_ms = 0
+
     def look_again(self) -> None:
         """What is covered by wake-ups may have changed."""
         self.wake_at_ms = 0
@@ -153,6 +164,11 @@ class FetchBuffer:
     def positions(self) -> dict[TopicPartition, int]:
         """The next offset to return, of each partition where it is known."""
         return {each: cursor.position for each, cursor in self._cursors.items() if cursor.position is not None}
+
+    def told_partitions(self, topic: str, since_ms: int) -> int | None:
+        """The number of the topic's partitions, if a fetch that arms has told it since then."""
+        count, told_ms = self._told_partitions.get(topic, (0, -1))
+        return count if told_ms >= since_ms else None
 
     def next_request(self, now_ms: int) -> FetchRequest | None:
         """The fetch to send now, or None until something changes or `wake_at_ms` comes."""
@@ -196,6 +212,8 @@ class FetchBuffer:
                     self._refused(cursor, error_from_json(answer["error"]), now_ms, chance)
                 else:
                     self._answered(cursor, answer, body[at : at + length])
+                    if "topic_partitions" in answer:
+                        self._told_partitions[cursor.partition.topic] = (answer["topic_partitions"], now_ms)
                     self.waiting.answered(
                         cursor,
                         is_armed=answer.get("armed") is True,

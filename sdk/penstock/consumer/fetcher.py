@@ -26,6 +26,7 @@ class Fetcher:
         self.lock = threading.Lock()
         self._arrived = Signal(self.lock)
         self._work = threading.Condition(self.lock)
+        self._core = core
         self._buffer = core.buffer
         self._fork = fork
         self._client = client
@@ -45,7 +46,7 @@ class Fetcher:
                 client,
                 lock=self.lock,
                 changed=self._arrived,
-                after_heartbeat=core.release_idle,
+                after_heartbeat=self._after_heartbeat,
             )
 
     def start(self) -> None:
@@ -100,6 +101,10 @@ class Fetcher:
             self._wake_ups.join()
         if self._heartbeater is not None:
             self._heartbeater.join()
+
+    def _after_heartbeat(self) -> None:
+        self._core.release_idle()
+        self.wake()  # the heartbeat may have found records
 
     def _look_again(self) -> None:
         self._buffer.look_again()

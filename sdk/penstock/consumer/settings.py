@@ -108,7 +108,8 @@ class ConsumerSettings:
         session_timeout_ms: A member that the service does not hear of for so long loses its partitions; by default
             45,000.
         heartbeat_interval_ms: The time between heartbeats, which go on in the background; by default 5,000. While a
-            member gets no records and its group does not change, the time grows to a third of the session.
+            member gets no records and its group does not change, the time grows to a third of the session, at most to
+            a minute. An idle member pays for these heartbeats (docs/performance/costs.md).
         max_poll_interval_ms: A consumer that is not polled for so long leaves the group, and joins again with its next
             poll; by default 300,000. It bounds how long a partition waits for its owner.
         on_assigned: Called with a list of partitions before their first record is returned. `poll`, iteration and
@@ -129,8 +130,9 @@ class ConsumerSettings:
             at least one record. Without it, a few KB that compress well could fill the memory.
         consumer_timeout_ms: Iteration ends when no record comes for so long; by default it waits for ever.
         wait: How the consumer waits at the end of its partitions. With "wake" the service tells it of new records over
-            a WebSocket. An idle consumer then sends one fetch a minute, so a lost wake-up delays records by a minute at
-            most. Without a connection, and where the stage has no wake-ups, it uses long polls and tries again later.
+            a WebSocket. An idle consumer then sends one fetch a minute, or looks by a heartbeat, so a lost wake-up
+            delays records by a minute at most. Without a connection, and where the stage has no wake-ups, it uses long
+            polls and tries again later.
             "poll" is always long polls: a record comes some milliseconds sooner, and each consumer pays for a function
             that never stops (docs/performance/waiting.md).
         fetch_max_bytes: The most that one answer carries, 4 MiB at most.
@@ -140,7 +142,7 @@ class ConsumerSettings:
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.
         retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
         metadata_max_age_ms: How often a consumer of topics without a group looks for new partitions; by default
-            every 5 minutes.
+            every 5 minutes. While it waits for wake-ups, its fetches tell it without a further call.
     """
 
     group_id: str | None = None

@@ -28,8 +28,11 @@ from penstock.model import TopicPartition
 from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError
 from penstock_core.groups.group import Subscription, parse_subscription
+from penstock_core.limits import SDK_SAFETY_NET_MS
 
 _log = logging.getLogger("penstock.consumer")
+
+_TOLD_MS_MAX = 2 * SDK_SAFETY_NET_MS  # each fetch of the safety net tells the number of partitions
 
 
 class Subscriber:
@@ -114,7 +117,7 @@ class Subscriber:
                 yield Wait(until_ms=membership.leave_until_ms)
 
     def refresh(self) -> Calls[None]:
-        """Look for new partitions of the topics, if it is time: one call per topic.
+        """Look for new partitions of the topics, if it is time: one call for each topic that no fetch has told of.
 
         If the service is not available, the consumer reads on what it knows. Raises UnknownTopicError, and
         UnavailableError while it knows no partition of a topic.
@@ -125,7 +128,8 @@ class Subscriber:
         counts: dict[str, int] = {}
         try:
             for topic in self._topics:
-                counts[topic] = (yield from calls.topic_metadata(topic)).partitions
+                told = self._buffer.told_partitions(topic, told_since_ms(self._settings, now_ms))
+                counts[topic] = (yield from calls.topic_metadata(topic)).partitions if told is None else told
         except UnavailableError:
             if set(self._topics) - {each.topic for each in self._buffer.assignment()}:
                 raise
@@ -188,6 +192,11 @@ class Subscriber:
         for partition, start in starts.items():
             if partition in unknown:
                 self._buffer.start(partition, *start)
+
+
+def told_since_ms(settings: ConsumerSettings, now_ms: int) -> int:
+    """A number of partitions that a fetch has told since then makes a look at the topic needless."""
+    return now_ms - min(settings.metadata_max_age_ms, _TOLD_MS_MAX)
 
 
 def parsed_subscription(topics: str | Iterable[str], *, is_in_group: bool) -> Subscription:

@@ -3,9 +3,12 @@
 | a quiet partition is                        | and is fetched                                                |
 |---------------------------------------------|---------------------------------------------------------------|
 | covered by a subscription, not armed        | at once, with `arm`                                           |
-| covered, and armed under that subscription  | when a wake-up comes, at the latest by the safety net         |
+| covered, and armed under that subscription  | when a wake-up comes, at the latest by the safety net (1)     |
 | not covered, while the connection is opened | when it is covered, at the latest at the end of the hold      |
 | not covered                                 | by long polls                                                 |
+
+(1) A heartbeat of a group's member may find that the head is still armed, and at the partition's position. Then the
+safety net begins anew, without a fetch.
 
 Invariants:
 
@@ -20,10 +23,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.consumer.partition_cursor import PartitionCursor
+from penstock.group.heartbeat import Look
 from penstock.wake_ups.events import WakeUp
 from penstock.wake_ups.watch import Watch
 from penstock_core.limits import (
     OFFSET_MAX,
+    REQUEST_PARTITIONS_MAX,
     SDK_SAFETY_NET_MS,
     SDK_WAIT_FIRST_MS,
     SDK_WAKE_UP_FRUITLESS_MS,
@@ -139,11 +144,37 @@ class Waiting:
         elif cursor.is_quiet:
             if is_armed:
                 cursor.armed_under = cursor.asked_under
-                cursor.asleep_until_ms = now_ms + int(SDK_SAFETY_NET_MS * (1 + _SPREAD * chance))
+                cursor.asleep_until_ms = _net_end_ms(now_ms, chance)
             if cursor.was_woken or (cursor.asked_under and not is_armed and not has_others):
                 cursor.fruitless += 1
                 wait_ms = SDK_WAKE_UP_FRUITLESS_MS * 2 ** min(cursor.fruitless - 1, 30)
                 cursor.retry_at_ms = now_ms + min(wait_ms, SDK_WAKE_UP_FRUITLESS_MS_MAX)
+
+    def to_look_at(self, until_ms: int) -> list[Look]:
+        """The partitions that sleep, and whose safety net ends by then: as many as one request takes."""
+        looks = [
+            Look(topic_id=topic_id, partition=partition, offset=cursor.fetch_offset, coverage=cursor.armed_under)
+            for (topic_id, partition), cursor in self._watched.items()
+            if self._is_asleep(cursor) and not cursor.is_in_flight and cursor.asleep_until_ms <= until_ms
+        ]
+        return looks[:REQUEST_PARTITIONS_MAX]
+
+    def looked(self, looks: Iterable[Look], armed: Collection[tuple[str, int]], now_ms: int, chance: float) -> None:
+        """Take the answer of a look: those that are `armed` sleep on, the others are fetched.
+
+        A partition that was fetched meanwhile, moved, or lost the subscription of that time is left alone.
+        """
+        for look in looks:
+            where = (look.topic_id, look.partition)
+            cursor = self._watched.get(where)
+            if cursor is None or cursor.is_in_flight or not self._is_asleep(cursor):
+                continue
+            if (cursor.fetch_offset, cursor.armed_under) != (look.offset, look.coverage):
+                continue
+            if where in armed:
+                cursor.asleep_until_ms = _net_end_ms(now_ms, chance)
+            else:
+                cursor.armed_under = 0
 
     def _is_asleep(self, cursor: PartitionCursor) -> bool:
         is_quiet = cursor.is_quiet and not cursor.is_woken
@@ -151,3 +182,7 @@ class Waiting:
 
     def _coverage(self, cursor: PartitionCursor) -> int:
         return 0 if self.watch is None else self.watch.coverage(cursor.topic_id, cursor.partition.partition)
+
+
+def _net_end_ms(now_ms: int, chance: float) -> int:
+    return now_ms + int(SDK_SAFETY_NET_MS * (1 + _SPREAD * chance))

@@ -1,7 +1,7 @@
 """The calls of a group's members: heartbeats, and commits under leases. Requests out, answers in."""
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from penstock.api.calls import commit_offsets, group_path, offset_item, seen_commit
@@ -73,5 +73,10 @@ def _heartbeat_answer(answer: Mapping[str, Any]) -> HeartbeatResponse:
         session_timeout_ms=answer["session_timeout_ms"],
         is_complete=answer["is_complete"],
         granted=granted,
-        revoked=frozenset((topic_id, number) for topic_id, numbers in answer["revoked"].items() for number in numbers),
+        revoked=_partitions(answer["revoked"]),
+        armed=_partitions(answer["armed"]) if "armed" in answer else None,
     )
+
+
+def _partitions(by_topic_id: Mapping[str, Sequence[int]]) -> frozenset[tuple[str, int]]:
+    return frozenset((topic_id, number) for topic_id, numbers in by_topic_id.items() for number in numbers)

@@ -1,8 +1,8 @@
 """The values of the group protocol: the member, its heartbeats, and the answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from penstock.model import TopicPartition
 from penstock.retry import RetryPolicy
@@ -33,6 +33,27 @@ class MemberSettings:
     retry: RetryPolicy
 
 
+class Look(NamedTuple):
+    """A partition where the member sleeps, for a heartbeat to look at. `coverage` names the subscription over it."""
+
+    topic_id: str
+    partition: int
+    offset: int
+    coverage: int
+
+
+class Sleepers(Protocol):
+    """The partitions of a member that sleep until a wake-up (docs/adr/0026). A heartbeat looks at them for a fetch."""
+
+    def to_look_at(self, until_ms: int) -> Sequence[Look]:
+        """The partitions whose safety net ends by then: a heartbeat that is sent now may prolong it."""
+        ...
+
+    def looked(self, looks: Sequence[Look], armed: frozenset[tuple[str, int]], now_ms: int, chance: float) -> None:
+        """Take an answer: the topic ids and partitions that may sleep on. The others are fetched."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
     """A heartbeat to send. By `session` and `claims` the member tells whether it still holds when the answer comes."""
@@ -41,11 +62,15 @@ class HeartbeatRequest:
     sent_at_ms: int
     session: int
     claims: int
+    looks: Sequence[Look] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResponse:
-    """The service's answer. The next heartbeats name `service_session`. `revoked` holds topic ids and partitions."""
+    """The service's answer. The next heartbeats name `service_session`.
+
+    `revoked` and `armed` hold topic ids and partitions. `armed` is None if the service has looked at no partition.
+    """
 
     epoch: int
     service_session: int
@@ -54,3 +79,4 @@ class HeartbeatResponse:
     is_complete: bool
     granted: Mapping[TopicPartition, HeldLease]
     revoked: frozenset[tuple[str, int]]
+    armed: frozenset[tuple[str, int]] | None = None

@@ -18,15 +18,17 @@ Invariants:
 - The member commits only under the lease of a partition that it owns (holdings.py).
 - Heartbeats of an idle member come less and less often, up to a third of its session: as long as the group changes
   nothing and no records come. A change or a record brings the group's interval back.
+- A heartbeat looks at partitions that sleep, if their safety net ends before the next heartbeat. So an idle member
+  sends no fetch.
 - A session ends `session_timeout_ms` after the member *sent* the last heartbeat that was answered. So it never ends
   later than the service thinks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from penstock.group.heartbeat import HeartbeatRequest, HeartbeatResponse, HeldLease, MemberSettings
+from penstock.group.heartbeat import HeartbeatRequest, HeartbeatResponse, HeldLease, Look, MemberSettings, Sleepers
 from penstock.group.holdings import Holdings
 from penstock.model import TopicPartition
 from penstock.retry import NEVER_MS
@@ -38,6 +40,8 @@ from penstock_core.limits import (
     HEARTBEATS_PER_SESSION_MIN,
     SDK_HEARTBEAT_GROWTH,
     SDK_LEAVE_MS_MAX,
+    SDK_LOOK_AHEAD_MS,
+    SDK_SAFETY_NET_MS,
 )
 
 
@@ -69,10 +73,11 @@ _REACTIONS: Mapping[ErrorCode, Reaction] = {
 
 
 class Membership:
-    """One member. All times are of one monotonic clock."""
+    """One member. All times are of one monotonic clock. `sleepers` are the partitions that its heartbeats look at."""
 
-    def __init__(self, settings: MemberSettings) -> None:
+    def __init__(self, settings: MemberSettings, sleepers: Sleepers | None = None) -> None:
         self.settings = settings
+        self._sleepers = sleepers
         self._held = Holdings()
         self.state = MemberState.OUTSIDE
         self.wake_at_ms = NEVER_MS  # when `next_heartbeat` may have one, if nothing happens before
@@ -86,6 +91,7 @@ class Membership:
         self._failures = 0
         self._interval_ms = HEARTBEAT_INTERVAL_MS_DEFAULT
         self._idle_beats = 0  # in a row
+        self._session_timeout_ms = 0  # of the last answer
         self._due_ms = NEVER_MS
         self.leave_until_ms = NEVER_MS
         self._is_closing = False
@@ -112,7 +118,14 @@ class Membership:
             return None
         self._is_in_flight = True
         self._sequence += 1
-        return HeartbeatRequest(body=self._body(), sent_at_ms=now_ms, session=self._session, claims=self._held.claims)
+        looks = self._looks(now_ms)
+        return HeartbeatRequest(
+            body=self._body() | _watched(looks),
+            sent_at_ms=now_ms,
+            session=self._session,
+            claims=self._held.claims,
+            looks=looks,
+        )
 
     def complete(
         self, heartbeat: HeartbeatRequest, answer: HeartbeatResponse | PenstockError, now_ms: int, chance: float
@@ -122,6 +135,8 @@ class Membership:
             self.failed(heartbeat, answer, now_ms, chance)
         else:
             self.answered(heartbeat, answer, now_ms)
+            if self._sleepers is not None and answer.armed is not None:
+                self._sleepers.looked(heartbeat.looks, answer.armed, now_ms, chance)
 
     def answered(self, heartbeat: HeartbeatRequest, answer: HeartbeatResponse, now_ms: int) -> None:
         """Take the answer."""
@@ -137,6 +152,7 @@ class Membership:
         self._epoch = answer.epoch
         self._service_session = answer.service_session
         self._interval_ms = answer.heartbeat_after_ms or self._interval_ms
+        self._session_timeout_ms = answer.session_timeout_ms
         self.session_end_ms = heartbeat.sent_at_ms + answer.session_timeout_ms
         is_unchanged = answer.is_complete and not (answer.granted or answer.revoked)
         if self._held.obey(heartbeat.claims, answer):
@@ -265,7 +281,13 @@ class Membership:
         self._session += 1
         self._go(now_ms, is_leaving=is_leaving or self.state is MemberState.LEAVING)
 
-    def _body(self) -> Mapping[str, Any]:
+    def _looks(self, now_ms: int) -> Sequence[Look]:
+        """The partitions whose safety net ends before the next heartbeat, if this one changes nothing."""
+        if self._sleepers is None or self.state is not MemberState.JOINED or not self._held.is_complete:
+            return ()
+        return self._sleepers.to_look_at(now_ms + self._grown_ms(self._interval_ms) + SDK_LOOK_AHEAD_MS)
+
+    def _body(self) -> dict[str, Any]:
         settings = self.settings
         epoch = 0 if self.state is MemberState.JOINING else self._epoch
         body: dict[str, Any] = {"member_id": settings.member_id, "sequence": self._sequence, "epoch": epoch}
@@ -322,10 +344,13 @@ class Membership:
     def _idle_interval_ms(self, answer: HeartbeatResponse) -> int:
         """The time to the next heartbeat. The service's word counts while the group is changing."""
         after_ms = answer.heartbeat_after_ms
-        if not answer.is_complete:
-            return after_ms
-        grown_ms = after_ms * SDK_HEARTBEAT_GROWTH ** min(self._idle_beats, 30)
-        return max(after_ms, int(min(grown_ms, answer.session_timeout_ms / HEARTBEATS_PER_SESSION_MIN)))
+        return self._grown_ms(after_ms) if answer.is_complete else after_ms
+
+    def _grown_ms(self, interval_ms: int) -> int:
+        """The interval of an idle member, at most the safety net: the heartbeat then looks in place of a fetch."""
+        grown_ms = interval_ms * SDK_HEARTBEAT_GROWTH ** min(self._idle_beats, 30)
+        longest_ms = min(self._session_timeout_ms / HEARTBEATS_PER_SESSION_MIN, SDK_SAFETY_NET_MS)
+        return max(interval_ms, int(min(grown_ms, longest_ms)))
 
     def _poll_due_ms(self) -> int:
         if self._is_polling or self._is_closing:
@@ -337,3 +362,12 @@ class Membership:
         retry = self.settings.retry
         jitter_ms = full_jitter_ms(self._failures - 1, retry.backoff_ms, retry.backoff_max_ms, chance)
         return now_ms + int(error.facts.get("retry_after_ms", 0) + min(jitter_ms, self._interval_ms))
+
+
+def _watched(looks: Sequence[Look]) -> dict[str, Any]:
+    """The fields of a heartbeat that looks at these partitions."""
+    if not looks:
+        return {}
+    return {
+        "watched": [{"topic_id": each.topic_id, "partition": each.partition, "offset": each.offset} for each in looks]
+    }

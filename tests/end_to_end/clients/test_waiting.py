@@ -1,53 +1,110 @@
-"""Consumers that wait on the deployed stack: woken over a WebSocket, again after it is cut, and without one."""
+"""Consumers that wait on the deployed stack, threaded and asynchronous.
 
+They are woken over a WebSocket, again after it is cut, and without one.
+"""
+
+import asyncio
+import json
 import socket
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from penstock import Consumer, Producer, TopicPartition
+from penstock import AsyncConsumer, Consumer, Producer, TopicPartition
+from penstock.group import membership
+from penstock.http.aiohttp_transport import AiohttpTransport
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport
 from penstock.system import monotonic_ms
 from penstock.wake_ups.wake_thread import WakeThread
 from penstock_core.limits import SDK_SAFETY_NET_MS
 from tests.end_to_end.local_stack import Stack
+from tests.sdk.client_kinds import LoopedConsumer, running_loop
 from tests.sdk.polling import poll_count
 from tests.support.deadlines import until
 
 pytestmark = pytest.mark.stack
 
 
-class Watched(HttpTransport):
-    """Counts fetches by the time that they wait. `has_wake_ups` is false for a stage without them."""
+class Seen:
+    """Counts the fetches that arm and those that poll, and the heartbeats that look and find all armed.
 
-    def __init__(self, stack: Stack) -> None:
-        super().__init__(stack.configuration())
+    `has_wake_ups` is false for a stage without them.
+    """
+
+    def __init__(self) -> None:
+        self.fetches = 0
         self.armed = 0
         self.polls = 0
+        self.looks = 0
         self.has_wake_ups = True
+
+    def instead(self, path: str) -> Response | None:
+        """The answer of a stage without wake-ups."""
+        return Response(200, {}, b'{"realtime": null}') if path == "/v1/wake-ups" and not self.has_wake_ups else None
+
+    def see(self, path: str, body: bytes, answer: Response) -> Response:
+        if path == "/v1/fetch":
+            self.fetches += 1
+            self.armed += b'"arm":true' in body and answer.status == 200 and b'"armed": true' in _spaced(answer.body)
+            self.polls += b'"wait_ms":500' in body
+        elif path.endswith("/heartbeat") and b'"watched"' in body and answer.status == 200:
+            watched, armed = json.loads(body)["watched"], json.loads(answer.body)["armed"]
+            self.looks += len(watched) == sum(map(len, armed.values()))
+        return answer
+
+
+class Watched(HttpTransport):
+    def __init__(self, stack: Stack, seen: Seen) -> None:
+        super().__init__(stack.configuration())
+        self._seen = seen
 
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
-        if path == "/v1/wake-ups" and not self.has_wake_ups:
-            return Response(200, {}, b'{"realtime": null}')
-        answer = super().call(method, path, query, headers, body)
-        if path == "/v1/fetch":
-            self.armed += b'"arm":true' in body and answer.status == 200 and b'"armed": true' in _spaced(answer.body)
-            self.polls += b'"wait_ms":500' in body
-        return answer
+        instead = self._seen.instead(path)
+        return instead or self._seen.see(path, body, super().call(method, path, query, headers, body))
+
+
+class AsyncWatched(AiohttpTransport):
+    def __init__(self, stack: Stack, seen: Seen) -> None:
+        super().__init__(stack.configuration())
+        self._seen = seen
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        instead = self._seen.instead(path)
+        return instead or self._seen.see(path, body, await super().call(method, path, query, headers, body))
+
+
+class Clients(Seen):
+    """Makes consumers of one kind, and sees what all of them do."""
+
+    def __init__(self, stack: Stack, loop: asyncio.AbstractEventLoop | None) -> None:
+        super().__init__()
+        self._stack = stack
+        self._loop = loop
+
+    def consumer(self, *topics: str, **options: Any) -> Any:
+        if self._loop is None:
+            return Consumer(*topics, transport=Watched(self._stack, self), **options)
+        transport = AsyncWatched(self._stack, self)
+        return LoopedConsumer(self._loop, AsyncConsumer(*topics, transport=transport, **options))
 
 
 def _spaced(frame: bytes) -> bytes:
     return frame.replace(b'":', b'": ')
 
 
-@pytest.fixture
-def watched(stack: Stack) -> Iterator[Watched]:
-    transport = Watched(stack)
-    yield transport
-    transport.close()
+@pytest.fixture(params=["threads", "asyncio"])
+def clients(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Clients]:
+    if request.param == "threads":
+        yield Clients(stack, None)
+    else:
+        with running_loop() as loop:
+            yield Clients(stack, loop)
 
 
 @pytest.fixture
@@ -56,40 +113,53 @@ def producer(stack: Stack) -> Iterator[Producer]:
         yield producer
 
 
-def _asleep(consumer: Consumer, watched: Watched) -> None:
-    armed = watched.armed
-    until(lambda: watched.armed > armed, step=lambda: consumer.poll(timeout_ms=20))
+def _asleep(consumer: Any, clients: Clients) -> None:
+    armed = clients.armed
+    until(lambda: clients.armed > armed, step=lambda: consumer.poll(timeout_ms=20))
 
 
-def test_waiting_consumer_is_woken(watched: Watched, producer: Producer, topic: str) -> None:
-    with Consumer(topic, transport=watched) as consumer:
-        _asleep(consumer, watched)
+def test_waiting_consumer_is_woken(clients: Clients, producer: Producer, topic: str) -> None:
+    with clients.consumer(topic) as consumer:
+        _asleep(consumer, clients)
         began_ms = monotonic_ms()
         producer.send(topic, b"x", partition=2).result()
         assert [each.value for each in poll_count(1, consumer)] == [b"x"]
         assert monotonic_ms() - began_ms < SDK_SAFETY_NET_MS / 2
-    assert watched.polls == 0
+    assert clients.polls == 0
 
 
-def test_many_groups_on_one_partition_are_woken_by_one_append(stack: Stack, producer: Producer, topic: str) -> None:
-    transports = [Watched(stack) for _ in range(5)]
-    consumers = [Consumer(transport=each, group_id=f"{topic}-{number}") for number, each in enumerate(transports)]
-    for consumer, watched in zip(consumers, transports, strict=True):
+def test_idle_member_looks_by_its_heartbeats_and_is_woken(
+    clients: Clients, producer: Producer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "SDK_LOOK_AHEAD_MS", 2 * SDK_SAFETY_NET_MS)  # each heartbeat looks
+    with clients.consumer(topic, group_id=topic, heartbeat_interval_ms=250) as consumer:
+        _asleep(consumer, clients)
+        until(lambda: clients.looks, step=lambda: consumer.poll(timeout_ms=20))
+        fetches, looks = clients.fetches, clients.looks
+        until(lambda: clients.looks >= looks + 2, step=lambda: consumer.poll(timeout_ms=20))
+        assert clients.fetches == fetches
+        producer.send(topic, b"x", partition=2).result()
+        assert [each.value for each in poll_count(1, consumer)] == [b"x"]
+    assert clients.polls == 0
+
+
+def test_many_groups_on_one_partition_are_woken_by_one_append(clients: Clients, producer: Producer, topic: str) -> None:
+    consumers = [clients.consumer(group_id=f"{topic}-{number}") for number in range(5)]
+    for consumer in consumers:
         consumer.assign([TopicPartition(topic, 0)])
-        _asleep(consumer, watched)
+        _asleep(consumer, clients)
     began_ms = monotonic_ms()
     producer.send(topic, b"x", partition=0).result()
     for consumer in consumers:
         assert [each.value for each in poll_count(1, consumer)] == [b"x"]
     assert monotonic_ms() - began_ms < SDK_SAFETY_NET_MS / 2
-    assert sum(each.polls for each in transports) == 0
-    for consumer, watched in zip(consumers, transports, strict=True):
+    assert clients.polls == 0
+    for consumer in consumers:
         consumer.close()
-        watched.close()
 
 
 def test_consumer_goes_on_after_its_socket_is_cut(
-    watched: Watched, producer: Producer, topic: str, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, producer: Producer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links: list[socket.socket] = []
     opened = WakeThread._open
@@ -100,19 +170,20 @@ def test_consumer_goes_on_after_its_socket_is_cut(
         links.append(self._link)
 
     monkeypatch.setattr(WakeThread, "_open", remember)
-    with Consumer(topic, transport=watched) as consumer:
-        _asleep(consumer, watched)
+    clients = Clients(stack, None)
+    with clients.consumer(topic) as consumer:
+        _asleep(consumer, clients)
         links[0].shutdown(socket.SHUT_RDWR)
-        _asleep(consumer, watched)
+        _asleep(consumer, clients)
         assert len(links) == 2
         producer.send(topic, b"x").result()
         assert [each.value for each in poll_count(1, consumer)] == [b"x"]
 
 
-def test_consumer_polls_where_the_stage_has_no_wake_ups(watched: Watched, producer: Producer, topic: str) -> None:
-    watched.has_wake_ups = False
-    with Consumer(topic, transport=watched) as consumer:
-        until(lambda: watched.polls, step=lambda: consumer.poll(timeout_ms=20))
+def test_consumer_polls_where_the_stage_has_no_wake_ups(clients: Clients, producer: Producer, topic: str) -> None:
+    clients.has_wake_ups = False
+    with clients.consumer(topic) as consumer:
+        until(lambda: clients.polls, step=lambda: consumer.poll(timeout_ms=20))
         producer.send(topic, b"x").result()
         assert [each.value for each in poll_count(1, consumer)] == [b"x"]
-    assert watched.armed == 0
+    assert clients.armed == 0

@@ -63,6 +63,7 @@ class Waiter:
             each.update(topic_id=ID)
             if request.body.get("arm"):
                 each["armed"] = self.arms and not body
+                each["topic_partitions"] = 7
         self.buffer.accept(request, answers, body, self.now_ms, 0.0)
 
     def cover(self) -> None:
@@ -192,6 +193,85 @@ def test_lost_wake_up_costs_the_safety_net_and_all_partitions_share_its_fetch() 
     assert sorted(asked_of(request)) == [0, 1, 2]
     assert request.body["wait_ms"] == 0
     assert waiter.offsets() == [0]
+
+
+SOON_MS = START_MS + SDK_SAFETY_NET_MS  # the safety net of a partition that falls asleep at the start ends then
+
+
+def test_look_prolongs_the_sleep_of_partitions_that_are_still_armed_and_fetches_the_others() -> None:
+    waiter = Waiter(T0, T1, T2)
+    waiter.fall_asleep()
+    assert waiter.buffer.to_look_at(SOON_MS - 1) == []
+    waiter.now_ms += 50_000
+    looks = waiter.buffer.to_look_at(SOON_MS)
+    assert [(each.topic_id, each.partition, each.offset) for each in looks] == [(ID, 0, 0), (ID, 1, 0), (ID, 2, 0)]
+    waiter.service.append(T1)
+    waiter.buffer.looked(looks, frozenset({(ID, 0), (ID, 2)}), waiter.now_ms, 0.0)
+    fetched, again = waiter.fetch()
+    assert asked_of(fetched) == asked_of(again) == [1]
+    assert waiter.offsets() == [0]
+    waiter.now_ms = SOON_MS + 49_999
+    assert waiter.send() is None
+    waiter.now_ms += 1
+    (net,) = waiter.fetch()
+    assert sorted(asked_of(net)) == [0, 1, 2]
+
+
+def test_wake_up_that_overtakes_the_answer_of_a_look_is_not_lost() -> None:
+    waiter = Waiter(T0)
+    waiter.fall_asleep()
+    looks = waiter.buffer.to_look_at(SOON_MS)
+    waiter.service.append(T0)
+    waiter.wake(0, 1)
+    waiter.buffer.looked(looks, frozenset({(ID, 0)}), waiter.now_ms, 0.0)
+    waiter.fetch()
+    assert waiter.offsets() == [0]
+
+
+def test_look_from_before_a_reconnect_counts_for_nothing() -> None:
+    waiter = Waiter(T0)
+    waiter.fall_asleep()
+    looks = waiter.buffer.to_look_at(SOON_MS)
+    waiter.watch.lost()
+    waiter.service.append(T0)  # its wake-up goes nowhere
+    waiter.cover()
+    waiter.buffer.looked(looks, frozenset({(ID, 0)}), waiter.now_ms, 0.0)
+    waiter.fetch()
+    assert waiter.offsets() == [0]
+
+
+def test_look_at_an_older_position_changes_nothing() -> None:
+    waiter = Waiter(T0)
+    waiter.fall_asleep()
+    looks = waiter.buffer.to_look_at(SOON_MS)
+    waiter.service.append(T0)
+    waiter.wake(0, 1)
+    waiter.fetch()
+    asked = len(waiter.asked)
+    waiter.buffer.looked(looks, frozenset(), waiter.now_ms, 0.0)
+    assert waiter.fetch() == []
+    assert len(waiter.asked) == asked
+
+
+def test_only_partitions_that_sleep_are_looked_at() -> None:
+    waiter = Waiter(T0, T1)
+    waiter.fall_asleep()
+    waiter.service.append(T0)
+    waiter.wake(0, 1)
+    assert [each.partition for each in waiter.buffer.to_look_at(SOON_MS)] == [1]
+    waiter.watch.lost()
+    assert waiter.buffer.to_look_at(SOON_MS) == []
+
+
+def test_fetch_that_arms_tells_how_many_partitions_the_topic_has() -> None:
+    waiter = Waiter(T0)
+    waiter.fetch()
+    assert waiter.buffer.told_partitions("t", 0) is None
+    waiter.cover()
+    waiter.now_ms += 1
+    waiter.fetch()
+    assert waiter.buffer.told_partitions("t", START_MS + 1) == 7
+    assert waiter.buffer.told_partitions("t", START_MS + 2) is None
 
 
 def test_reconnect_fetches_again() -> None:

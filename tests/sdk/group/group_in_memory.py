@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.group.group_calls import beat, commit_leased
-from penstock.group.heartbeat import HeartbeatRequest, HeldLease, MemberSettings
+from penstock.group.heartbeat import HeartbeatRequest, HeldLease, MemberSettings, Sleepers
 from penstock.group.membership import Membership
 from penstock.http.http_message import HttpRequest, Response, json_document
 from penstock.http.steps import drive
@@ -27,17 +27,26 @@ BEAT_MS = 1_000
 class DrivenMember:
     """A member whose application polls and releases partitions when the test calls `poll`."""
 
-    def __init__(self, group: "GroupInMemory", name: str, instance_id: str | None = None) -> None:
+    def __init__(
+        self,
+        group: "GroupInMemory",
+        name: str,
+        instance_id: str | None = None,
+        *,
+        session_ms: int = SESSION_MS,
+        sleepers: Sleepers | None = None,
+    ) -> None:
         self.group = group
         self.membership = Membership(
             MemberSettings(
                 member_id=name,
                 instance_id=instance_id,
                 client_id="",
-                config={"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": BEAT_MS},
+                config={"session_timeout_ms": session_ms, "heartbeat_interval_ms": BEAT_MS},
                 max_poll_interval_ms=POLL_MS,
                 retry=RetryPolicy(backoff_ms=100, backoff_max_ms=1_000),
-            )
+            ),
+            sleepers,
         )
         self.membership.subscribe(Subscription(topics=("orders",)), group.now_ms)
         self.lost: list[TopicPartition] = []

@@ -1,12 +1,15 @@
 """The member's state machine against the service in memory, on one stepped clock. No test here waits or has threads."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from penstock.group.heartbeat import Look
 from penstock.group.membership import MemberState
 from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError
+from penstock_core.limits import SDK_LOOK_AHEAD_MS, SDK_SAFETY_NET_MS
 from penstock_service.topics.create_topic import create_topic
 from tests.sdk.group.group_in_memory import BEAT, BEAT_MS, POLL_MS, SESSION_MS, DrivenMember, GroupInMemory, commit
 from tests.sdk.http.faulty_transport import answer, lost_answer, lost_request
@@ -322,3 +325,58 @@ def test_topic_made_again_is_released_under_its_old_id_and_owned_under_the_new(g
     group.settle(member, rounds=300)
     assert member.numbers == [0, 1]
     assert not old & {lease.topic_id for lease in member.membership.owned.values()}
+
+
+class Asleep:
+    """Partition 3 of the topic sleeps at offset 7, and its safety net ends at `ends_ms`."""
+
+    def __init__(self, group: GroupInMemory, ends_ms: int) -> None:
+        self.look = Look(group.instance.topic_cache.get("orders").topic_id, 3, 7, 1)
+        self.ends_ms = ends_ms
+        self.armed: list[frozenset[tuple[str, int]]] = []
+
+    def to_look_at(self, until_ms: int) -> list[Look]:
+        return [self.look] if self.ends_ms <= until_ms else []
+
+    def looked(self, looks: Sequence[Look], armed: frozenset[tuple[str, int]], _now_ms: int, _chance: float) -> None:
+        assert list(looks) == [self.look]
+        self.armed.append(armed)
+        self.ends_ms += SDK_SAFETY_NET_MS
+
+
+def test_heartbeat_looks_at_partitions_whose_safety_net_ends_before_the_next_one(group: GroupInMemory) -> None:
+    asleep = Asleep(group, group.now_ms + SDK_SAFETY_NET_MS)
+    member = DrivenMember(group, "a", sleepers=asleep)
+    member.poll()
+    group.settle(member)
+    until_ms = group.now_ms + 4 * SDK_SAFETY_NET_MS
+    looks = []
+    while group.now_ms < until_ms:
+        if member.beat() and "watched" in member.sent[-1]:
+            looks.append(asleep.ends_ms - SDK_SAFETY_NET_MS - group.now_ms)
+            assert member.sent[-1]["watched"] == [{"topic_id": asleep.look.topic_id, "partition": 3, "offset": 7}]
+        member.poll()
+        group.step(100)
+    assert len(looks) == 4
+    assert all(0 <= each <= SESSION_MS / 3 + SDK_LOOK_AHEAD_MS for each in looks)
+    assert asleep.armed == [frozenset()] * 4  # the service in memory has no wake-ups
+
+
+def test_member_that_may_hold_more_looks_at_nothing(group: GroupInMemory) -> None:
+    member = DrivenMember(group, "a", sleepers=Asleep(group, group.now_ms))
+    member.poll()
+    member.beat()
+    assert "watched" not in member.sent[0]
+
+
+def test_heartbeats_of_a_long_session_grow_to_the_safety_net(group: GroupInMemory) -> None:
+    member = DrivenMember(group, "a", session_ms=1_000_000)
+    member.poll()
+    group.settle(member)
+    sent_ms = [group.now_ms]
+    while len(sent_ms) < 20:
+        member.poll()
+        group.step(1_000)
+        if member.beat():
+            sent_ms.append(group.now_ms)
+    assert sent_ms[-1] - sent_ms[-2] == SDK_SAFETY_NET_MS

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from penstock.consumer import subscriber
+from penstock.group import membership
 from penstock.http.sigv4 import Keys
 from penstock.model import TopicPartition
 from penstock.system import monotonic_ms
@@ -50,6 +52,52 @@ def test_waiting_member_of_a_group_is_woken(clients: ClientKind, transport: Waki
     with clients.consumer("orders", group_id="g", heartbeat_interval_ms=250, session_timeout_ms=6_000) as consumer:
         _asleep(transport, consumer)
         _send(clients, b"x", partition=2)
+        assert [each.value for each in poll_count(1, consumer)] == [b"x"]
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The options of a member whose heartbeats all look, as if each safety net ended before the next one."""
+    monkeypatch.setattr(membership, "SDK_LOOK_AHEAD_MS", 2 * SDK_SAFETY_NET_MS)
+    return {"group_id": "g", "heartbeat_interval_ms": 250, "session_timeout_ms": 6_000}
+
+
+def test_idle_member_looks_by_its_heartbeats_and_fetches_nothing(
+    clients: ClientKind, transport: WakingTransport, looking: dict[str, Any]
+) -> None:
+    with clients.consumer("orders", **looking) as consumer:
+        _asleep(transport, consumer)
+        until(lambda: transport.looks, step=lambda: consumer.poll(timeout_ms=20))
+        fetches, looks = len(transport.fetches), transport.looks
+        until(lambda: transport.looks >= looks + 2, step=lambda: consumer.poll(timeout_ms=20))
+        assert len(transport.fetches) == fetches
+
+
+def test_heartbeat_of_a_member_finds_the_record_whose_wake_up_was_lost(
+    clients: ClientKind, transport: WakingTransport, looking: dict[str, Any]
+) -> None:
+    with clients.consumer("orders", **looking) as consumer:
+        _asleep(transport, consumer)
+        transport.loses = True
+        began_ms = monotonic_ms()
+        _send(clients, b"x", partition=1)
+        assert [each.value for each in poll_count(1, consumer)] == [b"x"]
+        assert monotonic_ms() - began_ms < SDK_SAFETY_NET_MS / 2
+        assert transport.looks
+
+
+def test_idle_consumer_looks_for_partitions_by_its_fetches(
+    clients: ClientKind, transport: WakingTransport, service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber, "told_since_ms", lambda _settings, _now_ms: 0)  # no telling is too old
+    with clients.consumer("orders", metadata_max_age_ms=100) as consumer:
+        _asleep(transport, consumer)
+        metadata, began_ms = transport.metadata, monotonic_ms()
+        until(lambda: monotonic_ms() > began_ms + 300, step=lambda: consumer.poll(timeout_ms=20))
+        assert transport.metadata == metadata
+        service.admin().add_partitions("orders", 5)
+        with clients.producer() as producer:
+            producer.send("orders", b"x", partition=4)  # each write wakes all: a fetch arms them again, and tells
         assert [each.value for each in poll_count(1, consumer)] == [b"x"]
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import parse_subscription
-from penstock_core.ids import GroupName, Partition, PartitionKey
+from penstock_core.ids import GroupName, Offset, Partition, PartitionKey
 from penstock_core.limits import (
     ACQUIRE_MAX,
     GROUP_CHECK_MS_MAX,
     HEARTBEAT_SEQUENCE_AHEAD_MS_MAX,
     WAITING_HEARTBEAT_MS,
 )
+from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.groups import heartbeat as heartbeat_module
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat
@@ -24,9 +25,14 @@ from penstock_service.topics.delete_topic import delete_topic
 from tests.support.group_member import GroupMember, holders, settle
 from tests.support.refusals import refused
 from tests.support.service import (
+    UNAVAILABLE,
+    Intercepted,
     SteppedClock,
     another_instance,
+    counted_instance,
     new_topic,
+    send,
+    with_stores,
 )
 
 GROUP = GroupName("billing")
@@ -314,3 +320,41 @@ def test_sequence_is_a_count_or_a_clock_and_not_far_ahead_of_it(a: GroupMember, 
     for sequence in (newest + 1, 2**63 - 1):
         refused(ErrorCode.INVALID_REQUEST, partial(a.beat, sequence=sequence))
     a.beat(sequence=newest)
+
+
+def _watched(instance: Instance, count: int) -> dict[PartitionKey, Offset]:
+    """The first partitions, each at its end."""
+    topic_id = instance.topic_cache.get("orders").topic_id
+    keys = [PartitionKey(topic_id, Partition(number)) for number in range(count)]
+    heads = instance.stores.log.heads(keys)
+    return {key: heads[key].next_offset for key in keys}
+
+
+def test_idle_heartbeat_tells_which_watched_partitions_are_still_armed(instance: Instance, a: GroupMember) -> None:
+    a.settle()
+    waking = with_stores(instance, wake_ups=MemoryWakeUps())
+    watched = _watched(instance, 2)
+    first, _ = watched
+    assert instance.stores.log.arm(first, watched[first], instance.clock.now_ms())[0]
+    counts: Counter[str] = Counter()
+    a.instance = counted_instance(waking, counts)
+    assert a.beat().armed is None
+    idle = counts.copy()
+    counts.clear()
+    told = a.beat(watched=watched)
+    assert (told.armed, told.is_complete) == (frozenset({first}), True)
+    assert counts - idle == {"log.heads": 1}
+    send(instance, "orders", "x")  # it takes the waiter
+    assert a.beat(watched=watched).armed == frozenset()
+
+
+def test_heartbeat_counts_when_its_look_fails(instance: Instance, a: GroupMember) -> None:
+    a.settle()
+
+    def fail(*_: object) -> None:
+        raise UNAVAILABLE
+
+    a.instance = another_instance(instance, log=Intercepted(instance.stores.log, heads=fail), wake_ups=MemoryWakeUps())
+    told = a.beat(watched=_watched(instance, 1))
+    assert (told.armed, told.is_complete) == (None, True)
+    assert a.instance.telemetry.take()[0]["watched_looks_failed"] == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import PartitionKey
+from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS, WAKE_UP_MS_MAX, WAKE_UP_PARTITIONS_MAX
 from penstock_core.log.wake_up import WakeUpMessage
 from penstock_core.outcomes import Outcomes
@@ -17,6 +17,8 @@ from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.records.produce import produce
+from penstock_service.records.still_armed import still_armed
+from penstock_service.topics.delete_topic import delete_topic
 from tests.support.service import (
     LOST_ANSWER,
     UNAVAILABLE,
@@ -258,3 +260,46 @@ def test_append_rolls_beside_its_wake_up(instance: Instance, wake_ups: MemoryWak
     assert len(wake_ups.messages) == 1
     head = head_of(instance, topic)
     assert (head.tail_base, len(head.tail)) == (TAIL_ROLL_REFS, 0)
+
+
+def watched(instance: Instance, topic: str, *offsets: int) -> dict[PartitionKey, Offset]:
+    return {key_of(instance, topic, partition): Offset(offset) for partition, offset in enumerate(offsets)}
+
+
+def test_look_finds_what_is_armed_at_the_readers_position(instance: Instance) -> None:
+    topic = new_topic(instance, partitions=3)
+    wait_for(instance, topic, 0, 0)
+    send(instance, topic, "a")
+    send(instance, topic, "b", partition=1)
+    wait_for(instance, topic, 1)  # another reader has read all of partition 0
+    looked = still_armed(instance, watched(instance, topic, 1, 1, 0))
+    assert looked == {key_of(instance, topic, 0)}  # nothing is armed in 1 and 2
+    assert still_armed(instance, watched(instance, topic, 0)) == frozenset()  # the other reader's waiter
+
+
+def test_look_reads_the_heads_once_and_writes_nothing(instance: Instance) -> None:
+    topic = new_topic(instance, partitions=2)
+    wait_for(instance, topic, 0, 0)
+    counts: Counter[str] = Counter()
+    counting = counted_instance(instance, counts)
+    assert len(still_armed(counting, watched(instance, topic, 0, 0))) == 2
+    assert still_armed(counting, {}) == frozenset()
+    assert counts == {"log.heads": 1}
+
+
+def test_look_finds_nothing_armed_in_a_deleted_topic_or_without_wake_ups(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    topic = new_topic(instance)
+    wait_for(instance, topic, 0)
+    keys = watched(instance, topic, 0)
+    without = patient_instance(clock)
+    assert still_armed(without, watched(without, new_topic(without), 0)) == frozenset()
+    delete_topic(instance, topic)
+    assert still_armed(instance, keys) == frozenset()
+
+
+def test_fetch_tells_how_many_partitions_the_topic_has(instance: Instance) -> None:
+    topic = new_topic(instance, partitions=3)
+    [result] = wait_for(instance, topic, 0).all_ok()
+    assert result.topic_partitions == 3

@@ -5,22 +5,28 @@
                               ▲  armed ──▶ sleep ──▶ wake-up · connection lost · 60 s
                               └───────────────────────────────────────┘
 ```
+A reader may look at the heads while it sleeps, as a heartbeat does. If all are armed, its safety net begins anew.
+
 A wake-up that comes while the fetch is under way ends the sleep before it begins.
 """
 
 from collections.abc import Callable
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition, PartitionKey, TopicId
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.log.wake_up import WakeUpMessage, partition_channel, topic_channel
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
+from penstock_service.records.still_armed import still_armed
 from tests.simulation.engine.scheduler import Task
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
 SAFETY_NET_MS = 60_000.0
 WAKE_UP_MS_MAX = 45_000.0  # a function and the retries of its client take less
+SLEEP_BEHIND_MS_MAX = (
+    SAFETY_NET_MS + WAKE_UP_MS_MAX
+)  # a look may begin just before an append, and take as long as a call
 _LOOK_MS = 1_000.0
 _DROP_RATE = 0.005  # at each look
 _FAILURES_MAX = 200  # after the end of the run: some records cannot be read then
@@ -32,7 +38,8 @@ class WaitingReader:
     """Reads all partitions of one topic from their start, and sleeps where it has read all.
 
     `deliver` carries each wake-up: at once, late, twice or never. `is_promised` says whether no wake-up was lost so
-    far. Then no record that a producer was told of waits longer than `WAKE_UP_MS_MAX` for a reader that sleeps.
+    far. Then no record that a producer was told of waits longer than `WAKE_UP_MS_MAX` for a reader that sleeps. Lost
+    wake-ups make that `SLEEP_BEHIND_MS_MAX`. With `look_ms` it looks at the heads so often while it sleeps.
     """
 
     def __init__(
@@ -44,7 +51,9 @@ class WaitingReader:
         *,
         deliver: Deliver,
         is_promised: Callable[[], bool],
+        look_ms: float | None,
     ) -> None:
+        self._look_ms = look_ms
         self._simulation = simulation
         self._scheduler = simulation.scheduler
         self._wake_ups = wake_ups
@@ -128,6 +137,11 @@ class WaitingReader:
             if asleep_ms >= SAFETY_NET_MS:
                 self._simulation.count("safety net")
                 return
+            if self._look_ms is not None and asleep_ms >= self._look_ms:
+                if not self._may_sleep_on():
+                    return
+                slept_from_ms = self._scheduler.now_ms
+                continue
             if self._simulation.is_over and not self._behind():
                 return
             if self._scheduler.random.random() < _DROP_RATE:
@@ -136,6 +150,10 @@ class WaitingReader:
             if behind_from_ms is None and self._behind():
                 behind_from_ms = self._scheduler.now_ms
             expect(
+                behind_from_ms is None or self._scheduler.now_ms - behind_from_ms <= SLEEP_BEHIND_MS_MAX,
+                f"{self._name} sleeps at {self._positions} past its safety net: {self._ends()}",
+            )
+            expect(
                 behind_from_ms is None
                 or self._scheduler.now_ms - behind_from_ms <= WAKE_UP_MS_MAX
                 or not self._is_promised(),
@@ -143,6 +161,18 @@ class WaitingReader:
             )
             self._scheduler.block(min(_LOOK_MS, SAFETY_NET_MS - asleep_ms))
         self._simulation.count("reader woken")
+
+    def _may_sleep_on(self) -> bool:
+        """Look at the heads in place of a fetch. True if each of them is still armed at the reader's position."""
+        keys = {PartitionKey(self._topic_id, Partition(each)): Offset(at) for each, at in self._positions.items()}
+        is_behind = self._behind()
+        try:
+            armed = self._simulation.call(lambda instance: still_armed(instance, keys), is_read=True)
+        except PenstockError:
+            return False
+        self._simulation.count("looked, and slept on" if armed == keys.keys() else "looked, and fetched")
+        expect(not is_behind or armed != keys.keys(), f"{self._name} may sleep on at {self._positions}: {self._ends()}")
+        return armed == keys.keys()
 
     def _drop(self) -> None:
         """Lose the connection for a while. The reader subscribes and fetches again."""

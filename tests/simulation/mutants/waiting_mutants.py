@@ -13,11 +13,13 @@ from penstock_service.adapters.memory import log as memory_log
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.instance.instance import Instance
 from penstock_service.records import append as append_module
+from penstock_service.records import still_armed as still_armed_module
 from penstock_service.records import wake_readers
 from penstock_service.records.append import PartitionBatches
 from penstock_service.records.append_in_sequence import AppendOutcome
 from penstock_service.segments.put_segment import StoredSegment
 from penstock_service.transactions import commit_transaction as commit_module
+from tests.simulation.clients import waiting_reader
 from tests.simulation.mutants.mutant import Mutant, Patch
 
 Wakes = Callable[[Sequence[PartitionKey], Iterable[Any]], list[WakeUp]]
@@ -90,6 +92,20 @@ def _transaction_takes_the_waiter() -> Patch:
     return patch.object(MemoryLogIndex, "append_held", append_held)
 
 
+def _armed_by_a_waiter_alone() -> Patch:
+    def is_armed_at(head: Head, _offset: Offset) -> bool:
+        return head.waiter_ms is not None
+
+    return patch.object(still_armed_module, "is_armed_at", is_armed_at)
+
+
+def _still_armed_without_a_look() -> Patch:
+    def still_armed(_instance: Instance, positions: Mapping[PartitionKey, Offset]) -> frozenset[PartitionKey]:
+        return frozenset(positions)
+
+    return patch.object(waiting_reader, "still_armed", still_armed)
+
+
 WAITING_MUTANTS = [
     Mutant("armed without a look", "waiting", _armed_without_a_look),
     Mutant("waiter not seen", "waiting", _waiter_is_not_seen),
@@ -98,4 +114,6 @@ WAITING_MUTANTS = [
     Mutant("lost answer wakes nobody", "waiting", _lost_answer_wakes_nobody),
     Mutant("transaction wakes nobody", "waiting", _transaction_wakes_nobody),
     Mutant("transaction takes the waiter", "waiting", _transaction_takes_the_waiter),
+    Mutant("armed by a waiter alone", "waiting", _armed_by_a_waiter_alone),
+    Mutant("still armed without a look", "waiting", _still_armed_without_a_look),
 ]

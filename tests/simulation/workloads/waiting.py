@@ -6,6 +6,8 @@ The seed draws what may go wrong:
   one of its tries. No wake-up is lost on its way.
 - `plain`: producers without idempotence. Their writes are not late, and no function dies.
 - `lossy`: every fault, and wake-ups are lost, late and doubled. Only the safety net is left.
+
+Some readers look at the heads in place of the safety net's fetch, as members of a group do.
 """
 
 from collections.abc import Callable
@@ -55,6 +57,7 @@ def install(simulation: Simulation) -> None:
             topic,
             deliver=partial(_deliver_badly, simulation) if mode == "lossy" else _deliver,
             is_promised=partial(_is_promised, simulation, mode),
+            look_ms=random.choice([None, 3_000.0, 15_000.0]),
         )
         reader.start()
         simulation.final_checks.append(reader.check_end)
