@@ -35,12 +35,14 @@ _EXPRESS_ZONES: Mapping[Profile, int] = {"express3": 3, "express2": 2}
 class ZonePlan:
     """One zone of a stage. `az_id` is the place of its directory bucket, None for an ordinary bucket.
 
-    `is_fallback`: appends put to it only where another zone fails.
+    `is_fallback`: appends put to it only where another zone fails. `is_stand_in`: an ordinary bucket that has the keys
+    of a directory bucket.
     """
 
     name: str
     az_id: str | None = None
     is_fallback: bool = False
+    is_stand_in: bool = False
 
 
 def profile_of_region(region: str | None) -> Profile:
@@ -68,5 +70,7 @@ def zone_plans(profile: Profile, region: str | None, *, has_directory_buckets: b
                 f"the profile {profile} needs {count} zones with directory buckets, and region {region} has "
                 f"{len(az_ids)}: take {profile_of_region(region)}, or another region"
             )
-    express = tuple(ZonePlan(name=name, az_id=az_id) for name, az_id in zip("abc", az_ids, strict=False))
+    express = tuple(
+        ZonePlan(name=name, az_id=az_id, is_stand_in=az_id is None) for name, az_id in zip("abc", az_ids, strict=False)
+    )
     return express if profile == "express3" else (*express, ZonePlan(name="c", is_fallback=True))

@@ -71,7 +71,13 @@ def billed_profile(name: Profile) -> BilledProfile:
     return BilledProfile(
         name=name,
         zones=tuple(
-            ZoneBucket(name=plan.name, bucket=f"zone-{plan.name}", is_fallback=plan.is_fallback) for plan in plans
+            ZoneBucket(
+                name=plan.name,
+                bucket=f"zone-{plan.name}",
+                is_fallback=plan.is_fallback,
+                has_keys_by_hour=plan.az_id is not None,
+            )
+            for plan in plans
         ),
         buckets={f"zone-{plan.name}": STANDARD if plan.az_id is None else EXPRESS for plan in plans},
     )

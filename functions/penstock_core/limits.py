@@ -70,7 +70,7 @@ HEADS_AT_ONCE = 100  # partitions in one read of heads: DynamoDB's BatchGetItem 
 SWEEP_LIVE_MAX = 2_000_000  # segment ids in memory, about 110 bytes each
 SWEEP_PARTITIONS_AT_ONCE = 32  # partitions that are marked side by side, between two looks at the time
 SWEEP_CYCLE_MS_MAX = 7 * 24 * 3_600_000  # a sweep that has not ended by then begins anew
-SWEEP_PREFIXES_AT_ONCE = 8  # key prefixes between two saves of the sweep's cursor
+SWEEP_FOLDERS_AT_ONCE = 8  # of the 256 of an ordinary bucket, between two saves of the sweep's cursor
 SWEEP_GRACE_MS = 24 * 3_600_000  # far longer than any function may take between its put and its update
 
 # Groups.

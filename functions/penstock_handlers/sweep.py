@@ -9,7 +9,7 @@ from penstock_service.retention.sweep import sweep
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Sweeps all key prefixes once.
+    """Sweeps what its time allows, from where the run before it stopped.
 
     Reads `PENSTOCK_BUDGET_MS`, `PENSTOCK_SWEEP_GRACE_MS` and `PENSTOCK_LOG_START_GRACE_MS`.
     """
@@ -20,10 +20,11 @@ def run(instance: Instance) -> dict[str, Any]:
         log_start_grace_ms=int(os.environ["PENSTOCK_LOG_START_GRACE_MS"]),
     )
     return {
-        "prefixes_swept": done.prefixes,
+        "folders_swept": done.folders,
         "rounds_marked": done.rounds,
         "segments_live": done.live,
         "objects_listed": done.listed,
+        "objects_with_old_keys": done.old_keys,
         "objects_deleted": done.deleted,
         "objects_foreign": done.foreign,
         "sweep_failed": done.failures,

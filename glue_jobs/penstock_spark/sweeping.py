@@ -1,9 +1,9 @@
 """The sweep and the scrub of a large store, spread over executors. The service's own code takes every decision.
 
 ```
- topics ─ 100 partitions each ─> mark ──┐ shuffle by prefix (256)      ┌─> per prefix: list every store,
-                                        └──────── barrier ─────────────┘   delete old objects without a mark,
-                                                                           copy segments that a zone does not list
+ topics ─ 100 partitions each ─> mark ──┐ shuffle by folder of keys    ┌─> per folder: list every store that has
+                                        └──────── barrier ─────────────┘   such keys, delete old objects without a
+                                                                           mark, copy what a zone does not list
  topics ─ 100 partitions each ─> refs ──> shuffle by segment ────────────> read every copy once, heal, set bits
 ```
 
@@ -11,14 +11,15 @@ No task ever deletes a live segment. The reasons of penstock_service/retention/s
 spread sweep adds these:
 
 - The driver notes the time once, before it reads the topics. All tasks use that time and that list of topics.
-- A prefix is swept by the marks of *all* partitions. A shuffle passes nothing on until every task on its other side has
+- A folder is swept by the marks of *all* partitions. A shuffle passes nothing on until every task on its other side has
   ended well. A task that fails, or a gap in the index, ends the run before the first list.
 - Spark may run a task again, late, twice at once, or on a machine that it took for dead. A task that marks again reads
   the present index: it marks the refs that are live now, and refs that died since are garbage. A task that deletes
   again deletes objects that are gone. A task whose result Spark no longer awaits has complete marks, too.
 
-Memory: a task that marks holds at most `_IDS_HELD` ids. A task that sweeps holds the live ids of one prefix, a 256th of
-all. An id takes about 110 bytes.
+Memory: a task that marks holds at most `_IDS_HELD` ids. A task that sweeps holds the live ids of one folder: a 256th of
+all, or one hour's. An id takes about 110 bytes. Where zones are directory buckets, an id is shuffled twice, once by the
+hour and once for the archive.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ from penstock_core.ids import SEGMENT_ID_BYTES, PartitionKey, SegmentId
 from penstock_core.limits import HEADS_AT_ONCE
 from penstock_core.log.repair import NamedRef
 from penstock_core.log.topic import Topic
-from penstock_core.storage.keys import SEGMENT_PREFIXES, prefix_number
+from penstock_core.storage.keys import KeyLayout, folder_name, folder_number
 from penstock_service.adapters.aws import Storage
 from penstock_service.index.index_age import note_index_age
 from penstock_service.index.refs_of import refs_of
@@ -39,7 +40,7 @@ from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.repair_segment import zones_to_repair
 from penstock_service.repair.scrub import ScrubResult, scrub_segment
 from penstock_service.retention.mark_live import LiveSegments, mark_portion
-from penstock_service.retention.sweep import sweep_prefix
+from penstock_service.retention.sweep_folders import Position, find_folders, sweep_folder, swept_stores
 from penstock_spark.storage import open_instance
 
 if TYPE_CHECKING:
@@ -96,15 +97,20 @@ def begin_round(
 def sweep_store(
     context: "SparkContext", sweep_round: SweepRound, portions: list[Portion]
 ) -> tuple[Counts, list[dict[str, Any]]]:
-    """Mark, then sweep all prefixes. Returns the counts, and lines for operators.
+    """Mark, then sweep all folders of keys. Returns the counts, and lines for operators.
 
-    Reads the whole index, and lists every store once. If the index is damaged or does not answer, raises Spark's error
-    with the first cause in it; then nothing is deleted.
+    Reads the whole index, lists every store once, and asks the archive for each live segment that no zone lists. If the
+    index is damaged or does not answer, raises Spark's error with the first cause in it; then nothing is deleted.
     """
     marks = _portions(context, portions).mapPartitions(lambda some: _mark(sweep_round, some))
-    every_prefix = context.parallelize([(number, b"") for number in range(SEGMENT_PREFIXES)])
-    by_prefix = marks.union(every_prefix).groupByKey(min(SEGMENT_PREFIXES, _tasks(context)))
-    return _total(by_prefix.mapPartitions(lambda groups: _sweep(sweep_round, groups)))
+    found = find_folders(open_instance(sweep_round.storage), sweep_round.cutoff_ms)
+    every_folder = context.parallelize([(position, b"") for position in found.folders])
+    by_folder = marks.union(every_folder).groupByKey(_tasks(context))
+    counts, lines = _total(by_folder.mapPartitions(lambda groups: _sweep(sweep_round, groups)))
+    _add(
+        counts, dict.fromkeys(("folders", "live", "listed", "deleted", "foreign"), 0) | {"failures": len(found.errors)}
+    )
+    return counts, [*({"event": "sweep_failed", "error": str(error)} for error in found.errors), *lines]
 
 
 def scrub_store(
@@ -126,53 +132,73 @@ def _tasks(context: "SparkContext") -> int:
     return context.defaultParallelism * _TASKS_PER_CORE
 
 
-def _mark(sweep_round: SweepRound, portions: Iterable[Portion]) -> Iterator[tuple[int, bytes]]:
-    """Yield live ids by prefix. Holds at most about `_IDS_HELD` ids at once."""
+def _mark(sweep_round: SweepRound, portions: Iterable[Portion]) -> Iterator[tuple[Position, bytes]]:
+    """Yield live ids by folder, for each layout of keys. Holds at most about `_IDS_HELD` ids at once."""
     instance, live = open_instance(sweep_round.storage), sweep_round.live()
+    layouts = {store.layout for store in swept_stores(instance.stores)}
     for topic, keys in portions:
         mark_portion(instance, topic, keys, live, sweep_round.log_start_grace_ms)
         if len(live.ids) >= _IDS_HELD:
-            yield from _packed(live.ids)
+            yield from _packed(live.ids, layouts)
             live.ids.clear()
-    yield from _packed(live.ids)
+    yield from _packed(live.ids, layouts)
 
 
-def _packed(ids: Iterable[SegmentId]) -> Iterator[tuple[int, bytes]]:
-    by_prefix: dict[int, list[bytes]] = {}
+def _packed(ids: Iterable[SegmentId], layouts: Iterable[KeyLayout]) -> Iterator[tuple[Position, bytes]]:
+    by_folder: dict[Position, list[bytes]] = {}
     for segment_id in ids:
-        by_prefix.setdefault(prefix_number(segment_id), []).append(segment_id)
-    yield from ((number, b"".join(some)) for number, some in by_prefix.items())
+        for layout in layouts:
+            by_folder.setdefault((layout.value, folder_number(segment_id, layout)), []).append(segment_id)
+    yield from ((position, b"".join(some)) for position, some in by_folder.items())
 
 
 def _sweep(
-    sweep_round: SweepRound, groups: Iterable[tuple[int, Iterable[bytes]]]
+    sweep_round: SweepRound, groups: Iterable[tuple[Position, Iterable[bytes]]]
 ) -> Iterator[tuple[Counts, list[dict[str, Any]]]]:
     instance = open_instance(sweep_round.storage)
-    for number, packs in groups:
+    for position, packs in groups:
         live = sweep_round.live()
         for pack in packs:
             live.add(SegmentId(pack[at : at + SEGMENT_ID_BYTES]) for at in range(0, len(pack), SEGMENT_ID_BYTES))
-        yield _sweep_prefix(instance, number, live, is_dry_run=sweep_round.is_dry_run), _log_lines(instance)
+        yield _sweep_folder(instance, position, live, is_dry_run=sweep_round.is_dry_run), _log_lines(instance)
 
 
-def _sweep_prefix(instance: Instance, number: int, live: LiveSegments, *, is_dry_run: bool) -> Counts:
-    """Sweep one prefix in every store. Then copy segments to the zones that should hold them and do not list them."""
-    counts: Counts = {"prefixes": 1, "live": len(live.ids)}
-    held: list[frozenset[SegmentId] | None] = []
-    for found in instance.executor.map(
-        lambda store: sweep_prefix(store, number, live, is_dry_run=is_dry_run),
-        [*instance.stores.zones, instance.stores.archive],
-    ):
+def _sweep_folder(instance: Instance, position: Position, live: LiveSegments, *, is_dry_run: bool) -> Counts:
+    """Sweep one folder in every store that has such keys. Then copy segments to the zones that should list them.
+
+    A store whose keys have another layout is None in `held`, as one that does not answer: its list tells nothing here.
+    """
+    layout, number = KeyLayout(position[0]), position[1]
+    folder = folder_name(layout, number)
+    counts: Counts = {"folders": 1, "live": len(live.ids) if layout is instance.stores.zones[0].layout else 0}
+    stores = [store for store in swept_stores(instance.stores) if store.layout is layout]
+    held: dict[int, frozenset[SegmentId] | None] = {}
+    outcomes = instance.executor.map(lambda store: sweep_folder(store, folder, live, is_dry_run=is_dry_run), stores)
+    for store, found in zip(stores, outcomes, strict=True):
         if isinstance(found, PenstockError):
-            instance.telemetry.log("sweep_failed", prefix=number, error=str(found))
+            instance.telemetry.log("sweep_failed", folder=folder, error=str(found))
             _add(counts, {"failures": 1})
-            held.append(None)
         else:
             _add(counts, {"listed": found.listed, "deleted": found.deleted, "foreign": found.foreign})
-            held.append(found.held)
-    for segment_id, zones in _missing(live.ids, held, zones_to_repair(instance)).items():
-        _add(counts, {"missing": zones.bit_count()} | ({} if is_dry_run else _copy(instance, segment_id, zones)))
+            held[id(store)] = found.held
+    zones = [held.get(id(zone)) for zone in instance.stores.zones]
+    archived = held.get(id(instance.stores.archive))
+    if layout is not instance.stores.archive.layout:
+        archived = _archived(instance, live.ids.difference(*(found for found in zones if found is not None)))
+    for segment_id, missing in _missing(live.ids, [*zones, archived], zones_to_repair(instance)).items():
+        _add(counts, {"missing": missing.bit_count()} | ({} if is_dry_run else _copy(instance, segment_id, missing)))
     return counts
+
+
+def _archived(instance: Instance, segment_ids: Iterable[SegmentId]) -> frozenset[SegmentId] | None:
+    """Those of the segments that the archive holds, by a get of a byte for each. None if it does not answer."""
+    asked = list(segment_ids)
+    outcomes = instance.executor.map(lambda each: instance.stores.archive.get(each, 0, 1), asked)
+    errors = [found for found in outcomes if isinstance(found, PenstockError)]
+    if any(not error.facts.get("is_missing") for error in errors):
+        instance.telemetry.log("sweep_failed", error=str(errors[0]))
+        return None
+    return frozenset(each for each, found in zip(asked, outcomes, strict=True) if not isinstance(found, PenstockError))
 
 
 def _missing(live: set[SegmentId], held: Sequence[frozenset[SegmentId] | None], required: int) -> dict[SegmentId, int]:

@@ -105,9 +105,11 @@ class Zones(Construct):
 
     @property
     def environment(self) -> str:
-        """The value of PENSTOCK_ZONES: `a=<bucket>,b=<bucket>,c=<bucket>:fallback`."""
+        """The value of PENSTOCK_ZONES: `a=<bucket>,b=<bucket>:by_hour,c=<bucket>:fallback`."""
         return ",".join(
-            f"{zone.name}={zone.bucket_name}" + (":fallback" if plan.is_fallback else "")
+            f"{zone.name}={zone.bucket_name}"
+            + (":fallback" if plan.is_fallback else "")
+            + (":by_hour" if plan.is_stand_in else "")
             for zone, plan in zip(self.all, self._settings.zones, strict=True)
         )
 

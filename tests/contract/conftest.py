@@ -11,6 +11,8 @@ import pytest
 from botocore.config import Config
 from moto import mock_aws
 
+from penstock_core.storage.keys import KeyLayout
+from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -52,6 +54,7 @@ class Ports:
     transactions: TransactionStore
     compaction: CompactionStore
     segments: SegmentStore
+    segments_by_hour: SegmentStore
     archive: ArchiveStore
     zone_states: ZoneStateStore
     cursors: JobCursors
@@ -67,6 +70,7 @@ def _memory() -> Iterator[Ports]:
         MemoryTransactionStore(log, groups),
         MemoryCompactionStore(log),
         MemorySegmentStore("a"),
+        ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), MemorySegmentStore("a")),
         MemoryArchiveStore("archive"),
         MemoryZoneStateStore(),
         MemoryJobCursors(),
@@ -84,6 +88,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.transactions,
         stores.compaction,
         stores.zones[0],
+        ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), stores.zones[0]),  # `penstock dev` has none
         stores.archive,
         stores.zone_states,
         stores.cursors,
@@ -122,7 +127,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
     with mock_aws():
         for table in ("topics", "log", "groups"):
             create_table(dynamodb, table)
-        for bucket in ("zone-a", "archive"):
+        for bucket in ("zone-a", "zone-by-hour", "archive"):
             s3.create_bucket(Bucket=bucket)
         client = DynamoDbClient(dynamodb, SystemClock(), SystemEntropy())
         yield Ports(
@@ -133,6 +138,10 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             DynamoDbTransactionStore(client, "log", "groups"),
             DynamoDbCompactionStore(client, "log"),
             S3SegmentStore(lambda: s3, "zone-a", "a"),
+            ByHourSegmentStore(
+                S3SegmentStore(lambda: s3, "zone-by-hour", "a", KeyLayout.BY_HOUR),
+                S3SegmentStore(lambda: s3, "zone-by-hour", "a"),
+            ),
             S3ArchiveStore(lambda: s3, "archive"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),

@@ -9,7 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId
 from penstock_core.limits import ARCHIVE_PART_BYTES, DELETE_SEGMENTS_MAX
-from penstock_core.storage.keys import parse_segment_key, segment_key, segment_prefix
+from penstock_core.storage.keys import HOUR_MS, KeyLayout, folder_name, parse_segment_key, segment_folder, segment_key
 from penstock_service.ports.segments import SegmentStore
 from tests.contract.conftest import Ports
 
@@ -17,9 +17,10 @@ ID = SegmentId(bytes(range(16)))
 BODY = bytes(range(256)) * 4
 
 
-@pytest.fixture(params=["zone", "archive"])
+@pytest.fixture(params=["zone", "zone by hour", "archive"])
 def segments(request: pytest.FixtureRequest, ports: Ports) -> SegmentStore:
-    return ports.segments if request.param == "zone" else ports.archive
+    stores = {"zone": ports.segments, "zone by hour": ports.segments_by_hour, "archive": ports.archive}
+    return stores[request.param]
 
 
 def test_get_answers_exactly_the_range(segments: SegmentStore) -> None:
@@ -62,17 +63,25 @@ def test_put_keeps_and_overwrite_replaces_what_is_there(segments: SegmentStore) 
     assert segments.get_whole(ID) == BODY
 
 
-def put_many(segments: SegmentStore, count: int, prefix: int) -> list[SegmentId]:
-    ids = [SegmentId(bytes(12) + number.to_bytes(3, "big") + bytes([prefix])) for number in range(count)]
+def put_many(segments: SegmentStore, count: int, number: int) -> list[SegmentId]:
+    """Segments of one folder: by the last byte, or by the hour since 1970."""
+    if segments.layout is KeyLayout.SPREAD:
+        ids = [SegmentId(bytes(12) + each.to_bytes(3, "big") + bytes([number])) for each in range(count)]
+    else:
+        ids = [SegmentId((number * HOUR_MS).to_bytes(6, "big") + each.to_bytes(10, "big")) for each in range(count)]
     for segment_id in ids:
         segments.put(segment_id, b"x", crc32c.crc32c(b"x"))
     return ids
 
 
-def listed(segments: SegmentStore, prefix: int) -> list[list[str]]:
+def key_of(segments: SegmentStore, segment_id: SegmentId) -> str:
+    return segment_key(segment_id, segments.layout)
+
+
+def listed(segments: SegmentStore, number: int) -> list[list[str]]:
     parts, token = [], None
     while True:
-        part = segments.list_keys(segment_prefix(prefix), token)
+        part = segments.list_keys(folder_name(segments.layout, number), token)
         parts.append(list(part.keys))
         token = part.next_token
         if token is None:
@@ -85,19 +94,57 @@ def test_list_keys_answers_every_key_of_the_prefix_once_in_parts(segments: Segme
     others = put_many(segments, 2, 0xAC)
     parts = listed(segments, 0xAB)
     assert [len(part) for part in parts] == [1_000, 203]
-    assert sorted(key for part in parts for key in part) == sorted(map(segment_key, ids))
-    assert listed(segments, 0xAC) == [sorted(map(segment_key, others))]
+    assert sorted(key for part in parts for key in part) == sorted(key_of(segments, each) for each in ids)
+    assert listed(segments, 0xAC) == [sorted(key_of(segments, each) for each in others)]
     assert listed(segments, 0x00) == [[]]
+
+
+def test_list_folders_answers_each_folder_that_has_objects_once(segments: SegmentStore) -> None:
+    assert list(segments.list_folders()) == []
+    ids = [*put_many(segments, 3, 0xAB), *put_many(segments, 1, 7)]
+    wanted = sorted({segment_folder(each, segments.layout) for each in ids})
+    assert (sorted(segments.list_folders()), len(wanted)) == (wanted, 2)
+    segments.delete(ids[3:])
+    assert list(segments.list_folders()) == [segment_folder(ids[0], segments.layout)]
+
+
+@pytest.mark.slow
+def test_list_folders_goes_on_behind_a_thousand(segments: SegmentStore) -> None:
+    if segments.layout is KeyLayout.SPREAD:
+        pytest.skip("has 256 folders at most")
+    for number in range(1_003):
+        put_many(segments, 1, number)
+    assert len(set(segments.list_folders())) == 1_003
+
+
+def test_zone_by_hour_finds_what_an_earlier_release_stored(ports: Ports) -> None:
+    zone = ports.segments_by_hour
+    earlier = zone.earlier
+    assert earlier is not None
+    earlier.put(ID, BODY, crc32c.crc32c(BODY))
+    assert zone.get(ID, 10, 5) == BODY[10:15]
+    assert zone.get_whole(ID) == BODY
+    assert earlier.list_keys("0f/", None).keys == [segment_key(ID, KeyLayout.SPREAD)]
+    zone.delete([ID])
+    assert zone.get_whole(ID) == BODY, "each layout removes its own keys"
+    zone.overwrite(ID, BODY[:9], crc32c.crc32c(BODY[:9]))
+    assert zone.get_whole(ID) == BODY[:9], "the new key comes first"
+    earlier.delete([ID])
+    zone.delete([ID])
+    with pytest.raises(PenstockError) as caught:
+        zone.get(ID, 0, 1)
+    assert caught.value.facts["is_missing"]
 
 
 @pytest.mark.slow
 def test_list_keys_goes_on_when_what_was_listed_has_been_deleted(segments: SegmentStore) -> None:
     ids = put_many(segments, 1_203, 0)
-    first = segments.list_keys(segment_prefix(0), None)
-    gone = [found for key in first.keys if (found := parse_segment_key(key))]
+    folder = folder_name(segments.layout, 0)
+    first = segments.list_keys(folder, None)
+    gone = [found for key in first.keys if (found := parse_segment_key(key, segments.layout))]
     segments.delete(gone)
-    second = segments.list_keys(segment_prefix(0), first.next_token)
-    assert {*first.keys, *second.keys} == set(map(segment_key, ids))
+    second = segments.list_keys(folder, first.next_token)
+    assert {*first.keys, *second.keys} == {key_of(segments, each) for each in ids}
 
 
 @pytest.mark.slow
@@ -105,7 +152,7 @@ def test_delete_removes_what_is_named_only_and_twice_is_no_error(segments: Segme
     ids = put_many(segments, DELETE_SEGMENTS_MAX + 1, 7)
     for _ in range(2):
         segments.delete(ids[:DELETE_SEGMENTS_MAX])
-        assert listed(segments, 7) == [[segment_key(ids[DELETE_SEGMENTS_MAX])]]
+        assert listed(segments, 7) == [[key_of(segments, ids[DELETE_SEGMENTS_MAX])]]
     with pytest.raises(PenstockError):
         segments.get(ids[0], 0, 1)
 

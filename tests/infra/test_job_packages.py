@@ -61,7 +61,7 @@ def test_packages_hold_every_module_and_nothing_else() -> None:
 def test_pure_packages_import_from_the_zip_itself() -> None:
     """Spark puts the zip on the path. Modules of the core that need no other library must load from it."""
     run_clean(
-        "import penstock_core.storage.keys as keys, penstock_core.log.ref; keys.segment_prefix(7)", packages_zip(ROOT)
+        'import penstock_core.storage.keys as keys, penstock_core.log.ref; keys.parse_folder("07/")', packages_zip(ROOT)
     )
 
 

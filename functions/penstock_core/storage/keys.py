@@ -23,13 +23,21 @@
 
 The name of a topic or group has no `#`, so no such name equals a key that begins with `#`.
 
-S3: `<2 hex>/<yyyy-mm-dd-hh>/<segment id, 32 hex>`. The key follows from the segment id alone. The two digits come from
-the id's random part and spread the load over S3's prefixes; the hour comes from its time part.
+S3: the key follows from the segment id and the bucket's `KeyLayout` alone (docs/adr/0037).
+
+| layout    | key                                            | where                                                |
+|-----------|------------------------------------------------|------------------------------------------------------|
+| `SPREAD`  | `<2 hex>/<yyyy-mm-dd-hh>/<segment id, 32 hex>` | ordinary buckets: load spreads over S3's prefixes    |
+| `BY_HOUR` | `<yyyy-mm-dd-hh>/<segment id, 32 hex>`         | directory buckets, which list by whole folders only  |
+
+The two digits come from the id's random part, and the hour from its time part. A *folder* is what stands before the
+first slash.
 """
 
 import base64
 import re
 from datetime import UTC, datetime
+from enum import Enum
 
 from penstock_core.ids import (
     SegmentId,
@@ -49,9 +57,12 @@ TRANSACTIONAL_PREFIX = "#transactional#"
 TRANSACTIONAL_PRODUCER = "producer"
 GROUPS = "#groups"
 GROUP = "group"
-SEGMENT_PREFIXES = 256
+HOUR_MS = 3_600_000
 
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_SPREAD_FOLDER = re.compile(r"[0-9a-f]{2}/", re.ASCII)
+_HOUR_FOLDER = re.compile(r"[0-9]{4}(-[0-9]{2}){3}/", re.ASCII)
+_HOUR_FORMAT = "%Y-%m-%d-%H"
 
 
 def producer_name(producer_id: int) -> str:
@@ -69,29 +80,60 @@ def transactional_key(transactional_id: TransactionalId) -> str:
     return f"{TRANSACTIONAL_PREFIX}{transactional_id}"
 
 
-def segment_key(segment_id: SegmentId) -> str:
-    """The segment's object key, the same in every zone."""
-    hour = datetime.fromtimestamp(segment_time_ms(segment_id) / 1000, UTC).strftime("%Y-%m-%d-%H")
-    return f"{segment_prefix(prefix_number(segment_id))}{hour}/{segment_id.hex()}"
+class KeyLayout(Enum):
+    """How a bucket's keys begin: see the module's table. The values stand in stored cursors."""
+
+    SPREAD = "spread"
+    BY_HOUR = "hour"
 
 
-def segment_prefix(number: int) -> str:
-    """The prefix of that number, from 0 up to `SEGMENT_PREFIXES`, exclusive."""
-    return f"{number:02x}/"
+def segment_key(segment_id: SegmentId, layout: KeyLayout = KeyLayout.SPREAD) -> str:
+    """The segment's object key."""
+    folder = segment_folder(segment_id, layout)
+    if layout is KeyLayout.BY_HOUR:
+        return f"{folder}{segment_id.hex()}"
+    return f"{folder}{_hour(segment_time_ms(segment_id))}/{segment_id.hex()}"
 
 
-def prefix_number(segment_id: SegmentId) -> int:
-    """The number of the prefix that the segment's key has."""
-    return segment_id[-1]
+def segment_folder(segment_id: SegmentId, layout: KeyLayout) -> str:
+    """The part of the key up to its first slash, which is part of it."""
+    return folder_name(layout, folder_number(segment_id, layout))
 
 
-def parse_segment_key(key: str) -> SegmentId | None:
+def folder_number(segment_id: SegmentId, layout: KeyLayout) -> int:
+    """A number for each folder, in the order of the folders: the hour since 1970, or the two digits."""
+    return segment_time_ms(segment_id) // HOUR_MS if layout is KeyLayout.BY_HOUR else segment_id[-1]
+
+
+def folder_name(layout: KeyLayout, number: int) -> str:
+    """The folder of that number, with its slash."""
+    return f"{_hour(number * HOUR_MS)}/" if layout is KeyLayout.BY_HOUR else f"{number:02x}/"
+
+
+def parse_folder(folder: str) -> tuple[KeyLayout, int] | None:
+    """The layout and the number of the folder, None if no segment's key begins so."""
+    if _SPREAD_FOLDER.fullmatch(folder):
+        return KeyLayout.SPREAD, int(folder[:2], 16)
+    if not _HOUR_FOLDER.fullmatch(folder):
+        return None
+    try:
+        begins = datetime.strptime(folder, f"{_HOUR_FORMAT}/").replace(tzinfo=UTC)
+    except ValueError:  # there is no such day or hour
+        return None
+    return KeyLayout.BY_HOUR, int(begins.timestamp()) * 1_000 // HOUR_MS
+
+
+def parse_segment_key(key: str, layout: KeyLayout = KeyLayout.SPREAD) -> SegmentId | None:
     """The segment that has exactly this key; None for every other key."""
     name = key.rpartition("/")[2]
     if not _SEGMENT_NAME.fullmatch(name):
         return None
     segment_id = SegmentId(bytes.fromhex(name))
     try:
-        return segment_id if segment_key(segment_id) == key else None
+        return segment_id if segment_key(segment_id, layout) == key else None
     except (ValueError, OverflowError):  # a time beyond the year 9999: no segment has it
         return None
+
+
+def _hour(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime(_HOUR_FORMAT)

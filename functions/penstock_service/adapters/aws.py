@@ -14,7 +14,9 @@ from botocore.utils import parse_timestamp
 
 from penstock_core.ids import ZoneName
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
+from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.appsync import AppSyncWakeUps
+from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -28,11 +30,13 @@ from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
+from penstock_service.adapters.s3.session import is_directory_bucket
 from penstock_service.adapters.sqs import NoRepairQueue, SqsRepairQueue
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
+from penstock_service.ports.segments import SegmentStore
 from penstock_service.ports.wake_ups import WakeUps
 from penstock_service.stores import Stores
 
@@ -65,15 +69,27 @@ _SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout
 
 
 _FALLBACK = "fallback"
+_BY_HOUR = "by_hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneBucket:
-    """The bucket of one zone. Appends put to a fallback zone only where another zone fails."""
+    """The bucket of one zone. Appends put to a fallback zone only where another zone fails.
+
+    `has_keys_by_hour` marks an ordinary bucket that stands in for a directory bucket. A directory bucket has such keys
+    by its name.
+    """
 
     name: str
     bucket: str
     is_fallback: bool = False
+    has_keys_by_hour: bool = False
+
+    @property
+    def layout(self) -> KeyLayout:
+        """The layout of the bucket's keys."""
+        is_by_hour = self.has_keys_by_hour or is_directory_bucket(self.bucket)
+        return KeyLayout.BY_HOUR if is_by_hour else KeyLayout.SPREAD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,22 +138,33 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
 
 
 def parse_zones(text: str) -> tuple[ZoneBucket, ...]:
-    """The zones of `a=<bucket>,b=<bucket>,c=<bucket>:fallback`. Raises ValueError with the first part that is none."""
+    """The zones of `a=<bucket>,b=<bucket>:by_hour,c=<bucket>:fallback`.
+
+    Raises ValueError with the first part that is none.
+    """
     zones = []
     for part in text.split(","):
         name, _, place = part.partition("=")
         bucket, *marks = place.split(":")
-        if not (name and bucket) or not set(marks) <= {_FALLBACK}:
+        if not (name and bucket) or not set(marks) <= {_FALLBACK, _BY_HOUR}:
             raise ValueError(
-                f"{part!r} in {text!r} is no zone: give NAME=BUCKET or NAME=BUCKET:{_FALLBACK}, with commas"
+                f"{part!r} in {text!r} is no zone: give NAME=BUCKET, NAME=BUCKET:{_FALLBACK} or "
+                f"NAME=BUCKET:{_BY_HOUR}, with commas"
             )
-        zones.append(ZoneBucket(name=name, bucket=bucket, is_fallback=_FALLBACK in marks))
+        zones.append(
+            ZoneBucket(name=name, bucket=bucket, is_fallback=_FALLBACK in marks, has_keys_by_hour=_BY_HOUR in marks)
+        )
     return tuple(zones)
 
 
 def format_zones(zones: Sequence[ZoneBucket]) -> str:
     """The inverse of `parse_zones`."""
-    return ",".join(f"{each.name}={each.bucket}" + (f":{_FALLBACK}" if each.is_fallback else "") for each in zones)
+    return ",".join(
+        f"{each.name}={each.bucket}"
+        + (f":{_FALLBACK}" if each.is_fallback else "")
+        + (f":{_BY_HOUR}" if each.has_keys_by_hour else "")
+        for each in zones
+    )
 
 
 def parse_wake_ups(text: str | None) -> tuple[str, str] | None:
@@ -178,7 +205,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         compaction=DynamoDbCompactionStore(dynamodb, storage.log_table),
         zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
-        zones=[S3SegmentStore(s3, each.bucket, each.name) for each in storage.zones],
+        zones=[_zone_store(s3, each) for each in storage.zones],
         fallback_zones=frozenset(ZoneName(each.name) for each in storage.zones if each.is_fallback),
         archive=S3ArchiveStore(s3, storage.archive),
         repair_queue=NoRepairQueue()
@@ -195,7 +222,8 @@ def open_zones(instance: Instance) -> None:
     One CreateSession for each of them. Raises nothing: if a session cannot be opened, the first call that needs it
     tries again. For an instance of `aws_instance`.
     """
-    stores = [store for store in instance.stores.zones if isinstance(store, S3SegmentStore)]
+    zones = [zone.current if isinstance(zone, ByHourSegmentStore) else zone for zone in instance.stores.zones]
+    stores = [store for store in zones if isinstance(store, S3SegmentStore)]
     instance.executor.map(S3SegmentStore.open, stores)
 
 
@@ -203,6 +231,13 @@ def parse_time(value: Any) -> datetime:
     """Does what botocore's `parse_timestamp` does, which takes most of the CPU of listing 1,000 objects."""
     is_iso = isinstance(value, str) and value[10:11] == "T"
     return datetime.fromisoformat(value) if is_iso else parse_timestamp(value)
+
+
+def _zone_store(s3: Callable[[], Any], zone: ZoneBucket) -> SegmentStore:
+    spread = S3SegmentStore(s3, zone.bucket, zone.name)
+    if zone.layout is KeyLayout.SPREAD:
+        return spread
+    return ByHourSegmentStore(S3SegmentStore(s3, zone.bucket, zone.name, KeyLayout.BY_HOUR), spread)
 
 
 def _wake_ups(storage: Storage, session: boto3.session.Session) -> WakeUps:

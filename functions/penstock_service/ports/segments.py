@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock_core.ids import SegmentId, ZoneName
+from penstock_core.storage.keys import KeyLayout
 
 ARCHIVE = "archive"  # the archive's name, where a zone has its own
 
@@ -23,6 +24,17 @@ class SegmentStore(Protocol):
     @property
     def zone(self) -> ZoneName:
         """The zone's name, or `ARCHIVE`."""
+
+    @property
+    def layout(self) -> KeyLayout:
+        """The layout of the keys under which it stores, lists and deletes."""
+
+    @property
+    def earlier(self) -> "SegmentStore | None":
+        """The same bucket by the keys of an earlier release. None if no release wrote others than this one's.
+
+        `get` and `get_whole` look there for what has no key of this release. The other methods do not.
+        """
 
     def put(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
         """Stores the whole segment or nothing. The storage checks `crc32c` on arrival.
@@ -45,6 +57,12 @@ class SegmentStore(Protocol):
 
     def overwrite(self, segment_id: SegmentId, body: bytes, crc32c: int) -> None:
         """Stores the segment in place of whatever is there, to heal a bad copy. One put."""
+
+    def list_folders(self) -> Sequence[str]:
+        """What the bucket's keys have before their first slash, with the slash, in no order.
+
+        A folder whose first object is stored meanwhile may be missing. One list call for each 1,000 folders.
+        """
 
     def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
         """A part of the keys that begin with `prefix`, which ends in "/".

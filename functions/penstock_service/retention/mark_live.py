@@ -18,7 +18,6 @@ from penstock_core.ids import PartitionKey, SegmentId, segment_time_ms
 from penstock_core.limits import INDEX_MARK_PAGES
 from penstock_core.log.index import Head, safe_log_start
 from penstock_core.log.topic import Topic
-from penstock_core.storage.keys import prefix_number
 from penstock_service.index.reader import head_past_gap, pages_forward
 from penstock_service.instance.instance import Instance
 
@@ -44,14 +43,6 @@ class LiveSegments:
             self.ids.update(each for each in segment_ids if self.is_ours(each))
             self.count += len(self.ids) - before
 
-    def by_prefix(self) -> dict[int, set[SegmentId]]:
-        """The segments by the number of their key prefix, which this takes out."""
-        found: dict[int, set[SegmentId]] = {}
-        while self.ids:
-            segment_id = self.ids.pop()
-            found.setdefault(prefix_number(segment_id), set()).add(segment_id)
-        return found
-
     def is_ours(self, segment_id: SegmentId) -> bool:
         """Tells if this sweep decides about the segment."""
         return self.since_ms <= segment_time_ms(segment_id) < self.cutoff_ms
@@ -65,6 +56,10 @@ def mark_portion(
     instance: Instance, topic: Topic, keys: Sequence[PartitionKey], live: LiveSegments, log_start_grace_ms: int
 ) -> None:
     """Adds the segments that the refs of these partitions name, 100 partitions of the topic at most.
+
+    This and `_mark_refs` are the one place that says what is live. If a further kind of refs moves to the tail, such as
+    refs that wait for a due time, add its segments before the heads are read here. Then a ref that has moved by the
+    time of that read is in the tail or in a page. A ref that comes after it names a segment that its age spares.
 
     One read of heads, and a query for each 500 pages. Raises what reading the index raises, and CORRUPT_SEGMENT if it
     is damaged.
@@ -91,11 +86,6 @@ def _mark_partition(
 
 
 def _mark_refs(instance: Instance, key: PartitionKey, head: Head, live: LiveSegments, log_start_grace_ms: int) -> None:
-    """The one place that says what is live.
-
-    If a further kind of refs moves to the tail, such as refs that wait for a due time, read it before the head. Then a
-    ref that has moved by the time of that read is in the tail or in a page.
-    """
     safe = safe_log_start(head, instance.clock.now_ms(), log_start_grace_ms)
     live.add(each.ref.segment_id for each in head.located_tail() if each.end_offset > safe)
     for page in pages_forward(instance.stores.log, key, head, safe, INDEX_MARK_PAGES):

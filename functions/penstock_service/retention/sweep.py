@@ -30,35 +30,33 @@ Two sweeps at once, a sweep that dies, and a ref that dies during the round only
 
 Memory and time of a run are bounded (docs/adr/0034). A run that marks too much, or runs out of time, puts its marks
 into objects of the archive and saves a cursor that names them. The next run goes on there. It reads the marks of a few
-of the 256 key prefixes at a time, over which chance spreads the segments evenly. A sweep of many runs keeps the time of
-its first one. This is safe for two more reasons:
+folders of keys at a time (sweep_folders.py). A sweep of many runs keeps the time of its first one. This is safe for two
+more reasons:
 
 7. A segment that is older than that time and live when an object of it is listed was live at the first run, and its
    refs were in the index. A ref moves forward only, and the next run reads each partition's head before its pages.
 8. The next run sweeps only if every object of marks is there whole. Otherwise it begins anew.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import PartitionKey, SegmentId
+from penstock_core.ids import PartitionKey
 from penstock_core.limits import (
     LOG_START_GRACE_MS,
     SWEEP_CYCLE_MS_MAX,
     SWEEP_GRACE_MS,
     SWEEP_LIVE_MAX,
     SWEEP_PARTITIONS_AT_ONCE,
-    SWEEP_PREFIXES_AT_ONCE,
 )
 from penstock_core.log.topic import Topic
-from penstock_core.storage.keys import SEGMENT_PREFIXES, parse_segment_key, segment_prefix
 from penstock_service.index.index_age import note_index_age
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.segments import SegmentStore
-from penstock_service.retention.live_marks import put_marks, read_marks
+from penstock_service.retention.live_marks import Marks, MarksReader, put_marks
 from penstock_service.retention.mark_live import LiveSegments, mark_portion
-from penstock_service.retention.sweep_cursor import SweepCursor, encode_cursor, parse_cursor
+from penstock_service.retention.sweep_cursor import SweepCursor, encode_cursor, encode_folder, parse_cursor
+from penstock_service.retention.sweep_folders import Folder, find_folders, sweep_folder, swept_stores
 
 _JOB = "sweep"
 
@@ -67,29 +65,21 @@ _JOB = "sweep"
 class SweepResult:
     """The counts of one run.
 
-    `prefixes` counts those of the 256 that were swept, and `failures` the lists and deletes that a zone refused.
+    `folders` counts the folders of keys that were swept, and `failures` the lists and deletes that a zone refused.
+    `old_keys` counts the listed objects that have keys of an earlier release.
     `rounds` is 1 if the run read a part of the index, which named `live` segments.
     `foreign` counts objects that were left because they are older than everything that the index knows.
     """
 
-    prefixes: int = 0
+    folders: int = 0
     rounds: int = 0
     live: int = 0
     listed: int = 0
+    old_keys: int = 0
     deleted: int = 0
     foreign: int = 0
     failures: int = 0
     is_finished: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixSweepResult:
-    """The counts of one prefix of one store, and the live segments that it holds."""
-
-    listed: int
-    deleted: int
-    foreign: int
-    held: frozenset[SegmentId]
 
 
 def sweep(
@@ -102,11 +92,12 @@ def sweep(
 ) -> SweepResult:
     """One run from the cursor on, as far as the time allows.
 
-    It reads the index once, however many runs that takes. Then it costs one list call for each prefix in each zone and
-    the archive, and one more for each further 1,000 objects. If not all is done in one run, or more than `live_max`
-    segments live, it puts an object of marks for each `live_max`, and reads them again by prefix. A zone that fails is
-    counted, and the next sweep meets it again. Raises what reading the index raises, and CORRUPT_SEGMENT if it has a
-    gap. Raises INTERNAL if the time is too short for the first portion of partitions: then nothing was deleted.
+    It reads the index once, however many runs that takes. Then it costs one list call for each bucket, one for each
+    folder in it, and one more for each further 1,000 objects. If not all is done in one run, or more than `live_max`
+    segments live, it puts an object of marks for each `live_max` and each layout of keys, and reads them again by
+    folder. A zone that fails is counted, and the next sweep meets it again. Raises what reading the index raises, and
+    CORRUPT_SEGMENT if it has a gap. Raises INTERNAL if the time is too short for the first portion of partitions: then
+    nothing was deleted.
     """
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
     cutoff_ms = instance.clock.now_ms() - grace_ms
@@ -149,8 +140,7 @@ def _mark(
             return _save(instance, live, replace(cursor, at=(str(topic.name), int(keys[0].partition))))
         mark_portion(instance, topic, keys, live, log_start_grace_ms)
         if len(live.ids) > live_max:
-            cursor = replace(cursor, marks=(*cursor.marks, put_marks(instance, live.ids)))
-            live.ids.clear()
+            cursor = replace(cursor, marks=(*cursor.marks, *_put_marks(instance, live)))
     cursor = replace(cursor, at=None)
     return _save(instance, live, cursor) if cursor.marks else cursor
 
@@ -170,71 +160,63 @@ def _portions(instance: Instance, start: tuple[str, int]) -> Iterator[tuple[Topi
 def _save(instance: Instance, live: LiveSegments, cursor: SweepCursor) -> SweepCursor:
     """Puts the marks that are in memory, then the cursor that names them."""
     if live.ids:
-        cursor = replace(cursor, marks=(*cursor.marks, put_marks(instance, live.ids)))
-        live.ids.clear()
+        cursor = replace(cursor, marks=(*cursor.marks, *_put_marks(instance, live)))
     instance.stores.cursors.put(_JOB, encode_cursor(cursor))
     return cursor
+
+
+def _put_marks(instance: Instance, live: LiveSegments) -> list[Marks]:
+    """Moves the marks from memory into an object for each layout of keys that the stores have."""
+    layouts = sorted({store.layout for store in swept_stores(instance.stores)}, key=lambda layout: layout.value)
+    marks = [put_marks(instance, live.ids, layout) for layout in layouts]
+    live.ids.clear()
+    return marks
 
 
 def _sweep(
     instance: Instance, live: LiveSegments, cursor: SweepCursor, deadline_ms: float, total: SweepResult
 ) -> SweepResult:
-    """Sweeps the prefixes from the cursor on, by all marks: those in memory, and those in objects."""
-    in_memory = live.by_prefix()
-    while cursor.prefix < SEGMENT_PREFIXES:
+    """Sweeps the folders from the cursor on, by the marks in memory, or by those in objects if there are any."""
+    found = find_folders(instance, cursor.cutoff_ms)
+    total = replace(total, failures=total.failures + len(found.errors))
+    reader = MarksReader(instance.stores.archive, cursor.marks)
+    for folders in found.steps(cursor.folder):
         if instance.clock.monotonic_ms() >= deadline_ms:
-            if not cursor.marks:
-                live.ids.update(*in_memory.values())
             _save(instance, live, cursor)
             return replace(total, is_finished=False)
-        prefixes = range(cursor.prefix, min(cursor.prefix + SWEEP_PREFIXES_AT_ONCE, SEGMENT_PREFIXES))
-        live.ids = set(read_marks(instance.stores.archive, cursor.marks, prefixes))
-        live.ids.update(*(in_memory.get(prefix, ()) for prefix in prefixes))
-        total = _sweep_prefixes(instance, prefixes, live, total)
-        live.ids = set()
-        cursor = replace(cursor, prefix=prefixes.stop)
-        # Marks in memory die with the run: then the next one marks again, and goes on at this prefix.
-        instance.stores.cursors.put(_JOB, encode_cursor(cursor) if cursor.marks else str(cursor.prefix))
+        if cursor.marks:
+            live.ids = set(reader.read(folders[0].layout, range(folders[0].number, folders[-1].number + 1)))
+        total = _sweep_folders(instance, folders, live, total)
+        layout, number = folders[-1].position
+        cursor = replace(cursor, folder=(layout, number + 1))
+        if cursor.marks:
+            live.ids = set()
+        # Marks in memory die with the run: then the next one marks again, and goes on at this folder.
+        instance.stores.cursors.put(_JOB, encode_cursor(cursor) if cursor.marks else encode_folder(cursor))
     instance.stores.cursors.clear(_JOB)
     if cursor.marks:
-        instance.stores.archive.delete(cursor.marks)
+        instance.stores.archive.delete([each.segment_id for each in cursor.marks])
     return total
 
 
-def _sweep_prefixes(instance: Instance, prefixes: Iterable[int], live: LiveSegments, total: SweepResult) -> SweepResult:
-    stores = [*instance.stores.zones, instance.stores.archive]
-    places = [(store, number) for number in prefixes for store in stores]
-    results = instance.executor.map(lambda place: sweep_prefix(*place, live), places)
+def _sweep_folders(
+    instance: Instance, folders: Sequence[Folder], live: LiveSegments, total: SweepResult
+) -> SweepResult:
+    earlier = [zone.earlier for zone in instance.stores.zones]
+    places = [(store, folder.name) for folder in folders for store in folder.stores]
+    results = instance.executor.map(lambda place: sweep_folder(*place, live), places)
+    done = results.ok
     return replace(
         total,
-        prefixes=total.prefixes + len(places) // len(stores),
-        listed=total.listed + sum(each.listed for each in results.ok),
-        deleted=total.deleted + sum(each.deleted for each in results.ok),
-        foreign=total.foreign + sum(each.foreign for each in results.ok),
+        folders=total.folders + len(folders),
+        listed=total.listed + sum(each.listed for each in done),
+        old_keys=total.old_keys
+        + sum(
+            each.listed
+            for (store, _), each in zip(places, results, strict=True)
+            if store in earlier and not isinstance(each, PenstockError)
+        ),
+        deleted=total.deleted + sum(each.deleted for each in done),
+        foreign=total.foreign + sum(each.foreign for each in done),
         failures=total.failures + len(results.errors),
     )
-
-
-def sweep_prefix(
-    store: SegmentStore, number: int, live: LiveSegments, *, is_dry_run: bool = False
-) -> PrefixSweepResult:
-    """Lists one prefix of one store and deletes the segments that are old and not live. A dry run only counts them.
-
-    An object stays if its key is not a segment's, letter for letter. One list call for each 1,000 objects, and a delete
-    for each call that finds dead ones.
-    """
-    listed, deleted, foreign, token = 0, 0, 0, None
-    held: set[SegmentId] = set()
-    while True:
-        part = store.list_keys(segment_prefix(number), token)
-        found = [segment_id for key in part.keys if (segment_id := parse_segment_key(key)) is not None]
-        dead = [segment_id for segment_id in found if live.is_ours(segment_id) and segment_id not in live.ids]
-        if dead and not is_dry_run:
-            store.delete(dead)
-        held.update(segment_id for segment_id in found if segment_id in live.ids)
-        listed += len(part.keys)
-        deleted += len(dead)
-        foreign += sum(live.is_foreign(segment_id) for segment_id in found)
-        token = part.next_token
-        if token is None:
-            return PrefixSweepResult(listed=listed, deleted=deleted, foreign=foreign, held=frozenset(held))

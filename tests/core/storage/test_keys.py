@@ -12,13 +12,31 @@ def test_producer_name_survives_a_round_trip(producer_id: int) -> None:
     assert len(keys.producer_name(producer_id)) == 11
 
 
-@given(st.integers(0, 253_402_300_799_999), st.binary(min_size=10, max_size=10))
-def test_segment_key_is_parsed_back_and_has_one_of_the_prefixes(now_ms: int, entropy: bytes) -> None:
+@given(st.integers(0, 253_402_300_799_999), st.binary(min_size=10, max_size=10), st.sampled_from(keys.KeyLayout))
+def test_segment_key_is_parsed_back_and_lies_in_its_folder(now_ms: int, entropy: bytes, layout: keys.KeyLayout) -> None:
     segment_id = new_segment_id(now_ms, entropy)
-    key = keys.segment_key(segment_id)
-    assert keys.parse_segment_key(key) == segment_id
-    assert key.startswith(keys.segment_prefix(keys.prefix_number(segment_id)))
-    assert 0 <= keys.prefix_number(segment_id) < keys.SEGMENT_PREFIXES
+    key = keys.segment_key(segment_id, layout)
+    folder = keys.segment_folder(segment_id, layout)
+    assert keys.parse_segment_key(key, layout) == segment_id
+    assert key.startswith(folder)
+    assert folder.index("/") == len(folder) - 1
+    assert keys.parse_folder(folder) == (layout, keys.folder_number(segment_id, layout))
+    assert keys.folder_name(layout, keys.folder_number(segment_id, layout)) == folder
+
+
+@given(st.integers(0, 253_402_300_799_999), st.binary(min_size=10, max_size=10))
+def test_key_of_one_layout_is_none_of_the_other(now_ms: int, entropy: bytes) -> None:
+    segment_id = new_segment_id(now_ms, entropy)
+    spread, by_hour = (keys.segment_key(segment_id, layout) for layout in keys.KeyLayout)
+    assert keys.parse_segment_key(spread, keys.KeyLayout.BY_HOUR) is None
+    assert keys.parse_segment_key(by_hour, keys.KeyLayout.SPREAD) is None
+
+
+@pytest.mark.parametrize(
+    "folder", ["", "/", "ab", "AB/", "abc/", "a/", "2026-09-21/", "2026-09-21-24/", "2026-02-30-01/", "2026-9-21-01/"]
+)
+def test_folder_that_no_segment_has_is_none(folder: str) -> None:
+    assert keys.parse_folder(folder) is None
 
 
 @pytest.mark.parametrize(
@@ -41,15 +59,16 @@ def test_parse_segment_key_knows_only_what_segment_key_makes(key: str) -> None:
     assert keys.parse_segment_key(key) is None
 
 
-def test_segment_key_follows_from_the_id_alone() -> None:
+def test_segment_key_follows_from_the_id_and_the_layout_alone() -> None:
     segment_id = new_segment_id(1_790_000_000_000, bytes(range(10)))
     assert keys.segment_key(segment_id) == "09/2026-09-21-14/01a0c4506c0000010203040506070809"
+    by_hour = keys.segment_key(segment_id, keys.KeyLayout.BY_HOUR)
+    assert by_hour == "2026-09-21-14/01a0c4506c0000010203040506070809"
 
 
-def test_segment_prefixes_are_all_there_are() -> None:
-    prefixes = {keys.segment_prefix(number) for number in range(keys.SEGMENT_PREFIXES)}
-    assert len(prefixes) == keys.SEGMENT_PREFIXES == 256
-    assert {len(prefix) for prefix in prefixes} == {3}
+def test_spread_folders_are_256() -> None:
+    folders = {keys.folder_name(keys.KeyLayout.SPREAD, number) for number in range(256)}
+    assert (len(folders), {len(folder) for folder in folders}) == (256, {3})
 
 
 def test_no_key_that_begins_with_a_hash_is_a_name_or_another_one() -> None:

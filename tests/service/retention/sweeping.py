@@ -2,12 +2,16 @@
 
 from penstock_core.ids import SegmentId, new_segment_id
 from penstock_core.limits import LOG_START_GRACE_MS
+from penstock_core.storage.keys import KeyLayout
+from penstock_service.adapters.memory.segments import MemorySegmentStore
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import SweepResult, sweep
+from penstock_service.retention.sweep_folders import swept_stores
 from tests.support.expiring import HOUR_MS
 from tests.support.service import (
     SteppedClock,
+    with_stores,
     zone_of,
 )
 
@@ -27,6 +31,17 @@ def garbage(instance: Instance, count: int = 1) -> list[SegmentId]:
         for segment_id in ids:
             zone.put(segment_id, b"x", 0)
     return ids
+
+
+def with_hours(instance: Instance) -> Instance:
+    """The instance with empty zones whose keys begin with the hour, as in directory buckets."""
+    zones = [MemorySegmentStore(zone, KeyLayout.BY_HOUR) for zone in instance.stores.zone_names]
+    return with_stores(instance, zones=zones)
+
+
+def folders(instance: Instance) -> int:
+    """In how many folders the stores have objects."""
+    return len({folder for store in swept_stores(instance.stores) for folder in store.list_folders()})
 
 
 def objects(instance: Instance) -> list[int]:

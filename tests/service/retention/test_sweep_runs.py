@@ -7,24 +7,43 @@ import pytest
 
 from penstock_core.errors import PenstockError
 from penstock_core.limits import TAIL_ROLL_REFS
+from penstock_core.storage.keys import KeyLayout
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.segments import ListedKeys
 from penstock_service.retention.sweep import sweep
 from penstock_service.retention.sweep_cursor import SweepCursor, encode_cursor
 from tests.service.compaction.test_archive import archive_of
-from tests.service.retention.sweeping import BUDGET_MS, DAY_MS, garbage, objects, run
-from tests.support.expiring import put
+from tests.service.retention.sweeping import BUDGET_MS, DAY_MS, folders, garbage, objects, run, with_hours
+from tests.support.expiring import HOUR_MS, put
 from tests.support.service import (
     Intercepted,
     SteppedClock,
     another_instance,
     counted_instance,
     new_topic,
+    patient_instance,
     read_all,
     send,
     with_stores,
     zone_of,
 )
+
+
+@pytest.fixture(params=KeyLayout)
+def instance(request: pytest.FixtureRequest, clock: SteppedClock) -> Instance:
+    """An instance whose zones are ordinary buckets, and one whose zones are directory buckets."""
+    plain = patient_instance(clock)
+    return with_hours(plain) if request.param is KeyLayout.BY_HOUR else plain
+
+
+def flipped(body: bytes, place: int) -> bytes:
+    changed = bytearray(body)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+def is_by_hour(instance: Instance) -> bool:
+    return instance.stores.zones[0].layout is KeyLayout.BY_HOUR
 
 
 def test_many_segments_are_swept_by_marks_that_do_not_stay_in_memory(instance: Instance, clock: SteppedClock) -> None:
@@ -37,8 +56,9 @@ def test_many_segments_are_swept_by_marks_that_do_not_stay_in_memory(instance: I
         put(instance, each, 60, clock.now_ms() - DAY_MS - 1)
     counts: Counter[str] = Counter()
     done = sweep(counted_instance(instance, counts), budget_ms=BUDGET_MS, live_max=40)
-    assert (done.prefixes, done.rounds, done.deleted) == (256, 1, 3 * 50)
-    assert counts["archive.put"] == 1, "the marks of the first topic, and the others are younger than the cutoff"
+    assert (done.rounds, done.deleted) == (1, 3 * 50)
+    objects_of_marks = 1 + is_by_hour(instance)  # a directory bucket's marks are there by hour, too
+    assert counts["archive.put"] == objects_of_marks, "the first topic's; the others are younger than the cutoff"
     assert len(read_all(instance, topic)) == 300
     assert not archive_of(instance).segments, "marks go with their sweep"
     assert not set(dead) & set(zone_of(instance, 0).segments)
@@ -46,17 +66,20 @@ def test_many_segments_are_swept_by_marks_that_do_not_stay_in_memory(instance: I
 
 def test_sweep_out_of_time_goes_on_where_it_stopped(instance: Instance, clock: SteppedClock) -> None:
     new_topic(instance)
-    garbage(instance, 200)
+    for _ in range(40):
+        garbage(instance, 5)
+        clock.time_ms += HOUR_MS
     clock.time_ms += DAY_MS + 1
+    count = folders(instance)
 
     def slow(original: Callable[..., ListedKeys], prefix: str, token: str | None) -> ListedKeys:
         clock.time_ms += 1
         return original(prefix, token)
 
     patient = with_stores(instance, zones=[Intercepted(zone, list_keys=slow) for zone in instance.stores.zones])
-    seen = [run(patient, budget_ms=300) for _ in range(3)]
+    seen = [run(patient, budget_ms=5 * count // 4) for _ in range(3)]
     assert [part.is_finished for part in seen] == [False, False, True]
-    assert sum(part.prefixes for part in seen) == 256
+    assert sum(part.folders for part in seen) == count
     assert objects(instance) == [0] * 3
     assert instance.stores.cursors.get("sweep") is None
 
@@ -77,7 +100,7 @@ def test_index_is_read_in_several_runs_and_nothing_live_goes_whatever_happens_be
 
     patient = with_stores(instance, log=Intercepted(instance.stores.log, heads=slow))
     runs = [run(patient, budget_ms=15)]
-    assert (runs[0].is_finished, runs[0].prefixes, runs[0].deleted) == (False, 0, 0)
+    assert (runs[0].is_finished, runs[0].folders, runs[0].deleted) == (False, 0, 0)
     assert archive_of(instance).segments, "marks of the first run"
     for name in topics:  # refs of the tail move to a page, and a new topic comes in between
         send(instance, name, *("y" for _ in range(3)), partition=1)
@@ -97,12 +120,16 @@ def test_index_is_read_in_several_runs_and_nothing_live_goes_whatever_happens_be
     assert instance.stores.cursors.get("sweep") is None
 
 
+@pytest.mark.parametrize("place", [7, 11, 19, -1])  # in the table's checksum, a folder's number, its checksum, an id
 def test_sweep_begins_anew_when_its_marks_are_gone_and_refuses_damaged_ones(
-    instance: Instance, clock: SteppedClock
+    instance: Instance, clock: SteppedClock, place: int
 ) -> None:
     topic = new_topic(instance)
-    put(instance, topic, 20, clock.now_ms())
-    dead = garbage(instance, 5)
+    dead = []
+    for _ in range(20):
+        put(instance, topic, 1, clock.now_ms())
+        dead += garbage(instance, 2)
+        clock.time_ms += HOUR_MS
     clock.time_ms += DAY_MS + 1
 
     def slow(original: Callable[..., ListedKeys], prefix: str, token: str | None) -> ListedKeys:
@@ -110,10 +137,11 @@ def test_sweep_begins_anew_when_its_marks_are_gone_and_refuses_damaged_ones(
         return original(prefix, token)
 
     patient = with_stores(instance, zones=[Intercepted(zone, list_keys=slow) for zone in instance.stores.zones])
-    assert not run(patient, budget_ms=100).is_finished
+    assert not run(patient, budget_ms=30).is_finished
     marks = archive_of(instance).segments
-    [(marks_id, body)] = marks.items()
-    marks[marks_id] = body[:-1] + bytes([body[-1] ^ 1])
+    assert len(marks) == 1 + is_by_hour(instance)
+    for marks_id, body in [*marks.items()]:
+        marks[marks_id] = flipped(body, place)
     with pytest.raises(PenstockError, match="are damaged"):
         run(patient)
     marks.clear()
@@ -123,6 +151,19 @@ def test_sweep_begins_anew_when_its_marks_are_gone_and_refuses_damaged_ones(
     assert done.is_finished
     assert len(read_all(instance, topic)) == 20
     assert not set(dead) & set(zone_of(instance, 0).segments)
+
+
+@pytest.mark.parametrize("text", ["17", '{"cutoff_ms": 0, "since_ms": 0, "marks": [], "at": null, "prefix": 8}'])
+def test_sweep_begins_anew_behind_a_cursor_of_an_earlier_release(
+    instance: Instance, clock: SteppedClock, text: str
+) -> None:
+    topic = new_topic(instance)
+    put(instance, topic, 5, clock.now_ms())
+    garbage(instance, 3)
+    clock.time_ms += DAY_MS + 1
+    instance.stores.cursors.put("sweep", text)
+    assert run(instance).deleted == 3 * 3
+    assert len(read_all(instance, topic)) == 5
 
 
 def test_sweep_that_took_too_long_begins_anew(instance: Instance, clock: SteppedClock) -> None:

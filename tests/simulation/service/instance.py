@@ -41,7 +41,7 @@ READS = {
         "get_pass",
         "get_whole",
     ),
-    *("deleted", "list_keys", "leases", "find_leases", "get_group", "find_groups", "registered"),
+    *("deleted", "list_keys", "list_folders", "leases", "find_leases", "get_group", "find_groups", "registered"),
     *("members", "find_members", "get_target", "retired", "find_merged"),
 }
 REPEATABLE = {

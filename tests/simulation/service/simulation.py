@@ -34,8 +34,8 @@ T = TypeVar("T")
 # The grace of log starts, as in the product, and of the sweep. It is just enough: no simulated function takes longer
 # from its put to its update (30 s, and a write that is 20 s late). The product's sweep waits for a day.
 GRACE_MS = LOG_START_GRACE_MS
-# The zones of each storage profile (docs/adr/0029), and those of them that are fallbacks.
-PROFILES = {"express3": ("abc", ""), "express2": ("abc", "c"), "standard1": ("a", "")}
+# The zones of each storage profile (docs/adr/0029), those that are fallbacks, and those that are directory buckets.
+PROFILES = {"express3": ("abc", "", "abc"), "express2": ("abc", "c", "ab"), "standard1": ("a", "", "")}
 _API_TIMEOUT_MS = 29_000.0
 _INSTANCES_MAX = 6
 
@@ -53,7 +53,7 @@ class Simulation:
     """All of one run. `stores` are the bare stores, and `bare` is an instance on them whose calls never fail."""
 
     def __init__(self, seed: int, profile: str = "express3") -> None:
-        zones, fallback_zones = PROFILES[profile]
+        zones, fallback_zones, hour_zones = PROFILES[profile]
         self.scheduler = Scheduler(seed)
         self.faults = FaultPlan.chosen(self.scheduler.random)
         transaction_ms = self.scheduler.random.choice([0.0, 5.0, 50.0])
@@ -64,6 +64,7 @@ class Simulation:
             zones,
             Contention(_StoresClock(self.scheduler, self.faults), entropy, transaction_ms),
             fallback_zones=fallback_zones,
+            hour_zones=hour_zones,
             wake_ups=self._wake_ups,
         )
         self.bare = Instance.new(

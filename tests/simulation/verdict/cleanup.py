@@ -18,7 +18,6 @@ from penstock_service.repair.scrub import scrub
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
 from penstock_service.segments.move_zone import list_zones, move_zone_by_operator
-from tests.simulation.engine.time_and_chance import SEGMENT_PREFIX_FIRST
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.deliveries import deliver_messages, deliver_stream
 from tests.simulation.service.simulation import GRACE_MS, Simulation
@@ -74,7 +73,7 @@ def clear_away(simulation: Simulation) -> None:
             for topic in simulation.stores.topics.list():
                 _check_expired(simulation, topic)
     simulation.jump(_JUMP_MS)
-    simulation.stores.cursors.put("sweep", str(SEGMENT_PREFIX_FIRST))
+    simulation.stores.cursors.clear("sweep")
     swept = sweep(instance, budget_ms=_WITHOUT_END, grace_ms=GRACE_MS, log_start_grace_ms=GRACE_MS)
     expect(swept.is_finished and not swept.failures, f"the sweep did not do its work: {swept}")
     _check_pages(simulation)

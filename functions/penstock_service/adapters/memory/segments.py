@@ -5,15 +5,18 @@ from collections.abc import Iterable, Sequence
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import LIST_KEYS_MAX
-from penstock_core.storage.keys import prefix_number, segment_key, segment_prefix
+from penstock_core.storage.keys import KeyLayout, segment_folder, segment_key
 from penstock_service.ports.segments import ListedKeys
 
 
 class MemorySegmentStore:
     """SegmentStore of one zone: the port documents its methods. `is_down` makes it refuse, as a lost zone does."""
 
-    def __init__(self, zone: str) -> None:
+    earlier = None
+
+    def __init__(self, zone: str, layout: KeyLayout = KeyLayout.SPREAD) -> None:
         self._zone = ZoneName(zone)
+        self.layout = layout
         self.segments: dict[SegmentId, bytes] = {}
         self.is_down = False
 
@@ -49,10 +52,14 @@ class MemorySegmentStore:
         self._check_up()
         self.segments[segment_id] = bytes(body)
 
+    def list_folders(self) -> Sequence[str]:
+        self._check_up()
+        return sorted({segment_folder(each, self.layout) for each in self.segments.copy()})
+
     def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
         self._check_up()
-        near = [each for each in self.segments.copy() if prefix.startswith(segment_prefix(prefix_number(each)))]
-        keys = sorted(key for key in map(segment_key, near) if key.startswith(prefix))
+        near = [each for each in self.segments.copy() if prefix.startswith(segment_folder(each, self.layout))]
+        keys = sorted(key for each in near if (key := segment_key(each, self.layout)).startswith(prefix))
         behind = [key for key in keys if token is None or key > token]
         part = behind[:LIST_KEYS_MAX]
         return ListedKeys(keys=part, next_token=part[-1] if len(behind) > len(part) else None)

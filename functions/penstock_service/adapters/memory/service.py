@@ -7,6 +7,7 @@ caller's value never changes under it.
 from collections.abc import Sequence
 
 from penstock_core.ids import ZoneName
+from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
@@ -45,10 +46,11 @@ def memory_stores(
     wake_ups: WakeUps | None = None,
     *,
     fallback_zones: Sequence[str] = (),
+    hour_zones: Sequence[str] = (),
 ) -> Stores:
     """Empty stores in memory. With a `contention`, transactions take time, and other writes conflict with them.
 
-    Without `wake_ups`, readers poll.
+    Without `wake_ups`, readers poll. The keys of `hour_zones` begin with the hour, as in directory buckets.
     """
     log, groups = MemoryLogIndex(contention), MemoryGroupStore()
     return Stores(
@@ -60,7 +62,9 @@ def memory_stores(
         compaction=MemoryCompactionStore(log, contention),
         zone_states=MemoryZoneStateStore(),
         cursors=MemoryJobCursors(),
-        zones=[MemorySegmentStore(zone) for zone in zones],
+        zones=[
+            MemorySegmentStore(zone, KeyLayout.BY_HOUR if zone in hour_zones else KeyLayout.SPREAD) for zone in zones
+        ],
         archive=MemoryArchiveStore(ARCHIVE),
         repair_queue=MemoryRepairQueue(),
         wake_ups=wake_ups or NoWakeUps(),

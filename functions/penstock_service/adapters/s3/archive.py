@@ -29,7 +29,7 @@ class S3ArchiveStore(S3SegmentStore):
         if second is None:
             self.put(segment_id, first, crc32c(first))
             return
-        where = {"Bucket": self._bucket, "Key": segment_key(segment_id)}
+        where = {"Bucket": self._bucket, "Key": segment_key(segment_id, self.layout)}
         upload = self._call(segment_id, "create_multipart_upload", **where, ChecksumAlgorithm="CRC32C")
         where["UploadId"] = upload["UploadId"]
         try:

@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
-from penstock_core.storage.keys import segment_key
+from penstock_core.storage.keys import KeyLayout, segment_key
 from penstock_service.adapters.s3.session import BucketSession
 from penstock_service.ports.segments import ListedKeys
 
@@ -21,10 +21,13 @@ class S3SegmentStore:
     botocore's retries may be on, because a repeated put meets its own object. `client` gives the client at each call.
     """
 
-    def __init__(self, client: Callable[[], Any], bucket: str, zone: str) -> None:
+    earlier = None
+
+    def __init__(self, client: Callable[[], Any], bucket: str, zone: str, layout: KeyLayout = KeyLayout.SPREAD) -> None:
         self._client = client
         self._bucket = bucket
         self._zone = ZoneName(zone)
+        self.layout = layout
         self._session = BucketSession(bucket)
 
     @property
@@ -57,7 +60,7 @@ class S3SegmentStore:
         try:
             answer = self._s3().get_object(
                 Bucket=self._bucket,
-                Key=segment_key(segment_id),
+                Key=segment_key(segment_id, self.layout),
                 Range=f"bytes={position}-{position + length - 1}",
             )
             data: bytes = answer["Body"].read()
@@ -76,7 +79,7 @@ class S3SegmentStore:
 
     def get_whole(self, segment_id: SegmentId) -> bytes | None:
         try:
-            answer = self._s3().get_object(Bucket=self._bucket, Key=segment_key(segment_id))
+            answer = self._s3().get_object(Bucket=self._bucket, Key=segment_key(segment_id, self.layout))
             data: bytes = answer["Body"].read()
         except (ClientError, BotoCoreError) as error:
             if _is_missing(error):
@@ -88,7 +91,7 @@ class S3SegmentStore:
         try:
             self._s3().put_object(
                 Bucket=self._bucket,
-                Key=segment_key(segment_id),
+                Key=segment_key(segment_id, self.layout),
                 Body=body,
                 ChecksumCRC32C=base64.b64encode(crc32c.to_bytes(4, "big")).decode(),
                 **condition,
@@ -103,6 +106,19 @@ class S3SegmentStore:
         except BotoCoreError as error:
             raise self._unavailable("store", segment_id, error) from error
 
+    def list_folders(self) -> Sequence[str]:
+        folders: list[str] = []
+        start: dict[str, str] = {}
+        while True:
+            try:
+                answer = self._s3().list_objects_v2(Bucket=self._bucket, Delimiter="/", **start)
+            except (ClientError, BotoCoreError) as error:
+                raise self._failed("list its folders", error) from error
+            folders += (each["Prefix"] for each in answer.get("CommonPrefixes", ()))
+            if "NextContinuationToken" not in answer:
+                return folders
+            start = {"ContinuationToken": answer["NextContinuationToken"]}
+
     def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
         start = {} if token is None else {"ContinuationToken": token}
         try:
@@ -114,7 +130,7 @@ class S3SegmentStore:
         )
 
     def delete(self, segment_ids: Sequence[SegmentId]) -> None:
-        objects = [{"Key": segment_key(segment_id)} for segment_id in segment_ids]
+        objects = [{"Key": segment_key(segment_id, self.layout)} for segment_id in segment_ids]
         try:
             answer = self._s3().delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
         except (ClientError, BotoCoreError) as error:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import SegmentId, ZoneName
 from penstock_core.limits import LIST_KEYS_MAX
-from penstock_core.storage.keys import segment_key
+from penstock_core.storage.keys import KeyLayout, segment_key
 from penstock_service.adapters.sqlite.database import Database
 from penstock_service.ports.segments import ListedKeys
 
@@ -18,6 +18,9 @@ SCHEMA = (
 
 class SqliteSegmentStore:
     """SegmentStore of one zone: the port documents its methods."""
+
+    layout = KeyLayout.SPREAD
+    earlier = None
 
     def __init__(self, database: Database, zone: str) -> None:
         self._database = database
@@ -64,6 +67,12 @@ class SqliteSegmentStore:
         with self._database.held():
             self._database.write("INSERT OR REPLACE INTO segment VALUES (?, ?)", (key, body))
             self._database.write("INSERT OR IGNORE INTO copy VALUES (?, ?)", (self._zone, key))
+
+    def list_folders(self) -> Sequence[str]:
+        rows = self._database.read(
+            "SELECT DISTINCT substr(key, 1, instr(key, '/')) FROM copy WHERE zone = ?", (self._zone,)
+        )
+        return [folder for (folder,) in rows]
 
     def list_keys(self, prefix: str, token: str | None) -> ListedKeys:
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -3,7 +3,6 @@
 from penstock_core.errors import PenstockError
 from penstock_core.limits import SWEEP_LIVE_MAX
 from penstock_service.retention.sweep import sweep
-from tests.simulation.engine.time_and_chance import SEGMENT_PREFIX_FIRST
 from tests.simulation.service.simulation import GRACE_MS, Simulation
 
 _LASTS_MS = 120_000.0
@@ -21,8 +20,6 @@ def install(simulation: Simulation) -> None:
                 simulation.pause_until_burst()
             else:
                 simulation.scheduler.pause(random.uniform(100.0, 60_000.0))
-            if simulation.stores.cursors.get("sweep") is None:  # no segment here has a prefix below
-                simulation.stores.cursors.put("sweep", str(SEGMENT_PREFIX_FIRST))
             try:
                 simulation.call(
                     lambda instance: sweep(
