@@ -55,12 +55,16 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "member": _only(1),
     "target": _only(1),
     "lease": _only(1),
+    "share_group": _only(1),
+    "share_state": _only(1),
 }
 BYTE_FORMATS: Mapping[str, Format] = {
     # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time
     "ref": Format(frozenset((1, 2)), frozenset((1, 2, 3))),
     "segment": _only(1),
     "target": Format(frozenset((2,)), frozenset((1, 2))),
+    "share_lock": _only(1),
+    "share_wait": _only(1),
     "frame": _only(1),  # by its media type alone
 }
 

@@ -21,6 +21,9 @@ ZoneName = NewType("ZoneName", str)
 SegmentId = NewType("SegmentId", bytes)
 TransactionalId = NewType("TransactionalId", str)
 Nonce = NewType("Nonce", bytes)
+ShareGroupId = NewType("ShareGroupId", str)
+LockId = NewType("LockId", str)
+LockNonce = NewType("LockNonce", str)
 
 SEGMENT_ID_BYTES = 16
 NONCE_BYTES = 16

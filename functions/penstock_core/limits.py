@@ -107,6 +107,40 @@ OFFSET_RESET_ATTEMPTS_MAX = 5  # resets of one lease, and rounds that expel memb
 GROUP_DELETE_ROUNDS_MAX = 3  # rounds that delete leases; consumers may commit in between
 TARGET_CHUNK_BYTES = 300 * KIB  # of a target assignment, in one item of 400 KB at most
 
+# Share groups.
+SHARE_NONCE_LENGTH_MIN = 8  # characters: 48 bits keep the live locks of one partition apart
+SHARE_NONCE_LENGTH_MAX = 22  # characters, as 16 bytes have in base64: each lock stores its id twice
+SHARE_LOCKS_MAX = 64  # of one partition in one share group, for acquires of fresh records
+SHARE_ITEM_BYTES = 3 * KIB  # a share item as large as this gives no fresh records: a write of 4 KiB costs 4 units
+SHARE_MERGE_BYTES = 1536  # from this size on, an acquire merges entries that wait for about the same time
+SHARE_ENTRIES_MAX = 16  # entries that one update of a share item touches: DynamoDB's expressions have 4 KiB
+SHARE_RECORDS_MAX = 500  # of one acquire
+SHARE_KEY_RECORDS_MAX = 100  # of one acquire by key: their keys' hashes stand in the share item
+SHARE_RANGES_MAX = 512  # that one entry holds: records that alternate within SHARE_RECORDS_MAX, and some merged ones
+SHARE_SUSPECT_PARTS = 8  # an expired lock comes again in parts of this share: one of its records may kill workers
+SHARE_REASON_BYTES_MAX = 200  # of a reject
+SHARE_ROOM_RETRY_MS = 200  # an acquire that found no room is tried again after this
+SHARE_TOKEN_BYTES_MAX = 64  # of a lock that travels in its lock id, so that one write acknowledges it
+SHARE_LOCK_MS_DEFAULT = 30_000
+SHARE_LOCK_MS_MIN = 1_000
+SHARE_LOCK_MS_MAX = 12 * 3_600_000
+SHARE_DELIVERIES_DEFAULT = 5  # of groups with a dead-letter topic; groups without one have no bound
+SHARE_DELIVERIES_MIN = 1
+SHARE_DELIVERIES_MAX = 1_000
+SHARE_BACKOFF_MS_MIN = 0  # of each of the two settings
+SHARE_BACKOFF_MS_MAX = 12 * 3_600_000
+SHARE_BACKOFF_FIRST_MS_DEFAULT = 1_000
+SHARE_BACKOFF_LAST_MS_DEFAULT = 600_000
+SHARE_DELAY_MS_MAX = 12 * 3_600_000  # of a release
+SHARE_IN_FLIGHT_MIN = 1
+SHARE_IN_FLIGHT_MAX = 20_000
+SHARE_KEY_IN_FLIGHT_MAX = 500  # with order by key: 4 bytes of the share item each
+SHARE_KEY_BATCH_MIN = 1
+SHARE_KEY_BATCH_MAX = 100
+SHARE_TOPICS_MAX = 100  # of one share group
+SHARE_GROUP_LIST_MAX = 100  # share groups in one page of the list
+DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-letter topic
+
 # The index.
 TAIL_ROLL_REFS = 16  # a roll moves exactly so many refs to a page (format: a tail base has one possible page)
 LONG_TAIL_ROLL_REFS = 4  # in a tail of twice that length, each multiple of this starts a roll

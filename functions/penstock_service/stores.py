@@ -9,6 +9,7 @@ from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
+from penstock_service.ports.share import ShareStore
 from penstock_service.ports.topics import TopicStore
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.ports.wake_ups import WakeUps
@@ -27,6 +28,7 @@ class Stores:
     log: LogIndex
     groups: GroupStore
     memberships: MembershipStore
+    share: ShareStore
     transactions: TransactionStore
     compaction: CompactionStore
     zone_states: ZoneStateStore

@@ -19,6 +19,7 @@ from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
@@ -26,6 +27,7 @@ from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
+from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.topics import MemoryTopicStore
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryZoneStateStore
@@ -38,6 +40,7 @@ from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
+from penstock_service.ports.share import ShareStore
 from penstock_service.ports.topics import TopicStore
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.ports.zones import ZoneStateStore
@@ -52,6 +55,7 @@ class Ports:
     groups: GroupStore
     memberships: MembershipStore
     transactions: TransactionStore
+    share: ShareStore
     compaction: CompactionStore
     segments: SegmentStore
     segments_by_hour: SegmentStore
@@ -61,13 +65,14 @@ class Ports:
 
 
 def _memory() -> Iterator[Ports]:
-    log, groups = MemoryLogIndex(), MemoryGroupStore()
+    log, groups, share = MemoryLogIndex(), MemoryGroupStore(), MemoryShareStore()
     yield Ports(
         MemoryTopicStore(),
         log,
         groups,
         MemoryMembershipStore(),
         MemoryTransactionStore(log, groups),
+        share,
         MemoryCompactionStore(log),
         MemorySegmentStore("a"),
         ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), MemorySegmentStore("a")),
@@ -86,6 +91,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.groups,
         stores.memberships,
         stores.transactions,
+        stores.share,
         stores.compaction,
         stores.zones[0],
         ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), stores.zones[0]),  # `penstock dev` has none
@@ -136,6 +142,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             DynamoDbGroupStore(client, "groups"),
             DynamoDbMembershipStore(client, "groups"),
             DynamoDbTransactionStore(client, "log", "groups"),
+            DynamoDbShareStore(client, "groups"),
             DynamoDbCompactionStore(client, "log"),
             S3SegmentStore(lambda: s3, "zone-a", "a"),
             ByHourSegmentStore(

@@ -19,6 +19,8 @@ from penstock_core.storage.merged_sequences_item import parse_sequences
 from penstock_core.storage.page_item import parse_merge_mark, parse_page
 from penstock_core.storage.producer_item import parse_producer
 from penstock_core.storage.retired_item import parse_retired
+from penstock_core.storage.share.share_group_item import parse_share_group
+from penstock_core.storage.share.share_state_item import parse_share
 from penstock_core.storage.topic_item import parse_topic
 from penstock_core.storage.transactions.transaction_stage_item import parse_stage
 from penstock_core.storage.transactions.transactional_producer_item import parse_state
@@ -42,6 +44,8 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "group": parse_group,
     "member": parse_member,
     "lease": parse_lease,
+    "share_group": parse_share_group,
+    "share_state": parse_share,
 }
 HAVE_NO_PARSER = {"registered_group", "target"}  # a key alone, and bytes with a version of their own
 

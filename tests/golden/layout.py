@@ -18,11 +18,24 @@ _BY_SORT_KEY = {
     "target": "target",
     "lease": "lease",
     "topic": "topic",
+    "state": "share_state",
     "states": "zone_states",
     "catch_up": "catch_up",
 }
-_OF_LISTS = {keys.DELETED: "deleted_topic", keys.CURSORS: "cursor", keys.GROUPS: "registered_group"}
-_KEYED_BY_NAMES = ("producers", "zones")  # maps whose keys are ids or names, and no part of the format
+_OF_LISTS = {
+    keys.DELETED: "deleted_topic",
+    keys.CURSORS: "cursor",
+    keys.GROUPS: "registered_group",
+    keys.SHARE_GROUPS: "share_group",
+}
+_KEYED_BY_NAMES = (
+    "producers",
+    "zones",
+    "topics",
+    "bases",
+    "locks",
+    "waits",
+)  # maps whose keys are ids or names, and no part of the format
 
 Layout = dict[str, dict[str, list[str]]]
 

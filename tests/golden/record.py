@@ -9,12 +9,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from penstock_core.ids import TopicId, TopicName
+from penstock_core.ids import GroupName, LockNonce, Offset, ShareGroupId, TopicId, TopicName
 from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS, UNLIMITED
 from penstock_core.log.repair import NamedRef, Repair, encode_message
 from penstock_core.log.topic import DeletedTopic
 from penstock_core.log.wake_up import WakeUp, messages
 from penstock_core.records import frame
+from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
+from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
+from penstock_core.share.share_group import ShareGroup, new_share_group_config
+from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_core.share.share_update import ShareUpdate, arming
 from penstock_core.version import VERSION
 from penstock_service.compaction.compact import compact
 from penstock_service.repair.recover_zones import recover_zones
@@ -65,6 +70,7 @@ def tell(stage: Stage) -> None:
             is_being_created=True,
         )
     )
+    _share(stage)
     assert arm(stage, 1)
     data = ("orders", 2, batch("staged"))
     assert transact(service, data, transaction=1, stage=0, nonce=NONCES[1]).status == 200
@@ -101,6 +107,37 @@ def _leave_group(stage: Stage, group: str) -> None:
     ):
         answer = stage.service.call("POST", f"/v1/groups/{group}/heartbeat", body | change)
         assert answer.status == 200, answer.body
+
+
+def _share(stage: Stage) -> None:
+    """A share group whose state has a lock, a wait and a waiter."""
+    store, now_ms = stage.instance.stores.share, stage.clock.now_ms()
+    orders = key_of(stage.instance, "orders", 1)
+    config = new_share_group_config({"dead_letter_topic": "gone", "deliveries_max": 2})
+    group = ShareGroup(
+        name=GroupName("workers"),
+        share_group_id=ShareGroupId("cd" * 10),
+        created_at_ms=now_ms,
+        topics={TopicName("orders"): orders.topic_id},
+        config=config,
+    )
+    store.change_group(None, group)
+    key = ShareKey(group.share_group_id, orders.topic_id, orders.partition)
+    state = store.create_state(key, Offset(0))
+    request = AcquireRequest(nonce=LockNonce("nonce-01"), records_max=9, lock_ms=30_000, now_ms=now_ms)
+    log = LogBounds(log_start=Offset(0), next_offset=Offset(12))
+    state = _updated(stage, key, plan_acquire(state, config, log, request).update)
+    [lock_id] = state.locks
+    rejected = Acknowledgement(lock_id=lock_id, type=AckType.REJECT, offsets=((2, 4),), reason="recorded")
+    state = _updated(stage, key, plan_acknowledge(state, config, [rejected], now_ms).update)
+    _updated(stage, key, arming(state, now_ms))
+
+
+def _updated(stage: Stage, key: ShareKey, update: ShareUpdate | None) -> ShareState:
+    assert update is not None
+    after = stage.instance.stores.share.update(key, update).after
+    assert after is not None
+    return after
 
 
 def _transact(stage: Stage) -> None:

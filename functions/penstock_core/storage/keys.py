@@ -20,8 +20,10 @@
 | groups | group name               | `target#<epoch>#<target id>#<chunk>`              | target_item                 |
 | groups | group name               | `lease#<topic id>#<partition>`                    | lease_item                  |
 | groups | `#groups`                | group name                                        | group_item                  |
+| groups | `#share_groups`          | share group name                                  | share_group_item            |
+| groups | `share#<id>#<partition>` | `state`                                           | share_state_item            |
 
-The name of a topic or group has no `#`, so no such name equals a key that begins with `#`.
+The name of a topic or group has no `#`, so no such name equals a key that has one. `<id>` is a share group's id.
 
 S3: the key follows from the segment id and the bucket's `KeyLayout` alone (docs/adr/0037).
 
@@ -57,6 +59,9 @@ TRANSACTIONAL_PREFIX = "#transactional#"
 TRANSACTIONAL_PRODUCER = "producer"
 GROUPS = "#groups"
 GROUP = "group"
+SHARE_GROUPS = "#share_groups"
+SHARE_PREFIX = "share#"
+SHARE_STATE = "state"
 HOUR_MS = 3_600_000
 
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}", re.ASCII)

@@ -23,6 +23,7 @@ from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
@@ -201,6 +202,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         log=DynamoDbLogIndex(dynamodb, storage.log_table),
         groups=DynamoDbGroupStore(dynamodb, storage.groups_table),
         memberships=DynamoDbMembershipStore(dynamodb, storage.groups_table),
+        share=DynamoDbShareStore(dynamodb, storage.groups_table),
         transactions=DynamoDbTransactionStore(dynamodb, storage.log_table, storage.groups_table),
         compaction=DynamoDbCompactionStore(dynamodb, storage.log_table),
         zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),

@@ -13,6 +13,7 @@ from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
+from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.topics import MemoryTopicStore
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryRepairQueue, MemoryZoneStateStore
@@ -52,12 +53,13 @@ def memory_stores(
 
     Without `wake_ups`, readers poll. The keys of `hour_zones` begin with the hour, as in directory buckets.
     """
-    log, groups = MemoryLogIndex(contention), MemoryGroupStore()
+    log, groups, share = MemoryLogIndex(contention), MemoryGroupStore(), MemoryShareStore(contention)
     return Stores(
         topics=MemoryTopicStore(),
         log=log,
         groups=groups,
         memberships=MemoryMembershipStore(),
+        share=share,
         transactions=MemoryTransactionStore(log, groups, contention),
         compaction=MemoryCompactionStore(log, contention),
         zone_states=MemoryZoneStateStore(),

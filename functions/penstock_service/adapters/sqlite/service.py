@@ -59,6 +59,7 @@ def open_service(folder: Path) -> StoredService:
             log=kept.journalled("log", fresh.log),
             groups=kept.journalled("groups", fresh.groups),
             memberships=kept.journalled("memberships", fresh.memberships),
+            share=kept.journalled("share", fresh.share),
             transactions=kept.journalled("transactions", fresh.transactions),
             compaction=kept.journalled("compaction", fresh.compaction),
             zone_states=kept.journalled("zone_states", fresh.zone_states),

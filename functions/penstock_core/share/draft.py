@@ -1,0 +1,120 @@
+"""A share state on which a plan works, and the update that takes the stored one there.
+
+A draft remembers each entry that the plan changes. `update` expects these entries as they were read. It counts `open`
+from the records that entries gain and lose, so a plan cannot miscount. A record that leaves all entries is finished.
+"""
+
+from penstock_core.ids import LockId, Offset
+from penstock_core.limits import SHARE_ENTRIES_MAX
+from penstock_core.share.record_set import RecordSet
+from penstock_core.share.share_state import AT_POSITION, Lock, ShareState, Wait
+from penstock_core.share.share_update import ShareUpdate
+
+
+class Draft:
+    """A state that a plan may change. `takes_waiter` is for the plan to set."""
+
+    def __init__(self, state: ShareState) -> None:
+        self._read = state
+        self.locks: dict[LockId, Lock] = {**state.locks}
+        self.waits: dict[Offset, Wait] = {**state.waits}
+        self._changed_locks: dict[LockId, None] = {}
+        self._changed_waits: dict[Offset, None] = {}
+        self._advance: int = 0
+        self._position_between: tuple[int, int] | None = None
+        self._locks_max: int | None = None
+        self._in_flight_max: int | None = None
+        self.takes_waiter: bool = False
+
+    @property
+    def position(self) -> Offset:
+        """The position as it was read."""
+        return self._read.position
+
+    @property
+    def open(self) -> int:
+        """The records in entries, after the changes so far."""
+        return self._read.open + self._open_delta()
+
+    def room(self) -> int:
+        """How many more entries this update may touch."""
+        return SHARE_ENTRIES_MAX - len(self._changed_locks) - len(self._changed_waits)
+
+    def put_lock(self, lock_id: LockId, lock: Lock | None) -> None:
+        """Set the lock, or remove it. One without records is removed."""
+        self._changed_locks[lock_id] = None
+        if lock is None or not lock.records.ranges:
+            self.locks.pop(lock_id, None)
+        else:
+            self.locks[lock_id] = lock
+
+    def put_wait(self, wait: Wait) -> None:
+        """Add a wait, under its first offset."""
+        first = Offset(wait.records.start)
+        self._changed_waits[first] = None
+        self.waits[first] = wait
+
+    def remove_wait(self, first: Offset) -> None:
+        """Remove a wait."""
+        self._changed_waits[first] = None
+        self.waits.pop(first, None)
+
+    def hand_out_fresh(self, lock_id: LockId, lock: Lock, log_start: int, next_offset: int) -> None:
+        """Lock the next records from the position on, wherever it is when the update is applied.
+
+        `lock` has records relative to the position, from 0 on. They must lie between the log start and the next offset
+        as they were seen. Both only rise, so an old view is only cautious.
+        """
+        count, position = lock.records.end, self._read.position
+        base = AT_POSITION
+        self._advance = count
+        self._position_between = log_start, next_offset - count
+        if position < log_start:  # the records below the log start have expired
+            base = Offset(log_start)
+            self._advance = log_start - position + count
+            self._position_between = position, position
+        self._changed_locks[lock_id] = None
+        self.locks[lock_id] = Lock(base, lock.until_ms, lock.deliveries, lock.records)
+
+    def pass_over(self, count: int) -> None:
+        """Move the position by `count`, on condition that it is as it was read."""
+        self._advance = count
+        self._position_between = self._read.position, self._read.position
+
+    def bound(self, locks_max: int, in_flight_max: int) -> None:
+        """Let the update hold these bounds, counted after it."""
+        self._locks_max, self._in_flight_max = locks_max, in_flight_max
+
+    def update(self) -> ShareUpdate | None:
+        """The update to this state; None if nothing changes."""
+        locks = {name: self.locks.get(name) for name in self._changed_locks}
+        waits = {first: self.waits.get(first) for first in self._changed_waits}
+        expected_locks = {name: self._read.locks.get(name) for name in locks}
+        expected_waits = {first: self._read.waits.get(first) for first in waits}
+        if locks == expected_locks and waits == expected_waits and not self._advance:
+            return None
+        delta = self._open_delta()
+        more_locks = len(self.locks) - len(self._read.locks)
+        return ShareUpdate(
+            generation=self._read.generation,
+            expected_locks=expected_locks,
+            expected_waits=expected_waits,
+            position_between=self._position_between,
+            open_max=None if self._in_flight_max is None else self._in_flight_max - delta,
+            locks_max=None if self._locks_max is None else self._locks_max - more_locks,
+            locks=locks,
+            waits=waits,
+            advance=self._advance,
+            open_delta=delta,
+            takes_waiter=self.takes_waiter,
+        )
+
+    def _open_delta(self) -> int:
+        def count(record_sets: list[RecordSet]) -> int:
+            return sum(records.count for records in record_sets)
+
+        before = [self._read.locks[name].records for name in self._changed_locks if name in self._read.locks]
+        before += [self._read.waits[first].records for first in self._changed_waits if first in self._read.waits]
+        after = [self.locks[name].records for name in self._changed_locks if name in self.locks]
+        after += [self.waits[first].records for first in self._changed_waits if first in self.waits]
+        return count(after) - count(before)

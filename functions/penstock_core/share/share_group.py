@@ -1,0 +1,200 @@
+"""A share group: its name, its topics and its settings.
+
+A share group has a random id, so one that is made anew under an old name never meets the old one's state. It binds
+topics by their ids. Its item changes by compare-and-set on `version`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName, parse_topic_name
+
+SHARE_GROUP_ID_BYTES = 10
+ORDER_NONE, ORDER_KEY = "none", "key"
+STARTS = ("earliest", "latest")
+HIDDEN_PREFIX = "#"  # of names that no user can give: redrive reads through such groups
+_FIXED = ("ordering", "start")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupConfig:
+    """Settings of a share group, each with its default.
+
+    - `lock_ms` is how long a lock lasts where an acquire does not say.
+    - `deliveries_max` bounds how often a record is handed out; None is no bound. By default it is 5 with a dead-letter
+      topic. Without one it must be None: a record is handed out until it is accepted, rejected or expires.
+    - `retry_backoff_ms_min`, doubled for each delivery up to `retry_backoff_ms_max`, is the pause before the next one.
+    - `ordering="key"` hands out no record while an earlier one of its key is unfinished.
+    - `key_batch_max` lets one acquire hand out so many records of one key.
+    - `filter` is a filter policy over headers; records that do not match are finished. None lets all pass.
+    - `in_flight_max` bounds the records of one partition that are locked or wait.
+    """
+
+    lock_ms: int = limits.SHARE_LOCK_MS_DEFAULT
+    deliveries_max: int | None = None
+    retry_backoff_ms_min: int = limits.SHARE_BACKOFF_FIRST_MS_DEFAULT
+    retry_backoff_ms_max: int = limits.SHARE_BACKOFF_LAST_MS_DEFAULT
+    dead_letter_topic: TopicName | None = None
+    ordering: str = ORDER_NONE
+    key_batch_max: int = 1
+    filter: Mapping[str, Any] | None = None
+    start: str = STARTS[0]
+    in_flight_max: int = limits.SHARE_IN_FLIGHT_MAX
+
+    @property
+    def is_by_key(self) -> bool:
+        """True if records of one key are handed out one after the other."""
+        return self.ordering == ORDER_KEY
+
+
+SHARE_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "lock_ms": (limits.SHARE_LOCK_MS_MIN, limits.SHARE_LOCK_MS_MAX),
+    "deliveries_max": (limits.SHARE_DELIVERIES_MIN, limits.SHARE_DELIVERIES_MAX),
+    "retry_backoff_ms_min": (limits.SHARE_BACKOFF_MS_MIN, limits.SHARE_BACKOFF_MS_MAX),
+    "retry_backoff_ms_max": (limits.SHARE_BACKOFF_MS_MIN, limits.SHARE_BACKOFF_MS_MAX),
+    "key_batch_max": (limits.SHARE_KEY_BATCH_MIN, limits.SHARE_KEY_BATCH_MAX),
+    "in_flight_max": (limits.SHARE_IN_FLIGHT_MIN, limits.SHARE_IN_FLIGHT_MAX),
+}
+_CHOICES = {"ordering": (ORDER_NONE, ORDER_KEY), "start": STARTS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroup:
+    """The group's item. `topics` are the topics that it reads, by name, with the ids that it is bound to."""
+
+    name: GroupName
+    share_group_id: ShareGroupId
+    version: int = 0
+    created_at_ms: int = 0
+    topics: Mapping[TopicName, TopicId]
+    config: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+
+
+def new_share_group_id(entropy: bytes) -> ShareGroupId:
+    """20 lower-case hexadecimal digits from `SHARE_GROUP_ID_BYTES` random bytes."""
+    if len(entropy) != SHARE_GROUP_ID_BYTES:
+        raise ValueError(f"a share group id takes {SHARE_GROUP_ID_BYTES} random bytes, got {len(entropy)}")
+    return ShareGroupId(entropy.hex())
+
+
+def hidden_name(purpose: str) -> GroupName:
+    """The name of a group that no list shows, and that no user can name."""
+    return GroupName(f"{HIDDEN_PREFIX}{purpose}")
+
+
+def new_share_group_config(settings: Mapping[str, Any]) -> ShareGroupConfig:
+    """The settings of a new group: those that are given, and defaults. None in place of a value is the default.
+
+    Raises INVALID_CONFIG naming the setting, the value and what is allowed.
+    """
+    given = {name: value for name, value in _checked(settings).items() if value is not None}
+    if given.get("ordering") == ORDER_KEY:
+        given.setdefault("in_flight_max", limits.SHARE_KEY_IN_FLIGHT_MAX)
+    if given.get("dead_letter_topic") is not None:
+        given.setdefault("deliveries_max", limits.SHARE_DELIVERIES_DEFAULT)
+    return _consistent(ShareGroupConfig(**given))
+
+
+def alter_share_group_config(config: ShareGroupConfig, changes: Mapping[str, Any]) -> ShareGroupConfig:
+    """`config` with `changes`; None sets a setting back to its default.
+
+    Raises INVALID_CONFIG as `new_share_group_config`, and for a change of `ordering` or `start`.
+    """
+    defaults = new_share_group_config(
+        {"ordering": config.ordering, "dead_letter_topic": changes.get("dead_letter_topic", config.dead_letter_topic)}
+    )
+    altered = {name: getattr(defaults, name) if value is None else value for name, value in _checked(changes).items()}
+    if "dead_letter_topic" in changes and "deliveries_max" not in changes:
+        is_kept = changes["dead_letter_topic"] is not None and config.deliveries_max is not None
+        altered["deliveries_max"] = config.deliveries_max if is_kept else defaults.deliveries_max
+    if changes.get("dead_letter_topic", "") is None:
+        altered["dead_letter_topic"] = None
+    for name in _FIXED:
+        if changes.get(name) is not None and changes[name] != getattr(config, name):
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name}={shown(changes[name])}: a share group keeps its {name} ({getattr(config, name)}) for ever; "
+                "delete the group, or make one of another name",
+            )
+        altered.pop(name, None)
+    return _consistent(replace(config, **altered))
+
+
+def share_group_config_to_json(config: ShareGroupConfig) -> dict[str, Any]:
+    """Every setting by name, as the API shows it."""
+    return asdict(config)
+
+
+def check_share_topics(topics: Mapping[TopicName, TopicId], config: ShareGroupConfig) -> None:
+    """Raises INVALID_CONFIG for no topics, too many, or a dead-letter topic that is one of them."""
+    if not 1 <= len(topics) <= limits.SHARE_TOPICS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"a share group of {len(topics)} topics: 1 to {limits.SHARE_TOPICS_MAX} are allowed",
+        )
+    if config.dead_letter_topic in topics:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"dead_letter_topic={shown(config.dead_letter_topic)}: is a topic of the group itself; name another topic",
+        )
+
+
+def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    known = {setting.name for setting in fields(ShareGroupConfig)}
+    for name, value in settings.items():
+        if name not in known:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"unknown setting {shown(name)}: known are {', '.join(sorted(known))}"
+            )
+        if value is not None:
+            _check_setting(name, value)
+    return dict(settings)
+
+
+def _check_setting(name: str, value: Any) -> None:
+    if name == "dead_letter_topic":
+        if not isinstance(value, str):
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be the name of a topic")
+        parse_topic_name(value)
+    elif name == "filter":
+        if not isinstance(value, Mapping):
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a filter policy, an object")
+        json.dumps(value)
+    elif name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be one of {', '.join(_CHOICES[name])}"
+            )
+    else:
+        low, high = SHARE_BOUNDS[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a whole number from {low} to {high}"
+            )
+
+
+def _consistent(config: ShareGroupConfig) -> ShareGroupConfig:
+    why = ""
+    if config.retry_backoff_ms_min > config.retry_backoff_ms_max:
+        why = (
+            f"retry_backoff_ms_min={config.retry_backoff_ms_min} with retry_backoff_ms_max="
+            f"{config.retry_backoff_ms_max}: the first pause is at most the longest"
+        )
+    elif config.deliveries_max is not None and config.dead_letter_topic is None:
+        why = (
+            f"deliveries_max={config.deliveries_max} without dead_letter_topic: name the topic that takes the records "
+            "after that, or leave deliveries_max out"
+        )
+    elif config.is_by_key and config.in_flight_max > limits.SHARE_KEY_IN_FLIGHT_MAX:
+        why = f"in_flight_max={config.in_flight_max} with ordering=key: {limits.SHARE_KEY_IN_FLIGHT_MAX} at most"
+    elif not config.is_by_key and config.key_batch_max != 1:
+        why = f"key_batch_max={config.key_batch_max} with ordering={config.ordering}: it is for ordering=key"
+    elif config.deliveries_max is None and config.dead_letter_topic is not None:
+        why = "a dead_letter_topic needs deliveries_max"
+    if why:
+        raise PenstockError(ErrorCode.INVALID_CONFIG, why)
+    return config

@@ -1,0 +1,127 @@
+"""ShareStore on the groups table.
+
+Each change of a state is one UpdateItem that returns the item as it was before. The state after it follows, by
+`share_update.apply`. The client may send an update again after a lost answer: every lock that an update sets is
+expected absent or as it was read, and every entry that it takes away is expected as it was read. So its own first
+attempt refuses the second.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from penstock_core.groups.sessions import concurrent_update
+from penstock_core.ids import GroupName, Offset
+from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup
+from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply
+from penstock_core.storage.item import Item, number, rewriting
+from penstock_core.storage.keys import SHARE_GROUPS
+from penstock_core.storage.share.share_group_item import parse_share_group, share_group_item, share_group_key
+from penstock_core.storage.share.share_state_item import (
+    parse_share,
+    parse_share_key,
+    reset_update,
+    share_item,
+    share_item_key,
+    share_update,
+)
+from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
+
+_BEHIND_HIDDEN = chr(ord(HIDDEN_PREFIX) + 1)
+_IS_SEEN = "share_group_id = :id AND version = :version"
+
+
+class DynamoDbShareStore:
+    """ShareStore: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def get_group(self, group: GroupName) -> ShareGroup | None:
+        item = self._client.get(self._table, share_group_key(group))
+        return None if item is None else parse_share_group(item)
+
+    def change_group(self, old: ShareGroup | None, new: ShareGroup) -> None:
+        item = share_group_item(new)
+        if old is None:
+            condition: dict[str, object] = {"ConditionExpression": "attribute_not_exists(pk)"}
+            done = self._client.conditional(
+                "put_item", is_repeatable=False, TableName=self._table, Item=item, **condition
+            )
+        else:
+            update = rewriting(item, _IS_SEEN, _seen_values(old))
+            done = self._client.conditional(
+                "update_item", is_repeatable=False, TableName=self._table, **update.arguments()
+            )
+        if isinstance(done, Refused):
+            raise concurrent_update(f"share group {new.name}")
+
+    def delete_group(self, seen: ShareGroup) -> None:
+        done = self._client.conditional(
+            "delete_item",
+            is_repeatable=False,
+            TableName=self._table,
+            Key=share_group_key(seen.name),
+            ConditionExpression=_IS_SEEN,
+            ExpressionAttributeValues=_seen_values(seen),
+        )
+        if isinstance(done, Refused):
+            raise concurrent_update(f"share group {seen.name}")
+
+    def list_groups(self, after: str, limit: int) -> Sequence[ShareGroup]:
+        answer = self._client.call(
+            "query",
+            is_repeatable=True,
+            TableName=self._table,
+            KeyConditionExpression="pk = :groups AND sk > :after",
+            ExpressionAttributeValues={":groups": {"S": SHARE_GROUPS}, ":after": {"S": max(after, _BEHIND_HIDDEN)}},
+            Limit=limit,
+            ConsistentRead=True,
+        )
+        return [*map(parse_share_group, answer["Items"])]
+
+    def find_states(self, keys: Sequence[ShareKey]) -> Mapping[ShareKey, ShareState]:
+        if len(keys) == 1:
+            item = self._client.get(self._table, share_item_key(keys[0]))
+            return {} if item is None else {keys[0]: parse_share(item)}
+        items = self._client.batch_get(self._table, [share_item_key(key) for key in keys])
+        return {parse_share_key(item): parse_share(item) for item in items}
+
+    def create_state(self, key: ShareKey, position: Offset) -> ShareState:
+        created = ShareState(position=position)
+        done = self._client.conditional(
+            "put_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Item=share_item(key, created),
+            ConditionExpression="attribute_not_exists(pk)",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        return created if isinstance(done, Applied) or done.item is None else parse_share(done.item)
+
+    def update(self, key: ShareKey, update: ShareUpdate) -> ShareOutcome:
+        done = self._client.conditional(
+            "update_item",
+            is_repeatable=True,
+            TableName=self._table,
+            **share_update(key, update).arguments(),
+            ReturnValues="ALL_OLD",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if isinstance(done, Applied):
+            before = parse_share(done.attributes)
+            return ShareOutcome(before=before, after=apply(before, update))
+        return ShareOutcome(before=None if done.item is None else parse_share(done.item), after=None)
+
+    def reset(self, key: ShareKey, seen: ShareState, position: Offset) -> bool:
+        done = self._client.conditional(
+            "update_item", is_repeatable=True, TableName=self._table, **reset_update(key, seen, position).arguments()
+        )
+        return isinstance(done, Applied)
+
+    def delete_state(self, key: ShareKey) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=share_item_key(key))
+
+
+def _seen_values(seen: ShareGroup) -> Item:
+    return {":id": {"S": seen.share_group_id}, ":version": number(seen.version)}

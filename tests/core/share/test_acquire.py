@@ -1,0 +1,288 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core.ids import LockId, LockNonce, Offset
+from penstock_core.limits import SHARE_LOCKS_MAX, SHARE_SUSPECT_PARTS
+from penstock_core.share.acknowledge import AckResult, AckType
+from penstock_core.share.acquire import grants, next_available_ms, plan_acquire
+from penstock_core.share.record_set import RecordSet
+from penstock_core.share.retry import backoff_ms
+from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_state import Lock, ShareState, Wait
+from penstock_core.share.share_update import apply
+from tests.core.share.share_samples import (
+    LOCK_MS,
+    NEW,
+    NO_BACKOFF,
+    NONCE,
+    NOW_MS,
+    OTHER,
+    PLAIN,
+    WITH_DEAD_LETTERS,
+    ack,
+    acknowledged,
+    acquired,
+    applied,
+    check,
+    held,
+    log,
+    request,
+)
+
+EXPIRED_MS = NOW_MS + LOCK_MS + 10_000
+A, B = LockId("aaaaaaaa.0"), LockId("bbbbbbbb.0")
+NONCES = [LockNonce(f"nonce-{number:02}") for number in range(40)]
+
+
+def test_fresh_records_are_handed_out_in_order() -> None:
+    state = acquired(acquired(NEW), OTHER, 5)
+    assert (held(state), held(state, OTHER)) == ([(((0, 10),), 1)], [(((10, 15),), 1)])
+    [grant] = grants(state, NONCE)
+    assert (grant.lock_id, grant.records.ranges, grant.lock.until_ms) == ("nonce-01.0", ((0, 10),), NOW_MS + LOCK_MS)
+
+
+def test_fresh_records_end_at_the_next_offset() -> None:
+    state = acquired(NEW, next_offset=3)
+    assert held(state) == [(((0, 3),), 1)]
+    plan = plan_acquire(state, PLAIN, log(3), request(OTHER))
+    assert (plan.update, plan.is_blocked) == (None, False)
+
+
+def test_two_acquires_with_the_same_view_get_different_records() -> None:
+    plans = [plan_acquire(NEW, PLAIN, log(), request(nonce)) for nonce in (NONCE, OTHER)]
+    state = applied(applied(NEW, plans[0]), plans[1])
+    assert (held(state), held(state, OTHER)) == ([(((0, 10),), 1)], [(((10, 20),), 1)])
+
+
+def test_acquire_with_an_old_view_goes_not_past_the_end_that_it_saw() -> None:
+    stale = plan_acquire(NEW, PLAIN, log(15), request())
+    state = acquired(NEW, OTHER, next_offset=30)
+    assert stale.update is not None
+    assert apply(state, stale.update) is None
+
+
+def test_repeated_acquire_finds_its_own_locks_and_counts_no_delivery() -> None:
+    state = acquired(NEW)
+    plan = plan_acquire(state, PLAIN, log(), request())
+    assert (plan.update, plan.is_repeat) == (None, True)
+    assert [grant.records.ranges for grant in grants(state, NONCE)] == [((0, 10),)]
+
+
+def test_first_try_of_an_acquire_that_lands_after_the_second_is_refused() -> None:
+    first = plan_acquire(NEW, PLAIN, log(), request())
+    state = acquired(NEW)
+    assert first.update is not None
+    assert apply(state, first.update) is None
+
+
+def test_every_lock_of_a_late_try_is_expected_absent() -> None:
+    """The tries saw different entries. One of their locks is accepted, and another one of that id must not be lost."""
+    waits = {
+        Offset(0): Wait(0, 1, RecordSet(((0, 1),))),
+        Offset(1): Wait(0, 2, RecordSet(((1, 2),))),
+    }
+    both = ShareState(position=Offset(2), open=2, waits=waits)
+    one = ShareState(position=Offset(2), open=1, waits={Offset(0): waits[Offset(0)]})
+    first = plan_acquire(one, NO_BACKOFF, log(5), request())
+    second = applied(both, plan_acquire(both, NO_BACKOFF, log(5), request()))
+    assert first.update is not None
+    assert all(name in first.update.expected_locks for name in first.update.locks)
+    accepted, _ = acknowledged(second, ack(AckType.ACCEPT, index=0))
+    assert apply(accepted, first.update) is None
+
+
+def test_records_below_the_log_start_are_passed_over() -> None:
+    plan = plan_acquire(NEW, PLAIN, log(100, 40), request())
+    state = applied(NEW, plan)
+    assert held(state) == [(((40, 50),), 1)]
+    assert plan.update is not None
+    assert apply(acquired(NEW, OTHER), plan.update) is None, "the position has moved"
+
+
+def test_bound_in_flight_blocks_fresh_records_until_some_are_finished() -> None:
+    config = replace(PLAIN, in_flight_max=12)
+    state = acquired(acquired(NEW, config=config), OTHER, config=config)
+    assert held(state, OTHER) == [(((10, 12),), 1)]
+    plan = plan_acquire(state, config, log(), request(NONCES[0]))
+    assert (plan.update, plan.is_blocked) == (None, True)
+    finished, _ = acknowledged(state, ack(AckType.ACCEPT, (0, 3)))
+    assert held(acquired(finished, NONCES[0], config=config), NONCES[0]) == [(((12, 15),), 1)]
+
+
+def test_bound_in_flight_holds_when_two_acquires_have_the_same_view() -> None:
+    config = replace(PLAIN, in_flight_max=15)
+    plans = [plan_acquire(NEW, config, log(), request(nonce)) for nonce in (NONCE, OTHER)]
+    assert plans[1].update is not None
+    assert apply(applied(NEW, plans[0]), plans[1].update) is None
+
+
+def test_number_of_locks_is_bounded() -> None:
+    locks = {
+        LockId(f"n{number}.0"): Lock(Offset(number), EXPIRED_MS * 2, 1, RecordSet(((0, 1),)))
+        for number in range(SHARE_LOCKS_MAX)
+    }
+    state = ShareState(position=Offset(SHARE_LOCKS_MAX), open=SHARE_LOCKS_MAX, locks=locks)
+    assert plan_acquire(state, PLAIN, log(), request()).is_blocked
+    one_less, _ = acknowledged(state, ack(AckType.ACCEPT, nonce=LockNonce("n3")))
+    plans = [plan_acquire(one_less, PLAIN, log(), request(nonce)) for nonce in (NONCE, OTHER)]
+    assert plans[1].update is not None
+    assert apply(applied(one_less, plans[0]), plans[1].update) is None
+
+
+def test_large_item_gives_no_fresh_records() -> None:
+    waits = {Offset(at): Wait(EXPIRED_MS, 1 + at, RecordSet(((at, at + 1),))) for at in range(0, 400, 2)}
+    state = ShareState(position=Offset(400), open=200, waits=waits)
+    assert plan_acquire(state, PLAIN, log(), request()).is_blocked
+
+
+def test_released_records_come_again_once_their_pause_is_over() -> None:
+    waiting, _ = acknowledged(acquired(NEW), ack(AckType.RELEASE, (2, 5), delay_ms=100))
+    early = acquired(waiting, OTHER, next_offset=20)
+    assert held(early, OTHER) == [(((10, 20),), 1)]
+    state = acquired(waiting, OTHER, next_offset=10, now_ms=NOW_MS + 100)
+    assert held(state, OTHER) == [(((2, 5),), 2)]
+
+
+def test_records_that_come_again_take_half_of_an_acquire_while_there_are_fresh_ones() -> None:
+    waiting, _ = acknowledged(acquired(NEW, records_max=20), ack(AckType.RELEASE, delay_ms=0))
+    state = acquired(waiting, OTHER, records_max=8)
+    assert held(state, OTHER) == [(((0, 4),), 2), (((20, 24),), 1)]
+    assert state.waits == {4: Wait(NOW_MS, 1, RecordSet(((4, 20),)))}
+    assert held(acquired(waiting, OTHER, records_max=8, next_offset=20), OTHER) == [(((0, 8),), 2)]
+
+
+def test_two_acquires_of_the_same_wait_exclude_each_other() -> None:
+    waiting, _ = acknowledged(acquired(NEW), ack(AckType.RELEASE, delay_ms=0))
+    plans = [plan_acquire(waiting, PLAIN, log(10), request(nonce)) for nonce in (NONCE, OTHER)]
+    state = applied(waiting, plans[0])
+    assert plans[1].update is not None
+    assert apply(state, plans[1].update) is None
+
+
+def test_lock_is_retaken_after_its_time_and_the_pause() -> None:
+    state = acquired(NEW, records_max=16)
+    ends_ms = NOW_MS + LOCK_MS + backoff_ms(PLAIN, 1, LockId("nonce-01.0"))
+    assert plan_acquire(state, PLAIN, log(16), request(OTHER, 16, ends_ms - 1)).update is None
+    taken = acquired(state, OTHER, 16, now_ms=ends_ms, next_offset=16)
+    assert held(taken, OTHER) == [(((0, 16 // SHARE_SUSPECT_PARTS),), 2)]
+    assert held(taken) == [(((2, 16),), 1)]
+
+
+def test_old_holder_may_accept_the_rest_of_its_expired_lock() -> None:
+    taken = acquired(acquired(NEW), OTHER, now_ms=EXPIRED_MS, next_offset=10)
+    after, results = acknowledged(taken, ack(AckType.ACCEPT, (0, 10)))
+    assert results == [(((1, 10),), AckResult.OK), (((0, 1),), AckResult.LOST)]
+    assert held(after, OTHER) == [(((0, 1),), 2)]
+
+
+def test_last_delivery_of_a_suspect_goes_alone() -> None:
+    locks = {A: Lock(Offset(0), NOW_MS, 2, RecordSet(((0, 30),)))}
+    state = ShareState(position=Offset(30), open=30, locks=locks)
+    plan = plan_acquire(state, WITH_DEAD_LETTERS, log(), request(now_ms=EXPIRED_MS))
+    assert plan.is_alone
+    after = applied(state, plan)
+    assert held(after) == [(((0, 1),), 3)]
+    assert after.position == 30, "no fresh records beside it"
+
+
+@given(st.sampled_from(NONCES))
+def test_last_delivery_of_a_suspect_has_no_company_of_other_records(nonce: LockNonce) -> None:
+    locks = {
+        A: Lock(Offset(0), NOW_MS, 2, RecordSet(((0, 30),))),
+        B: Lock(Offset(30), NOW_MS, 1, RecordSet(((0, 30),))),
+    }
+    waits = {Offset(60): Wait(0, 1, RecordSet(((60, 61),)))}
+    state = ShareState(position=Offset(61), open=61, locks=locks, waits=waits)
+    after = applied(state, plan_acquire(state, WITH_DEAD_LETTERS, log(), request(nonce, now_ms=EXPIRED_MS)))
+    found = held(after, nonce)
+    is_last = [deliveries == 3 for _, deliveries in found]
+    assert found == [(((0, 1),), 3)] or not any(is_last)
+
+
+def test_every_suspect_gets_its_turn() -> None:
+    locks = {A: Lock(Offset(0), NOW_MS, 2, RecordSet(((0, 8),))), B: Lock(Offset(8), NOW_MS, 1, RecordSet(((0, 8),)))}
+    waits = {Offset(16): Wait(0, 1, RecordSet(((16, 400),)))}
+    state = ShareState(position=Offset(400), open=400, locks=locks, waits=waits)
+    for number, nonce in enumerate(NONCES):
+        state = acquired(state, nonce, config=WITH_DEAD_LETTERS, now_ms=EXPIRED_MS + number, next_offset=10_000)
+    suspects = {deliveries for nonce in NONCES for ranges, deliveries in held(state, nonce) if ranges[0][0] < 8}
+    assert suspects == {3}
+
+
+def test_records_on_their_last_delivery_and_rejected_ones_are_not_handed_out() -> None:
+    locks = {A: Lock(Offset(0), NOW_MS, 3, RecordSet(((0, 2),)))}
+    waits = {
+        Offset(2): Wait(0, 3, RecordSet(((2, 3),))),
+        Offset(3): Wait(0, 1, RecordSet(((3, 4),)), is_rejected=True),
+    }
+    state = ShareState(position=Offset(4), open=4, locks=locks, waits=waits)
+    assert plan_acquire(state, WITH_DEAD_LETTERS, log(4), request(now_ms=EXPIRED_MS)).update is None
+
+
+def test_rejected_records_are_finished_once_there_is_no_dead_letter_topic() -> None:
+    waits = {Offset(3): Wait(0, 1, RecordSet(((3, 4),)), is_rejected=True)}
+    state = ShareState(position=Offset(4), open=1, waits=waits)
+    assert applied(state, plan_acquire(state, PLAIN, log(4), request())).open == 0
+
+
+def test_records_that_retention_removed_are_finished_when_they_would_come_again() -> None:
+    locks = {A: Lock(Offset(0), NOW_MS, 1, RecordSet(((0, 10),)))}
+    waits = {Offset(10): Wait(0, 1, RecordSet(((10, 30),)))}
+    state = ShareState(position=Offset(30), open=30, locks=locks, waits=waits)
+    after = applied(state, plan_acquire(state, PLAIN, log(30, 25), request(now_ms=EXPIRED_MS)))
+    assert after.unfinished() == ((25, 30),)
+
+
+def test_one_update_acknowledges_and_acquires() -> None:
+    state = acquired(acquired(NEW), OTHER)
+    plan = plan_acquire(state, PLAIN, log(), request(NONCES[0]), [ack(AckType.ACCEPT)])
+    after = applied(state, plan)
+    assert [answer.result for answer in plan.answers] == [AckResult.OK]
+    assert (held(after), held(after, NONCES[0]), after.open) == ([], [(((20, 30),), 1)], 20)
+
+
+def test_acknowledgement_makes_room_for_its_own_acquire() -> None:
+    config = replace(PLAIN, in_flight_max=10)
+    state = acquired(NEW, config=config)
+    after = applied(state, plan_acquire(state, config, log(), request(OTHER), [ack(AckType.ACCEPT)]))
+    assert (held(after, OTHER), after.open) == ([(((10, 20),), 1)], 10)
+
+
+def test_next_available_is_the_first_wait_or_end_of_a_lock() -> None:
+    assert next_available_ms(NEW, PLAIN, NOW_MS) is None
+    state = acquired(NEW)
+    pause_ms = backoff_ms(PLAIN, 1, LockId("nonce-01.0"))
+    assert next_available_ms(state, PLAIN, NOW_MS) == LOCK_MS + pause_ms
+    waiting, _ = acknowledged(state, ack(AckType.RELEASE, (0, 1), delay_ms=70))
+    assert next_available_ms(waiting, PLAIN, NOW_MS) == 70
+    assert next_available_ms(waiting, PLAIN, EXPIRED_MS) == 0
+
+
+@pytest.mark.parametrize("config", [NO_BACKOFF, WITH_DEAD_LETTERS])
+@given(st.data())
+def test_any_series_of_calls_keeps_the_invariants(config: ShareGroupConfig, data: st.DataObject) -> None:
+    state, now_ms = NEW, NOW_MS
+    for nonce in NONCES[:12]:
+        now_ms += data.draw(st.sampled_from([0, 1_000, LOCK_MS, 700_000]))
+        wanted = [
+            ack(
+                data.draw(st.sampled_from(AckType)),
+                *data.draw(st.lists(RANGES, max_size=2)),
+                nonce=data.draw(st.sampled_from(NONCES[:12])),
+                index=data.draw(st.integers(0, 2)),
+            )
+            for _ in range(data.draw(st.integers(0, 3)))
+        ]
+        bounds = log(data.draw(st.integers(0, 40)), data.draw(st.integers(0, 10)))
+        plan = plan_acquire(state, config, bounds, request(nonce, data.draw(st.integers(1, 12)), now_ms), wanted)
+        if plan.update is not None:
+            after = apply(state, plan.update)
+            assert after is not None
+            check(after)
+            state = after
+
+
+RANGES = st.builds(lambda start, length: (start, start + length), st.integers(0, 40), st.integers(1, 10))

@@ -1,0 +1,53 @@
+import pytest
+
+from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName
+from penstock_core.share.share_group import ShareGroup, new_share_group_config
+from penstock_core.storage.dynamodb_limits import item_bytes
+from penstock_core.storage.share.share_group_item import parse_share_group, share_group_item
+
+PLAIN = ShareGroup(
+    name=GroupName("workers"), share_group_id=ShareGroupId("ab" * 10), topics={TopicName("orders"): TopicId("00ff")}
+)
+FULL = ShareGroup(
+    name=GroupName("workers"),
+    share_group_id=ShareGroupId("ab" * 10),
+    version=3,
+    created_at_ms=7,
+    topics={TopicName("orders"): TopicId("00ff"), TopicName("bills"): TopicId("11ff")},
+    config=new_share_group_config(
+        {
+            "lock_ms": 5_000,
+            "dead_letter_topic": "orders.dead",
+            "deliveries_max": 9,
+            "ordering": "key",
+            "key_batch_max": 4,
+            "filter": {"type": ["order"]},
+            "start": "latest",
+        }
+    ),
+)
+
+
+@pytest.mark.parametrize("group", [PLAIN, FULL])
+def test_group_is_read_back(group: ShareGroup) -> None:
+    assert parse_share_group(share_group_item(group)) == group
+
+
+def test_group_stores_no_setting_that_is_the_default() -> None:
+    assert share_group_item(PLAIN)["config"] == {"S": "{}"}
+
+
+def test_group_item_is_what_is_stored_today() -> None:
+    assert share_group_item(FULL) == {
+        "pk": {"S": "#share_groups"},
+        "sk": {"S": "workers"},
+        "share_group_id": {"S": "ab" * 10},
+        "version": {"N": "3"},
+        "created_at_ms": {"N": "7"},
+        "topics": {"M": {"orders": {"S": "00ff"}, "bills": {"S": "11ff"}}},
+        "config": {
+            "S": '{"dead_letter_topic":"orders.dead","deliveries_max":9,"filter":{"type":["order"]},'
+            '"in_flight_max":500,"key_batch_max":4,"lock_ms":5000,"ordering":"key","start":"latest"}'
+        },
+    }
+    assert item_bytes(share_group_item(FULL)) < 1_024
