@@ -44,6 +44,11 @@ FILTER_KEYS_MAX = 16  # conditions on headers in one policy, all alternatives to
 FILTER_VALUES_MAX = 150  # texts and numbers in one policy, all conditions together
 FILTER_NESTING_MAX = 3  # alternatives inside alternatives
 FILTER_NUMBER_BYTES_MAX = 32  # of a header that is read as a number, and of a number in a policy
+FILTER_HEADERS_MAX = 1_000  # of a record that a filter looks at, as many as JSON carries
+FILTER_WORK_MAX = 500_000  # records and headers that one fetch filters: some 10 s of CPU for the slowest policy
+FILTER_DECODED_BYTES_MAX = 32 * MIB  # decoded by one fetch with a filter, and the rest of the batch that spends it
+FILTER_SCAN_BYTES_MAX = 16 * MIB  # of segments that one fetch with a filter reads
+FILTER_SCAN_PAGES_MAX = 256  # of the index, for refs that one fetch passes over by their tags: 4,096 refs
 
 # Wake-ups.
 WAKE_UP_MS_MAX = 50  # that an append waits for its wake-ups beside its other work; a lost one costs delay, not data

@@ -5,6 +5,8 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import PenstockError
+from penstock_core.filters.filter import Filter
+from penstock_core.filters.policy import parse_filter
 from penstock_core.outcomes import Outcome
 from penstock_core.records import frame
 from penstock_handlers.edge.entry import entry_point
@@ -17,10 +19,11 @@ from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 def serve(event: Event, instance: Instance) -> Result:
     """Answer a fetch with one frame: the result of each partition, then the batches of all. May wait for records."""
     fields = json_object_of(event)
-    refuse_unknown(fields, "partitions", "max_bytes", "min_bytes", "wait_ms", "arm")
+    refuse_unknown(fields, "partitions", "max_bytes", "min_bytes", "wait_ms", "arm", "filter")
     must_arm = take_flag(fields, "arm")
     max_bytes = take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_DEFAULT_MAX)
-    entries = [_entry(partition, max_bytes) for partition in take_objects(fields, "partitions")]
+    wanted = _filter(fields)
+    entries = [_entry(partition, max_bytes, wanted) for partition in take_objects(fields, "partitions")]
     results = fetch(
         instance,
         entries,
@@ -34,15 +37,22 @@ def serve(event: Event, instance: Instance) -> Result:
     return batches_result(frame.encode(header, [result.data for result in results.ok]))
 
 
-def _entry(fields: Mapping[str, Any], max_bytes: int) -> FetchEntry:
-    refuse_unknown(fields, "topic", "topic_id", "partition", "offset", "max_bytes")
+def _entry(fields: Mapping[str, Any], max_bytes: int, wanted: Filter | None) -> FetchEntry:
+    refuse_unknown(fields, "topic", "topic_id", "partition", "offset", "max_bytes", "filter")
     return FetchEntry(
         topic=take(fields, "topic", str),
         partition=take_number(fields, "partition", 0, limits.TOPIC_PARTITIONS_MAX - 1),
         offset=take_number(fields, "offset", 0, limits.OFFSET_MAX),
         max_bytes=take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, max_bytes),
         topic_id=take(fields, "topic_id", str) if "topic_id" in fields else None,
+        filter=_filter(fields) if "filter" in fields else wanted,
     )
+
+
+def _filter(fields: Mapping[str, Any]) -> Filter | None:
+    """The filter of a request, or of one of its partitions: an object, its JSON text, or null for none."""
+    policy = fields.get("filter")
+    return None if policy is None else parse_filter(policy)
 
 
 def _to_json(entry: FetchEntry, result: Outcome[FetchResult], *, must_arm: bool) -> dict[str, Any]:

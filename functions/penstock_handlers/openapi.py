@@ -165,6 +165,7 @@ def _fetch() -> dict[str, Any]:
         partition=PARTITION,
         offset=_OFFSET,
         max_bytes={"type": "integer", "minimum": 1, "maximum": limits.FETCH_BYTES_MAX},
+        filter=_FILTER,
     )
     request = _request(
         "partitions",
@@ -173,6 +174,7 @@ def _fetch() -> dict[str, Any]:
         min_bytes={"type": "integer", "minimum": 0},
         wait_ms={"type": "integer", "minimum": 0, "maximum": limits.FETCH_WAIT_MS_MAX},
         arm={"type": "boolean"},
+        filter=_FILTER,
     )
     return {
         "operationId": "fetch",
@@ -186,6 +188,12 @@ def _fetch() -> dict[str, Any]:
             }
         },
     }
+
+
+_FILTER = {
+    "description": "An SNS filter policy over the records' headers, or its JSON text",
+    "oneOf": [{"type": "object"}, {"type": "string"}, {"type": "null"}],
+}
 
 
 def _request(*required: str, **properties: Any) -> dict[str, Any]:

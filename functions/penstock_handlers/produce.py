@@ -15,6 +15,8 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce import ProduceEntry, produce
 
+TAG_FILTER_DIGITS = 16
+
 
 def serve(event: Event, instance: Instance) -> Result:
     """Append the batches of a frame, and answer each partition's offsets or its error."""
@@ -31,13 +33,14 @@ def parse_entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> 
     entries: list[ProduceEntry] = []
     position = 0
     for fields in batches:
-        refuse_unknown(fields, "topic", "partition", "length")
+        refuse_unknown(fields, "topic", "partition", "length", "tag_filter")
         end = position + take_number(fields, "length", 0, REQUEST_BYTES_MAX)
         entries.append(
             ProduceEntry(
                 topic=take(fields, "topic", str),
                 partition=take_number(fields, "partition", 0, TOPIC_PARTITIONS_MAX - 1),
                 data=payload[position:end],
+                tag_filter=_tag_filter(take(fields, "tag_filter", str)) if "tag_filter" in fields else None,
             )
         )
         position = end
@@ -48,6 +51,15 @@ def parse_entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> 
             "the body is cut off or a length is wrong",
         )
     return entries
+
+
+def _tag_filter(text: str) -> int:
+    if len(text) != TAG_FILTER_DIGITS or set(text) - set("0123456789abcdef"):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"tag_filter={text!r:.60}: must be {TAG_FILTER_DIGITS} hexadecimal digits, in small letters",
+        )
+    return int(text, 16)
 
 
 def _to_json(entry: ProduceEntry, result: Outcome[AppendedRange]) -> dict[str, Any]:

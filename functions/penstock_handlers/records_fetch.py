@@ -7,6 +7,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.policy import parse_filter
 from penstock_core.records.codec import Record, decode
 from penstock_core.records.undecodable import in_partition
 from penstock_handlers.edge.answer_models import FetchedRecord, FetchedRecords
@@ -27,7 +28,7 @@ app = json_app()
     operation_id="fetchRecords",
     summary="Fetch records",
     tags=["records"],
-    middlewares=[only_parameters("offset", "topic_id", "max_bytes", "wait_ms")],
+    middlewares=[only_parameters("offset", "topic_id", "max_bytes", "wait_ms", "filter")],
 )
 def fetch_records(
     topic: Annotated[str, Path()],
@@ -36,11 +37,17 @@ def fetch_records(
     topic_id: Annotated[str | None, Query(description="the topic that the offset belongs to")] = None,
     max_bytes: Annotated[Digits, Query(ge=1, le=limits.FETCH_BYTES_MAX)] = limits.FETCH_BYTES_DEFAULT_MAX,
     wait_ms: Annotated[Digits, Query(ge=0, le=limits.FETCH_WAIT_MS_MAX)] = 0,
+    policy: Annotated[
+        str | None, Query(alias="filter", description="an SNS filter policy over the records' headers, as JSON")
+    ] = None,
 ) -> FetchedRecords:
     """Answer the records of one partition from an offset on, as JSON."""
     instance = instance_of(app)
+    wanted = None if policy is None else parse_filter(policy)
     start = _start_offset(instance, topic, partition, offset)
-    entry = FetchEntry(topic=topic, partition=partition, offset=start, max_bytes=max_bytes, topic_id=topic_id)
+    entry = FetchEntry(
+        topic=topic, partition=partition, offset=start, max_bytes=max_bytes, topic_id=topic_id, filter=wanted
+    )
     [result] = fetch(instance, [entry], max_bytes=max_bytes, min_bytes=1, wait_ms=wait_ms).all_ok()
     try:
         return _answer(result, start)

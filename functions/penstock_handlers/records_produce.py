@@ -8,6 +8,7 @@ import aiokafka.record.default_records  # noqa: F401 - while the function starts
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.tag_filter import tags_of
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
@@ -43,7 +44,13 @@ def produce_records(
     packed = {number: _pack(found, number, records) for number, records in partitions.items()}
     filled = [number for number in packed if packed[number].data]
     entries = [
-        ProduceEntry(topic=topic, partition=number, data=bytes(packed[number].data), is_own_encoding=True)
+        ProduceEntry(
+            topic=topic,
+            partition=number,
+            data=bytes(packed[number].data),
+            is_own_encoding=True,
+            tag_filter=packed[number].tag_filter,
+        )
         for number in filled
     ]
     results = produce(instance, entries, wanted_acks) if entries else []
@@ -61,6 +68,7 @@ class _Packed:
     data: bytearray = field(default_factory=bytearray)
     indexes: list[int] = field(default_factory=list)
     outcomes: dict[int, ProducedOffset] = field(default_factory=dict)
+    tag_filter: int = 0
 
     def refuse(self, index: int, error: PenstockError) -> None:
         self.outcomes[index] = {"partition": self.partition, "error": error_json(error)}
@@ -117,6 +125,7 @@ def _pack(topic: Topic, partition: int, records: Sequence[_Parsed]) -> _Packed:
             _append(builder, record)
         if builder.size_bytes <= limit:
             packed.indexes.append(record.index)
+            packed.tag_filter |= tags_of(record.headers)
             continue
         error = PenstockError(
             ErrorCode.RECORD_TOO_LARGE,

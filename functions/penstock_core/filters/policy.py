@@ -49,7 +49,7 @@ def parse_filter(policy: str | Mapping[str, Any]) -> Filter:
             raise invalid("", text, f"it is not JSON: {error}") from error
         root = _Parser().policy(parsed, "", 0)
     masks = masks_of(needed_tags(root))
-    return Filter(text=text, root=root, tag_masks=None if masks is None else tuple(masks))
+    return Filter(text=text, root=root, names=root.names, tag_masks=None if masks is None else tuple(masks))
 
 
 def _json_of(value: Any) -> str:

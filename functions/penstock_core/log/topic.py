@@ -21,6 +21,7 @@ class TopicConfig:
     - `delete_retention_ms`: compaction removes the records that a tombstone deletes, and keeps the tombstone for that
       long.
     - `validate_records`: produce decodes each batch, and refuses those that do not hold what their headers claim.
+    - `index_tags`: new refs carry the Bloom filter of their records' tags, so that filters by tag read less.
     """
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
@@ -30,6 +31,7 @@ class TopicConfig:
     cleanup_policy: str = DELETE
     delete_retention_ms: int = limits.DELETE_RETENTION_MS_DEFAULT
     validate_records: bool = False
+    index_tags: bool = False
 
     @property
     def is_compacted(self) -> bool:
@@ -49,6 +51,7 @@ TOPIC_BOUNDS: Mapping[str, tuple[int, int]] = {
     "retention_bytes": (limits.RETENTION_BYTES_MIN, limits.RETENTION_BYTES_MAX),
     "delete_retention_ms": (limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX),
 }
+_FLAGS = ("validate_records", "index_tags")
 _POLICY_LENGTH_MAX = 100  # with room for spaces, which do not count
 MAY_BE_UNLIMITED = ("retention_ms", "retention_bytes")
 
@@ -121,7 +124,7 @@ def check_partitions(count: int) -> int:
 
 
 def _checked(name: str, value: Any) -> int | str:
-    if name == "validate_records":
+    if name in _FLAGS:
         if not isinstance(value, bool):
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be true or false")
         return value

@@ -37,6 +37,8 @@ _LENGTH_AT = 8
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _LAST_DELTA_AT = 23
+_TIMES_AT = 27
+_TIMES = struct.Struct(">qq")
 # The compiled decoder checks its bounds before a number, not within it. It may read up to 11 bytes past the end.
 _SLACK_BYTES = 16
 _SCRATCH_BYTES = BATCH_HEADER_BYTES + BATCH_DECODED_BYTES_MAX + _SLACK_BYTES
@@ -204,15 +206,36 @@ def keep_records(batch: BytesLike, is_kept: Callable[[Record], bool]) -> BytesLi
         return None
     if min(record.timestamp for record in records) < 0:
         raise PenstockError(ErrorCode.UNSUPPORTED_FORMAT, "a batch has records without a timestamp: it is left whole")
+    return with_records(header, kept)
+
+
+def with_records(header: BatchHeader, records: Sequence[Record], end_offset: int | None = None) -> bytes:
+    """A batch of some of the records of the batch with this header, at least one.
+
+    Offsets, timestamps, the compression and the producer's numbers stay. So does the end, unless `end_offset` is
+    given. Raises UNSUPPORTED_FORMAT for a record that the codec cannot write, with a timestamp before -1.
+    """
     producer = (header.producer_id, header.producer_epoch, header.base_sequence)
     builder = _compiled().Builder(BATCH_MAGIC, 0, 0, *producer, _SCRATCH_BYTES)
-    for record in kept:
-        builder.append(
-            record.offset - header.base_offset, record.timestamp, record.key, record.value, list(record.headers)
-        )
+    # The builder takes no timestamp below 0. Records have theirs relative to the header's, so all may be written later
+    # by one millisecond, and the header set back.
+    shift_ms = 1 if any(record.timestamp < 0 for record in records) else 0
+    try:
+        for record in records:
+            delta, time_ms = record.offset - header.base_offset, record.timestamp + shift_ms
+            if time_ms < 0:
+                raise ValueError(f"timestamp {record.timestamp}")
+            builder.append(delta, time_ms, record.key, record.value, list(record.headers))
+    except (ValueError, OverflowError) as error:
+        raise PenstockError(
+            ErrorCode.UNSUPPORTED_FORMAT, f"a batch has a record that cannot be written again: {error}"
+        ) from error
     plain = bytearray(builder.build())
     struct.pack_into(">q", plain, 0, header.base_offset)
-    struct.pack_into(">i", plain, _LAST_DELTA_AT, header.last_offset_delta)
+    last_delta = header.last_offset_delta if end_offset is None else end_offset - header.base_offset - 1
+    struct.pack_into(">i", plain, _LAST_DELTA_AT, last_delta)
+    first_ms, newest_ms = _TIMES.unpack_from(plain, _TIMES_AT)
+    _TIMES.pack_into(plain, _TIMES_AT, first_ms - shift_ms, newest_ms - shift_ms)
     struct.pack_into(">I", plain, _CRC_AT, crc32c(plain[_ATTRIBUTES_AT:]))
     if header.compression is Compression.NONE:
         return bytes(plain)

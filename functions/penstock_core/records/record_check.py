@@ -1,13 +1,18 @@
 """Checks the records of produced batches, for topics with `validate_records`: it decodes them all."""
 
+from collections.abc import Callable
+
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import VALIDATED_BYTES_MAX
+from penstock_core.records.codec import Record
 from penstock_core.records.decode_budget import DecodeBudget
 from penstock_core.records.record_batch import BatchHeader, BytesLike, walk
 
 
-def check_records(data: BytesLike, budget: DecodeBudget) -> None:
+def check_records(data: BytesLike, budget: DecodeBudget, note: Callable[[Record], object] = bool) -> None:
     """Check that batches which `validate` has passed decode, and hold what their headers claim.
+
+    Tells `note` each record; by default nothing takes it.
 
     Raises CORRUPT_BATCH or UNSUPPORTED_FORMAT, with the number of the batch as `facts["batch"]`, and REQUEST_TOO_LARGE
     once the budget is spent.
@@ -23,7 +28,7 @@ def check_records(data: BytesLike, budget: DecodeBudget) -> None:
                 batch=index,
             )
         try:
-            _check_batch(view[position : position + header.length], header, budget)
+            _check_batch(view[position : position + header.length], header, budget, note)
         except PenstockError as error:
             cause = error.__cause__ if isinstance(error.__cause__, PenstockError) else error
             raise PenstockError(
@@ -33,11 +38,12 @@ def check_records(data: BytesLike, budget: DecodeBudget) -> None:
             ) from error
 
 
-def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget) -> None:
+def _check_batch(batch: BytesLike, header: BatchHeader, budget: DecodeBudget, note: Callable[[Record], object]) -> None:
     count, newest_ms = 0, -1
     for record in budget.decode(batch, header):
         if record.offset != header.base_offset + count:
             raise _mismatch(f"record {count} has the offset delta {record.offset - header.base_offset}")
+        note(record)
         count += 1
         newest_ms = max(newest_ms, record.timestamp)
     if count != header.record_count:

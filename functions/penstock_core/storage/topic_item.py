@@ -5,7 +5,7 @@ topics table   pk topic name   sk "topic"
 topic_id        S   20 hexadecimal digits, never used again
 partitions      N   how many partitions the topic has
 created_at_ms   N   when it was created
-config          M   settings that differ from their defaults: N, S for cleanup_policy, BOOL for validate_records
+config          M   settings that differ from their defaults: N, S for cleanup_policy, BOOL for flags
 was_compacted   BOOL  compaction was on at some time; missing: never
 ```
 """

@@ -29,6 +29,7 @@ class PartitionBatches:
     data: memoryview | bytes
     summary: BatchesSummary
     min_insync_zones: int = 1
+    tag_filter: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,7 @@ def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: A
             max_timestamp_ms=indexed_ms(batch.summary.max_timestamp_ms, stored.segment_id),
             zones=stored.zones,
             sequence=batch.summary.sequence,
+            tag_filter=batch.tag_filter,
         )
         for batch, entry in zip(batches, segment.toc, strict=True)
     ]

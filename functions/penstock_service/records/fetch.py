@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.filter import Filter
 from penstock_core.ids import Offset, PartitionKey, TopicId
 from penstock_core.limits import (
     FETCH_POLL_MS_MAX,
@@ -17,15 +18,16 @@ from penstock_core.limits import (
     REQUEST_PARTITIONS_MAX,
 )
 from penstock_core.log.index import Head
-from penstock_core.log.read_plan import choose, cut, join_ranges
+from penstock_core.log.read_plan import choose, cut
 from penstock_core.log.ref import LocatedRef
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import stamp
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
+from penstock_service.records.scan import Scan, scan
 from penstock_service.segments.read_range import MAY_BE_REMOVED
-from penstock_service.segments.read_refs import RefContents, read_ranges, read_refs
+from penstock_service.segments.read_refs import RefContents, read_refs_singly
 
 _POLL_GROWTH = 1.5
 
@@ -35,7 +37,7 @@ class FetchEntry:
     """One topic-partition to read: from `offset` on, `max_bytes` at most.
 
     `topic_id` is the topic that the offset belongs to, None if the reader does not say. Then the offset may lie in a
-    topic that was made anew under the name.
+    topic that was made anew under the name. With a `filter`, only the records that match are read.
     """
 
     topic: str
@@ -43,14 +45,17 @@ class FetchEntry:
     offset: int
     max_bytes: int
     topic_id: str | None = None
+    filter: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResult:
     """Whole batches with true base offsets, of the topic with this id.
 
-    The first batch may start below the offset asked for. `is_armed`: the next append to the partition sends a wake-up.
-    `topic_partitions` is the number of the topic's partitions, as the topic cache knows it.
+    The first batch may start below the offset asked for. With a filter, the batches hold the records that match, and
+    `next_offset` lies behind those that do not. There may be no data, and yet more to read. `is_armed`: the next append
+    to the partition sends a wake-up. `topic_partitions` is the number of the topic's partitions, as the topic cache
+    knows it.
     """
 
     topic_id: TopicId
@@ -75,6 +80,11 @@ class _PartitionFetch:
     data: bytearray = field(default_factory=bytearray)
     error: PenstockError | None = None
     is_armed: bool = False
+
+    @property
+    def is_at_end(self) -> bool:
+        """The reader has no record, and none is left for it."""
+        return not self.data and self.error is None and self.next_offset >= self.head.next_offset
 
     def available_bytes(self) -> int:
         """Bytes in the tail from the entry's offset on."""
@@ -133,6 +143,9 @@ def fetch(
     for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and UNKNOWN_TOPIC_ID the topic's id.
 
     With `must_arm`, a fetch that finds no records arms its partitions (`_arm`): one update for each without a waiter.
+
+    Entries with a filter cost what `scan` costs. They wait only where they begin at the high watermark. Where a record
+    is there that does not match, the fetch answers at once, with `next_offset` behind it.
     """
     if not entries or len(entries) > REQUEST_PARTITIONS_MAX:
         raise PenstockError(
@@ -141,16 +154,40 @@ def fetch(
         )
     found = _wait(instance, entries, min(min_bytes, max_bytes), wait_ms)
     partitions = found.ok
-    if must_arm:
+    plain = [each for each in partitions if each.entry.filter is None]
+    if must_arm and len(plain) == len(partitions):
         _arm(instance, partitions)
-    _choose_refs(instance.stores.log, partitions, max_bytes)
-    contents = _read(instance, [located for partition in partitions for located in partition.refs])
-    for partition in partitions:
+    _choose_refs(instance.stores.log, plain, max_bytes)
+    contents = read_refs_singly(instance, [located for partition in plain for located in partition.refs])
+    for partition in plain:
         if partition.error is None:
             partition.assemble(contents, max_bytes)
             max_bytes = max(0, max_bytes - len(partition.data))
+    if len(plain) < len(partitions):
+        _scan(instance, [each for each in partitions if each.entry.filter is not None], max_bytes)
+        if must_arm:
+            _arm(instance, partitions)
     _explain(instance.stores.log, partitions)
     return found.map_ok(_PartitionFetch.result)
+
+
+def _scan(instance: Instance, partitions: Sequence[_PartitionFetch], max_bytes: int) -> None:
+    """Read what matches the filters of these partitions, of `max_bytes` at most, but one batch at least."""
+    scans = [
+        Scan(
+            key=each.key,
+            head=each.head,
+            wanted=each.entry.filter,
+            max_bytes=each.entry.max_bytes,
+            next_offset=each.next_offset,
+        )
+        for each in partitions
+        if each.entry.filter is not None
+    ]
+    scan(instance, scans, max_bytes)
+    for partition, done in zip(partitions, scans, strict=True):
+        partition.data, partition.next_offset = done.data, done.next_offset
+        partition.error = None if done.data or done.has_moved else done.error
 
 
 def _wait(instance: Instance, entries: Sequence[FetchEntry], min_bytes: int, wait_ms: int) -> Outcomes[_PartitionFetch]:
@@ -169,11 +206,12 @@ def _wait(instance: Instance, entries: Sequence[FetchEntry], min_bytes: int, wai
 def _arm(instance: Instance, partitions: Sequence[_PartitionFetch]) -> None:
     """Set the waiter of each head, if all readers are at the ends of their partitions and the stage has wake-ups.
 
-    A reader with records of one partition does not wait, so it arms no other: busy partitions would pay for it. If an
-    append has come between, the reader sees the head after it, and reads its records. A failure is the partition's
+    A reader with records of one partition does not wait, so it arms no other: busy partitions would pay for it. A
+    reader with a filter is at the end where its position is, behind what did not match. If an append has come between,
+    the reader sees the head after it, and reads its records, now or with its next fetch. A failure is the partition's
     error.
     """
-    if instance.stores.wake_ups.place is None or any(each.entry.offset < each.head.next_offset for each in partitions):
+    if instance.stores.wake_ups.place is None or not all(each.is_at_end for each in partitions):
         return
     for each in partitions:
         each.is_armed = each.head.waiter_ms is not None
@@ -269,18 +307,6 @@ def _candidates(log: LogIndex, partition: _PartitionFetch, max_bytes: int, max_r
         if len(refs) >= max_refs or sum(located.ref.length for located in refs) > max_bytes:
             return refs
     return refs + list(partition.head.located_tail())
-
-
-def _read(instance: Instance, refs: Sequence[LocatedRef]) -> RefContents:
-    """The bytes of every ref, or the error of reading them."""
-    contents = read_refs(instance, refs)
-    # No zone had the whole range right. One of them may still have this ref's part of it, so each is read alone.
-    torn = [
-        located
-        for located, content in contents.items()
-        if isinstance(content, PenstockError) and content.code is ErrorCode.CORRUPT_SEGMENT
-    ]
-    return {**contents, **read_ranges(instance, [single for located in torn for single in join_ranges([located])])}
 
 
 def _explain(log: LogIndex, partitions: Iterable[_PartitionFetch]) -> None:

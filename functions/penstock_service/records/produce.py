@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.filters.tag_filter import tags_of
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import validate
@@ -14,6 +15,7 @@ from penstock_service.records.append import AppendedRange, PartitionBatches, app
 from penstock_service.segments.put_segment import check_in_sync
 
 if TYPE_CHECKING:
+    from penstock_core.records.codec import Record
     from penstock_core.records.decode_budget import DecodeBudget
 
 
@@ -25,6 +27,7 @@ class ProduceEntry:
     partition: int
     data: memoryview | bytes
     is_own_encoding: bool = False  # the service's own codec made the batches: `validate_records` need not look
+    tag_filter: int | None = None  # of all records, as the producer says
 
 
 def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> Outcomes[AppendedRange]:
@@ -62,19 +65,27 @@ class RecordBudget:
     def __init__(self) -> None:
         self._budget: DecodeBudget | None = None
 
-    def check(self, data: memoryview | bytes) -> None:
-        """Decode the batches. Raises as `check_records`."""
+    def check(self, data: memoryview | bytes) -> int:
+        """Decode the batches, and return the tag filter of their records. Raises as `check_records`."""
         from penstock_core.records.decode_budget import DecodeBudget  # the codec, which other topics do not need
         from penstock_core.records.record_check import check_records
 
         if self._budget is None:
             self._budget = DecodeBudget(VALIDATED_BYTES_MAX)
-        check_records(data, self._budget)
+        bits = 0
+
+        def note(record: "Record") -> None:
+            nonlocal bits
+            bits |= tags_of(record.headers)
+
+        check_records(data, self._budget, note)
+        return bits
 
 
 def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -> PartitionBatches:
     """The entry's batches, checked. Reads the topic if it is not remembered.
 
+    The tag filter is kept for topics with `index_tags`. It is checked, or made, where `validate_records` is on.
     Raises INVALID_NAME, UNKNOWN_TOPIC, UNKNOWN_PARTITION, RECORD_TOO_LARGE, NOT_ENOUGH_ZONES, and the errors of
     `validate` and `check_records`.
     """
@@ -88,10 +99,24 @@ def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -
             f"{limit}: send smaller batches or records, or raise the setting",
             limit=limit,
         )
+    tag_filter = entry.tag_filter
     if topic.config.validate_records and not entry.is_own_encoding:
-        budget.check(entry.data)
+        found = budget.check(entry.data)
+        if tag_filter not in (None, found):
+            raise PenstockError(
+                ErrorCode.CORRUPT_BATCH,
+                f"tag_filter={tag_filter:016x}, and the records' tags make {found:016x}: compute it anew, or leave it "
+                f"out; topic {topic.name!r} has validate_records",
+            )
+        tag_filter = found
     check_in_sync(instance, instance.zone_cache.get(), topic.config.min_insync_zones)
-    return PartitionBatches(key=key, data=entry.data, summary=summary, min_insync_zones=topic.config.min_insync_zones)
+    return PartitionBatches(
+        key=key,
+        data=entry.data,
+        summary=summary,
+        min_insync_zones=topic.config.min_insync_zones,
+        tag_filter=tag_filter if topic.config.index_tags else None,
+    )
 
 
 def check_entries(entries: Sequence[ProduceEntry]) -> None:

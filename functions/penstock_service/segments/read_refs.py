@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.read_plan import SegmentRange, join_ranges
 from penstock_core.log.ref import LocatedRef
 from penstock_core.outcomes import Outcome
@@ -19,6 +19,17 @@ def read_refs(instance: Instance, refs: Sequence[LocatedRef]) -> RefContents:
     Raises what that read raises.
     """
     return read_ranges(instance, join_ranges(refs))
+
+
+def read_refs_singly(instance: Instance, refs: Sequence[LocatedRef]) -> RefContents:
+    """As `read_refs`. If no zone has a whole range right, each of its refs is read alone: a zone may have that part."""
+    contents = read_refs(instance, refs)
+    torn = [
+        located
+        for located, content in contents.items()
+        if isinstance(content, PenstockError) and content.code is ErrorCode.CORRUPT_SEGMENT
+    ]
+    return {**contents, **read_ranges(instance, [single for located in torn for single in join_ranges([located])])}
 
 
 def read_ranges(instance: Instance, ranges: Sequence[SegmentRange]) -> RefContents:

@@ -11,6 +11,7 @@ Invariants:
   dropped.
 - Prefetched records and the answers that may come stay within `buffer_bytes`, apart from one oversized batch.
 - A fetch names the topic's id as soon as it is known. So an offset never counts in a topic that was made anew.
+- With a filter, answers skip records. Positions and fetch offsets go by what the service has looked at.
 - Quiet partitions, whose last answer was empty, share one request. waiting.py says when it is due, and whether the
   service waits for records or arms the partitions.
 """
@@ -39,7 +40,10 @@ PARTITION_BYTES_MIN = 1024 * 1024  # in one answer: with less, the service reads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """Bounds of prefetching. Bytes are counted as stored, that is, compressed; those of a poll as decoded."""
+    """Bounds of prefetching. Bytes are counted as stored, that is, compressed; those of a poll as decoded.
+
+    `filter` is a policy as JSON: the service sends only the records that match.
+    """
 
     fetch_max_bytes: int
     fetch_wait_ms: int
@@ -49,6 +53,7 @@ class FetchSettings:
     retry: RetryPolicy
     max_poll_bytes: int = SDK_POLL_BYTES_DEFAULT_MAX
     is_woken: bool = False
+    filter: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +213,7 @@ class FetchBuffer:
             length = int(answer.get("length", 0))
             if cursor.generation == generation:
                 cursor.is_in_flight = False
+                fetched_from = cursor.fetch_offset
                 if "error" in answer:
                     self._refused(cursor, error_from_json(answer["error"]), now_ms, chance)
                 else:
@@ -218,6 +224,7 @@ class FetchBuffer:
                         cursor,
                         is_armed=answer.get("armed") is True,
                         has_records=length > 0,
+                        has_moved=cursor.fetch_offset > fetched_from,
                         has_others=len(body) > length,
                         now_ms=now_ms,
                         chance=chance,
@@ -319,6 +326,7 @@ class FetchBuffer:
             "max_bytes": max_bytes,
             "min_bytes": 1,
             **self.waiting.ask(cursors, now_ms),
+            **({} if self._settings.filter is None else {"filter": self._settings.filter}),
         }
         return FetchRequest(
             cursors=tuple(cursors), generations=tuple(cursor.generation for cursor in cursors), body=body
@@ -332,8 +340,8 @@ class FetchBuffer:
             self.waiting.is_stale = True
         cursor.log_start_offset = answer["log_start_offset"]
         cursor.high_watermark = answer["high_watermark"]
-        cursor.is_quiet = not data and not cursor.is_behind
         cursor.add(data, answer["next_offset"])
+        cursor.is_quiet = not data and not cursor.is_behind
 
     def _refused(self, cursor: PartitionCursor, error: PenstockError, now_ms: int, chance: float) -> None:
         reset = {"earliest": "log_start_offset", "latest": "high_watermark"}.get(self._settings.offset_reset, "")

@@ -169,7 +169,9 @@ class PartitionCursor:
             self._answers.append(_Answer(data, next_offset, len(data)))
             self.buffered_bytes += len(data)
         elif not self.has_records:
-            self.position = next_offset  # the log has nothing below it any more
+            self.position = next_offset  # the log has nothing below it any more, or nothing that matches the filter
+        else:
+            self._answers[-1].next_offset = next_offset
 
     def take(self, budget: Budget) -> list[ConsumerRecord]:
         """Records of the oldest answer, decoded only as far as the budget; none only if nothing is prefetched.

@@ -1,6 +1,6 @@
 """The settings of a consumer, threaded or asynchronous: defaults, what they must be, and what follows from them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -12,6 +12,7 @@ from penstock.group.heartbeat import MemberSettings
 from penstock.model import UndecodableBatch
 from penstock.retry import RetryPolicy
 from penstock_core.errors import PenstockError
+from penstock_core.filters.policy import parse_filter
 from penstock_core.groups.group import ASSIGNORS, GroupConfig, alter_group_config
 from penstock_core.ids import parse_group_name
 from penstock_core.limits import (
@@ -68,6 +69,7 @@ class ConsumerOptions(TypedDict, total=False):
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     on_undecodable: OnUndecodable
+    filter: str | Mapping[str, Any] | None
     max_poll_records: int
     max_poll_bytes: int
     consumer_timeout_ms: int | None
@@ -125,6 +127,10 @@ class ConsumerSettings:
             in `skipped_batches`, and go on behind it), or a function that takes the `UndecodableBatch`; the consumer
             goes on behind it when the function returns, and raises what it raises. After a crash the function may get
             the same batch again. For AsyncConsumer it may be a coroutine function.
+        filter: An SNS filter policy over the records' headers, as JSON text or as the object that it holds, such as
+            `{"type": ["order"], "amount": [{"numeric": [">", 100]}]}`. The service sends only the records that match.
+            Positions, commits and lag move past the other records. All members of a group need the same filter: what
+            one of them passes over and commits, no other reads.
         max_poll_records: The most records that one `poll` returns.
         max_poll_bytes: About the most bytes of keys, values and headers, without compression, that one `poll` returns;
             at least one record. Without it, a few KB that compress well could fill the memory.
@@ -160,6 +166,7 @@ class ConsumerSettings:
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     on_undecodable: OnUndecodable = "raise"
+    filter: str | Mapping[str, Any] | None = None
     max_poll_records: int = 500
     max_poll_bytes: int = SDK_POLL_BYTES_DEFAULT_MAX
     consumer_timeout_ms: int | None = None
@@ -190,6 +197,11 @@ class ConsumerSettings:
             self.on_undecodable in ("raise", "skip") or callable(self.on_undecodable),
             f"on_undecodable={self.on_undecodable!r:.100}: use 'raise', 'skip' or a function of one UndecodableBatch",
         )
+        if self.filter is not None:
+            try:
+                parse_filter(self.filter)
+            except PenstockError as error:
+                raise as_sdk_error(error) from None
         check(self.wait in ("wake", "poll"), f"wait={self.wait!r:.100}: use 'wake' or 'poll'")
         strategy = self.partition_assignment_strategy
         check(strategy in (None, *ASSIGNORS), f"partition_assignment_strategy={strategy!r}: use {', '.join(ASSIGNORS)}")
@@ -256,6 +268,7 @@ class ConsumerSettings:
             offset_reset=self.auto_offset_reset,
             retry=self.retry,
             is_woken=self.wait == "wake",
+            filter=None if self.filter is None else parse_filter(self.filter).text,
         )
 
     def member(self, member_id: str, process_name: str) -> MemberSettings | None:

@@ -130,11 +130,16 @@ class Waiting:
         *,
         is_armed: bool,
         has_records: bool,
+        has_moved: bool,
         has_others: bool,
         now_ms: int,
         chance: float,
     ) -> None:
-        """Take a partition's answer without an error. `has_others`: other partitions of the fetch had records."""
+        """Take a partition's answer without an error.
+
+        `has_moved`: the fetch has passed over records, which no filter took. `has_others`: other partitions of it had
+        records.
+        """
         if self.watch is None:
             return
         if has_records:
@@ -145,7 +150,9 @@ class Waiting:
             if is_armed:
                 cursor.armed_under = cursor.asked_under
                 cursor.asleep_until_ms = _net_end_ms(now_ms, chance)
-            if cursor.was_woken or (cursor.asked_under and not is_armed and not has_others):
+            if has_moved:
+                cursor.fruitless = 0  # the wake-up told the truth
+            elif cursor.was_woken or (cursor.asked_under and not is_armed and not has_others):
                 cursor.fruitless += 1
                 wait_ms = SDK_WAKE_UP_FRUITLESS_MS * 2 ** min(cursor.fruitless - 1, 30)
                 cursor.retry_at_ms = now_ms + min(wait_ms, SDK_WAKE_UP_FRUITLESS_MS_MAX)

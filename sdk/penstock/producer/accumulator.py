@@ -30,7 +30,7 @@ from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
 
 RECORD_OVERHEAD_BYTES = 36  # its varints at their longest
-ENTRY_OVERHEAD_BYTES = 80  # one entry of the frame's JSON header, without the topic's name
+ENTRY_OVERHEAD_BYTES = 114  # one entry of the frame's JSON header, without the topic's name
 PRODUCER_IDS = 2**63  # two that are chosen at random from so many do not meet
 UNKNOWN_OFFSET = -1
 FRAME_OVERHEAD_BYTES = 64  # length, acks and brackets of the frame
@@ -101,6 +101,7 @@ class Accumulator:
         if queue.is_open:
             batch = queue.batches[-1]
             if batch.builder.append(timestamp_ms, key, value, headers):
+                batch.note_tags(headers)
                 batch.record_count += 1
                 batch.buffered_bytes += size
                 self.buffered_bytes += size
@@ -112,6 +113,7 @@ class Accumulator:
         builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
         builder.append(timestamp_ms, key, value, headers)  # raises INVALID_REQUEST before it changes anything
         batch = self._open_batch(queue, builder, now_ms)
+        batch.note_tags(headers)
         batch.record_count = 1
         batch.buffered_bytes = size
         self.buffered_bytes += size
@@ -213,6 +215,7 @@ class Accumulator:
     def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
         deadline_ms = now_ms + self._settings.delivery_timeout_ms
         batch = ProducerBatch(queue.topic.name, queue.partition, builder, now_ms, deadline_ms)
+        batch.tag_filter = 0 if queue.topic.has_tags else None
         queue.batches.append(batch)
         queue.is_open = True
         self._queues[queue] = None

@@ -15,6 +15,7 @@ from penstock.http.http_message import (
     misunderstood,
 )
 from penstock.producer.accumulator import Entry
+from penstock.producer.producer_batch import entry_fields
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records import frame
 
@@ -39,10 +40,7 @@ def produce_request(entries: Sequence[Entry], acks: str) -> HttpRequest:
     chunks = [[batch.build() for batch in entry.batches] for entry in entries]
     header = {
         "acks": acks,
-        "batches": [
-            {"topic": entry.queue.topic.name, "partition": entry.queue.partition, "length": sum(map(len, chunk))}
-            for entry, chunk in zip(entries, chunks, strict=True)
-        ],
+        "batches": [entry_fields(entry.queue.topic.name, entry.queue.partition, entry.batches) for entry in entries],
     }
     body = frame.encode(header, [data for chunk in chunks for data in chunk])
     return HttpRequest(method="POST", path="/v1/produce", headers={"Content-Type": BATCHES_TYPE}, body=body)

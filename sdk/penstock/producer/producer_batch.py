@@ -1,12 +1,16 @@
 """The producer's state: batches on their way, queued by partition and topic. accumulator.py moves them."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from penstock.producer.sticky import StickyPartition
 from penstock_core.errors import PenstockError
-from penstock_core.records.codec import BatchBuilder
+from penstock_core.filters.tag_filter import tags_of
+from penstock_core.records.codec import BatchBuilder, Headers
 
 
 @dataclass(slots=True)
@@ -22,7 +26,8 @@ class ProducerBatch:
     """Records of one partition on their way.
 
     `outcome` is None, then the offset of the first record (-1 if it will not be known) or the error. `followers`
-    belongs to the driver: the futures and callbacks that wait for the outcome.
+    belongs to the driver: the futures and callbacks that wait for the outcome. `tag_filter` is None if the topic did
+    not ask for one when the batch was opened.
     """
 
     __slots__ = (
@@ -38,6 +43,7 @@ class ProducerBatch:
         "outcome",
         "partition",
         "record_count",
+        "tag_filter",
         "topic",
     )
 
@@ -53,6 +59,7 @@ class ProducerBatch:
         self.outcome: int | PenstockError | None = None
         self.followers: list[Any] = []
         self.builder = builder
+        self.tag_filter: int | None = None
         self._data: bytes | None = None
         self._numbers: dict[str, int] = {}
 
@@ -60,6 +67,11 @@ class ProducerBatch:
     def size_bytes(self) -> int:
         """The size of the batch before compression, which can only make it smaller."""
         return self.builder.size_bytes
+
+    def note_tags(self, headers: Headers) -> None:
+        """Count the tags of a record that was appended, if the topic asks for them."""
+        if self.tag_filter is not None and headers:
+            self.tag_filter |= tags_of(headers)
 
     def number(self, numbering: Numbering) -> None:
         """Give these records the next numbers of `numbering`."""
@@ -84,6 +96,16 @@ class ProducerBatch:
         """Give back the bytes. The batch is staged, so the producer adds nothing to it and does not send it again."""
         self._data = None
         del self.builder
+
+
+def entry_fields(topic: str, partition: int, batches: Sequence[ProducerBatch]) -> dict[str, object]:
+    """The entry of a frame's header for these batches of one partition. Builds those that are not built yet."""
+    fields = {"topic": topic, "partition": partition, "length": sum(len(batch.build()) for batch in batches)}
+    filters = [batch.tag_filter for batch in batches]
+    known = [bits for bits in filters if bits is not None]
+    if len(known) < len(filters):
+        return fields
+    return {**fields, "tag_filter": f"{reduce(or_, known):016x}"}
 
 
 class PartitionQueue:
@@ -119,7 +141,16 @@ class PartitionQueue:
 class TopicQueues:
     """A topic as the producer knows it. Records without a key go to the partition that `sticky` says."""
 
-    __slots__ = ("batch_bytes", "batch_bytes_max", "fresh_until_ms", "name", "partitions", "queues", "sticky")
+    __slots__ = (
+        "batch_bytes",
+        "batch_bytes_max",
+        "fresh_until_ms",
+        "has_tags",
+        "name",
+        "partitions",
+        "queues",
+        "sticky",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -129,6 +160,7 @@ class TopicQueues:
         self.partitions = 0
         self.queues: list[PartitionQueue] = []  # more than `partitions` after the topic was made anew with fewer
         self.sticky = StickyPartition()
+        self.has_tags = False  # the topic wants the tag filter of each batch
 
     @property
     def is_idle(self) -> bool:

@@ -206,6 +206,7 @@ class ProducerCore:
             self._forget_idle_topic()
         queues = self._topics.setdefault(topic, TopicQueues(topic))
         queues.update(described.partitions, self._settings.batch_bytes, batch_bytes_max)
+        queues.has_tags = described.config.get("index_tags") is True
         queues.fresh_until_ms = self._now_ms() + self._settings.metadata_max_age_ms
         return queues
 

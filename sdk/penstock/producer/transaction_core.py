@@ -18,7 +18,7 @@ from penstock.http.http_message import BATCHES_TYPE, HttpRequest, json_request
 from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import GroupOffset, TopicPartition
 from penstock.producer.accumulator import ENTRY_OVERHEAD_BYTES, UNKNOWN_OFFSET
-from penstock.producer.producer_batch import ProducerBatch, TopicQueues
+from penstock.producer.producer_batch import ProducerBatch, TopicQueues, entry_fields
 from penstock.retry import NEVER_MS
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records import frame
@@ -152,6 +152,7 @@ class TransactionCore:
             builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
             builder.append(timestamp_ms, key, value, headers)
             batch = ProducerBatch(topic.name, partition, builder, now_ms, NEVER_MS)
+            batch.tag_filter = 0 if topic.has_tags else None
             if not batches:
                 self._waiting_bytes += ENTRY_OVERHEAD_BYTES + len(topic.name)
             self._waiting_bytes += BATCH_HEADER_BYTES
@@ -159,6 +160,7 @@ class TransactionCore:
             self._all.setdefault((topic.name, partition), []).append(batch)
         self._waiting_bytes += size
         batches[-1].record_count += 1
+        batches[-1].note_tags(headers)
         return batches[-1]
 
     def begin(self) -> Calls[None]:
@@ -305,10 +307,7 @@ class TransactionCore:
             "transaction": self._number,
             "nonce": self._nonce,
             "acks": self._settings.acks,
-            "batches": [
-                {"topic": topic, "partition": partition, "length": sum(map(len, chunk))}
-                for (topic, partition), chunk in chunks.items()
-            ],
+            "batches": [entry_fields(*place, batches) for place, batches in self._waiting.items()],
             **more,
         }
         body = frame.encode(header, [data for chunk in chunks.values() for data in chunk])

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import PenstockError
+from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS, WAKE_UP_MS_MAX, WAKE_UP_PARTITIONS_MAX
 from penstock_core.log.wake_up import WakeUpMessage
 from penstock_core.outcomes import Outcomes
+from penstock_core.records.codec import NewRecord, encode
 from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.instance.instance import Instance
+from penstock_service.records import scan
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.records.produce import produce
 from penstock_service.records.still_armed import still_armed
@@ -124,6 +127,35 @@ def test_fetch_reads_the_record_that_came_between_its_look_and_its_update(
     assert armed(results) == [False, True]
     assert [each.next_offset for each in results.all_ok()] == [1, 0]
     assert wake_ups.messages == [], "the reader has the record"
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_armed"), [({"type": ["order"]}, [True, True]), ({"type": ["x"]}, [False, False])]
+)
+def test_fetch_with_a_filter_arms_where_nothing_is_left_behind_what_does_not_match(
+    instance: Instance, policy: dict[str, Any], is_armed: list[bool]
+) -> None:
+    topic = new_topic(instance, partitions=2)
+    data = encode([NewRecord(1_000, None, b"v", (("type", b"x"),))])
+    produce(instance, [entry(topic, 0, data)], Acks.QUORUM).all_ok()
+    entries = [
+        FetchEntry(topic=topic, partition=number, offset=0, max_bytes=1_000, filter=parse_filter(policy))
+        for number in (0, 1)
+    ]
+    results = fetch(instance, entries, max_bytes=1_000, min_bytes=1, wait_ms=0, must_arm=True)
+    assert [each.next_offset for each in results.all_ok()] == [1, 0]
+    assert armed(results) == is_armed
+
+
+def test_fetch_with_a_filter_arms_nothing_before_its_end(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = new_topic(instance)
+    for _ in range(3):
+        send(instance, topic, "v")
+    bounds = scan._Bounds
+    monkeypatch.setattr(scan, "_Bounds", lambda **given: bounds(**given, refs=1))
+    wanted = FetchEntry(topic=topic, partition=0, offset=0, max_bytes=1_000, filter=parse_filter({"type": ["x"]}))
+    results = fetch(instance, [wanted], max_bytes=1_000, min_bytes=1, wait_ms=0, must_arm=True)
+    assert (results.all_ok()[0].next_offset, armed(results)) == (1, [False])
 
 
 def test_fetch_waits_first_and_arms_at_the_end(instance: Instance, clock: SteppedClock) -> None:

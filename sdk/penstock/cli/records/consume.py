@@ -11,6 +11,7 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_groups, complete_topics
+from penstock.cli.options.filters import filter_text
 from penstock.cli.options.start import START, Start
 from penstock.cli.options.times import TIME_FORMS
 from penstock.cli.records.json_lines import json_line
@@ -91,6 +92,12 @@ _FIELDS: dict[str, Callable[[ConsumerRecord], bytes]] = {
     show_default=True,
     help="How to wait for records: until the service wakes it, which costs next to nothing, or by long polls.",
 )
+@click.option(
+    "--filter",
+    "policy",
+    metavar="JSON",
+    help="Only the records whose headers match this SNS filter policy, or the one in a file: @policy.json.",
+)
 @service_command
 def consume(
     service: Service,
@@ -104,6 +111,7 @@ def consume(
     template: str,
     on_undecodable: Literal["raise", "skip"],
     wait: WaitMode,
+    policy: str | None,
 ) -> None:
     """Write the records of TOPIC to standard output, as they come, until you interrupt it (INT or TERM).
 
@@ -132,6 +140,7 @@ def consume(
         on_assigned=seek if is_shared else None,
         on_undecodable=on_undecodable,
         wait=wait,
+        filter=None if policy is None else filter_text(policy),
     )
     try:
         with consumer, stopped_by_signals(consumer.stop):
