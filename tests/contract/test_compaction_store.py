@@ -105,7 +105,7 @@ def test_swap_is_refused_and_changes_nothing_when_it_is_repeated(ports: Ports, p
 
 def test_swap_is_refused_when_a_ref_was_marked_meanwhile(ports: Ports, pages: tuple[Page, ...]) -> None:
     swap = a_swap(pages, held(ports).epoch)
-    assert ports.log.mark_stored(KEY, LocatedRef(base_offset=Offset(32), ref=pages[1].refs[0]), 0b100)
+    assert ports.log.mark_stored(KEY, {LocatedRef(base_offset=Offset(32), ref=pages[1].refs[0]): 0b100})
     now = tuple(ports.log.pages(KEY, Offset(0), 100))
     assert now != pages
     assert not ports.compaction.swap(KEY, swap)

@@ -11,6 +11,7 @@ from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import EMPTY_HEAD, Head, appended
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
+from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from tests.contract.conftest import Ports
 from tests.support.refs import ref_at
 from tests.support.rolling import roll, roll_if_due
@@ -208,12 +209,12 @@ def debts(ports: Ports) -> list[LocatedRef]:
 
 @pytest.mark.parametrize("index", [0, 7, TAIL_ROLL_REFS - 1, TAIL_ROLL_REFS, TAIL_ROLL_REFS * 3 // 2 - 1])
 def test_mark_stored_sets_the_bits_in_that_ref_only(ports: Ports, debts: list[LocatedRef], index: int) -> None:
-    assert ports.log.mark_stored(KEY, debts[index], 0b100)
+    assert ports.log.mark_stored(KEY, {debts[index]: 0b100})
     marked = replace(debts[index], ref=replace(debts[index].ref, zones=0b101))
     assert _located(ports) == [*debts[:index], marked, *debts[index + 1 :]]
     # The other bits of the caller's ref are old by now, which does no harm.
-    assert ports.log.mark_stored(KEY, debts[index], 0b010)
-    assert ports.log.mark_stored(KEY, debts[index], 0b110)
+    assert ports.log.mark_stored(KEY, {debts[index]: 0b010})
+    assert ports.log.mark_stored(KEY, {debts[index]: 0b110})
     assert _located(ports)[index].ref.zones == 0b111
 
 
@@ -227,11 +228,33 @@ def test_tag_filter_and_delivery_time_stay_over_appends_rolls_and_repairs(ports:
         roll_if_due(ports.log, KEY, ports.log.append(KEY, each, 0).head)
     assert [located.ref for located in _located(ports)] == wanted
     for index in (3, TAIL_ROLL_REFS + 1):
-        assert ports.log.mark_stored(KEY, _located(ports)[index], 0b010)
+        assert ports.log.mark_stored(KEY, {_located(ports)[index]: 0b010})
         wanted[index] = replace(wanted[index], zones=0b011)
     assert [located.ref for located in _located(ports)] == wanted
     [page] = ports.log.pages(KEY, Offset(0), 1)
     assert page.max_timestamp_ms == max(each.max_timestamp_ms for each in wanted[:TAIL_ROLL_REFS])
+
+
+def test_mark_stored_sets_the_bits_of_many_refs_with_one_write_for_a_tail_or_page(
+    ports: Ports, debts: list[LocatedRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = replace(debts[0], base_offset=Offset(debts[0].base_offset + 1))
+    marks = {located: 0b100 if index % 2 else 0b110 for index, located in enumerate(debts)}
+    writes: list[Any] = []
+    if isinstance(ports.log, DynamoDbLogIndex):
+        client = ports.log._client
+        update_if = client.update_if
+
+        def counted(*arguments: Any) -> bool:
+            writes.append(arguments)
+            return update_if(*arguments)
+
+        monkeypatch.setattr(client, "update_if", counted)
+    assert ports.log.mark_stored(KEY, {gone: 0b100, **marks}) == len(debts)
+    assert [located.ref.zones for located in _located(ports)] == [0b001 | zones for zones in marks.values()]
+    assert len(writes) in (0, 2), "in memory there are no writes to count"
+    assert ports.log.mark_stored(KEY, marks) == len(debts)
+    assert len(writes) in (0, 2), "nothing is written where nothing changes"
 
 
 def test_mark_stored_finds_a_ref_that_has_rolled_meanwhile(ports: Ports) -> None:
@@ -241,7 +264,7 @@ def test_mark_stored_finds_a_ref_that_has_rolled_meanwhile(ports: Ports) -> None
         head = ports.log.append(KEY, replace(ref(number), zones=0b011), 0b100).head
     debt = head.located_tail()[5]
     roll(ports.log, KEY)
-    assert ports.log.mark_stored(KEY, debt, 0b100)
+    assert ports.log.mark_stored(KEY, {debt: 0b100})
     assert [located.ref.zones for located in _located(ports)] == [0b011] * 5 + [0b111] + [0b011] * 10
 
 
@@ -263,7 +286,7 @@ def test_mark_stored_finds_a_ref_that_rolls_between_its_read_and_its_write(
         return found
 
     monkeypatch.setattr(ports.log, "heads", heads)
-    assert ports.log.mark_stored(KEY, head.located_tail()[5], 0b100)
+    assert ports.log.mark_stored(KEY, {head.located_tail()[5]: 0b100})
     assert _located(ports)[5].ref.zones == 0b111
 
 
@@ -279,7 +302,7 @@ def test_mark_stored_keeps_what_is_appended_meanwhile(
         return found
 
     monkeypatch.setattr(ports.log, "heads", heads)
-    assert ports.log.mark_stored(KEY, debts[-1], 0b100)
+    assert ports.log.mark_stored(KEY, {debts[-1]: 0b100})
     if (rest := _located(ports)[len(debts) :]) != []:  # in memory, nothing is read outside the lock
         assert [located.ref for located in rest] == [ref(99)]
     assert _located(ports)[len(debts) - 1].ref.zones == 0b101
@@ -288,13 +311,13 @@ def test_mark_stored_keeps_what_is_appended_meanwhile(
 def test_mark_stored_says_so_when_the_ref_is_gone(ports: Ports, debts: list[LocatedRef]) -> None:
     for index in (3, -1):
         other = replace(debts[index], ref=replace(debts[index].ref, segment_id=SegmentId(b"x" * 16)))
-        assert not ports.log.mark_stored(KEY, other, 0b100)
+        assert not ports.log.mark_stored(KEY, {other: 0b100})
         shifted = replace(debts[index], base_offset=Offset(debts[index].base_offset + 1))
-        assert not ports.log.mark_stored(KEY, shifted, 0b100)
-    assert not ports.log.mark_stored(OTHER, debts[-1], 0b100)
+        assert not ports.log.mark_stored(KEY, {shifted: 0b100})
+    assert not ports.log.mark_stored(OTHER, {debts[-1]: 0b100})
     assert _located(ports) == debts
     ports.log.delete_head(KEY)
-    assert not ports.log.mark_stored(KEY, debts[-1], 0b100)
+    assert not ports.log.mark_stored(KEY, {debts[-1]: 0b100})
     assert ports.log.heads([KEY]) == {}
 
 
@@ -382,7 +405,7 @@ def test_waiter_stays_when_a_roll_an_eviction_or_a_repair_changes_the_head(ports
         _, head = append_sequenced(ports, replace(sequenced(number, 0, producer_id=number), zones=0b011))
     assert arm(ports, head.next_offset)[0]
     located = head.located_tail()[3]
-    assert ports.log.mark_stored(KEY, located, 0b100)
+    assert ports.log.mark_stored(KEY, {located: 0b100})
     roll(ports.log, KEY)
     ports.log.raise_log_start(KEY, Offset(2))
     ports.log.note_log_start(KEY, Offset(2), 1_000)

@@ -106,7 +106,7 @@ def test_shorten_tail_is_refused_when_done_before(ports: Ports) -> None:
 def test_shorten_tail_is_refused_when_a_bit_was_set_since(ports: Ports) -> None:
     head, page = _due(ports, zones=0b011)
     ports.log.put_page(KEY, page)
-    assert ports.log.mark_stored(KEY, head.located_tail()[TAIL_ROLL_REFS - 1], 0b100)
+    assert ports.log.mark_stored(KEY, {head.located_tail()[TAIL_ROLL_REFS - 1]: 0b100})
     is_done, now = ports.log.shorten_tail(KEY, page)
     assert not is_done
     assert now == ports.log.heads([KEY])[KEY] != head

@@ -155,17 +155,23 @@ def unknown_partition(key: PartitionKey) -> PenstockError:
 
 
 def with_zones_marked(
-    base_offset: Offset, refs: Sequence[Ref], wanted: LocatedRef, zones: int
-) -> tuple[int, Ref] | None:
-    """The index of `wanted` among `refs`, and the ref with the bits `zones` set; None if it is not there.
+    base_offset: int, refs: Sequence[Ref], marks: Mapping[LocatedRef, int]
+) -> tuple[tuple[Ref, ...], int]:
+    """The refs, with the bits set that `marks` has for some of them, and how many of `marks` are among them.
 
     The first of `refs` begins at `base_offset`. Two refs are the same if they differ in zone bits at most.
     """
-    for index, found in enumerate(locate(base_offset, refs)):
-        if found.base_offset == wanted.base_offset:
-            is_same = replace(found.ref, zones=0) == replace(wanted.ref, zones=0)
-            return (index, replace(found.ref, zones=found.ref.zones | zones)) if is_same else None
-    return None
+    wanted = {located.base_offset: (replace(located.ref, zones=0), zones) for located, zones in marks.items()}
+    marked: list[Ref] = []
+    found = 0
+    for located in locate(base_offset, refs):
+        ref = located.ref
+        same, zones = wanted.get(located.base_offset, (None, 0))
+        if replace(ref, zones=0) == same:
+            found += 1
+            ref = replace(ref, zones=ref.zones | zones)
+        marked.append(ref)
+    return tuple(marked), found
 
 
 def with_log_start(head: Head, offset: Offset) -> Head:

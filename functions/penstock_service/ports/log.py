@@ -97,11 +97,14 @@ class LogIndex(Protocol):
         One conditional update.
         """
 
-    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
-        """Sets the bits `zones` in the ref, in the tail or in a page. Its other bits may differ from `located`.
+    def mark_stored(self, key: PartitionKey, marks: Mapping[LocatedRef, int]) -> int:
+        """Sets the bits of zones in refs of the tail or of pages, and returns how many of these refs there still are.
 
-        False if the ref is gone. Raises CONCURRENT_UPDATE if other writers were faster `MARK_ATTEMPTS_MAX` times. A
-        roll takes the bits along. One or two reads, then one conditional update unless the bits are set.
+        The other bits of a ref may differ from those given. A roll takes the bits along. Raises CONCURRENT_UPDATE if
+        other writers were faster `MARK_ATTEMPTS_MAX` times; some of the bits may be set then.
+
+        One read of the head. Then one conditional update for `TAIL_ROLL_REFS` refs of the tail, and one query and one
+        such update for each page, unless the bits are set.
         """
 
     def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:

@@ -13,6 +13,7 @@ from penstock_core.zones.catch_up import CatchUpPass, Progress
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
 from penstock_service.repair.lost_segments import report_lost
+from penstock_service.repair.repair_segment import marks_by_partition
 
 
 def copy_portion(instance: Instance, current: CatchUpPass, portion: Sequence[NamedRef]) -> Progress:
@@ -74,9 +75,9 @@ def _copy(instance: Instance, segment_id: SegmentId, zones: int, named: Sequence
         if error.code is not ErrorCode.CORRUPT_SEGMENT:  # a zone that does not answer may have a good copy
             raise
         return Progress(lost=report_lost(instance, segment_id, named, error))
-    for each in named:
-        if ensured.good & ~each.located.ref.zones:
-            instance.stores.log.mark_stored(each.key, each.located, ensured.good)
+    unmarked = [(each, ensured.good) for each in named if ensured.good & ~each.located.ref.zones]
+    for key, marks in marks_by_partition(unmarked).items():
+        instance.stores.log.mark_stored(key, marks)
     if zones & ~ensured.good:
         raise PenstockError(
             ErrorCode.STORAGE_UNAVAILABLE, "; ".join(error.message for error in ensured.errors) or "not copied"

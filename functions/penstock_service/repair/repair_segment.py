@@ -1,8 +1,11 @@
 """Carry out one repair: good copies in the zones that owe one, then the bits in the refs. `replicate` calls this."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import PartitionKey
+from penstock_core.log.ref import LocatedRef
 from penstock_core.log.repair import NamedRef, Repair
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.ensure_copies import ensure_copies
@@ -18,6 +21,25 @@ class RepairResult:
     marked: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairedCopies:
+    """A segment whose copies in the zones `good` were found or made good. Its `refs` shall get these bits.
+
+    `error` tells of a zone that is to hold the segment and has no good copy.
+    """
+
+    refs: tuple[NamedRef, ...] = ()
+    good: int = 0
+    copied: int = 0
+    healed: int = 0
+    error: PenstockError | None = None
+
+    @property
+    def marks(self) -> list[tuple[NamedRef, int]]:
+        """Each ref with the bits that it shall get."""
+        return [(named, self.good) for named in self.refs] if self.good else []
+
+
 def zones_to_repair(instance: Instance) -> int:
     """The bitmap of zones that should hold every segment. A zone that is out is caught up as a whole when it is back.
 
@@ -29,34 +51,56 @@ def zones_to_repair(instance: Instance) -> int:
 def repair_segment(instance: Instance, repair: Repair) -> RepairResult:
     """Makes the copies and sets the bits.
 
-    Costs what `ensure_copies` costs, and a `mark_stored` per ref; nothing if the zones are all out.
+    Costs what `repair_copies` costs, and a `mark_stored` for each partition. Raises what these raise, and
+    STORAGE_UNAVAILABLE if a zone that is not out is left without a good copy. By then the rest of the work is done,
+    and you may repeat the whole.
+    """
+    copies = repair_copies(instance, repair)
+    marks = marks_by_partition(copies.marks)
+    marked = instance.executor.map(lambda key: instance.stores.log.mark_stored(key, marks[key]), [*marks]).all_ok()
+    if copies.error is not None:
+        raise copies.error
+    return RepairResult(copied=copies.copied, healed=copies.healed, marked=sum(marked))
 
-    If no zone has the segment any more, and retention or a deletion has removed all refs meanwhile, nothing is left to
-    do. Raises STORAGE_UNAVAILABLE or CORRUPT_SEGMENT if a zone that is not out is left without a good copy, and what
-    `mark_stored` raises. By then the rest of the work is done, and you may repeat the whole.
+
+def repair_copies(instance: Instance, repair: Repair) -> RepairedCopies:
+    """Makes the copies, and sets no bits.
+
+    Costs what `ensure_copies` costs; nothing if the zones are all out. If no zone has the segment any more, and
+    retention or a deletion has removed all refs meanwhile, nothing is left to do, and no ref is returned. Raises
+    CORRUPT_SEGMENT and STORAGE_UNAVAILABLE as `ensure_copies` does.
     """
     asked = sum(1 << index for index, zone in enumerate(instance.stores.zone_names) if zone in repair.zones)
     zones = asked & zones_to_repair(instance)
     if not zones:
-        return RepairResult()
+        return RepairedCopies()
     try:
         copies = ensure_copies(instance.stores.zones, instance.executor, repair.segment_id, zones)
     except PenstockError as error:
         is_lost = error.code is ErrorCode.CORRUPT_SEGMENT and bool(repair.refs)
         if is_lost and not report_lost(instance, repair.segment_id, repair.refs, error):
-            return RepairResult()
+            return RepairedCopies()
         raise
-
-    def mark(named: NamedRef) -> bool:
-        return instance.stores.log.mark_stored(named.key, named.located, copies.good)
-
     instance.telemetry.count("segments_copied", copies.copied.bit_count())
     instance.telemetry.count("segments_healed", copies.healed.bit_count())
-    marked = instance.executor.map(mark, repair.refs).all_ok() if copies.good else []
-    if copies.good != zones:
-        raise PenstockError(
+    reasons = "; ".join(error.message for error in copies.errors)
+    return RepairedCopies(
+        refs=repair.refs,
+        good=copies.good,
+        copied=copies.copied.bit_count(),
+        healed=copies.healed.bit_count(),
+        error=None
+        if copies.good == zones
+        else PenstockError(
             ErrorCode.STORAGE_UNAVAILABLE,
-            f"segment {repair.segment_id.hex()} is not in every zone that is to hold it: "
-            + "; ".join(error.message for error in copies.errors),
-        )
-    return RepairResult(copied=copies.copied.bit_count(), healed=copies.healed.bit_count(), marked=sum(marked))
+            f"segment {repair.segment_id.hex()} is not in every zone that is to hold it: {reasons}",
+        ),
+    )
+
+
+def marks_by_partition(marks: Iterable[tuple[NamedRef, int]]) -> dict[PartitionKey, dict[LocatedRef, int]]:
+    """The bits that refs shall get, as `mark_stored` takes them for each partition."""
+    found: dict[PartitionKey, dict[LocatedRef, int]] = {}
+    for named, zones in marks:
+        found.setdefault(named.key, {})[named.located] = zones
+    return found

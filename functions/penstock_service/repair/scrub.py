@@ -123,7 +123,7 @@ def _scrub_zonal(instance: Instance, named: NamedRef, verdicts: _Verdicts) -> Sc
 
 def _mark(instance: Instance, named: NamedRef, verdict: _SegmentVerdict) -> ScrubResult:
     try:
-        return ScrubResult(marked=int(instance.stores.log.mark_stored(named.key, named.located, verdict.good)))
+        return ScrubResult(marked=instance.stores.log.mark_stored(named.key, {named.located: verdict.good}))
     except PenstockError as error:
         instance.telemetry.log("scrub_failed", segment=named.located.ref.segment_id.hex(), error=str(error))
         return ScrubResult(failures=1)

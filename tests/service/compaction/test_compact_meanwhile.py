@@ -108,7 +108,7 @@ def test_bits_that_a_repair_sets_meanwhile_do_not_waste_the_work(instance: Insta
 
     def repaired(original: Any, *arguments: Any) -> Any:
         original(*arguments)
-        assert instance.stores.log.mark_stored(key_of(instance, topic), first.located()[3], 0b111)
+        assert instance.stores.log.mark_stored(key_of(instance, topic), {first.located()[3]: 0b111})
 
     other = another_instance(instance, archive=Intercepted(instance.stores.archive, upload=repaired))
     assert run(other, topic).runs == 1

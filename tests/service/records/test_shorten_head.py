@@ -114,7 +114,7 @@ def test_roll_keeps_the_bits_that_a_repair_sets_between_its_writes(instance: Ins
     def put_page(original: Any, *arguments: Any) -> Any:
         stored = original(*arguments)
         if debts:
-            assert instance.stores.log.mark_stored(key, debts.pop(), 0b100)
+            assert instance.stores.log.mark_stored(key, {debts.pop(): 0b100})
         return stored
 
     after = _shorten(_with_log(instance, put_page=put_page), key, head)
@@ -128,7 +128,7 @@ def test_roll_gives_its_bits_to_a_page_that_an_older_roll_has_put(instance: Inst
     assert old is not None
     instance.stores.log.put_page(key, old)
     head = instance.stores.log.heads([key])[key]
-    assert instance.stores.log.mark_stored(key, head.located_tail()[3], 0b100)
+    assert instance.stores.log.mark_stored(key, {head.located_tail()[3]: 0b100})
     after = _shorten(instance, key, head)
     assert after.tail == ()
     [page] = instance.stores.log.pages(key, Offset(0), 9)

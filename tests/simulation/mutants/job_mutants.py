@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset
 from penstock_core.log.index import Head
 from penstock_core.log.repair import looks_due
@@ -115,20 +114,11 @@ def _replicate_marks_without_copying() -> Patch:
 
 
 def _replicate_copies_without_marking() -> Patch:
-    original = repair_module.repair_segment
-    return patch.object(owed_module, "repair_segment", lambda to, repair: original(to, replace(repair, refs=())))
+    return patch.object(owed_module, "marks_by_partition", lambda repaired: {})
 
 
 def _replicate_drops_what_fails() -> Patch:
-    original = repair_module.repair_segment
-
-    def repair(*arguments: Any) -> None:
-        try:
-            original(*arguments)
-        except PenstockError:
-            return
-
-    return patch.object(owed_module, "repair_segment", repair)
+    return patch.object(owed_module, "_postpone", lambda instance, repair, error: None)
 
 
 def _look_passes_over_pages() -> Patch:

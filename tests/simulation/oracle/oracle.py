@@ -1,6 +1,6 @@
 """The oracle sees each call at the stores when it takes effect, and checks the invariants that every effect keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -212,7 +212,11 @@ class Oracle:
                         f"zone {store.zone} came in sync without segment {segment_id.hex()} of {key}",
                     )
 
-    def _marked(self, key: PartitionKey, located: LocatedRef, zones: int) -> None:
+    def _marked(self, key: PartitionKey, marks: Mapping[LocatedRef, int]) -> None:
+        for located, zones in marks.items():
+            self._marked_ref(key, located, zones)
+
+    def _marked_ref(self, key: PartitionKey, located: LocatedRef, zones: int) -> None:
         where = (key, int(located.base_offset))
         self.marked[where] = self.marked.get(where, 0) | zones
         segment_id = located.ref.segment_id

@@ -23,6 +23,7 @@ from penstock_core.limits import (
     STORAGE_REPEAT_MS_MAX,
     TRANSACT_ATTEMPTS_MAX,
 )
+from penstock_core.storage.item import ConditionalUpdate
 from penstock_service.ports.runtime import Clock, Entropy
 
 _BACKOFF_MS = 10.0
@@ -108,6 +109,15 @@ class DynamoDbClient:
         if _is(error, "ConditionalCheckFailedException"):
             return Refused(item=error.response.get("Item"))
         raise _failure(operation, error, maybe_applied=maybe_applied) from error
+
+    def update_if(self, table: str, update: ConditionalUpdate) -> bool:
+        """Makes an update that may be applied twice.
+
+        False if its condition does not hold, perhaps because of an own attempt whose answer was lost. Attempts and
+        errors are those of `call`.
+        """
+        done = self.conditional("update_item", is_repeatable=True, TableName=table, **update.arguments())
+        return isinstance(done, Applied)
 
     def transact_once(self, actions: Sequence[dict[str, Any]], *, is_repeatable: bool) -> Cancelled | None:
         """Sends the actions in one TransactWriteItems. None: all of them were applied.

@@ -5,12 +5,9 @@ idempotent producer may be sent again after a lost answer, because its condition
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
-from penstock_core.limits import MARK_ATTEMPTS_MAX
 from penstock_core.log.index import (
     EMPTY_HEAD,
     Head,
@@ -20,7 +17,6 @@ from penstock_core.log.index import (
     state_written,
     unknown_partition,
     with_log_start,
-    with_zones_marked,
     without_waiter,
 )
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
@@ -39,6 +35,7 @@ from penstock_core.storage.page_item import (
 )
 from penstock_core.storage.producer_item import parse_producer, producer_item_key, producer_put
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
+from penstock_service.adapters.dynamodb.marks import RefMarker
 
 _APPEND = "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed"
 _TAKE_WAITER = " REMOVE waiter"
@@ -149,18 +146,17 @@ class DynamoDbLogIndex:
         return parse_page(done.item)
 
     def replace_page(self, key: PartitionKey, old: Page, new: Page) -> bool:
-        return bool(
-            self._updated(
-                page_item_key(key, old.end_offset),
-                "SET refs = :new",
-                "base_offset = :base AND refs = :old",
-                {
-                    ":base": number(old.base_offset),
-                    ":new": {"B": encode_refs(new.refs)},
-                    ":old": {"B": encode_refs(old.refs)},
-                },
-            )
+        update = ConditionalUpdate(
+            key=page_item_key(key, old.end_offset),
+            update="SET refs = :new",
+            condition="base_offset = :base AND refs = :old",
+            values={
+                ":base": number(old.base_offset),
+                ":new": {"B": encode_refs(new.refs)},
+                ":old": {"B": encode_refs(old.refs)},
+            },
         )
+        return self._client.update_if(self._table, update)
 
     def shorten_tail(self, key: PartitionKey, page: Page) -> tuple[bool, Head | None]:
         return self._changed_head(tail_shortening(key, page))
@@ -242,80 +238,20 @@ class DynamoDbLogIndex:
         return with_log_start(parse_head(done.item), offset)
 
     def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
-        is_noted = self._updated(
-            head_key(key),
-            "SET settling_offset = :offset, settling_since_ms = :seen",
-            "attribute_exists(next_offset)",
-            {":offset": number(offset), ":seen": number(seen_ms)},
+        noting = ConditionalUpdate(
+            key=head_key(key),
+            update="SET settling_offset = :offset, settling_since_ms = :seen",
+            condition=_HEAD_EXISTS,
+            values={":offset": number(offset), ":seen": number(seen_ms)},
         )
-        if not is_noted:
+        if not self._client.update_if(self._table, noting):
             raise unknown_partition(key)
 
     def delete_page(self, key: PartitionKey, end_offset: Offset) -> None:
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=page_item_key(key, end_offset))
 
-    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
-        for _ in range(MARK_ATTEMPTS_MAX):
-            head = self.heads([key]).get(key)
-            if head is None:
-                return False
-            is_rolled = located.base_offset < head.tail_base
-            is_marked = (self._mark_in_page if is_rolled else self._mark_in_tail)(key, head, located, zones)
-            if is_marked is not None:
-                return is_marked
-        raise PenstockError(
-            ErrorCode.CONCURRENT_UPDATE,
-            f"the ref at offset {located.base_offset} of partition {key} was changed by other writers "
-            f"{MARK_ATTEMPTS_MAX} times meanwhile: try again",
-        )
-
-    def _mark_in_tail(self, key: PartitionKey, head: Head, located: LocatedRef, zones: int) -> bool | None:
-        """None if the tail was rolled, or the ref changed, since `head` was read."""
-        marked = with_zones_marked(head.tail_base, head.tail, located, zones)
-        if marked is None:
-            return False
-        index, ref = marked
-        # The stream has carried each value of under_replicated when an append wrote it. So clearing it here hides
-        # nothing, and keeps this update from waking the function `replicate`.
-        return ref == head.tail[index] or self._updated(
-            head_key(key),
-            f"SET tail[{index}] = :new, under_replicated = :none",
-            f"tail_base = :base AND tail[{index}] = :old",
-            {
-                ":new": {"B": encode_ref(ref)},
-                ":old": {"B": encode_ref(head.tail[index])},
-                ":base": number(head.tail_base),
-                ":none": number(0),
-            },
-        )
-
-    def _mark_in_page(self, key: PartitionKey, head: Head, located: LocatedRef, zones: int) -> bool | None:  # noqa: ARG002 - as _mark_in_tail
-        pages = self.pages(key, located.base_offset, 1)
-        marked = with_zones_marked(pages[0].base_offset, pages[0].refs, located, zones) if pages else None
-        if marked is None:
-            return False
-        index, ref = marked
-        old = pages[0]
-        new = replace(old, refs=(*old.refs[:index], ref, *old.refs[index + 1 :]))
-        return new == old or self._updated(
-            page_item_key(key, old.end_offset),
-            "SET refs = :new",
-            "refs = :old",
-            {":new": {"B": encode_refs(new.refs)}, ":old": {"B": encode_refs(old.refs)}},
-        )
-
-    def _updated(self, item_key: Item, update: str, condition: str, values: Item) -> bool | None:
-        """None if the condition does not hold, perhaps because of our own attempt whose answer was lost."""
-        done = self._client.conditional(
-            "update_item",
-            is_repeatable=True,
-            TableName=self._table,
-            Key=item_key,
-            UpdateExpression=update,
-            ConditionExpression=condition,
-            ExpressionAttributeValues=values,
-        )
-        return True if isinstance(done, Applied) else None
+    def mark_stored(self, key: PartitionKey, marks: Mapping[LocatedRef, int]) -> int:
+        return RefMarker(self._client, self._table, self, key).mark(marks)
 
 
 def _after_append(done: Applied, ref: Ref) -> HeadAppend:

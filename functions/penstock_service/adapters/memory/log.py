@@ -126,24 +126,23 @@ class MemoryLogIndex:
         self._wait(key)
         return self._change(key, lambda head: with_log_start(head, offset))
 
-    def mark_stored(self, key: PartitionKey, located: LocatedRef, zones: int) -> bool:
+    def mark_stored(self, key: PartitionKey, marks: Mapping[LocatedRef, int]) -> int:
         self._wait(key)
         with self._lock:
             head = self._heads.get(key)
             if head is None:
-                return False
-            if located.base_offset >= head.tail_base:
-                marked = with_zones_marked(head.tail_base, head.tail, located, zones)
-                if marked is not None:
-                    self._heads[key] = replace(head, tail=_with(head.tail, *marked))
-                return marked is not None
+                return 0
+            tail, found = with_zones_marked(head.tail_base, head.tail, marks)
+            self._heads[key] = replace(head, tail=tail)
+            rolled = {located: zones for located, zones in marks.items() if located.base_offset < head.tail_base}
             pages = self._pages.get(key, [])
             for number, page in enumerate(pages):
-                marked = with_zones_marked(page.base_offset, page.refs, located, zones)
-                if marked is not None:
-                    pages[number] = replace(page, refs=_with(page.refs, *marked))
-                    return True
-            return False
+                covered = {located: zones for located, zones in rolled.items() if located.base_offset < page.end_offset}
+                rolled = {located: zones for located, zones in rolled.items() if located not in covered}
+                refs, count = with_zones_marked(page.base_offset, page.refs, covered)
+                pages[number] = replace(page, refs=refs)
+                found += count
+            return found
 
     def note_log_start(self, key: PartitionKey, offset: Offset, seen_ms: int) -> None:
         self._wait(key)
@@ -219,7 +218,3 @@ def _end(page: Page) -> Offset:
 
 def _precedence(state: ProducerState, evicted_ms: int) -> tuple[int, int, int]:
     return state.epoch, state.last_sequence, evicted_ms
-
-
-def _with(refs: tuple[Ref, ...], index: int, ref: Ref) -> tuple[Ref, ...]:
-    return (*refs[:index], ref, *refs[index + 1 :])

@@ -33,4 +33,4 @@ def repair(instance: Instance, key: PartitionKey, located: LocatedRef) -> None:
     ensured = ensure_copies(
         instance.stores.zones, instance.executor, located.ref.segment_id, instance.stores.regular_zones
     )
-    instance.stores.log.mark_stored(key, located, ensured.good)
+    instance.stores.log.mark_stored(key, {located: ensured.good})
