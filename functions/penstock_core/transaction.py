@@ -18,6 +18,8 @@ from penstock_core.ids import NO_NONCE, GroupName, Nonce, PartitionKey, SegmentI
 from penstock_core.limits import PRODUCER_EPOCH_MAX, TRANSACTION_BEGINS_KEPT, TRANSACTION_PARTS_MAX
 from penstock_core.log.ref import Ref
 from penstock_core.records.producer_state import Verdict
+from penstock_core.share.share_state import ShareKey
+from penstock_core.share.share_update import ShareUpdate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,32 @@ class OffsetCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareCommit:
+    """An update of a share item that a transaction makes. One transaction has one for each share item at most.
+
+    Nothing tells whether it took a waiter: leave `takes_waiter` false, and read the share item afterwards.
+    """
+
+    key: ShareKey
+    update: ShareUpdate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Records that leave share items and are appended elsewhere at once: dead letters, and their way back.
+
+    A move has no number and no producer. Its share updates expect what they take away, so they refuse a second
+    application. At least one of them must take an entry away.
+    """
+
+    shares: Sequence[ShareCommit]
+    refs: Mapping[PartitionKey, Sequence[Ref]]
+    unconfirmed: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """The refs and offsets that become visible at once.
+    """The refs, offsets and changes of share items that become visible at once.
 
     `unconfirmed` has for each partition the bitmap of zones that lack some of its segments.
     """
@@ -88,6 +114,7 @@ class Transaction:
     nonce: Nonce = NO_NONCE
     unconfirmed: Mapping[PartitionKey, int] = field(default_factory=dict)
     offsets: Sequence[OffsetCommit] = ()
+    shares: Sequence[ShareCommit] = ()
 
     @property
     def segments(self) -> tuple[SegmentId, ...]:
@@ -209,12 +236,25 @@ def _check_principal(state: TransactionState | None, transactional_id: Transacti
         )
 
 
-def check_transaction_size(partitions: Set[PartitionKey], offsets: Sequence[OffsetCommit]) -> None:
-    """Raises TRANSACTION_TOO_LARGE if one write cannot hold a transaction over these partitions and offsets."""
-    if len(partitions) + len(offsets) > TRANSACTION_PARTS_MAX:
+def lock_lost(key: ShareKey) -> PenstockError:
+    """The error of a transaction whose update of a share item was refused."""
+    return PenstockError(
+        ErrorCode.LOCK_LOST,
+        f"the locks on partition {key.partition} of topic id {key.topic_id} are not as they were: nothing was "
+        "committed. Acquire the records again",
+        topic_id=key.topic_id,
+        partition=key.partition,
+    )
+
+
+def check_transaction_size(
+    partitions: Set[PartitionKey], offsets: Sequence[OffsetCommit], shares: Sequence[ShareCommit] = ()
+) -> None:
+    """Raises TRANSACTION_TOO_LARGE if one write cannot hold a transaction over these partitions, offsets and shares."""
+    if len(partitions) + len(offsets) + len(shares) > TRANSACTION_PARTS_MAX:
         raise PenstockError(
             ErrorCode.TRANSACTION_TOO_LARGE,
-            f"a transaction over {len(partitions)} partitions and {len(offsets)} offsets: "
+            f"a transaction over {len(partitions)} partitions, {len(offsets)} offsets and {len(shares)} share items: "
             f"{TRANSACTION_PARTS_MAX} together at most. Nothing was written: commit more often, or to fewer partitions",
             limit=TRANSACTION_PARTS_MAX,
         )

@@ -71,7 +71,7 @@ def _memory() -> Iterator[Ports]:
         log,
         groups,
         MemoryMembershipStore(),
-        MemoryTransactionStore(log, groups),
+        MemoryTransactionStore(log, groups, share),
         share,
         MemoryCompactionStore(log),
         MemorySegmentStore("a"),

@@ -14,15 +14,27 @@ from penstock_core.ids import (
     Offset,
     Partition,
     PartitionKey,
+    ShareGroupId,
     TopicId,
     TopicName,
     TransactionalId,
 )
 from penstock_core.log.index import EMPTY_HEAD, appended
+from penstock_core.share.acknowledge import AckType, plan_acknowledge
+from penstock_core.share.acquire import plan_acquire
+from penstock_core.share.share_state import ShareKey
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
-from penstock_core.transaction import OffsetCommit, Transaction, TransactionalProducer, TransactionState
+from penstock_core.transaction import (
+    Move,
+    OffsetCommit,
+    ShareCommit,
+    Transaction,
+    TransactionalProducer,
+    TransactionState,
+)
 from tests.contract.conftest import Ports
 from tests.contract.test_log_index import KEY, OTHER, ref
+from tests.core.share.share_samples import NOW_MS, PLAIN, ack, log, request
 from tests.support.group_commits import commits_of
 
 NAME = TransactionalId("ledger")
@@ -30,6 +42,8 @@ FIRST = TransactionState(producer_id=7, epoch=0)
 PRODUCER = TransactionalProducer(transactional_id=NAME, epoch=0)
 NONCE, OTHER_NONCE = Nonce(b"n" * 16), Nonce(b"o" * 16)
 GROUP = GroupName("readers")
+SHARE = ShareKey(ShareGroupId("ab" * 10), TopicId("t0"), Partition(3))
+OTHER_SHARE = SHARE._replace(partition=Partition(4))
 SOURCE = PartitionKey(TopicId("t0"), Partition(3))
 
 
@@ -158,6 +172,70 @@ def test_stage_of_another_transaction_with_the_same_number_stays_apart(ready: Po
     ready.transactions.put_stage(PRODUCER, 4, OTHER_NONCE, 0, late, 1_000)
     ready.transactions.put_stage(PRODUCER, 4, NO_NONCE, 0, late, 1_000)
     assert list(ready.transactions.stages(PRODUCER, 4, NONCE)) == [mine]
+
+
+@pytest.fixture
+def shared(ready: Ports) -> Ports:
+    """Two share items, each with a lock on [0, 10)."""
+    for key in (SHARE, OTHER_SHARE):
+        state = ready.share.create_state(key, Offset(0))
+        plan = plan_acquire(state, PLAIN, log(), request())
+        assert plan.update is not None
+        assert ready.share.update(key, plan.update).is_applied
+    return ready
+
+
+def accepting(ports: Ports, key: ShareKey, *ranges: tuple[int, int]) -> ShareCommit:
+    state = ports.share.find_states([key])[key]
+    update = plan_acknowledge(state, PLAIN, [ack(AckType.ACCEPT, *ranges)], NOW_MS).update
+    assert update is not None
+    return ShareCommit(key=key, update=update)
+
+
+def open_in(ports: Ports) -> list[int]:
+    states = ports.share.find_states([SHARE, OTHER_SHARE])
+    return [states[key].open for key in (SHARE, OTHER_SHARE)]
+
+
+def test_commit_accepts_records_of_share_groups(shared: Ports) -> None:
+    wanted = transaction(shares=[accepting(shared, SHARE, (0, 4)), accepting(shared, OTHER_SHARE)])
+    assert shared.transactions.commit(wanted)
+    assert open_in(shared) == [6, 0]
+    assert not shared.transactions.commit(wanted)
+    assert open_in(shared) == [6, 0]
+
+
+def test_commit_leaves_nothing_when_a_lock_is_lost(shared: Ports) -> None:
+    stale = accepting(shared, OTHER_SHARE)
+    release = plan_acknowledge(
+        shared.share.find_states([OTHER_SHARE])[OTHER_SHARE], PLAIN, [ack(AckType.RELEASE, (9, 10))], NOW_MS
+    ).update
+    assert release is not None
+    assert shared.share.update(OTHER_SHARE, release).is_applied
+    assert code_of(shared, transaction(shares=[accepting(shared, SHARE), stale])) is ErrorCode.LOCK_LOST
+    expect_nothing(shared)
+    assert open_in(shared) == [10, 10]
+
+
+def test_move_appends_and_takes_the_records_out_of_the_share_item_once(shared: Ports) -> None:
+    move = Move(shares=[accepting(shared, SHARE, (2, 3))], refs={KEY: [ref(7), ref(8)]}, unconfirmed={KEY: 4})
+    assert shared.transactions.move(move)
+    expected = appended(appended(EMPTY_HEAD, ref(7)), ref(8))
+    assert shared.log.heads([KEY])[KEY] == expected
+    assert open_in(shared) == [9, 10]
+    assert not shared.transactions.move(move)
+    assert shared.log.heads([KEY])[KEY] == expected
+    assert open_in(shared) == [9, 10]
+
+
+def test_move_leaves_nothing_when_a_partition_is_gone(shared: Ports) -> None:
+    gone = PartitionKey(TopicId("t9"), Partition(0))
+    move = Move(shares=[accepting(shared, SHARE)], refs={KEY: [ref(7)], gone: [ref(8)]})
+    with pytest.raises(PenstockError) as caught:
+        shared.transactions.move(move)
+    assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
+    expect_nothing(shared)
+    assert open_in(shared) == [10, 10]
 
 
 def test_state_keeps_nonces_and_principal(ports: Ports) -> None:

@@ -9,7 +9,7 @@ is one record, and the acquire hands out nothing else of the partition. So a rec
 other one along to the dead-letter topic.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, acknowledge
 from penstock_core.share.draft import Draft
 from penstock_core.share.merge_waits import merge_waits
-from penstock_core.share.record_set import RecordSet
+from penstock_core.share.record_set import RecordSet, normalized
 from penstock_core.share.retry import available_ms, is_last_delivery
 from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_group import ShareGroupConfig
@@ -99,7 +99,7 @@ def plan_acquire(
     answers, planned = acknowledge(draft, config, acknowledgements, request.now_ms)
     if locks_of(state, request.nonce):
         return AcquirePlan(update=draft.update(), answers=answers, planned=planned, is_repeat=True)
-    hand_out = _HandOut(draft, config, log, request)
+    hand_out = HandOut(draft, config, log, request)
     hand_out.retries()
     is_blocked = not hand_out.is_alone and hand_out.fresh()
     if murmur2(request.nonce.encode()) % _MERGERS == 0:
@@ -121,13 +121,34 @@ def grants(state: ShareState, nonce: LockNonce) -> list[Grant]:
 
 
 def next_available_ms(state: ShareState, config: ShareGroupConfig, now_ms: int) -> int | None:
-    """The time until the first record comes back by itself; 0 if one has; None if no record is in flight."""
-    times = [wait.available_ms for wait in state.waits.values()]
-    times += [available_ms(config, name, lock) for name, lock in state.locks.items()]
+    """The time until the first record comes back by itself; 0 if one has; None if no record is in flight.
+
+    With order by key, a record behind an unfinished one of its key does not count.
+    """
+    entries = [(wait.available_ms, wait.records) for wait in state.waits.values()]
+    entries += [(available_ms(config, name, lock), lock.held) for name, lock in state.locks.items()]
+    first: dict[int, int] = {}
+    for _, records in entries:
+        for offset, key_hash in records.hash_by_offset().items():
+            first[key_hash] = min(offset, first.get(key_hash, offset))
+    times = [time_ms for time_ms, records in entries if _leads(records, first)]
     return max(0, min(times) - now_ms) if times else None
 
 
-class _HandOut:
+def _leads(records: RecordSet, first: Mapping[int, int]) -> bool:
+    """True if one of the records is the first unfinished one of its key, or has no order."""
+    if not records.hashes:
+        return True
+    return any(not key_hash or first[key_hash] == offset for offset, key_hash in records.hash_by_offset().items())
+
+
+def fresh_room(draft: Draft, config: ShareGroupConfig) -> int:
+    """How many more records the share item may have in flight, if it has a place for a lock."""
+    has_place = len(draft.locks) < SHARE_LOCKS_MAX and entries_bytes(draft.locks, draft.waits) < SHARE_ITEM_BYTES
+    return max(0, config.in_flight_max - draft.open) if has_place else 0
+
+
+class HandOut:
     """The records that one acquire takes, on a draft."""
 
     def __init__(self, draft: Draft, config: ShareGroupConfig, log: LogBounds, request: AcquireRequest) -> None:
@@ -158,17 +179,27 @@ class _HandOut:
     def fresh(self) -> bool:
         """Take fresh records. True if there are some, and no room for them."""
         wanted = min(self._fresh_count(), self._left)
-        room = self._config.in_flight_max - self._draft.open
-        has_place = (
-            len(self._draft.locks) < SHARE_LOCKS_MAX
-            and entries_bytes(self._draft.locks, self._draft.waits) < SHARE_ITEM_BYTES
-        )
-        count = min(wanted, room) if has_place else 0
+        count = min(wanted, fresh_room(self._draft, self._config))
         if count > 0:
             lock = self._new_lock(Offset(0), 1, RecordSet(((0, count),)))
             self._draft.hand_out_fresh(self._next_id(), lock, self._log.log_start, self._log.next_offset)
             self._draft.bound(SHARE_LOCKS_MAX, self._config.in_flight_max)
         return wanted > 0 and count <= 0
+
+    def fresh_of(self, window: Sequence[int | None]) -> bool:
+        """Take fresh records that were read, and pass over those that are None. True as `fresh`.
+
+        The window begins at the position, or at the log start if that is above.
+        """
+        first = max(self._draft.position, self._log.log_start)
+        matching = [first + index for index, found in enumerate(window) if found is not None]
+        count = max(0, min(self._left, fresh_room(self._draft, self._config)))
+        taken = matching[:count]
+        end = first + len(window) if len(taken) == len(matching) else matching[count]
+        self._lock(RecordSet(normalized((offset, offset + 1) for offset in taken)), 0)
+        if window and end > first:
+            self._draft.pass_over(end - self._draft.position)
+        return bool(matching) and not taken
 
     def _fresh_count(self) -> int:
         return max(0, self._log.next_offset - max(self._draft.position, self._log.log_start))

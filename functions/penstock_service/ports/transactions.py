@@ -5,7 +5,7 @@ from typing import Protocol
 
 from penstock_core.ids import Nonce, TransactionalId
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
-from penstock_core.transaction import Transaction, TransactionalProducer, TransactionState
+from penstock_core.transaction import Move, Transaction, TransactionalProducer, TransactionState
 
 
 class TransactionStore(Protocol):
@@ -45,7 +45,16 @@ class TransactionStore(Protocol):
 
         False, and nothing is changed, where `penstock_core.transaction.may_commit` says so: the producer has another
         epoch, its last transaction is not the one before this, or it belongs to another principal. Raises
-        UNKNOWN_PARTITION if a partition has no head, and the errors of `GroupStore.commit` for an offset. One
+        UNKNOWN_PARTITION if a partition has no head, the errors of `GroupStore.commit` for an offset, and LOCK_LOST if
+        a condition of a share update does not hold. One
         transaction, and one read if an offset is refused. It is repeated if it may have been applied, because its
         conditions refuse a second one.
+        """
+
+    def move(self, move: Move) -> bool:
+        """Appends the refs and makes the share updates, all or nothing.
+
+        False, and nothing is changed, if a condition of a share update does not hold. That may be so because of this
+        call's own first attempt: read the share items again. Raises UNKNOWN_PARTITION if a partition has no head. One
+        transaction. It is repeated if it may have been applied, because the share updates refuse a second one.
         """

@@ -1,20 +1,29 @@
-"""TransactionStore on the log table. A commit writes heads there and leases in the groups table, at once."""
+"""TransactionStore on the log table. A commit writes heads there, and leases and share items in the groups table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import refusal
 from penstock_core.ids import Nonce, PartitionKey, TransactionalId
 from penstock_core.log.index import unknown_partition
-from penstock_core.log.ref import encode_ref, span
+from penstock_core.log.ref import Ref, encode_ref, span
 from penstock_core.storage.groups.lease_item import commit_update, lease_item_key, parse_lease
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.keys import transactional_key
+from penstock_core.storage.share.share_state_item import share_update
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
 from penstock_core.storage.transactions.transactional_producer_item import parse_state, state_key
-from penstock_core.transaction import OffsetCommit, Transaction, TransactionalProducer, TransactionState
+from penstock_core.transaction import (
+    Move,
+    OffsetCommit,
+    ShareCommit,
+    Transaction,
+    TransactionalProducer,
+    TransactionState,
+    lock_lost,
+)
 from penstock_service.adapters.dynamodb.client import Applied, Cancelled, DynamoDbClient, Refused
 
 
@@ -95,8 +104,9 @@ class DynamoDbTransactionStore:
     def commit(self, transaction: Transaction) -> bool:
         updates = [
             self._state_update(transaction),
-            *(self._head_update(key, transaction) for key in transaction.refs),
+            *self._head_updates(transaction.refs, transaction.unconfirmed),
             *(self._lease_update(each) for each in transaction.offsets),
+            *(self._share_update(each) for each in transaction.shares),
         ]
         cancelled = self._client.transact([{"Update": each} for each in updates])
         if cancelled is None:
@@ -104,6 +114,19 @@ class DynamoDbTransactionStore:
         if cancelled.is_refused(0):
             return False
         raise self._why(transaction, cancelled)
+
+    def move(self, move: Move) -> bool:
+        updates = [
+            *(self._share_update(each) for each in move.shares),
+            *self._head_updates(move.refs, move.unconfirmed),
+        ]
+        cancelled = self._client.transact([{"Update": each} for each in updates])
+        if cancelled is None:
+            return True
+        if any(cancelled.is_refused(action) for action in range(len(move.shares))):
+            return False
+        refused = next(key for action, key in enumerate(move.refs, len(move.shares)) if cancelled.is_refused(action))
+        raise unknown_partition(refused)
 
     def _why(self, transaction: Transaction, cancelled: Cancelled) -> PenstockError:
         """The error for the first refused action behind the state's. One read if that is an offset."""
@@ -118,6 +141,10 @@ class DynamoDbTransactionStore:
                 why = refusal(lease, key, each.committed.offset, each.token, may_go_back=True)
                 if why is not None:
                     return why
+        first_share = 1 + len(transaction.refs) + len(transaction.offsets)
+        for action, share in enumerate(transaction.shares, start=first_share):
+            if cancelled.is_refused(action):
+                return lock_lost(share.key)
         return PenstockError(
             ErrorCode.THROTTLED,
             "another writer changed the lease of an offset meanwhile: nothing was committed, try again",
@@ -141,8 +168,16 @@ class DynamoDbTransactionStore:
             },
         }
 
-    def _head_update(self, key: PartitionKey, transaction: Transaction) -> dict[str, Any]:
-        refs = transaction.refs[key]
+    def _share_update(self, each: ShareCommit) -> dict[str, Any]:
+        return {"TableName": self._groups_table, **share_update(each.key, each.update).arguments()}
+
+    def _head_updates(
+        self, refs: Mapping[PartitionKey, Sequence[Ref]], unconfirmed: Mapping[PartitionKey, int]
+    ) -> Iterator[dict[str, Any]]:
+        for key, appended in refs.items():
+            yield self._head_update(key, appended, unconfirmed.get(key, 0))
+
+    def _head_update(self, key: PartitionKey, refs: Sequence[Ref], unconfirmed: int) -> dict[str, Any]:
         return {
             "TableName": self._log_table,
             "Key": head_key(key),
@@ -152,7 +187,7 @@ class DynamoDbTransactionStore:
             "ExpressionAttributeValues": {
                 ":span": number(span(refs)),
                 ":refs": {"L": [{"B": encode_ref(ref)} for ref in refs]},
-                ":unconfirmed": number(transaction.unconfirmed.get(key, 0)),
+                ":unconfirmed": number(unconfirmed),
             },
         }
 

@@ -60,7 +60,7 @@ def memory_stores(
         groups=groups,
         memberships=MemoryMembershipStore(),
         share=share,
-        transactions=MemoryTransactionStore(log, groups, contention),
+        transactions=MemoryTransactionStore(log, groups, share, contention),
         compaction=MemoryCompactionStore(log, contention),
         zone_states=MemoryZoneStateStore(),
         cursors=MemoryJobCursors(),

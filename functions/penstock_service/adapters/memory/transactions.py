@@ -1,34 +1,46 @@
 """TransactionStore in memory, over the log and the groups of the same service. A commit holds both."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import refusal
-from penstock_core.ids import Nonce, TransactionalId
+from penstock_core.ids import Nonce, PartitionKey, TransactionalId
 from penstock_core.log.index import unknown_partition
+from penstock_core.share.share_update import apply
 from penstock_core.storage.dynamodb_limits import check_actions
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
 from penstock_core.transaction import (
+    Move,
+    ShareCommit,
     Transaction,
     TransactionalProducer,
     TransactionState,
     committed_state,
+    lock_lost,
     may_commit,
 )
 from penstock_service.adapters.memory.contention import Contention, held_items
 from penstock_service.adapters.memory.groups import MemoryGroupStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.memory.share import MemoryShareStore
 
 
 class MemoryTransactionStore:
     """TransactionStore: the port documents its methods."""
 
-    def __init__(self, log: MemoryLogIndex, groups: MemoryGroupStore, contention: Contention | None = None) -> None:
+    def __init__(
+        self,
+        log: MemoryLogIndex,
+        groups: MemoryGroupStore,
+        share: MemoryShareStore,
+        contention: Contention | None = None,
+    ) -> None:
         self._log = log
         self._contention = contention
         self._groups = groups
+        self._share = share
         self._lock = threading.Lock()
         self._states: dict[TransactionalId, TransactionState] = {}
         self._stages: dict[tuple[TransactionalId, int, int, Nonce], dict[int, Sequence[StagedRef]]] = {}
@@ -79,8 +91,9 @@ class MemoryTransactionStore:
 
     def commit(self, transaction: Transaction) -> bool:
         producer = transaction.producer
-        check_actions(1 + len(transaction.refs) + len(transaction.offsets))
-        with held_items(self._contention, [*transaction.refs]), self._lock, self._log.held(), self._groups.held():
+        check_actions(1 + len(transaction.refs) + len(transaction.offsets) + len(transaction.shares))
+        items = [*transaction.refs, *(each.key for each in transaction.shares)]
+        with held_items(self._contention, items), self._lock, self._log.held(), self._groups.held(), self._share.held():
             state = self._states.get(producer.transactional_id)
             if state is None or not may_commit(state, transaction):
                 return False
@@ -90,19 +103,46 @@ class MemoryTransactionStore:
                     self._log.append_held(key, ref)
             for each in transaction.offsets:
                 self._groups.commit(each.group, each.committed, each.token, True)
+            for share in transaction.shares:
+                self._share.update_held(share.key, share.update)
             self._states[producer.transactional_id] = committed_state(state, transaction)
             return True
 
-    def _check(self, transaction: Transaction) -> None:
-        heads = self._log.heads([*transaction.refs])
-        for key in transaction.refs:
+    def move(self, move: Move) -> bool:
+        check_actions(len(move.refs) + len(move.shares))
+        items = [*move.refs, *(each.key for each in move.shares)]
+        with held_items(self._contention, items), self._log.held(), self._share.held():
+            if self._first_refused(move.shares) is not None:
+                return False
+            self._check_heads(move.refs)
+            for key, refs in move.refs.items():
+                for ref in refs:
+                    self._log.append_held(key, ref)
+            for share in move.shares:
+                self._share.update_held(share.key, share.update)
+            return True
+
+    def _first_refused(self, shares: Sequence[ShareCommit]) -> ShareCommit | None:
+        """The first share update whose conditions do not hold."""
+        states = self._share.find_states([each.key for each in shares])
+        return next((each for each in shares if apply(states.get(each.key), each.update) is None), None)
+
+    def _check_heads(self, partitions: Iterable[PartitionKey]) -> None:
+        wanted = [*partitions]
+        heads = self._log.heads(wanted)
+        for key in wanted:
             if key not in heads:
                 raise unknown_partition(key)
+
+    def _check(self, transaction: Transaction) -> None:
+        self._check_heads(transaction.refs)
         for each in transaction.offsets:
             key = each.committed.partition
             lease = self._groups.find_leases(each.group, [key]).get(key)
             if error := refusal(lease, key, each.committed.offset, each.token, may_go_back=True):
                 raise error
+        if (refused := self._first_refused(transaction.shares)) is not None:
+            raise lock_lost(refused.key)
 
 
 def _epoch(state: TransactionState | None) -> tuple[int, int] | None:

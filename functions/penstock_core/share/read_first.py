@@ -1,0 +1,253 @@
+"""The plan of an acquire that has read the fresh records before: with order by key, or with a filter.
+
+It moves the position on condition that it is as it was read, and expects each entry that it changes. A filter finishes
+the records that do not match: the position passes over them.
+
+**Order by key.** While a record of a key is unfinished, later records of that key are not handed out. The exception is
+`key_batch_max`: one acquire may take so many of a key, in order. Fresh records that must stay behind become a wait
+without deliveries, so that the records of other keys behind them can go ahead. The next acquire looks at all unfinished
+records in order of their offsets, and takes those that lead their key.
+
+An old view is safe. The position is as it was read, so no record has become unfinished since, and a finished record
+stays finished: no earlier record of a key can appear.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock_core.ids import LockId, Offset
+from penstock_core.limits import SHARE_SUSPECT_PARTS
+from penstock_core.records.partitioner import murmur2
+from penstock_core.share.acknowledge import Acknowledgement, acknowledge
+from penstock_core.share.acquire import AcquirePlan, AcquireRequest, HandOut, LogBounds, fresh_room
+from penstock_core.share.draft import Draft
+from penstock_core.share.merge_waits import merge_waits
+from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
+from penstock_core.share.retry import available_ms, is_last_delivery
+from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, locks_of
+
+NO_KEY = 0  # the hash of a record without a key: it has no order
+Window = Sequence[int | None]
+"""The hashes of the fresh records in order, from the position or the log start on; None for one that is finished:
+missing, or not matching the filter."""
+
+_ENTRIES_PER_WAIT = 3  # an entry that is taken from, the rest of it, and a new lock
+_ENTRIES_KEPT = 5  # for a suspect, the rest of it, its lock, the lock of fresh records, and the wait of those behind
+
+
+def key_hash(key: bytes | None) -> int:
+    """The hash that orders records: murmur2 of the key, 1 in place of 0, and `NO_KEY` without a key.
+
+    Two keys with one hash wait for each other, which costs time and nothing else.
+    """
+    return NO_KEY if key is None else murmur2(key) or 1
+
+
+def plan_read_first(
+    state: ShareState,
+    config: ShareGroupConfig,
+    log: LogBounds,
+    request: AcquireRequest,
+    window: Window,
+    acknowledgements: Sequence[Acknowledgement] = (),
+) -> AcquirePlan:
+    """The acknowledgements, and then the acquire, on the state as it was read, with its fresh records.
+
+    If the update is refused, the position may have moved: read the records again, or go to another partition.
+    """
+    draft = Draft(state)
+    answers, planned = acknowledge(draft, config, acknowledgements, request.now_ms)
+    if locks_of(state, request.nonce):
+        return AcquirePlan(update=draft.update(), answers=answers, planned=planned, is_repeat=True)
+    if config.is_by_key:
+        is_blocked, is_alone = _Ordered(draft, config, log, request).take(window)
+    else:
+        hand_out = HandOut(draft, config, log, request)
+        hand_out.retries()
+        is_alone = hand_out.is_alone
+        is_blocked = not is_alone and hand_out.fresh_of(window)
+    merge_waits(draft, config)
+    return AcquirePlan(
+        update=draft.update(), answers=answers, planned=planned, is_blocked=is_blocked, is_alone=is_alone
+    )
+
+
+@dataclass(slots=True)
+class _Source:
+    """An entry, how many of its records this acquire may take, and the offsets of those that it takes."""
+
+    name: LockId | None  # of a lock
+    entry: Lock | Wait
+    records: RecordSet
+    limit: int = 0
+    taken: list[int] = field(default_factory=list)
+
+
+class _Ordered:
+    """The records that one acquire takes by key, on a draft."""
+
+    def __init__(self, draft: Draft, config: ShareGroupConfig, log: LogBounds, request: AcquireRequest) -> None:
+        self._draft = draft
+        self._config = config
+        self._log = log
+        self._request = request
+        self._turn = murmur2(request.nonce.encode())
+        self._left = request.records_max
+        self._locks = 0
+        self._blocked: set[int] = set()  # keys of which this acquire takes no more
+        self._taken: dict[int, int] = {}  # key -> records that it takes
+
+    def take(self, window: Window) -> tuple[bool, bool]:
+        """Take records that came back, then fresh ones. Whether fresh ones had no room, and `is_alone`."""
+        sources = self._sources()
+        waits = [source for source in sources if source.name is None and self._comes_again(source.entry)]
+        suspect = self._suspect(sources)
+        is_last = suspect is not None and is_last_delivery(self._config, suspect.entry.deliveries + 1)
+        if suspect is not None and is_last and (self._turn % 2 or not (waits or window)):
+            suspect.limit = 1
+            self._choose(sources)
+            if suspect.taken:
+                self._lock_all(sources, {})
+                return False, True
+            suspect.limit = 0
+        for source in self._in_turn(waits)[: max(0, self._draft.room() - _ENTRIES_KEPT) // _ENTRIES_PER_WAIT]:
+            source.limit = max(1, source.records.count)
+        if suspect is not None and not is_last:
+            suspect.limit = max(1, suspect.records.count // SHARE_SUSPECT_PARTS)
+        self._choose(sources)
+        fresh, behind, passed, is_blocked = self._fresh(window)
+        self._lock_all(sources, fresh)
+        if behind:
+            self._draft.put_wait(Wait(0, 0, _record_set(behind)))
+        if passed:
+            self._draft.pass_over(passed)
+        return is_blocked, False
+
+    def _sources(self) -> list[_Source]:
+        """All entries, without the records that have expired from the log."""
+        expired = ((0, int(self._log.log_start)),)
+        found = [_Source(name, lock, lock.held.minus(expired)) for name, lock in self._draft.locks.items()]
+        return found + [_Source(None, wait, wait.records.minus(expired)) for wait in self._draft.waits.values()]
+
+    def _comes_again(self, entry: Lock | Wait) -> bool:
+        """True if the wait may be handed out now. A rejected one is, when there is no dead-letter topic: it ends."""
+        if not isinstance(entry, Wait) or entry.available_ms > self._request.now_ms:
+            return False
+        if entry.is_rejected:
+            return self._config.dead_letter_topic is None
+        return not is_last_delivery(self._config, entry.deliveries)
+
+    def _suspect(self, sources: Sequence[_Source]) -> _Source | None:
+        suspects = [
+            source
+            for source in sources
+            if source.name is not None
+            and isinstance(source.entry, Lock)
+            and not is_last_delivery(self._config, source.entry.deliveries)
+            and available_ms(self._config, source.name, source.entry) <= self._request.now_ms
+        ]
+        return next(iter(self._in_turn(suspects)), None)
+
+    def _in_turn(self, sources: list[_Source]) -> list[_Source]:
+        turn = self._turn % (len(sources) or 1)
+        return sources[turn:] + sources[:turn]
+
+    def _choose(self, sources: Sequence[_Source]) -> None:
+        """Choose records of the sources that lead their keys, in order of their offsets."""
+        self._blocked.clear()
+        self._taken.clear()
+        self._left = self._request.records_max
+        pairs = [
+            (offset, value, source)
+            for source in sources
+            for offset, value in zip(source.records.offsets(), source.records.hashes, strict=True)
+        ]
+        for offset, value, source in sorted(pairs, key=_offset_of):
+            is_rejected = isinstance(source.entry, Wait) and source.entry.is_rejected
+            if is_rejected and source.limit:
+                continue  # it is finished with this update
+            if self._takes(value, has_more=len(source.taken) < source.limit):
+                source.taken.append(offset)
+
+    def _takes(self, value: int, *, has_more: bool) -> bool:
+        """Whether this acquire takes the next unfinished record, of that hash. If not, it blocks its key."""
+        is_free = value == NO_KEY or (
+            value not in self._blocked and self._taken.get(value, 0) < self._config.key_batch_max
+        )
+        if is_free and has_more and self._left > 0:
+            self._left -= 1
+            self._taken[value] = self._taken.get(value, 0) + 1
+            return True
+        if value != NO_KEY:
+            self._blocked.add(value)
+        return False
+
+    def _fresh(self, window: Window) -> tuple[dict[int, int], dict[int, int], int, bool]:
+        """The fresh records to lock and those that stay behind, by hash; what the position passes; if it is blocked."""
+        first = max(self._draft.position, self._log.log_start)
+        room = fresh_room(self._draft, self._config)
+        fresh: dict[int, int] = {}
+        behind: dict[int, int] = {}
+        end = int(first)
+        for offset, value in enumerate(window, start=first):
+            if value is not None:
+                if not self._left or len(fresh) + len(behind) >= room:
+                    break
+                (fresh if self._takes(value, has_more=True) else behind)[offset] = value
+            end = offset + 1
+        is_blocked = self._left > 0 and end == first and any(value is not None for value in window)
+        return fresh, behind, end - self._draft.position if end > first else 0, is_blocked
+
+    def _lock_all(self, sources: Sequence[_Source], fresh: dict[int, int]) -> None:
+        """Take what was chosen out of its entries, and lock it: one lock for each count, and one for the suspect."""
+        by_count: dict[int, dict[int, int]] = {0: dict(fresh)}
+        for source in sources:
+            if not source.limit:
+                continue
+            hashes = source.records.hash_by_offset()
+            chosen = {offset: hashes[offset] for offset in source.taken}
+            left = source.records.minus(_ranges_of(chosen))
+            if source.name is not None and isinstance(source.entry, Lock):
+                if chosen or not source.records.ranges:
+                    rest = left.shifted(-source.entry.base)
+                    self._draft.put_lock(source.name, replace(source.entry, records=rest))
+                    self._lock(chosen, source.entry.deliveries)
+                continue
+            is_rejected = isinstance(source.entry, Wait) and source.entry.is_rejected
+            if chosen or is_rejected or not left.ranges:
+                self._take_wait(source, EMPTY if is_rejected else left)
+                by_count.setdefault(source.entry.deliveries, {}).update(chosen)
+        for deliveries, chosen in sorted(by_count.items()):
+            self._lock(chosen, deliveries)
+
+    def _take_wait(self, source: _Source, left: RecordSet) -> None:
+        if not isinstance(source.entry, Wait):
+            return
+        self._draft.remove_wait(Offset(source.entry.records.start))
+        if left.ranges:
+            self._draft.put_wait(replace(source.entry, records=left))
+
+    def _lock(self, chosen: dict[int, int], deliveries: int) -> None:
+        """Lock records that were handed out so often before."""
+        if not chosen:
+            return
+        records = _record_set(chosen)
+        base = Offset(records.start)
+        until_ms = self._request.now_ms + self._request.lock_ms
+        name = lock_id(self._request.nonce, self._locks)
+        self._locks += 1
+        self._draft.put_lock(name, Lock(base, until_ms, deliveries + 1, records.shifted(-base)))
+
+
+def _offset_of(pair: tuple[int, int, _Source]) -> int:
+    return pair[0]
+
+
+def _ranges_of(offsets: Iterable[int]) -> Ranges:
+    return normalized((offset, offset + 1) for offset in offsets)
+
+
+def _record_set(hash_by_offset: Mapping[int, int]) -> RecordSet:
+    ranges = _ranges_of(hash_by_offset)
+    return RecordSet(ranges, tuple(hash_by_offset[offset] for offset in sorted(hash_by_offset)))
