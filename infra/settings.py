@@ -25,7 +25,7 @@ class FunctionSize:
     timeout_s: int
 
 
-# fetch and records_fetch wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s.
+# fetch, records_fetch and share wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s.
 FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "produce": FunctionSize(memory_mb=1024, timeout_s=15),
     "fetch": FunctionSize(memory_mb=1024, timeout_s=28),
@@ -35,6 +35,8 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "topics": FunctionSize(memory_mb=512, timeout_s=28),
     "groups": FunctionSize(memory_mb=512, timeout_s=15),
     "group_admin": FunctionSize(memory_mb=512, timeout_s=28),
+    "share": FunctionSize(memory_mb=1024, timeout_s=28),
+    "share_admin": FunctionSize(memory_mb=512, timeout_s=28),
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
     "recover_zones": FunctionSize(memory_mb=1024, timeout_s=58),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 _UNRESERVED_MIN = 100  # Lambda lets nobody reserve these
 _WALLED_MIN = 200  # instances of an account that are worth walls
-# Percent of what may be reserved. Readers get less than half, and commits and heartbeats are short.
+# Percent of what may be reserved. Polls get little more than half, and commits and heartbeats are short.
 _SHARES: Mapping[str, int] = {
-    "fetch": 40,
-    "records_fetch": 8,
-    "produce": 26,
-    "records_produce": 8,
+    "fetch": 30,
+    "records_fetch": 6,
+    "share": 18,
+    "produce": 24,
+    "records_produce": 6,
     "transactions": 6,
-    "groups": 12,
+    "groups": 10,
 }
 
 
@@ -62,5 +63,6 @@ ROUTE_RATES: Mapping[str, RequestRate] = {
     "fetch": RequestRate(per_second=2_500, burst=1_250),
     "records_fetch": RequestRate(per_second=1_000, burst=500),
     "group_admin": RequestRate(per_second=100, burst=100),
+    "share_admin": RequestRate(per_second=100, burst=100),
     "zones": RequestRate(per_second=10, burst=10),
 }

@@ -9,9 +9,10 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.ids import NONCE_BYTES
-from penstock_handlers import group_admin, groups, records_fetch, records_produce, topics, zones
+from penstock_handlers import group_admin, groups, records_fetch, records_produce, share_admin, topics, zones
 from penstock_handlers.edge.http import BATCHES
 from penstock_handlers.openapi_rules import NAME, PARTITION, apply_rules
+from penstock_handlers.openapi_share import share_paths, share_schemas
 
 _TITLE = "Penstock"
 _VERSION = "1"
@@ -31,12 +32,14 @@ def document() -> dict[str, Any]:
         "security": [{"sigv4": []}],
         "servers": [_server()],
     }
-    for module in (topics, records_produce, records_fetch, groups, group_admin, zones):
+    for module in (topics, records_produce, records_fetch, groups, group_admin, share_admin, zones):
         part = json.loads(module.app.get_openapi_json_schema(title=_TITLE, version=_VERSION))
         for path, operations in part["paths"].items():
             merged["paths"].setdefault(path, {}).update(operations)
         schemas = part["components"]["schemas"]
         merged["components"]["schemas"] |= {name: schemas[name] for name in schemas if name not in _UNUSED}
+    merged["paths"] |= share_paths()
+    merged["components"]["schemas"] |= share_schemas()
     merged["paths"]["/v1/produce"] = {"post": _produce()}
     merged["paths"]["/v1/fetch"] = {"post": _fetch()}
     merged["paths"]["/v1/producers"] = {"post": _begin_transactions()}

@@ -13,6 +13,7 @@ from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS
 from penstock_core.groups.topic_patterns import PATTERN_CHARACTERS
 from penstock_core.ids import NAME_CHARACTERS, TOPIC_ID_BYTES
 from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, TOPIC_BOUNDS, TopicConfig
+from penstock_core.share.share_group import CHOICES, SHARE_BOUNDS
 from penstock_core.zones.quorum import ACKS_ALIASES, Acks
 
 _NUMBER = "(0|[1-9][0-9]{0,18})"
@@ -47,6 +48,7 @@ _REQUEST_FIELDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("AlterTopic", "partitions"): PARTITION_COUNT,
     ("CommitOffset", "topic"): NAME,
     ("ResetOffsets", "topic"): NAME,
+    ("ResetShareGroup", "topic"): NAME,
     ("HeartbeatJson", "member_id"): MEMBER_ID,
     ("HeartbeatJson", "instance_id"): MEMBER_ID,
     ("CommitOffsets", "member_id"): MEMBER_ID,
@@ -68,6 +70,10 @@ def apply_rules(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     for (schema, field), rule in _REQUEST_FIELDS.items():
         _refine(schemas[schema]["properties"][field], rule)
+    put = schemas["PutShareGroup"]["properties"]
+    _refine(put["topics"], {"type": "array", "items": NAME})
+    put["config"] = _share_group_config()
+    schemas["ShareResetPlace"]["oneOf"] = _each_required("offset", "timestamp_ms")
     for names, rule in (("topics", NAME), ("patterns", TOPIC_PATTERN)):
         _refine(schemas["Subscribed"]["properties"][names]["items"], rule)
     for schema in ("CreateTopic", "AlterTopic"):
@@ -115,6 +121,12 @@ def _topic_config() -> dict[str, Any]:
 def _group_config() -> dict[str, Any]:
     settings = {name: _between(bounds, may_be_unlimited=False) for name, bounds in GROUP_BOUNDS.items()}
     return _config({**settings, "assignor": _or_null({"type": "string", "enum": list(ASSIGNORS)})})
+
+
+def _share_group_config() -> dict[str, Any]:
+    settings = {name: _between(bounds, may_be_unlimited=False) for name, bounds in SHARE_BOUNDS.items()}
+    choices = {name: _or_null({"type": "string", "enum": list(values)}) for name, values in CHOICES.items()}
+    return _config({**settings, **choices, "dead_letter_topic": _or_null(NAME)})
 
 
 def _config(settings: Mapping[str, Any]) -> dict[str, Any]:

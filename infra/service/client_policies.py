@@ -31,6 +31,9 @@ CONSUME_ROUTES = (
     routes.HEARTBEAT,
     routes.COMMIT_OFFSETS,
     routes.COMMITTED_OFFSETS,
+    routes.ACQUIRE_RECORDS,
+    routes.ACQUIRE,
+    routes.ACKNOWLEDGE,
 )
 # Not part of PenstockProduce, because a transaction also commits offsets of groups.
 TRANSACT_ROUTES = (routes.TOPIC_METADATA, routes.BEGIN_TRANSACTIONS, routes.TRANSACT)

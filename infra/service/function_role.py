@@ -25,6 +25,7 @@ class Grants:
     """The permissions of one function.
 
     `topics`, `log` and `groups` are DynamoDB actions on those tables, without the prefix `dynamodb:`.
+    `shares` are actions on the items of share groups, which the groups table has, too.
     `reads_zones` and `writes_zones` cover the segments in the zones, `reads_archive` those in the archive.
     `sweeps_zones` allows to list and delete segments in zones and archive. With `tells_missing_objects`, S3 answers
     that an object is missing; without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor` and
@@ -36,6 +37,7 @@ class Grants:
     topics: tuple[str, ...]
     log: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    shares: tuple[str, ...] = ()
     reads_zones: bool = False
     reads_archive: bool = False
     writes_zones: bool = False
@@ -109,6 +111,19 @@ GRANTS: Mapping[str, Grants] = {
         reads_archive=True,
         tells_missing_objects=True,
         sends_repairs=True,
+    ),
+    # An acquire makes the state of a partition, and deletes it again if the group is gone by then.
+    "share": replace(
+        _FETCH,
+        shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
+        arms_waiters=True,
+        wakes_readers=True,
+    ),
+    # "latest" is a place in the log when the group is made. A reset to a time reads segments, as listing offsets does.
+    "share_admin": replace(
+        _FETCH,
+        shares=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        wakes_readers=True,
     ),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True),
     "recover_zones": Grants(
@@ -210,6 +225,8 @@ def function_role(
 
 def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:
     yield from tables.statements(topics=grants.topics, log=grants.log, groups=grants.groups)
+    if grants.shares:
+        yield tables.shares_statement(*grants.shares)
     if grants.arms_waiters:
         yield tables.waiters_statement()
     if grants.changes_zone_states:

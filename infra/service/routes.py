@@ -36,6 +36,14 @@ RESET_OFFSETS = Route(method="POST", path="/v1/groups/{group}/reset", function="
 HEARTBEAT = Route(method="POST", path="/v1/groups/{group}/heartbeat", function="groups")
 COMMIT_OFFSETS = Route(method="POST", path="/v1/groups/{group}/offsets", function="groups")
 COMMITTED_OFFSETS = Route(method="GET", path="/v1/groups/{group}/offsets", function="groups")
+LIST_SHARE_GROUPS = Route(method="GET", path="/v1/share-groups", function="share_admin")
+PUT_SHARE_GROUP = Route(method="PUT", path="/v1/share-groups/{group}", function="share_admin")
+DESCRIBE_SHARE_GROUP = Route(method="GET", path="/v1/share-groups/{group}", function="share_admin")
+DELETE_SHARE_GROUP = Route(method="DELETE", path="/v1/share-groups/{group}", function="share_admin")
+RESET_SHARE_GROUP = Route(method="POST", path="/v1/share-groups/{group}/reset", function="share_admin")
+ACQUIRE_RECORDS = Route(method="POST", path="/v1/share-groups/{group}/records", function="share")
+ACQUIRE = Route(method="POST", path="/v1/share-groups/{group}/acquire", function="share")
+ACKNOWLEDGE = Route(method="POST", path="/v1/share-groups/{group}/acknowledge", function="share")
 LIST_ZONES = Route(method="GET", path="/v1/zones", function="zones")
 MOVE_ZONE = Route(method="POST", path="/v1/zones/{zone}", function="zones")
 
@@ -64,6 +72,14 @@ ROUTES = (
     HEARTBEAT,
     COMMIT_OFFSETS,
     COMMITTED_OFFSETS,
+    LIST_SHARE_GROUPS,
+    PUT_SHARE_GROUP,
+    DESCRIBE_SHARE_GROUP,
+    DELETE_SHARE_GROUP,
+    RESET_SHARE_GROUP,
+    ACQUIRE_RECORDS,
+    ACQUIRE,
+    ACKNOWLEDGE,
     LIST_ZONES,
     MOVE_ZONE,
 )

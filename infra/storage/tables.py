@@ -57,6 +57,16 @@ class Tables(Construct):
             conditions={"ForAllValues:StringEquals": {"dynamodb:Attributes": list(WAITER_ATTRIBUTES)}},
         )
 
+    def shares_statement(self, *actions: str) -> iam.PolicyStatement:
+        """Allows the actions on the items of share groups, and on no other item of the groups table."""
+        return iam.PolicyStatement(
+            actions=[f"dynamodb:{action}" for action in actions],
+            resources=[self.groups.table_arn],
+            conditions={
+                "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.SHARE_GROUPS, f"{keys.SHARE_PREFIX}*"]}
+            },
+        )
+
     def zone_states_statement(self) -> iam.PolicyStatement:
         """Allows to write the states of the zones, and no other item of the topics table."""
         return self._topics_items_statement(keys.ZONES, "PutItem", "UpdateItem")

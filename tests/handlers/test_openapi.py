@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from penstock_handlers import openapi
 from penstock_handlers.edge import answer_models as answers
+from penstock_handlers.edge import share_answers as shares
 from penstock_handlers.router import ROUTES
 from tests.handlers.service import Service
 from tests.support.service import batch
@@ -53,6 +54,7 @@ def test_every_operation_describes_its_errors_and_no_422() -> None:
 COMMITS = {
     "offsets": [{"topic": "orders", "partition": 0, "offset": 1}, {"topic": "none", "partition": 0, "offset": 1}]
 }
+LOST = {"topic": "orders", "partition": 0, "lock_id": "nobodys0.0", "offsets": [[0, 1]], "type": "accept"}
 CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, answers.TopicAnswer),
     ("GET /v1/topics", "/v1/topics", b"", {"limit": "1"}, 200, answers.TopicList),
@@ -111,6 +113,41 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         200,
         answers.ResetResults,
     ),
+    (
+        "PUT /v1/share-groups/{group}",
+        "/v1/share-groups/workers",
+        {"topics": ["orders"], "config": {"lock_ms": 5_000}},
+        {},
+        200,
+        shares.ShareGroupAnswer,
+    ),
+    ("GET /v1/share-groups", "/v1/share-groups", b"", {"limit": "1"}, 200, shares.ShareGroupList),
+    ("GET /v1/share-groups/{group}", "/v1/share-groups/workers", b"", {}, 200, shares.ShareGroupDescriptionAnswer),
+    (
+        "POST /v1/share-groups/{group}/records",
+        "/v1/share-groups/workers/records",
+        {"consumer_id": "w1", "acknowledge": [LOST]},
+        {},
+        200,
+        shares.AcquiredRecords,
+    ),
+    (
+        "POST /v1/share-groups/{group}/acknowledge",
+        "/v1/share-groups/workers/acknowledge",
+        {"acknowledge": [LOST]},
+        {},
+        200,
+        shares.AcknowledgedAnswer,
+    ),
+    (
+        "POST /v1/share-groups/{group}/reset",
+        "/v1/share-groups/workers/reset",
+        {"topic": "orders", "to": {"offset": 1}},
+        {},
+        200,
+        shares.ShareResetResults,
+    ),
+    ("DELETE /v1/share-groups/{group}", "/v1/share-groups/workers", b"", {}, 204, None),
     ("DELETE /v1/groups/{group}", "/v1/groups/billing", b"", {}, 204, None),
     ("GET /v1/zones", "/v1/zones", b"", {}, 200, answers.ZoneList),
     ("POST /v1/zones/{zone}", "/v1/zones/b", {"state": "taken_out", "reason": "work"}, {}, 200, answers.ZoneAnswer),
@@ -131,6 +168,7 @@ def test_every_json_answer_conforms_to_its_type(service: Service) -> None:
             TypeAdapter(form).validate_json(answer.body, strict=True, extra="forbid")
         assert str(status) in _operations()[route]["responses"], route
     by_hand = {
+        "POST /v1/share-groups/{group}/acquire",
         "POST /v1/produce",
         "POST /v1/fetch",
         "POST /v1/producers",

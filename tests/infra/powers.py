@@ -15,25 +15,27 @@ from tests.infra.conftest import Resources
 from tests.infra.templates import as_list, name_of, of_type
 
 FUNCTIONS = frozenset((
-    "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Zones",
+    "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
+    "ShareAdmin", "Zones",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier",
 ))  # fmt: skip
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
 _PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "ReplayJob"))
-_CONSUMERS = frozenset(("Fetch", "RecordsFetch"))
+_CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
 _SWEEPERS = frozenset(("Sweep", "SweepJob"))
 _SCHEDULER = frozenset(("JobSchedulesRole",))
 _EMPTIER = frozenset(("EmptyingRole",))  # it deletes the data of a stage that keeps none, with its stack
 
 _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
+_SHARES = f"{keys.SHARE_PREFIX}*"
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
-_READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "Scrub", "Tier"}
+_READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
 
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _ALL,
-    ("scan", _TOPICS): _ALL - _CONSUMERS - {"Produce", "RecordsProduce", "Transactions", "Zones"},
+    ("scan", _TOPICS): _ALL - _CONSUMERS - {"Produce", "RecordsProduce", "Transactions", "ShareAdmin", "Zones"},
     ("write", _TOPICS): frozenset(("Topics",)),
     ("delete", _TOPICS): frozenset(("Topics",)),
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
@@ -43,13 +45,14 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("read", _LOG): _ALL - {"RecordsProduce", "Zones"},
     ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier"},
-    ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
-    ("publish", "wake-ups"): _PRODUCERS,
+    ("write", f"{_LOG}.waiter"): frozenset(("Fetch", "Share")),
+    ("publish", "wake-ups"): _PRODUCERS | {"Share", "ShareAdmin"},
     ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob", "Tier")),
     ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob")),
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Transactions takes a lease from a member that is gone, and removes the member.
     ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
+    **{(verb, f"{_GROUPS}.shares"): frozenset(("Share", "ShareAdmin")) for verb in ("read", "write", "delete")},
     # Produce reads the first append of what may be its repeat.
     ("read", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | {"Produce"},
     ("list", "zones"): _EMPTIER | _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
@@ -71,7 +74,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", "catalog"): frozenset(("ArchiveJob", "ReplayJob")),
     ("write", "catalog"): frozenset(("ArchiveJob",)),
     ("delete", "catalog"): _EMPTIER,
-    ("send to", _REPAIRS): _CONSUMERS | {"Produce", "Topics", "GroupAdmin", "Scrub", "Replicate", "SweepJob", "Tier"},
+    ("send to", _REPAIRS): _CONSUMERS
+    | {"Produce", "Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Replicate", "SweepJob", "Tier"},
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate",)),
@@ -159,6 +163,8 @@ class Permission:
         match self.condition:
             case {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [str(key)]}}:
                 return f"{self._named_place()}{key}"
+            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.SHARE_GROUPS, below]}} if below == _SHARES:
+                return f"{self._named_place()}.shares"
             case {"ForAllValues:StringEquals": {"dynamodb:Attributes": attributes}} if "tail" not in attributes:
                 return f"{self._named_place()}.waiter"
             case {"StringLike": {"s3:prefix": [str(below), str(folder)]}} if below == f"{folder}/*":

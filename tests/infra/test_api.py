@@ -71,7 +71,7 @@ def test_readers_and_operators_get_less_than_half_of_the_requests_of_an_account(
     resources = template(stage)["Resources"]
     [deployed] = [each for each in resources.values() if each["Type"] == "AWS::ApiGatewayV2::Stage"]
     limits = deployed["Properties"].get("RouteSettings", {})
-    limited = ("fetch", "records_fetch", "group_admin", "zones") if stage != "local" else ()
+    limited = ("fetch", "records_fetch", "group_admin", "share_admin", "zones") if stage != "local" else ()
     assert set(limits) == {f"{route.method} {route.path}" for route in ROUTES if route.function in limited}
     assert sum(each["ThrottlingRateLimit"] for each in limits.values()) < 5_000
     added = [name for name, each in resources.items() if each["Type"] == "AWS::ApiGatewayV2::Route"]
@@ -113,6 +113,9 @@ def test_access_log_is_kept_with_the_data_and_never_in_the_way_of_the_next_stack
                 "POST/v1/groups/*/heartbeat",
                 "POST/v1/groups/*/offsets",
                 "GET/v1/groups/*/offsets",
+                "POST/v1/share-groups/*/records",
+                "POST/v1/share-groups/*/acquire",
+                "POST/v1/share-groups/*/acknowledge",
             ],
         ),
         ("Transact", ["GET/v1/metadata", "POST/v1/producers", "POST/v1/transactions"]),

@@ -27,6 +27,8 @@ FUNCTIONS = (
     "replicate",
     "retention",
     "scrub",
+    "share",
+    "share-admin",
     "sweep",
     "tier",
     "topics",
@@ -81,7 +83,7 @@ def test_nothing_is_reserved_unless_the_account_is_known(resources: Resources) -
 @pytest.mark.parametrize("account", [10, 100, 199, 200, 399, 1_000, 5_000])
 def test_walls_fit_into_the_account(account: int) -> None:
     reserved = overridden(STAGES["prod"], {"account_concurrency": str(account)}.get).reserved_concurrency
-    polls = {route.function for route in ROUTES if "fetch" in route.function}
+    polls = {route.function for route in ROUTES if "fetch" in route.function} | {"share"}
     writes = {"produce", "records_produce", "transactions", "groups"}
     assert reserved.keys() == (polls | writes if account >= 200 else set())
     assert all(instances >= 6 for instances in reserved.values())
@@ -98,12 +100,13 @@ def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSe
         for each in functions_in(template["Resources"]).values()
     }
     assert {name: instances for name, instances in found.items() if instances is not None} == {
-        "fetch": 300,
-        "records_fetch": 60,
+        "fetch": 225,
+        "records_fetch": 45,
+        "share": 135,
         "produce": 250,
-        "records_produce": 60,
+        "records_produce": 45,
         "transactions": 45,
-        "groups": 90,
+        "groups": 75,
         "topics": 20,
     }
 
@@ -128,7 +131,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
         }
 
 
-@pytest.mark.parametrize("name", ["fetch", "records_fetch"])
+@pytest.mark.parametrize("name", ["fetch", "records_fetch", "share"])
 def test_fetch_may_wait_as_long_as_the_api_promises_and_ends_before_the_gateway_does(name: str, stage: str) -> None:
     assert FETCH_WAIT_MS_MAX / 1000 + 5 <= STAGES[stage].function_sizes[name].timeout_s < 30
 

@@ -76,6 +76,7 @@ def watched(
         log=wrap(instance.stores.log),
         groups=wrap(instance.stores.groups),
         memberships=wrap(instance.stores.memberships),
+        share=wrap(instance.stores.share),
         zone_states=wrap(instance.stores.zone_states),
         cursors=wrap(instance.stores.cursors),
         zones=[wrap(zone) for zone in instance.stores.zones],

@@ -142,7 +142,9 @@ def another_instance(
 
 def counted_instance(other: Instance, counts: Counter[str]) -> Instance:
     """A new instance, each call to its stores counted; zones as `zone.put` and `zone.get`."""
-    names = ("topics", "log", "groups", "transactions", "memberships", "zone_states", "archive", "compaction")
+    names = (
+        "topics", "log", "groups", "transactions", "memberships", "share", "zone_states", "archive", "compaction",
+    )  # fmt: skip
     ports = {name: Counted(getattr(other.stores, name), name, counts) for name in names}
     zones = [Counted(zone, "zone", counts) for zone in other.stores.zones]
     return another_instance(other, **ports, zones=zones)

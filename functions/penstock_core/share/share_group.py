@@ -59,7 +59,7 @@ SHARE_BOUNDS: Mapping[str, tuple[int, int]] = {
     "key_batch_max": (limits.SHARE_KEY_BATCH_MIN, limits.SHARE_KEY_BATCH_MAX),
     "in_flight_max": (limits.SHARE_IN_FLIGHT_MIN, limits.SHARE_IN_FLIGHT_MAX),
 }
-_CHOICES = {"ordering": (ORDER_NONE, ORDER_KEY), "start": STARTS}
+CHOICES = {"ordering": (ORDER_NONE, ORDER_KEY), "start": STARTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +164,10 @@ def _check_setting(name: str, value: Any) -> None:
         if not isinstance(value, Mapping):
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a filter policy, an object")
         json.dumps(value)
-    elif name in _CHOICES:
-        if value not in _CHOICES[name]:
+    elif name in CHOICES:
+        if value not in CHOICES[name]:
             raise PenstockError(
-                ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be one of {', '.join(_CHOICES[name])}"
+                ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be one of {', '.join(CHOICES[name])}"
             )
     else:
         low, high = SHARE_BOUNDS[name]

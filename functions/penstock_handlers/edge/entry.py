@@ -12,7 +12,7 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_handlers.edge.http import Event, Result, error_result, within_bounds
+from penstock_handlers.edge.http import TOLD, Event, Result, error_result, within_bounds
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance
 
@@ -30,12 +30,13 @@ def entry_point(serve: Serve, *, uses_zones: bool = True) -> Callable[[Event, An
 
     def respond(event: Event, to: Instance, stopwatch: Stopwatch) -> Result:
         result = answer(serve, event, to)
+        told = result.pop(TOLD, {})
         cpu_ms, total_ms, calls = stopwatch.cpu_ms(), stopwatch.total_ms(), stopwatch.storage_calls()
         result["headers"] |= {
             "Server-Timing": f"total;dur={total_ms:.2f}, cpu;dur={cpu_ms:.2f}",
             "Penstock-Storage-Calls": ",".join(f"{name}={count}" for name, count in calls.items()),
         }
-        _report(event, result, total_ms, cpu_ms, calls)
+        _report(event, result, total_ms, cpu_ms, {"storage_calls": calls, **told})
         return result
 
     return observed(respond, uses_zones=uses_zones, is_paced=True)
@@ -58,7 +59,7 @@ def answer(serve: Serve, event: Event, to: Instance) -> Result:
         )
 
 
-def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, calls: dict[str, int]) -> None:
+def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, facts: dict[str, Any]) -> None:
     request_bytes, response_bytes = len(event.get("body") or ""), len(result.get("body") or "")
     status = result["statusCode"]
     write_line = _line_writer(status)
@@ -72,7 +73,7 @@ def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, calls:
             "response_bytes": response_bytes,
             "total_ms": round(total_ms, 2),
             "cpu_ms": round(cpu_ms, 2),
-            "storage_calls": calls,
+            **facts,
         },
     )
     meter.add("requests_served", MetricUnit.Count, 1)
@@ -82,7 +83,7 @@ def _report(event: Event, result: Result, total_ms: float, cpu_ms: float, calls:
     meter.add("request_cpu", MetricUnit.Milliseconds, cpu_ms)
     meter.add("bytes_received", MetricUnit.Bytes, request_bytes)
     meter.add("bytes_sent", MetricUnit.Bytes, response_bytes)
-    meter.add("storage_calls_sent", MetricUnit.Count, sum(calls.values()))
+    meter.add("storage_calls_sent", MetricUnit.Count, sum(facts["storage_calls"].values()))
 
 
 def _line_writer(status: int) -> Callable[..., None]:

@@ -18,6 +18,7 @@ from penstock_core.limits import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 Event = Mapping[str, Any]
 Result = dict[str, Any]
 
+TOLD = "told"  # a field of a result that is no part of the answer: facts for the request's log line
 BATCHES = "application/vnd.penstock.batches"
 _JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)\}")

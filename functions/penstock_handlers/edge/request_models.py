@@ -157,6 +157,28 @@ class ResetOffsets(JsonRequest):
     force: bool = False
 
 
+class PutShareGroup(JsonRequest):
+    """A share group to create, or changes to one. What you leave out stays; null sets a setting back to its default."""
+
+    topics: list[str] | None = Field(default=None, min_length=1, max_length=limits.SHARE_TOPICS_MAX)
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class ShareResetPlace(JsonRequest):
+    """A place in the log: an offset, or the first record at or after a time. Give exactly one."""
+
+    offset: Number | None = None
+    timestamp_ms: Number | None = None
+
+
+class ResetShareGroup(JsonRequest):
+    """The place at which a share group goes on in a topic."""
+
+    topic: str
+    partitions: list[PartitionNumber] | None = Field(default=None, min_length=1, max_length=limits.TOPIC_PARTITIONS_MAX)
+    to: Literal["earliest", "latest"] | ShareResetPlace
+
+
 class MoveZone(JsonRequest):
     """The state into which an operator moves a zone."""
 

@@ -10,6 +10,7 @@ from penstock_core.limits import PUT_TIMEOUT_MS
 from penstock_service.instance.group_cache import GroupCache
 from penstock_service.instance.held_segments import HeldSegments
 from penstock_service.instance.repair_throttle import RepairThrottle
+from penstock_service.instance.share_group_cache import ShareGroupCache
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.instance.zone_cache import ZoneCache
@@ -46,6 +47,7 @@ class Instance:
     executor: Executor
     topic_cache: TopicCache
     group_cache: GroupCache
+    share_group_cache: ShareGroupCache
     zone_cache: ZoneCache
     zone_latency: ZoneLatency
     zone_health: ZoneHealth
@@ -64,6 +66,7 @@ class Instance:
             executor=runtime.executor,
             topic_cache=TopicCache(stores.topics, runtime.clock),
             group_cache=GroupCache(stores.memberships, runtime.clock),
+            share_group_cache=ShareGroupCache(stores.share, runtime.clock),
             zone_cache=ZoneCache(stores.zone_states, runtime.clock, has_states=len(stores.zones) > 1),
             zone_latency=ZoneLatency(runtime.clock),
             zone_health=ZoneHealth(runtime.clock),

@@ -34,6 +34,15 @@ class TopicCache:
             return remembered[1]
         return self.read_through(name)
 
+    def find(self, name: str) -> Topic | None:
+        """As `get`, and None for a topic that does not exist."""
+        try:
+            return self.get(name)
+        except PenstockError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC:
+                raise
+            return None
+
     def read_through(self, name: str) -> Topic:
         """The topic as it is now; the cache remembers it. One read. Raises INVALID_NAME or UNKNOWN_TOPIC."""
         topic_name = parse_topic_name(name)

@@ -54,10 +54,14 @@ def wake_beside(instance: Instance, wake_ups: Sequence[WakeUp], work: Callable[[
     One call for each message, none without wake-ups or where the stage has none. Failures are counted. A call that goes
     on in the background ends by its own timeout.
     """
-    if not wake_ups or instance.stores.wake_ups.place is None:
+    send_beside(instance, messages(wake_ups), work)
+
+
+def send_beside(instance: Instance, sent: Sequence[WakeUpMessage], work: Callable[[], None]) -> None:
+    """Do the `work`, and send the messages beside it, as `wake_beside` does."""
+    if not sent or instance.stores.wake_ups.place is None:
         work()
         return
-    sent = messages(wake_ups)
 
     def run(message: WakeUpMessage | None) -> bool:
         if message is None:

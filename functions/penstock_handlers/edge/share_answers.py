@@ -1,0 +1,114 @@
+"""The answers about share groups, from which the OpenAPI document is made."""
+
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
+
+from penstock_handlers.edge.answer_models import Base64Answer, Error
+
+
+class ShareGroupAnswer(TypedDict):
+    """A share group: its id, its topics, and all its settings."""
+
+    group: str
+    share_group_id: str
+    topics: list[str]
+    config: dict[str, Any]
+    created_at_ms: int
+
+
+class ShareGroupList(TypedDict):
+    """One page of the list of share groups; the next starts behind `next_after`."""
+
+    share_groups: list[ShareGroupAnswer]
+    next_after: str | None
+
+
+class ShareGroupPartitionAnswer(TypedDict):
+    """One partition: what is locked, what may be acquired now, and what later; `lag` is all of it."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start_offset: int
+    position: int
+    in_flight: int
+    available: int
+    waiting: int
+    lag: int
+    oldest_age_ms: int | None
+
+
+class ShareGroupDescriptionAnswer(ShareGroupAnswer):
+    """A page of a share group's partitions; the next page starts behind `next_after`."""
+
+    partitions: list[ShareGroupPartitionAnswer]
+    next_after: str | None
+
+
+class ShareResetResult(TypedDict):
+    """A partition's position before the reset and after it, or the error that refused it."""
+
+    partition: int
+    old_offset: NotRequired[int | None]
+    new_offset: NotRequired[int]
+    error: NotRequired[Error]
+
+
+class ShareResetResults(TypedDict):
+    """One result per partition."""
+
+    partitions: list[ShareResetResult]
+
+
+class AcquiredRecord(TypedDict):
+    """A record under a lock; bytes that are not plain text come in the `_base64` fields instead."""
+
+    topic: str
+    partition: int
+    offset: int
+    lock_id: str
+    delivery_count: int
+    until_ms_left: int
+    timestamp_ms: int
+    key: NotRequired[str | None]
+    key_base64: NotRequired[str]
+    value: NotRequired[str | None]
+    value_base64: NotRequired[str]
+    headers: list[tuple[str, str | Base64Answer | None]]
+
+
+class AcknowledgedRanges(TypedDict):
+    """The result for some offsets of an acknowledgement; null: for all of them."""
+
+    topic: str
+    partition: int
+    lock_id: str
+    offsets: list[tuple[int, int]] | None
+    result: str
+    message: NotRequired[str]
+
+
+class AcknowledgedAnswer(TypedDict):
+    """One result or several for each acknowledgement, in order."""
+
+    acknowledged: list[AcknowledgedRanges]
+
+
+class WatchedAnswer(TypedDict):
+    """A partition that had nothing; `armed`: a wake-up tells when it has."""
+
+    topic_id: str
+    partition: int
+    armed: bool
+
+
+class AcquiredRecords(TypedDict):
+    """Records under locks, the results of the acknowledgements, and how to wait for more."""
+
+    share_group_id: str
+    lock_ms: int
+    records: list[AcquiredRecord]
+    acknowledged: list[AcknowledgedRanges]
+    next_available_ms: int | None
+    watch: list[WatchedAnswer]

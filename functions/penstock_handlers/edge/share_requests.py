@@ -1,0 +1,149 @@
+"""The requests of share consumers, checked by hand: JSON and binary answers have the same requests."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.plain_text import check_label
+from penstock_core.share.acknowledge import Acknowledgement, AckType
+from penstock_core.share.record_set import Range
+from penstock_core.share.share_codec import parse_client_lock_id
+from penstock_core.share.share_state import parse_lock_nonce
+from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
+from penstock_service.share.acknowledge import AckEntry
+from penstock_service.share.acquire import AcquireWish
+
+# The fields of one type of acknowledgement, and how the other types leave them out.
+_OPTIONS: Mapping[str, tuple[AckType, object]] = {
+    "delay_ms": (AckType.RELEASE, None),
+    "uncounted": (AckType.RELEASE, False),
+    "reason": (AckType.REJECT, ""),
+    "lock_ms": (AckType.RENEW, None),
+}
+_LOCK_ID_LENGTH_MAX = limits.SHARE_NONCE_LENGTH_MAX + 2 * limits.SHARE_TOKEN_BYTES_MAX
+
+
+def parse_acquire(fields: Mapping[str, Any]) -> AcquireWish:
+    """The wish for records. Raises INVALID_REQUEST that names the field and its value."""
+    refuse_unknown(
+        fields, "consumer_id", "nonce", "max_records", "max_bytes", "lock_ms", "wait_ms", "arm", "topics", "acknowledge"
+    )
+    consumer_id = take(fields, "consumer_id", str, "")
+    if len(consumer_id) > limits.CLIENT_ID_LENGTH_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"consumer_id={shown(consumer_id)}: {limits.CLIENT_ID_LENGTH_MAX} characters at most",
+        )
+    check_label("consumer_id", consumer_id)
+    return AcquireWish(
+        nonce=None if fields.get("nonce") is None else parse_lock_nonce(take(fields, "nonce", str)),
+        records_max=take_number(fields, "max_records", 1, limits.SHARE_RECORDS_MAX, limits.SHARE_RECORDS_DEFAULT),
+        bytes_max=take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_DEFAULT_MAX),
+        lock_ms=_optional_number(fields, "lock_ms", limits.SHARE_LOCK_MS_MIN, limits.SHARE_LOCK_MS_MAX),
+        wait_ms=take_number(fields, "wait_ms", 0, limits.FETCH_WAIT_MS_MAX, 0),
+        must_arm=take_flag(fields, "arm"),
+        topics=_topics(fields),
+        acknowledgements=_entries(fields) if "acknowledge" in fields else (),
+    )
+
+
+def parse_acknowledge(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
+    """The acknowledgements, one at least. Raises INVALID_REQUEST that names the field and its value."""
+    refuse_unknown(fields, "acknowledge")
+    entries = _entries(fields)
+    if not entries:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, "acknowledge=[]: give one acknowledgement or more")
+    return entries
+
+
+def _entries(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
+    given = take_objects(fields, "acknowledge")
+    if len(given) > limits.SHARE_ACKNOWLEDGEMENTS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(given)} acknowledgements in one request: {limits.SHARE_ACKNOWLEDGEMENTS_MAX} at most",
+            limit=limits.SHARE_ACKNOWLEDGEMENTS_MAX,
+        )
+    return tuple(_entry(each, f"acknowledge[{index}]") for index, each in enumerate(given))
+
+
+def _entry(fields: Mapping[str, Any], where: str) -> AckEntry:
+    kind = _type(take(fields, "type", str), where)
+    refuse_unknown(fields, "topic", "partition", "lock_id", "offsets", "type", *_OPTIONS)
+    for name, (owner, absent) in _OPTIONS.items():
+        if kind is not owner and fields.get(name, absent) != absent:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST,
+                f"{where}.{name}={shown(fields[name])}: goes with type {owner.value}, not with {kind.value}",
+            )
+    text = take(fields, "lock_id", str)
+    if not 0 < len(text) <= _LOCK_ID_LENGTH_MAX:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{where}.lock_id={shown(text)}: send it as an acquire gave it")
+    lock_id, generation, handed_out = parse_client_lock_id(text)
+    return AckEntry(
+        topic=take(fields, "topic", str),
+        partition=take_number(fields, "partition", 0, limits.TOPIC_PARTITIONS_MAX - 1),
+        client_lock_id=text,
+        acknowledgement=Acknowledgement(
+            lock_id=lock_id,
+            type=kind,
+            offsets=None if fields.get("offsets") is None else _ranges(take(fields, "offsets", list), where),
+            delay_ms=_optional_number(fields, "delay_ms", 0, limits.SHARE_DELAY_MS_MAX),
+            reason=_reason(fields, where),
+            lock_ms=_optional_number(fields, "lock_ms", limits.SHARE_LOCK_MS_MIN, limits.SHARE_LOCK_MS_MAX),
+            is_uncounted=take_flag(fields, "uncounted"),
+            generation=generation,
+            handed_out=handed_out,
+        ),
+    )
+
+
+def _type(text: str, where: str) -> AckType:
+    for each in AckType:
+        if each.value == text:
+            return each
+    known = ", ".join(each.value for each in AckType)
+    raise PenstockError(ErrorCode.INVALID_REQUEST, f"{where}.type={shown(text)}: must be one of {known}")
+
+
+def _ranges(given: list[Any], where: str) -> tuple[Range, ...]:
+    if not 1 <= len(given) <= limits.SHARE_RANGES_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{where}.offsets has {len(given)} ranges: give 1 to {limits.SHARE_RANGES_MAX}"
+        )
+    for each in given:
+        is_pair = isinstance(each, list) and len(each) == 2 and all(type(end) is int for end in each)
+        if not is_pair or not 0 <= each[0] < each[1] <= limits.OFFSET_MAX:
+            raise PenstockError(
+                ErrorCode.INVALID_REQUEST,
+                f"{where}.offsets has {shown(each)}: a range is [start, end], end exclusive and above start",
+            )
+    return tuple((start, end) for start, end in given)
+
+
+def _reason(fields: Mapping[str, Any], where: str) -> str:
+    reason = take(fields, "reason", str, "")
+    if len(reason.encode()) > limits.SHARE_REASON_BYTES_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{where}.reason has {len(reason.encode())} bytes: {limits.SHARE_REASON_BYTES_MAX} at most",
+            limit=limits.SHARE_REASON_BYTES_MAX,
+        )
+    return reason
+
+
+def _topics(fields: Mapping[str, Any]) -> frozenset[str] | None:
+    if fields.get("topics") is None:
+        return None
+    names = take(fields, "topics", list)
+    if not 1 <= len(names) <= limits.SHARE_TOPICS_MAX or not all(isinstance(name, str) for name in names):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"topics={shown(names)}: give 1 to {limits.SHARE_TOPICS_MAX} names, or leave it out",
+        )
+    return frozenset(names)
+
+
+def _optional_number(fields: Mapping[str, Any], name: str, low: int, high: int) -> int | None:
+    return None if fields.get(name) is None else take_number(fields, name, low, high)

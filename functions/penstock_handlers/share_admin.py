@@ -1,0 +1,168 @@
+"""/v1/share-groups for operators: list, create and alter, describe, delete, reset."""
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import GROUP_PAGE_MAX, SHARE_GROUP_LIST_MAX
+from penstock_core.outcomes import Outcome
+from penstock_core.share.share_group import ShareGroup, share_group_config_to_json
+from penstock_handlers.edge.entry import entry_point
+from penstock_handlers.edge.json_api import (
+    After,
+    Digits,
+    count_fitting,
+    error_json,
+    instance_of,
+    json_app,
+    only_parameters,
+    serve_with,
+)
+from penstock_handlers.edge.request_models import PutShareGroup, ResetShareGroup
+from penstock_handlers.edge.share_answers import (
+    ShareGroupAnswer,
+    ShareGroupDescriptionAnswer,
+    ShareGroupList,
+    ShareGroupPartitionAnswer,
+    ShareResetResult,
+    ShareResetResults,
+)
+from penstock_service.share.delete_share_group import delete_share_group
+from penstock_service.share.describe_share_group import (
+    ShareGroupPartition,
+    describe_share_group,
+    list_share_groups,
+    place_of,
+)
+from penstock_service.share.put_share_group import put_share_group
+from penstock_service.share.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
+from penstock_service.topics.list_offsets import OffsetSpec
+
+app = json_app()
+_TAG = ["share groups"]
+
+
+@app.get(
+    "/v1/share-groups",
+    operation_id="listShareGroups",
+    summary="List share groups",
+    tags=_TAG,
+    middlewares=[only_parameters("limit", "after")],
+)
+def list_all(
+    limit: Annotated[Digits, Query(ge=1, le=SHARE_GROUP_LIST_MAX)] = SHARE_GROUP_LIST_MAX, after: After = ""
+) -> ShareGroupList:
+    """List the share groups by name, `limit` at a time, from behind `after`."""
+    found, next_after = list_share_groups(instance_of(app), limit, after)
+    groups = [_group(group) for group in found]
+    fitting = count_fitting(groups)
+    if fitting < len(groups):
+        next_after = groups[fitting - 1]["group"]
+    return {"share_groups": groups[:fitting], "next_after": next_after}
+
+
+@app.put(
+    "/v1/share-groups/<group>",
+    operation_id="putShareGroup",
+    summary="Create a share group, or alter it",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def put(group: Annotated[str, Path()], request: PutShareGroup) -> ShareGroupAnswer:
+    """Create a share group, or change its topics and some of its settings."""
+    found, _ = put_share_group(instance_of(app), group, request.topics, request.config)
+    return _group(found)
+
+
+@app.get(
+    "/v1/share-groups/<group>",
+    operation_id="describeShareGroup",
+    summary="Describe a share group, with lag",
+    tags=_TAG,
+    middlewares=[only_parameters("limit", "after")],
+)
+def describe(
+    group: Annotated[str, Path()],
+    limit: Annotated[Digits, Query(ge=1, le=GROUP_PAGE_MAX)] = GROUP_PAGE_MAX,
+    after: After = "",
+) -> ShareGroupDescriptionAnswer:
+    """Describe a share group, and what each partition has in flight, available and waiting; `limit` at a time."""
+    found, chosen, next_after = describe_share_group(instance_of(app), group, after, limit)
+    partitions = [_partition(each) for each in chosen]
+    fitting = count_fitting(partitions)
+    if fitting < len(partitions):
+        next_after = place_of(chosen[fitting - 1].topic, chosen[fitting - 1].key)
+    return {**_group(found), "partitions": partitions[:fitting], "next_after": next_after}
+
+
+@app.delete(
+    "/v1/share-groups/<group>",
+    status_code=204,
+    operation_id="deleteShareGroup",
+    summary="Delete a share group",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def delete(group: Annotated[str, Path()]) -> Response[None]:
+    """Delete a share group. All of its locks are lost."""
+    delete_share_group(instance_of(app), group)
+    return Response(status_code=204)
+
+
+@app.post(
+    "/v1/share-groups/<group>/reset",
+    operation_id="resetShareGroup",
+    summary="Reset a share group",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def reset(group: Annotated[str, Path()], request: ResetShareGroup) -> ShareResetResults:
+    """Set the place at which a share group goes on in a topic. All of its locks there are lost."""
+    results = reset_share_group(instance_of(app), group, request.topic, _reset_to(request), request.partitions)
+    return {"partitions": [_reset(*each) for each in results]}
+
+
+def _reset_to(request: ResetShareGroup) -> ShareResetTo:
+    to = request.to
+    if isinstance(to, str):
+        return ShareResetTo(end=OffsetSpec(to))
+    if (to.offset is None) == (to.timestamp_ms is None):
+        raise PenstockError(ErrorCode.INVALID_REQUEST, "to: give exactly one of offset and timestamp_ms")
+    return ShareResetTo(timestamp_ms=to.timestamp_ms, offset=to.offset)
+
+
+def _group(group: ShareGroup) -> ShareGroupAnswer:
+    return {
+        "group": group.name,
+        "share_group_id": group.share_group_id,
+        "topics": sorted(group.topics),
+        "config": share_group_config_to_json(group.config),
+        "created_at_ms": group.created_at_ms,
+    }
+
+
+def _partition(each: ShareGroupPartition) -> ShareGroupPartitionAnswer:
+    return {
+        "topic": each.topic,
+        "topic_id": each.key.topic_id,
+        "partition": each.key.partition,
+        "start_offset": each.start_offset,
+        "position": each.position,
+        "in_flight": each.in_flight,
+        "available": each.available,
+        "waiting": each.waiting,
+        "lag": each.lag,
+        "oldest_age_ms": each.oldest_age_ms,
+    }
+
+
+def _reset(partition: int, result: Outcome[ShareResetOffset]) -> ShareResetResult:
+    if isinstance(result, PenstockError):
+        return {"partition": partition, "error": error_json(result)}
+    return {"partition": partition, "old_offset": result.old_offset, "new_offset": result.new_offset}
+
+
+serve = serve_with(app)
+handler = entry_point(serve)

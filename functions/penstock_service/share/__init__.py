@@ -1,0 +1,1 @@
+"""The use cases of share groups: create and alter, delete, describe, reset, acquire, acknowledge."""

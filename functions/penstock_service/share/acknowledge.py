@@ -1,0 +1,203 @@
+"""Acknowledge records of a share group: accept, release, reject, renew.
+
+Each partition of the group is one item, and all acknowledgements for it are one update. The lock id that a client got
+tells the lock as it was handed out. So the update usually needs no read: its condition is that the lock is unchanged.
+If it is refused, the refusal shows the item, and the next update goes by that.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Partition, TopicName
+from penstock_core.limits import SHARE_ATTEMPTS_MAX
+from penstock_core.share.acknowledge import (
+    AckAnswer,
+    Acknowledgement,
+    AckPlan,
+    AckResult,
+    AckType,
+    plan_acknowledge,
+    plan_blind,
+)
+from penstock_core.share.record_set import Ranges
+from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
+from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_service.instance.instance import Instance
+from penstock_service.share.wake_workers import wake_workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckEntry:
+    """An acknowledgement as a client sent it. `client_lock_id` is the lock id with its token."""
+
+    topic: str
+    partition: int
+    client_lock_id: str
+    acknowledgement: Acknowledgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckOutcome:
+    """The result for some ranges of an entry; None: for all that the entry is for."""
+
+    entry: AckEntry
+    ranges: Ranges | None
+    result: AckResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAcks:
+    """The answers of one partition's acknowledgements, by their places, and the state after them, None if unknown."""
+
+    answers: Sequence[AckAnswer]
+    state: ShareState | None
+    must_wake: bool
+
+
+def acknowledge(instance: Instance, group_name: str, entries: Sequence[AckEntry]) -> list[AckOutcome]:
+    """The results of all entries, in order; several for an entry whose ranges have different ones.
+
+    One update for each partition, and one more for each time that it is refused. An update that makes records
+    available, while a consumer waits for them, sends a wake-up. Raises INVALID_NAME and UNKNOWN_SHARE_GROUP, and for a
+    partition that other writers change all the time THROTTLED: partitions before it may be acknowledged then.
+    """
+    group = instance.share_group_cache.get(group_name)
+    return acknowledge_entries(instance, group, entries)
+
+
+def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence[AckEntry]) -> list[AckOutcome]:
+    """As `acknowledge`, for a group that was found."""
+    places = by_partition(group, entries)
+    keys = [key for key in places if key is not None]
+    results = instance.executor.map(
+        lambda key: acknowledge_partition(
+            instance, group.config, key, [entries[place].acknowledgement for place in places[key]]
+        ),
+        keys,
+    )
+    wake_workers(instance, [key for key, result in zip(keys, results, strict=True) if _must_wake(result)])
+    found = dict(zip(keys, results.all_ok(), strict=True))
+    outcomes = [(index, _unknown(entries[index])) for index in places.get(None, ())]
+    for key, result in found.items():
+        outcomes += answered(entries, places[key], result.answers)
+    outcomes.sort(key=lambda each: each[0])
+    count_outcomes(instance, [outcome for _, outcome in outcomes])
+    return [outcome for _, outcome in outcomes]
+
+
+def acknowledge_partition(
+    instance: Instance,
+    config: ShareGroupConfig,
+    key: ShareKey,
+    acknowledgements: Sequence[Acknowledgement],
+    state: ShareState | None = None,
+) -> PartitionAcks:
+    """The acknowledgements of one partition; `state` is the item as it was read, None if it was not.
+
+    The caller sends the wake-up. Raises THROTTLED after `SHARE_ATTEMPTS_MAX` refused updates.
+    """
+    share, now_ms = instance.stores.share, instance.clock.now_ms()
+    answers: list[AckAnswer] = []
+    must_wake, done, refused = False, 0, 0
+    plan = _sure_blind_plan(config, acknowledgements, now_ms) if state is None else None
+    while True:
+        if plan is None:
+            state = share.find_states([key]).get(key) if state is None else state
+            if state is None:
+                answers += [_lost(index) for index in range(done, len(acknowledgements))]
+                return PartitionAcks(answers=answers, state=None, must_wake=must_wake)
+            plan = plan_acknowledge(state, config, acknowledgements[done:], now_ms)
+        if plan.update is not None:
+            outcome = share.update(key, plan.update)
+            if not outcome.is_applied:
+                refused += 1
+                if refused == SHARE_ATTEMPTS_MAX:
+                    raise busy(key)
+                plan, state = None, outcome.before
+                continue
+            state = outcome.after
+            must_wake |= outcome.took_waiter
+        new = [replace(each, index=each.index + done) for each in plan.answers]
+        answers += new
+        must_wake |= any(_repeats_release(acknowledgements[each.index], each) for each in new)
+        done += plan.planned
+        if done == len(acknowledgements):
+            return PartitionAcks(answers=answers, state=state, must_wake=must_wake)
+        plan = None
+
+
+def by_partition(group: ShareGroup, entries: Sequence[AckEntry]) -> dict[ShareKey | None, list[int]]:
+    """The places of the entries by partition; those of topics that the group does not read are under None."""
+    places: dict[ShareKey | None, list[int]] = {}
+    for index, entry in enumerate(entries):
+        topic_id = group.topics.get(TopicName(entry.topic))
+        key = None if topic_id is None else ShareKey(group.share_group_id, topic_id, Partition(entry.partition))
+        places.setdefault(key, []).append(index)
+    return places
+
+
+def answered(
+    entries: Sequence[AckEntry], places: Sequence[int], answers: Iterable[AckAnswer]
+) -> list[tuple[int, AckOutcome]]:
+    """The outcomes of one partition's entries, which stand at these places, each with its place."""
+    return [
+        (
+            places[each.index],
+            AckOutcome(entry=entries[places[each.index]], ranges=each.ranges or None, result=each.result),
+        )
+        for each in answers
+    ]
+
+
+def count_outcomes(instance: Instance, outcomes: Iterable[AckOutcome]) -> None:
+    """Count the records by what became of them."""
+    for each in outcomes:
+        count = sum(end - start for start, end in each.ranges or ())
+        if each.result is AckResult.LOST:
+            instance.telemetry.count("share_locks_lost")
+        elif each.result is AckResult.OK and each.entry.acknowledgement.type in _COUNTED:
+            instance.telemetry.count(_COUNTED[each.entry.acknowledgement.type], count)
+
+
+def busy(key: ShareKey) -> PenstockError:
+    """The error for a partition that other writers change all the time."""
+    return PenstockError(
+        ErrorCode.THROTTLED,
+        f"partition {key.partition_key} changes too often in share group {key.share_group_id}: "
+        f"{SHARE_ATTEMPTS_MAX} updates were refused. Try again",
+    )
+
+
+_COUNTED = {
+    AckType.ACCEPT: "share_records_accepted",
+    AckType.RELEASE: "share_records_released",
+    AckType.REJECT: "share_records_rejected",
+}
+
+
+def _sure_blind_plan(
+    config: ShareGroupConfig, acknowledgements: Sequence[Acknowledgement], now_ms: int
+) -> AckPlan | None:
+    """The plan without a read, if it answers only for offsets that the locks themselves hold."""
+    plan = plan_blind(config, acknowledgements, now_ms)
+    if plan is None or plan.update is None or any(each.result is not AckResult.OK for each in plan.answers):
+        return None
+    return plan
+
+
+def _must_wake(result: PartitionAcks | PenstockError) -> bool:
+    return result.maybe_applied if isinstance(result, PenstockError) else result.must_wake
+
+
+def _repeats_release(acknowledgement: Acknowledgement, answer: AckAnswer) -> bool:
+    """True for a repeat of a release: the first try may have died before its wake-up."""
+    return acknowledgement.type is AckType.RELEASE and answer.result is AckResult.DONE
+
+
+def _lost(index: int) -> AckAnswer:
+    return AckAnswer(index=index, ranges=(), result=AckResult.LOST)
+
+
+def _unknown(entry: AckEntry) -> AckOutcome:
+    return AckOutcome(entry=entry, ranges=entry.acknowledgement.offsets, result=AckResult.LOST)

@@ -1,0 +1,218 @@
+"""Acquire records of a share group: lock them, read them, and wait for them if there are none.
+
+An acquire may carry acknowledgements. Where they are for the partition that it takes records of, one update does both.
+So a busy worker costs two reads, one update and the ranged gets for each batch of records.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import LockNonce, ShareGroupId
+from penstock_core.limits import (
+    FETCH_POLL_MS_MAX,
+    FETCH_POLL_MS_MIN,
+    SHARE_KEY_RECORDS_MAX,
+    SHARE_ROOM_RETRY_MS,
+    SHARE_WATCHED_MAX,
+)
+from penstock_core.share.acquire import AcquireRequest, next_available_ms
+from penstock_core.share.share_group import ShareGroup
+from penstock_core.share.share_state import ShareKey
+from penstock_core.share.share_update import arming
+from penstock_service.instance.instance import Instance
+from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes
+from penstock_service.share.hand_over import HandedPartition, hand_over
+from penstock_service.share.look_through import Look, SharePartition, look_through
+from penstock_service.share.partitions_in_turn import strays
+from penstock_service.share.wake_workers import wake_workers
+
+_POLL_GROWTH = 1.5
+_NONCE_BYTES = 6  # 8 letters
+_LOOKS_MAX = 3  # of a call that finds something each time that it arms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcquireWish:
+    """A wish for records as a client sent it.
+
+    - `nonce` is None for a client that never repeats an acquire.
+    - `lock_ms` None is the group's. `topics` None are all topics of the group.
+    - `wait_ms` is how long to wait for a record. With `must_arm`, an acquire that finds none arms the partitions.
+    """
+
+    nonce: LockNonce | None = None
+    records_max: int
+    bytes_max: int
+    lock_ms: int | None = None
+    wait_ms: int = 0
+    must_arm: bool = False
+    topics: frozenset[str] | None = None
+    acknowledgements: Sequence[AckEntry] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedPartition:
+    """A partition that had nothing. `is_armed`: what makes records of it available sends a wake-up."""
+
+    key: ShareKey
+    is_armed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acquired:
+    """The answer of an acquire.
+
+    `next_available_ms` is the time until a record may come back without a wake-up, None if none will. `watched` is
+    empty if there are records, and for a group with more than `SHARE_WATCHED_MAX` partitions.
+    """
+
+    group: ShareGroup
+    nonce: LockNonce
+    lock_ms: int
+    now_ms: int
+    partitions: Sequence[HandedPartition]
+    acknowledged: Sequence[AckOutcome]
+    next_available_ms: int | None
+    watched: Sequence[WatchedPartition]
+
+    @property
+    def share_group_id(self) -> ShareGroupId:
+        """The group's id, which names the channel of its wake-ups."""
+        return self.group.share_group_id
+
+
+def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
+    """Records under locks, `records_max` and about `bytes_max` at most, and the results of the acknowledgements.
+
+    A repeat with the same nonce gets the locks of the first try, as far as it still has them. Two reads, one update
+    and the ranged gets for 100 records at the tail of a partition; `look_through` and `hand_over` say what more may
+    cost. While it waits, it looks again at intervals that grow up to 1 s. Arming costs one update for each head
+    without a waiter, and one for each partition with records in flight.
+
+    Raises INVALID_NAME, UNKNOWN_SHARE_GROUP and INVALID_REQUEST. If records were locked and cannot be handed over, it
+    raises the error of storage: repeat the call with its nonce.
+    """
+    group = instance.share_group_cache.get(group_name)
+    _check(group, wish)
+    nonce = wish.nonce or _new_nonce(instance)
+    entries = wish.acknowledgements
+    outcomes: list[AckOutcome] = []
+    if entries and strays(nonce):
+        outcomes, entries = acknowledge_entries(instance, group, entries), ()
+    request = AcquireRequest(
+        nonce=nonce,
+        records_max=wish.records_max,
+        lock_ms=group.config.lock_ms if wish.lock_ms is None else wish.lock_ms,
+        now_ms=instance.clock.now_ms(),
+    )
+    call = _Call(instance, group, wish)
+    look = call.look(request, entries)
+    outcomes += [outcome for _, outcome in sorted(look.outcomes, key=lambda each: each[0])]
+    look, watched = call.wait(request, look)
+    now_ms = instance.clock.now_ms()
+    handed = hand_over(instance, group.config, look.taken, nonce, wish.bytes_max) if look.taken else []
+    return Acquired(
+        group=group,
+        nonce=nonce,
+        lock_ms=request.lock_ms,
+        now_ms=now_ms,
+        partitions=handed,
+        acknowledged=outcomes,
+        next_available_ms=_next_available_ms(look),
+        watched=watched,
+    )
+
+
+class _Call:
+    """One acquire, which may look several times."""
+
+    def __init__(self, instance: Instance, group: ShareGroup, wish: AcquireWish) -> None:
+        self._instance = instance
+        self._group = group
+        self._wish = wish
+
+    def look(self, request: AcquireRequest, entries: Sequence[AckEntry] = ()) -> Look:
+        """Look through the partitions, and wake the consumers that wait for what was given back."""
+        look = look_through(
+            self._instance,
+            self._group,
+            replace(request, now_ms=self._instance.clock.now_ms()),
+            topics=self._wish.topics,
+            bytes_max=self._wish.bytes_max,
+            entries=entries,
+        )
+        count_outcomes(self._instance, [outcome for _, outcome in look.outcomes])
+        wake_workers(self._instance, look.woken)
+        return look
+
+    def wait(self, request: AcquireRequest, look: Look) -> tuple[Look, list[WatchedPartition]]:
+        """Look again until there are records, or the time is up. Arm the partitions then, if the client wants that."""
+        deadline_ms = self._instance.clock.monotonic_ms() + self._wish.wait_ms
+        pause_ms: float = FETCH_POLL_MS_MIN
+        while not look.taken:
+            remaining_ms = deadline_ms - self._instance.clock.monotonic_ms()
+            if remaining_ms <= 0:
+                return self._arm(request, look)
+            self._instance.clock.sleep_ms(min(pause_ms, remaining_ms))
+            pause_ms = min(pause_ms * _POLL_GROWTH, FETCH_POLL_MS_MAX)
+            look = self.look(request)
+        return look, []
+
+    def _arm(self, request: AcquireRequest, look: Look) -> tuple[Look, list[WatchedPartition]]:
+        """Arm all partitions. If one of them has got records meanwhile, look again."""
+        for _ in range(_LOOKS_MAX):
+            may_arm = look.is_complete and not look.is_blocked and len(look.idle) <= SHARE_WATCHED_MAX
+            watched = [WatchedPartition(key=each.key, is_armed=False) for each in look.idle[:SHARE_WATCHED_MAX]]
+            if not (self._wish.must_arm and may_arm and self._instance.stores.wake_ups.place):
+                return look, watched if look.is_complete and len(look.idle) <= SHARE_WATCHED_MAX else []
+            if all(self._instance.executor.map(self._arm_partition, look.idle).all_ok()):
+                return look, [replace(each, is_armed=True) for each in watched]
+            look = self.look(request)
+            if look.taken:
+                return look, []
+        look.note_available(0)
+        return look, []
+
+    def _arm_partition(self, partition: SharePartition) -> bool:
+        """Arm the head and the share item. False if something of the partition is available by now."""
+        stores, now_ms = self._instance.stores, self._instance.clock.now_ms()
+        head, state = partition.head, partition.state
+        if head.waiter_ms is None:
+            is_armed, _ = stores.log.arm(partition.key.partition_key, head.next_offset, now_ms)
+            if not is_armed:
+                return False
+        if state is None or not state.open or state.waiter_ms is not None:
+            return True
+        outcome = stores.share.update(partition.key, arming(state, now_ms))
+        return outcome.after is not None and next_available_ms(outcome.after, self._group.config, now_ms) != 0
+
+
+def _next_available_ms(look: Look) -> int | None:
+    """0 if the look has not seen everything."""
+    if look.taken or not look.is_complete:
+        return 0
+    if look.is_blocked:
+        look.note_available(SHARE_ROOM_RETRY_MS)
+    return look.available_ms
+
+
+def _check(group: ShareGroup, wish: AcquireWish) -> None:
+    unknown = sorted((wish.topics or frozenset()) - group.topics.keys())
+    if unknown:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"topics has {shown(unknown[0])}, which share group {group.name!r} does not read: "
+            f"name some of {', '.join(group.topics)}",
+        )
+    if group.config.is_by_key and wish.records_max > SHARE_KEY_RECORDS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"max_records={wish.records_max}: {SHARE_KEY_RECORDS_MAX} at most with ordering=key",
+            limit=SHARE_KEY_RECORDS_MAX,
+        )
+
+
+def _new_nonce(instance: Instance) -> LockNonce:
+    return LockNonce(base64.urlsafe_b64encode(instance.entropy.random_bytes(_NONCE_BYTES)).decode())

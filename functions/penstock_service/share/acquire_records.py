@@ -1,0 +1,171 @@
+"""Acquire records and decode them, for clients that do not know batches.
+
+Who decodes sees more: offsets whose records compaction has removed, and batches that cannot be decoded.
+
+| the records                           | what becomes of them                                                       |
+|---------------------------------------|----------------------------------------------------------------------------|
+| are not in the batch that covers them | are finished: compaction has removed them                                  |
+| do not fit into the answer            | go back at once, uncounted                                                 |
+| are too large for any such answer     | go back for the longest pause, uncounted                                   |
+| are in a batch that is undecodable    | are rejected with the reason `undecodable`; without a dead-letter topic    |
+|                                       | they go back for the longest pause, uncounted                              |
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import JSON_RECORD_BYTES_MAX, JSON_RESPONSE_BYTES_MAX
+from penstock_core.records.codec import Record, decode
+from penstock_core.share.acknowledge import Acknowledgement, AckType
+from penstock_core.share.record_set import Range, RecordSet, normalized
+from penstock_core.share.share_group import ShareGroupConfig
+from penstock_service.instance.instance import Instance
+from penstock_service.share.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.hand_over import HandedLock, HandedPartition, give_back, span_of, with_batches
+from penstock_service.share.read_batches import StoredBatch
+
+SizeOf = Callable[[Record], int]
+"""The bytes that a record takes in the answer, at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedLock:
+    """A lock, and its records in order."""
+
+    lock: HandedLock
+    records: Sequence[Record]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sorted:
+    """The records of one partition that are handed over, and the offsets that are not."""
+
+    kept: list[Record] = field(default_factory=list)
+    removed: list[Range] = field(default_factory=list)
+    left_out: list[Range] = field(default_factory=list)
+    too_large: list[Range] = field(default_factory=list)
+    undecodable: list[Range] = field(default_factory=list)
+
+
+def acquire_records(
+    instance: Instance, group_name: str, wish: AcquireWish, size_of: SizeOf
+) -> tuple[Acquired, list[DecodedLock]]:
+    """As `acquire`, and the records of each lock, `JSON_RESPONSE_BYTES_MAX` at most, but for the first one.
+
+    Costs one update more for each partition of which something is not handed over. Raises RECORD_TOO_LARGE if the only
+    records are too large, with the offset of one.
+    """
+    acquired = acquire(instance, group_name, wish)
+    bytes_left, is_first = JSON_RESPONSE_BYTES_MAX, True
+    decoded: list[DecodedLock] = []
+    partitions: list[HandedPartition] = []
+    too_large: PenstockError | None = None
+    for each in acquired.partitions:
+        found = _sort(each, size_of, bytes_left, is_first=is_first)
+        bytes_left -= sum(map(size_of, found.kept))
+        is_first = is_first and not found.kept
+        if found.too_large:
+            too_large = too_large or _too_large(each, found.too_large[0][0])
+        done = _settled(instance, acquired, each, found)
+        partitions.append(done)
+        decoded += [DecodedLock(lock=lock, records=_under(lock, found.kept)) for lock in done.locks]
+    if too_large is not None and not any(each.records for each in decoded):
+        raise too_large
+    return replace(acquired, partitions=partitions), decoded
+
+
+def _sort(handed: HandedPartition, size_of: SizeOf, bytes_left: int, *, is_first: bool) -> _Sorted:
+    """Decode the batches in order, until the answer is full."""
+    found = _Sorted()
+    locked = RecordSet(normalized(span for lock in handed.locks for span in lock.ranges))
+    is_full = False
+    for batch in _batches(handed):
+        mine = locked.only((span_of(batch),))
+        if is_full:
+            found.left_out += mine.ranges
+            continue
+        records = _decoded(batch, mine)
+        if records is None:
+            found.undecodable += mine.ranges
+            continue
+        found.removed += mine.minus(normalized((each.offset, each.offset + 1) for each in records)).ranges
+        for record in records:
+            size = size_of(record)
+            place = (record.offset, record.offset + 1)
+            if size > JSON_RECORD_BYTES_MAX:
+                found.too_large.append(place)
+            elif is_full or (size > bytes_left and not (is_first and not found.kept)):
+                is_full = True
+                found.left_out.append(place)
+            else:
+                found.kept.append(record)
+                bytes_left -= size
+    return found
+
+
+def _batches(handed: HandedPartition) -> list[StoredBatch]:
+    found = {batch.base_offset: batch for lock in handed.locks for batch in lock.batches}
+    return [found[base_offset] for base_offset in sorted(found)]
+
+
+def _decoded(batch: StoredBatch, mine: RecordSet) -> list[Record] | None:
+    """The batch's records among `mine`; None for a batch that cannot be decoded."""
+    wanted = {*mine.offsets()}
+    try:
+        return [record for record in decode(batch.data) if record.offset in wanted]
+    except PenstockError:
+        return None
+
+
+def _settled(instance: Instance, acquired: Acquired, handed: HandedPartition, found: _Sorted) -> HandedPartition:
+    """The partition after all that is not handed over has left its locks."""
+    config, nonce = acquired.group.config, acquired.nonce
+    back = [*_given_back(config, handed, found)]
+    if not back:
+        return handed
+    if found.undecodable:
+        instance.telemetry.log(
+            "share_records_undecodable",
+            partition=str(handed.partition.key.partition_key),
+            offset=found.undecodable[0][0],
+        )
+    state = give_back(instance, config, handed.partition, handed.state, back, nonce)
+    return with_batches(handed.partition, state, nonce, _batches(handed))
+
+
+def _given_back(config: ShareGroupConfig, handed: HandedPartition, found: _Sorted) -> Iterator[Acknowledgement]:
+    longest_ms = config.retry_backoff_ms_max
+    for grant in (lock.grant for lock in handed.locks):
+        for ranges, kind, delay_ms in (
+            (found.removed, AckType.ACCEPT, None),
+            (found.left_out, AckType.RELEASE, 0),
+            (found.too_large, AckType.RELEASE, longest_ms),
+            (found.undecodable, AckType.REJECT if config.dead_letter_topic else AckType.RELEASE, longest_ms),
+        ):
+            mine = grant.records.only(normalized(ranges)).ranges
+            if mine:
+                yield Acknowledgement(
+                    lock_id=grant.lock_id,
+                    type=kind,
+                    offsets=mine,
+                    delay_ms=delay_ms,
+                    reason="undecodable" if kind is AckType.REJECT else "",
+                    is_uncounted=kind is AckType.RELEASE,
+                )
+
+
+def _under(lock: HandedLock, records: Sequence[Record]) -> list[Record]:
+    held = {*lock.grant.records.offsets()}
+    return [record for record in records if record.offset in held]
+
+
+def _too_large(handed: HandedPartition, offset: int) -> PenstockError:
+    return PenstockError(
+        ErrorCode.RECORD_TOO_LARGE,
+        f"the record at offset {offset} of partition {handed.partition.key.partition} of topic "
+        f"{handed.partition.topic!r} takes more than {JSON_RECORD_BYTES_MAX} bytes as JSON: acquire it in binary. It "
+        "waits for the longest pause now",
+        maybe_applied=True,
+        limit=JSON_RECORD_BYTES_MAX,
+    )

@@ -1,0 +1,129 @@
+"""List share groups, and describe one: what is in flight in each partition, what is available, what waits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.ids import Offset, TopicName, segment_time_ms
+from penstock_core.limits import HEADS_AT_ONCE
+from penstock_core.log.index import Head
+from penstock_core.share.retry import available_ms
+from penstock_core.share.share_group import ShareGroup
+from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_service.index.reader import page_at
+from penstock_service.instance.instance import Instance
+from penstock_service.share.share_partitions import partitions_of, states_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupPartition:
+    """One partition of a share group.
+
+    - All records below `start_offset` are finished, and those from `position` on were never handed out.
+    - `in_flight` records are locked. `available` ones may be acquired now, fresh ones among them. `waiting` ones may be
+      later, or wait for the dead-letter topic. Compaction may have removed some of them.
+    - `oldest_age_ms` is the age of the oldest of all these, since its append; None if there are none.
+    """
+
+    topic: TopicName
+    key: ShareKey
+    start_offset: Offset
+    position: Offset
+    in_flight: int
+    available: int
+    waiting: int
+    oldest_age_ms: int | None
+
+    @property
+    def lag(self) -> int:
+        """The records that are not finished."""
+        return self.in_flight + self.available + self.waiting
+
+
+def list_share_groups(instance: Instance, limit: int, after: str) -> tuple[Sequence[ShareGroup], str | None]:
+    """Up to `limit` groups whose names sort after `after`, and the `after` of the next page, or None. One query."""
+    found = instance.stores.share.list_groups(after, limit + 1)
+    return found[:limit], found[limit - 1].name if len(found) > limit else None
+
+
+def describe_share_group(
+    instance: Instance, name: str, after: str, limit: int
+) -> tuple[ShareGroup, Sequence[ShareGroupPartition], str | None]:
+    """The group, up to `limit` of its partitions behind `after`, and the `after` of the next page, or None.
+
+    One read of the group, one of each topic that is not remembered, two reads for each 100 partitions, and one query
+    for each whose oldest record is not in the tail. Raises INVALID_NAME and UNKNOWN_SHARE_GROUP.
+    """
+    group = instance.share_group_cache.read_through(name)
+    partitions = partitions_of(instance, group)
+    places = {place_of(topic, key): index for index, (topic, key) in enumerate(partitions)}
+    begin = places.get(after, -1) + 1
+    chosen = partitions[begin : begin + limit]
+    found: list[ShareGroupPartition] = []
+    for start in range(0, len(chosen), HEADS_AT_ONCE):
+        found += _described(instance, group, chosen[start : start + HEADS_AT_ONCE])
+    is_last = begin + limit >= len(partitions)
+    return group, found, None if is_last else place_of(*chosen[-1])
+
+
+def place_of(topic: TopicName, key: ShareKey) -> str:
+    """The text that stands for a partition in `after`."""
+    return f"{topic}#{key.partition}"
+
+
+def _described(
+    instance: Instance, group: ShareGroup, partitions: Sequence[tuple[TopicName, ShareKey]]
+) -> list[ShareGroupPartition]:
+    keys = [key for _, key in partitions]
+    states = states_of(instance, keys)
+    heads = instance.stores.log.heads([key.partition_key for key in keys])
+    present = [(topic, key, heads[key.partition_key]) for topic, key in partitions if key.partition_key in heads]
+    return instance.executor.map(lambda each: _partition(instance, group, *each, states.get(each[1])), present).all_ok()
+
+
+def _partition(
+    instance: Instance, group: ShareGroup, topic: TopicName, key: ShareKey, head: Head, state: ShareState | None
+) -> ShareGroupPartition:
+    now_ms = instance.clock.now_ms()
+    state = state or ShareState(position=Offset(0))
+    expired = ((0, head.log_start_offset),)
+    in_flight = available = waiting = 0
+    for lock_id, lock in state.locks.items():
+        count = lock.held.minus(expired).count
+        if lock.until_ms > now_ms:
+            in_flight += count
+        elif available_ms(group.config, lock_id, lock) <= now_ms:
+            available += count
+        else:
+            waiting += count
+    for wait in state.waits.values():
+        count = wait.records.minus(expired).count
+        if wait.available_ms <= now_ms and not wait.is_rejected:
+            available += count
+        else:
+            waiting += count
+    available += max(0, head.next_offset - max(state.position, head.log_start_offset))
+    start = Offset(max(state.start_offset, head.log_start_offset))
+    return ShareGroupPartition(
+        topic=topic,
+        key=key,
+        start_offset=start,
+        position=Offset(max(state.position, head.log_start_offset)),
+        in_flight=in_flight,
+        available=available,
+        waiting=waiting,
+        oldest_age_ms=_age_ms(instance, key, head, start, now_ms),
+    )
+
+
+def _age_ms(instance: Instance, key: ShareKey, head: Head, offset: Offset, now_ms: int) -> int | None:
+    """The time since the append of the record at `offset`, None if there is no such record yet."""
+    if offset >= head.next_offset:
+        return None
+    located = (
+        head.located_tail()
+        if offset >= head.tail_base
+        else page_at(instance.stores.log, key.partition_key, offset).located()
+    )
+    [ref] = [each.ref for each in located if each.base_offset <= offset < each.end_offset]
+    appended_ms = segment_time_ms(ref.segment_id) if ref.delivered_ms is None else ref.delivered_ms
+    return max(0, now_ms - appended_ms)

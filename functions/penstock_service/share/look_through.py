@@ -1,0 +1,304 @@
+"""Look through the partitions of a share group for records, and take some: the search of one acquire.
+
+```
+round 1   the partitions that the call acknowledges   1 read of states, 1 of heads, 1 update does both
+round 2   4 more, in the order of the nonce           1 read of states, 1 of heads, 1 update for each that has records
+round 3   16 more, then 64, then 100 at a time        ends with the first round that has something
+```
+A repeated acquire has the same nonce, so it looks in the same order. Where it meets a lock of its nonce, it takes that
+lock and nothing else: its first try has got it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicName
+from penstock_core.limits import (
+    HEADS_AT_ONCE,
+    SHARE_ACQUIRE_ATTEMPTS_MAX,
+    SHARE_LOOK_MS_MAX,
+    SHARE_LOOKS_FIRST,
+)
+from penstock_core.log.index import Head
+from penstock_core.share.acknowledge import Acknowledgement, AckType
+from penstock_core.share.acquire import (
+    AcquirePlan,
+    AcquireRequest,
+    Grant,
+    LogBounds,
+    grants,
+    next_available_ms,
+    plan_acquire,
+)
+from penstock_core.share.share_group import ShareGroup
+from penstock_core.share.share_state import ShareKey, ShareState, locks_of
+from penstock_service.instance.instance import Instance
+from penstock_service.share.acknowledge import (
+    AckEntry,
+    AckOutcome,
+    acknowledge_partition,
+    answered,
+    by_partition,
+)
+from penstock_service.share.partitions_in_turn import in_turn
+from penstock_service.share.record_sizes import records_within
+
+_GROWTH = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartition:
+    """A partition as the look found it. `state` is None if the group has never handed out a record of it."""
+
+    topic: TopicName
+    key: ShareKey
+    head: Head
+    state: ShareState | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The locks that the acquire has in one partition, and the state that shows them."""
+
+    partition: SharePartition
+    state: ShareState
+    grants: Sequence[Grant]
+
+
+@dataclass(slots=True, kw_only=True)
+class Look:
+    """What a look has found.
+
+    `idle` are the partitions that had nothing. `is_complete`: these are all partitions of the group. `is_blocked`: some
+    have fresh records, and no room for them in flight. `available_ms` is the time until a record comes back.
+    """
+
+    taken: list[Taken] = field(default_factory=list)
+    outcomes: list[tuple[int, AckOutcome]] = field(default_factory=list)
+    woken: list[ShareKey] = field(default_factory=list)
+    idle: list[SharePartition] = field(default_factory=list)
+    is_complete: bool = False
+    is_blocked: bool = False
+    is_alone: bool = False
+    available_ms: int | None = None
+
+    def note_available(self, available_ms: int | None) -> None:
+        """A record comes back after that time."""
+        times = [each for each in (self.available_ms, available_ms) if each is not None]
+        self.available_ms = min(times, default=None)
+
+
+def look_through(
+    instance: Instance,
+    group: ShareGroup,
+    request: AcquireRequest,
+    *,
+    topics: frozenset[str] | None,
+    bytes_max: int,
+    entries: Sequence[AckEntry] = (),
+) -> Look:
+    """Take records for the request, and make the acknowledgements of `entries` beside it.
+
+    Costs two reads for each round, and one update for each partition that has records or is acknowledged. Raises
+    THROTTLED if a partition that is acknowledged changes all the time.
+    """
+    search = _Search(instance, group, request, bytes_max, entries)
+    search.run(_all_partitions(instance, group, request, topics))
+    return search.look
+
+
+def _all_partitions(
+    instance: Instance, group: ShareGroup, request: AcquireRequest, topics: frozenset[str] | None
+) -> Iterator[tuple[TopicName, ShareKey]]:
+    """The partitions in the order of the nonce. Topics that were deleted, or made anew since, are left out."""
+    found = []
+    for name, topic_id in group.topics.items():
+        if topics is not None and name not in topics:
+            continue
+        topic = instance.topic_cache.find(name)
+        if topic is not None and topic.topic_id == topic_id:
+            found.append(topic)
+    for index, number in in_turn([topic.partitions for topic in found], request.nonce):
+        topic = found[index]
+        yield topic.name, ShareKey(group.share_group_id, topic.topic_id, Partition(number))
+
+
+def _call(read: Callable[[], None]) -> None:
+    read()
+
+
+class _Search:
+    """One look, and what is left of its wish."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        group: ShareGroup,
+        request: AcquireRequest,
+        bytes_max: int,
+        entries: Sequence[AckEntry],
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._config = group.config
+        self._request = request
+        self._entries = entries
+        self._places = by_partition(group, entries)
+        self._records_left = request.records_max
+        self._bytes_left = self._bytes_max = bytes_max
+        self._deadline_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
+        self.look = Look()
+
+    def run(self, partitions: Iterator[tuple[TopicName, ShareKey]]) -> None:
+        """Look, round by round."""
+        first = self._acknowledged()
+        if first:
+            self._round(first)
+        known = {key for _, key in first}
+        others = ((topic, key) for topic, key in partitions if key not in known)
+        size = SHARE_LOOKS_FIRST
+        while not self.look.taken:
+            chosen = [*islice(others, size)]
+            if not chosen:
+                self.look.is_complete = True
+                return
+            if self._instance.clock.monotonic_ms() > self._deadline_ms:
+                return
+            self._round(chosen)
+            size = min(size * _GROWTH, HEADS_AT_ONCE)
+
+    def _acknowledged(self) -> list[tuple[TopicName, ShareKey]]:
+        return [
+            (TopicName(self._entries[places[0]].topic), key) for key, places in self._places.items() if key is not None
+        ]
+
+    def _round(self, chosen: Sequence[tuple[TopicName, ShareKey]]) -> None:
+        """Look at these partitions, all of them if they are acknowledged."""
+        stores, keys = self._instance.stores, [key for _, key in chosen]
+        states: dict[ShareKey, ShareState] = {}
+        heads: dict[PartitionKey, Head] = {}
+
+        def read_states() -> None:
+            states.update(stores.share.find_states(keys))
+
+        def read_heads() -> None:
+            heads.update(stores.log.heads([key.partition_key for key in keys]))
+
+        self._instance.executor.map(_call, [read_states, read_heads]).all_ok()
+        has_own = any(locks_of(state, self._request.nonce) for state in states.values())
+        for topic, key in chosen:
+            head, state = heads.get(key.partition_key), states.get(key)
+            is_own = state is not None and bool(locks_of(state, self._request.nonce))
+            if head is None:
+                self._acknowledge_only(key, state)
+            elif is_own or not (has_own or self._is_satisfied()):
+                self._take(SharePartition(topic=topic, key=key, head=head, state=state))
+            else:
+                self._acknowledge_only(key, state)
+
+    def _is_satisfied(self) -> bool:
+        """True if the next partition's update would bring few records."""
+        is_half_full = self._records_left <= self._request.records_max // 2 or self._bytes_left <= self._bytes_max // 2
+        return self.look.is_alone or (bool(self.look.taken) and is_half_full)
+
+    def _take(self, partition: SharePartition) -> None:
+        key, state = partition.key, partition.state
+        if state is None and partition.head.next_offset > partition.head.log_start_offset:
+            state = self._begun(key)
+        if state is None:
+            self._acknowledge_only(key, None)
+            self.look.idle.append(partition)
+            return
+        for _ in range(SHARE_ACQUIRE_ATTEMPTS_MAX):
+            plan = self._plan(partition, state)
+            if plan.is_alone and self.look.taken:
+                break  # its records may kill the worker: another acquire takes them, alone
+            if plan.update is None:
+                self._applied(partition, state, plan)
+                return
+            outcome = self._instance.stores.share.update(key, plan.update)
+            if outcome.after is not None:
+                if outcome.took_waiter:
+                    self.look.woken.append(key)
+                self._applied(partition, outcome.after, plan)
+                return
+            if outcome.before is None:  # the group was deleted
+                self._acknowledge_only(key, None)
+                return
+            state = outcome.before
+        self._acknowledge_only(key, state)
+        self.look.note_available(0)
+
+    def _begun(self, key: ShareKey) -> ShareState:
+        """A new state at the beginning of the partition. Raises UNKNOWN_SHARE_GROUP if the group is gone by now.
+
+        A deletion removes the group before its states. So a group that is there once the state is keeps the state.
+        """
+        state = self._instance.stores.share.create_state(key, Offset(0))
+        found = self._instance.stores.share.get_group(self._group.name)
+        if found is not None and found.share_group_id == key.share_group_id:
+            return state
+        self._instance.stores.share.delete_state(key)
+        self._instance.share_group_cache.forget(self._group.name)
+        raise PenstockError(
+            ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {self._group.name!r} was deleted: create it again"
+        )
+
+    def _plan(self, partition: SharePartition, state: ShareState) -> AcquirePlan:
+        head = partition.head
+        records_max = records_within(head, state.position, self._bytes_left, self._records_left)
+        return plan_acquire(
+            state,
+            self._config,
+            LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset),
+            replace(self._request, records_max=records_max),
+            self._acknowledgements(partition.key),
+        )
+
+    def _applied(self, partition: SharePartition, state: ShareState, plan: AcquirePlan) -> None:
+        """Note what the plan has brought, and make the acknowledgements that it had no room for."""
+        key = partition.key
+        self.look.outcomes += answered(self._entries, self._places.get(key, ()), plan.answers)
+        self.look.is_blocked |= plan.is_blocked
+        if plan.planned < len(self._acknowledgements(key)):
+            state = self._acknowledge_only(key, state, plan.planned) or state
+        if plan.is_repeat:
+            state = self._renewed(key, state)
+        found = grants(state, self._request.nonce)
+        if not found:
+            self.look.idle.append(replace(partition, state=state))
+            self.look.note_available(next_available_ms(state, self._config, self._request.now_ms))
+            return
+        self.look.taken.append(Taken(partition=partition, state=state, grants=found))
+        self.look.is_alone |= plan.is_alone
+        count = sum(each.records.count for each in found)
+        self._records_left -= count
+        if not plan.is_repeat:
+            self._instance.telemetry.count("share_records_acquired", count)
+
+    def _renewed(self, key: ShareKey, state: ShareState) -> ShareState:
+        """The state in which the locks of a repeated acquire go on for a while, as far as it still has them."""
+        ended = [
+            Acknowledgement(lock_id=each.lock_id, type=AckType.RENEW, lock_ms=self._request.lock_ms)
+            for each in grants(state, self._request.nonce)
+            if each.lock.until_ms <= self._request.now_ms
+        ]
+        if not ended:
+            return state
+        return acknowledge_partition(self._instance, self._config, key, ended, state).state or state
+
+    def _acknowledge_only(self, key: ShareKey, state: ShareState | None, begin: int = 0) -> ShareState | None:
+        """Make the acknowledgements of the partition from place `begin` on. Returns the state after them, if known."""
+        acknowledgements = self._acknowledgements(key)[begin:]
+        if not acknowledgements:
+            return state
+        done = acknowledge_partition(self._instance, self._config, key, acknowledgements, state)
+        self.look.outcomes += answered(self._entries, self._places[key][begin:], done.answers)
+        if done.must_wake:
+            self.look.woken.append(key)
+        return done.state
+
+    def _acknowledgements(self, key: ShareKey) -> Sequence[Acknowledgement]:
+        return [self._entries[place].acknowledgement for place in self._places.get(key, ())]

@@ -1,0 +1,112 @@
+"""Create a share group, or change its topics and settings.
+
+The place at which the group begins in a partition is its state item. A group that starts at the latest records gets
+these items for all partitions before it becomes visible, and so does a topic that such a group adds. All other
+partitions get theirs with their first acquire, at the beginning of the log.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import GroupName, PartitionKey, TopicId, TopicName, parse_group_name
+from penstock_core.log.topic import Topic
+from penstock_core.share.retry import is_last_delivery
+from penstock_core.share.share_group import (
+    SHARE_GROUP_ID_BYTES,
+    STARTS,
+    ShareGroup,
+    alter_share_group_config,
+    check_share_topics,
+    new_share_group_config,
+    new_share_group_id,
+)
+from penstock_core.share.share_state import ShareKey
+from penstock_service.instance.instance import Instance
+from penstock_service.share.share_partitions import partitions_of, states_of
+
+_LATEST = STARTS[1]
+
+
+def put_share_group(
+    instance: Instance, name: str, topics: Sequence[str] | None, config: Mapping[str, Any]
+) -> tuple[ShareGroup, bool]:
+    """The group as it is now, and whether it is new. Settings that are not in `config` stay as they are.
+
+    `topics` None leaves the topics as they are. A topic that was made anew under its name is bound again.
+
+    One read of the group, one of each topic, and one conditional write. With start=latest, one read of the heads for
+    100 partitions, and one put for each new partition. To give up the dead-letter topic, one read of the states for 100
+    partitions. Raises INVALID_NAME, INVALID_CONFIG, INVALID_REQUEST, INVALID_FILTER, UNKNOWN_TOPIC, and
+    CONCURRENT_UPDATE if somebody else changes the group meanwhile.
+    """
+    group_name = parse_group_name(name)
+    found = instance.stores.share.get_group(group_name)
+    group = _new(instance, group_name, topics, config) if found is None else _altered(instance, found, topics, config)
+    check_share_topics(group.topics, group.config)
+    if group.config.dead_letter_topic is not None:
+        instance.topic_cache.read_through(group.config.dead_letter_topic)
+    if found is not None and found.config.dead_letter_topic is not None and group.config.dead_letter_topic is None:
+        _check_no_dead_letters(instance, found)
+    if group.config.start == _LATEST:
+        bound = {} if found is None else found.topics
+        _begin_at_the_end(instance, group, [name for name, each in group.topics.items() if bound.get(name) != each])
+    if group != found:
+        instance.stores.share.change_group(found, group)
+    instance.share_group_cache.forget(name)
+    return group, found is None
+
+
+def _new(instance: Instance, name: GroupName, topics: Sequence[str] | None, config: Mapping[str, Any]) -> ShareGroup:
+    if topics is None:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"share group {name!r} does not exist yet: name its topics to create it"
+        )
+    return ShareGroup(
+        name=name,
+        share_group_id=new_share_group_id(instance.entropy.random_bytes(SHARE_GROUP_ID_BYTES)),
+        created_at_ms=instance.clock.now_ms(),
+        topics=_bound(instance, topics),
+        config=new_share_group_config(config),
+    )
+
+
+def _altered(
+    instance: Instance, found: ShareGroup, topics: Sequence[str] | None, config: Mapping[str, Any]
+) -> ShareGroup:
+    altered = replace(
+        found,
+        topics=found.topics if topics is None else _bound(instance, topics),
+        config=alter_share_group_config(found.config, config),
+    )
+    return altered if altered == found else replace(altered, version=found.version + 1)
+
+
+def _bound(instance: Instance, topics: Sequence[str]) -> dict[TopicName, TopicId]:
+    found = [instance.topic_cache.read_through(name) for name in topics]
+    return {topic.name: topic.topic_id for topic in found}
+
+
+def _begin_at_the_end(instance: Instance, group: ShareGroup, topics: Sequence[TopicName]) -> None:
+    """Make the states of all partitions of these topics, where the log ends now."""
+    for name in topics:
+        topic: Topic = instance.topic_cache.get(name)
+        keys = [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
+        begins = [
+            (ShareKey(group.share_group_id, key.topic_id, key.partition), head.next_offset)
+            for key, head in instance.stores.log.heads(keys).items()
+        ]
+        instance.executor.map(lambda begin: instance.stores.share.create_state(*begin), begins).all_ok()
+
+
+def _check_no_dead_letters(instance: Instance, group: ShareGroup) -> None:
+    """Raises INVALID_CONFIG if records wait for the dead-letter topic: without it nobody would take them."""
+    keys = [key for _, key in partitions_of(instance, group)]
+    for key, state in states_of(instance, keys).items():
+        if any(each.is_rejected or is_last_delivery(group.config, each.deliveries) for each in state.waits.values()):
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"dead_letter_topic=null: records of partition {key.partition_key} wait for topic "
+                f"{group.config.dead_letter_topic!r}; acquire once more, so that they get there, then try again",
+            )

@@ -1,0 +1,125 @@
+"""Set the place at which a share group goes on in a topic. Records in flight are handed out again, or not at all.
+
+A reset begins a new generation of each partition's state. All locks are lost, and whatever was planned before the reset
+does not apply after it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, Partition, TopicName
+from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
+from penstock_core.outcomes import Outcome, outcome_of
+from penstock_core.share.share_state import ShareKey
+from penstock_service.instance.instance import Instance
+from penstock_service.share.wake_workers import wake_workers
+from penstock_service.topics.list_offsets import ListedOffset, OffsetSpec, list_offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareResetTo:
+    """The place to go on at. Set exactly one field: an end of the log, a time, or an offset within the log."""
+
+    end: OffsetSpec | None = None
+    timestamp_ms: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareResetOffset:
+    """A partition's position before the reset, None if it had none, and after it."""
+
+    old_offset: Offset | None
+    new_offset: Offset
+
+
+def reset_share_group(
+    instance: Instance, name: str, topic_name: str, to: ShareResetTo, partitions: Sequence[int] | None = None
+) -> list[tuple[Partition, Outcome[ShareResetOffset]]]:
+    """The result of each partition, in order of their numbers; all partitions of the topic without `partitions`.
+
+    What `list_offsets` costs, and for each partition one read and one conditional update. Raises INVALID_NAME,
+    UNKNOWN_SHARE_GROUP, UNKNOWN_TOPIC if the group does not read the topic, and UNKNOWN_PARTITION.
+    """
+    group = instance.share_group_cache.read_through(name)
+    topic = instance.topic_cache.read_through(topic_name)
+    if group.topics.get(TopicName(topic_name)) != topic.topic_id:
+        raise PenstockError(
+            ErrorCode.UNKNOWN_TOPIC,
+            f"share group {group.name!r} does not read topic {topic_name!r}, or one that was deleted since: its topics "
+            f"are {', '.join(sorted(group.topics))}",
+        )
+    numbers = sorted({*(topic.all_partitions() if partitions is None else map(Partition, partitions))})
+    for number in numbers:
+        instance.topic_cache.get_partition(topic_name, number)
+    targets = _targets(instance, topic_name, to, set(numbers))
+    results = instance.executor.map(
+        lambda number: _reset(instance, ShareKey(group.share_group_id, topic.topic_id, number), targets[number]),
+        numbers,
+    )
+    if results.ok:
+        # One message is enough: it wakes every consumer that waits for something of the group.
+        wake_workers(instance, [ShareKey(group.share_group_id, topic.topic_id, numbers[0])])
+    return list(zip(numbers, results, strict=True))
+
+
+def _targets(
+    instance: Instance, topic_name: str, to: ShareResetTo, numbers: set[Partition]
+) -> dict[Partition, Outcome[Offset]]:
+    """The new position of each partition, or why it has none."""
+
+    def listed(spec: OffsetSpec | int) -> dict[Partition, Outcome[ListedOffset]]:
+        topic = instance.topic_cache.get(topic_name)
+        only = next(iter(numbers)) if len(numbers) == 1 else None
+        found = list_offsets(instance, topic_name, spec, only)
+        places = [only] if only is not None else [*topic.all_partitions()]
+        return {number: each for number, each in zip(places, found, strict=True) if number in numbers}
+
+    ends = listed(OffsetSpec.LATEST)
+    starts = listed(OffsetSpec.EARLIEST)
+    found = listed(to.timestamp_ms) if to.timestamp_ms is not None else {}
+
+    def target(number: Partition) -> Offset:
+        start, end = _offset(starts[number], Offset(0)), _offset(ends[number], Offset(0))
+        if to.end is not None:
+            return start if to.end is OffsetSpec.EARLIEST else end
+        if to.timestamp_ms is not None:
+            return _offset(found[number], end)
+        offset = Offset(to.offset or 0)
+        if not start <= offset <= end:
+            raise PenstockError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of partition {number} of topic {topic_name!r} is out of range: it holds "
+                f"[{start}, {end})",
+                log_start_offset=start,
+                high_watermark=end,
+            )
+        return offset
+
+    return {number: outcome_of(target, number) for number in numbers}
+
+
+def _offset(listed: Outcome[ListedOffset], default: Offset) -> Offset:
+    if isinstance(listed, PenstockError):
+        raise listed
+    return default if listed.offset is None else listed.offset
+
+
+def _reset(instance: Instance, key: ShareKey, target: Outcome[Offset]) -> ShareResetOffset:
+    if isinstance(target, PenstockError):
+        raise target
+    share = instance.stores.share
+    old_offset: Offset | None = None
+    for attempt in range(OFFSET_RESET_ATTEMPTS_MAX):
+        state = share.find_states([key]).get(key)
+        if state is None:
+            state = share.create_state(key, target)
+            if state.position == target and not state.locks and not state.waits:
+                return ShareResetOffset(old_offset=None, new_offset=target)
+        old_offset = state.position if attempt == 0 else old_offset
+        if share.reset(key, state, target):
+            return ShareResetOffset(old_offset=old_offset, new_offset=target)
+    raise PenstockError(
+        ErrorCode.CONCURRENT_UPDATE, f"partition {key.partition_key} was reset by others all the time: try again"
+    )

@@ -1,0 +1,26 @@
+"""The partitions of a share group, and its states in them."""
+
+from collections.abc import Mapping, Sequence
+
+from penstock_core.ids import TopicName
+from penstock_core.share.share_group import ShareGroup
+from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_service.instance.instance import Instance
+
+
+def partitions_of(instance: Instance, group: ShareGroup) -> list[tuple[TopicName, ShareKey]]:
+    """All partitions by topic and number. A topic that was deleted, or made anew since, has none.
+
+    One read for each topic that is not remembered.
+    """
+    found = []
+    for name, topic_id in sorted(group.topics.items()):
+        topic = instance.topic_cache.find(name)
+        if topic is not None and topic.topic_id == topic_id:
+            found += [(name, ShareKey(group.share_group_id, topic_id, number)) for number in topic.all_partitions()]
+    return found
+
+
+def states_of(instance: Instance, keys: Sequence[ShareKey]) -> Mapping[ShareKey, ShareState]:
+    """The states of these partitions, without those that have none. One read for each 100."""
+    return instance.stores.share.find_states(keys) if keys else {}
