@@ -1,0 +1,133 @@
+"""Share groups over HTTP: JSON and binary, wrong requests, and what a log line tells."""
+
+from typing import Any
+
+import pytest
+
+from penstock_core import limits
+from penstock_core.records import frame
+from penstock_core.records.codec import decode
+from tests.handlers.service import Service
+
+GROUP = "/v1/share-groups/workers"
+
+
+@pytest.fixture
+def workers(orders: Service) -> Service:
+    """A service with the topic orders, of which partition 0 has ten records, and a share group."""
+    orders.send(*[{"value": f"v{n}", "key": "k", "headers": [["h", "x"]], "partition": 0} for n in range(10)])
+    assert orders.call("PUT", GROUP, {"topics": ["orders"]}).status == 200
+    return orders
+
+
+def acquire(service: Service, **wish: Any) -> Any:
+    answer = service.call("POST", f"{GROUP}/records", wish)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def test_records_come_with_their_locks(workers: Service) -> None:
+    answer = acquire(workers, consumer_id="w1", max_records=3, lock_ms=5_000)
+    assert [record["offset"] for record in answer["records"]] == [0, 1, 2]
+    [lock_id] = {record["lock_id"] for record in answer["records"]}
+    first = answer["records"][0]
+    assert (first["topic"], first["partition"], first["delivery_count"]) == ("orders", 0, 1)
+    assert (first["key"], first["value"], first["headers"]) == ("k", "v0", [["h", "x"]])
+    assert 4_000 < first["until_ms_left"] <= 5_000 == answer["lock_ms"]
+    accepted = {"topic": "orders", "partition": 0, "lock_id": lock_id, "type": "accept", "offsets": None}
+    done = workers.call("POST", f"{GROUP}/acknowledge", {"acknowledge": [accepted]}).json["acknowledged"]
+    assert done == [{"topic": "orders", "partition": 0, "lock_id": lock_id, "offsets": [[0, 3]], "result": "ok"}]
+
+
+def test_binary_answer_has_the_same_locks_and_whole_batches(workers: Service) -> None:
+    answer = workers.call("POST", f"{GROUP}/acquire", {"max_records": 3, "nonce": "abcdefgh"})
+    header, data = frame.decode(answer.body)
+    partitions: Any = header["partitions"]
+    [lock] = partitions
+    assert (lock["ranges"], lock["delivery_count"], lock["length"]) == ([[0, 3]], 1, len(data))
+    assert [record.offset for record in decode(data)] == [*range(10)], "batches stay as they are stored"
+    assert {record["lock_id"] for record in acquire(workers, nonce="abcdefgh")["records"]} == {lock["lock_id"]}
+
+
+def test_lost_lock_is_told_by_range_and_changes_nothing(workers: Service) -> None:
+    [lock_id] = {record["lock_id"] for record in acquire(workers, max_records=3)["records"]}
+    wrong = {"topic": "orders", "partition": 0, "lock_id": lock_id, "type": "accept", "offsets": [[1, 2], [7, 9]]}
+    good, bad = workers.call("POST", f"{GROUP}/acknowledge", {"acknowledge": [wrong]}).json["acknowledged"]
+    assert (good["result"], good["offsets"]) == ("ok", [[1, 2]])
+    assert (bad["result"], bad["offsets"]) == ("LOCK_LOST", [[7, 9]])
+    assert "another consumer" in bad["message"]
+
+
+ACK = {"topic": "orders", "partition": 0, "lock_id": "abcdefgh.0", "type": "accept"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("records", {"max_records": 0}, "max_records=0"),
+        ("records", {"max_records": limits.SHARE_RECORDS_MAX + 1}, "500"),
+        ("records", {"lock_ms": 999}, "lock_ms=999"),
+        ("records", {"wait_ms": 20_001}, "wait_ms"),
+        ("records", {"nonce": "short"}, "nonce"),
+        ("records", {"nonce": "a b c d e f"}, "nonce"),
+        ("records", {"consumer_id": "x" * 101}, "consumer_id"),
+        ("records", {"consumer_id": "\x1b[2J"}, "consumer_id"),
+        ("records", {"topics": []}, "topics"),
+        ("records", {"topics": ["returns"]}, "returns"),
+        ("acquire", {"group": "x"}, "unknown field"),
+        ("acquire", {"arm": 1}, "arm=1"),
+        ("acknowledge", {}, "acknowledge"),
+        ("acknowledge", {"acknowledge": []}, "acknowledge"),
+        ("acknowledge", {"acknowledge": [{**ACK, "type": "nack"}]}, "nack"),
+        ("acknowledge", {"acknowledge": [{**ACK, "offsets": [[2, 2]]}]}, "[2, 2]"),
+        ("acknowledge", {"acknowledge": [{**ACK, "offsets": [[1, True]]}]}, "True"),
+        ("acknowledge", {"acknowledge": [{**ACK, "offsets": []}]}, "0 ranges"),
+        ("acknowledge", {"acknowledge": [{**ACK, "lock_id": "abcdefgh.0~!!"}]}, "send it unchanged"),
+        ("acknowledge", {"acknowledge": [{**ACK, "delay_ms": 5}]}, "goes with type release"),
+        ("acknowledge", {"acknowledge": [{**ACK, "type": "reject", "reason": "ö" * 101}]}, "202 bytes"),
+        ("acknowledge", {"acknowledge": [{**ACK, "type": "release", "delay_ms": -1}]}, "delay_ms=-1"),
+        ("acknowledge", {"acknowledge": [{**ACK, "type": "renew", "lock_ms": 12 * 3_600_000 + 1}]}, "lock_ms"),
+        ("acknowledge", {"acknowledge": [ACK] * 101}, "100 at most"),
+    ],
+)
+def test_wrong_request_is_refused_with_its_value(workers: Service, path: str, body: object, told: str) -> None:
+    error = workers.call("POST", f"{GROUP}/{path}", body).error
+    assert error["code"] == "INVALID_REQUEST"
+    assert told in error["message"]
+    assert len(acquire(workers)["records"]) == 10, "nothing was locked"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", GROUP, b""),
+        ("DELETE", GROUP, b""),
+        ("POST", f"{GROUP}/reset", {"topic": "orders", "to": "latest"}),
+        ("POST", f"{GROUP}/records", {}),
+        ("POST", f"{GROUP}/acquire", {}),
+        ("POST", f"{GROUP}/acknowledge", {"acknowledge": [ACK]}),
+    ],
+)
+def test_unknown_group_is_404(orders: Service, method: str, path: str, body: object) -> None:
+    answer = orders.call(method, path, body)
+    assert (answer.status, answer.error["code"]) == (404, "UNKNOWN_SHARE_GROUP")
+
+
+@pytest.mark.parametrize("to", ["soon", {}, {"offset": 1, "timestamp_ms": 2}, {"offset": -1}, 5])
+def test_reset_goes_to_one_place(workers: Service, to: object) -> None:
+    answer = workers.call("POST", f"{GROUP}/reset", {"topic": "orders", "to": to})
+    assert (answer.status, answer.error["code"]) == (400, "INVALID_REQUEST")
+
+
+def test_reset_of_a_topic_that_the_group_does_not_read(workers: Service) -> None:
+    workers.create("returns")
+    answer = workers.call("POST", f"{GROUP}/reset", {"topic": "returns", "to": "latest"})
+    assert (answer.status, answer.error["code"]) == (404, "UNKNOWN_TOPIC")
+
+
+def test_values_that_are_no_text_come_in_base64(orders: Service) -> None:
+    orders.send({"value_base64": "/w==", "partition": 0}, {"value": None, "partition": 0})
+    orders.call("PUT", GROUP, {"topics": ["orders"]})
+    binary, null = acquire(orders)["records"]
+    assert binary["value_base64"] == "/w=="
+    assert null["value"] is None

@@ -1,0 +1,151 @@
+"""Accept, release, reject and renew: results by range, calls, repeats, races."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode
+from penstock_core.share.acknowledge import AckResult, AckType
+from penstock_core.share.share_update import ShareOutcome
+from penstock_service.instance.instance import Instance
+from penstock_service.share.acknowledge import acknowledge
+from penstock_service.share.reset_share_group import ShareResetTo, reset_share_group
+from tests.service.share.sharing import (
+    GROUP,
+    entries_of,
+    entry_of,
+    finish,
+    locks_in,
+    new_group,
+    offsets_in,
+    results_of,
+    state_of,
+    take,
+)
+from tests.support.refusals import refused
+from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, filled_topic
+
+OK, DONE, LOST = AckResult.OK, AckResult.DONE, AckResult.LOST
+
+
+def test_repeat_of_an_acceptance_is_done(instance: Instance) -> None:
+    filled_topic(instance, records=4)
+    new_group(instance)
+    taken = take(instance)
+    assert results_of(finish(instance, taken)) == [(((0, 4),), OK)]
+    assert results_of(finish(instance, taken)) == [(((0, 4),), DONE)]
+
+
+def test_parts_of_a_lock_are_acknowledged_one_by_one(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, records=6)
+    new_group(instance)
+    [lock] = locks_in(take(instance))
+    entries = [
+        entry_of(lock, AckType.ACCEPT, ((0, 2),)),
+        entry_of(lock, AckType.RELEASE, ((2, 3),), delay_ms=0),
+        entry_of(lock, AckType.RENEW, ((3, 4),), lock_ms=60_000),
+        entry_of(lock, AckType.REJECT, ((5, 6),), reason="bad"),
+    ]
+    outcomes = acknowledge(instance, GROUP, entries)
+    assert results_of(outcomes) == [(((0, 2),), OK), (((2, 3),), OK), (((3, 4),), OK), (((5, 6),), OK)]
+    assert [each.entry for each in outcomes] == entries
+    assert offsets_in(take(instance)) == [(0, 2)]
+    clock.sleep_ms(59_000)
+    assert results_of(acknowledge(instance, GROUP, [entry_of(lock)])) == [
+        (((3, 5),), OK),
+        (((0, 2), (5, 6)), DONE),
+        (((2, 3),), LOST),
+    ]
+
+
+def test_acknowledgement_of_a_whole_lock_is_one_update_and_of_a_part_too(instance: Instance) -> None:
+    filled_topic(instance, records=6)
+    new_group(instance)
+    [lock] = locks_in(take(instance))
+    counts: Counter[str] = Counter()
+    counted = counted_instance(instance, counts)
+    acknowledge(counted, GROUP, [entry_of(lock, AckType.ACCEPT, ((0, 2),))])
+    assert counts == {"share.get_group": 1, "share.update": 1}
+    counts.clear()
+    acknowledge(counted, GROUP, [entry_of(lock, AckType.ACCEPT, ((2, 4),))])
+    assert counts == {"share.update": 2}, "the token is of the lock as it was handed out"
+
+
+def test_offsets_that_the_lock_never_had_are_not_taken_for_finished(instance: Instance) -> None:
+    filled_topic(instance, records=6)
+    new_group(instance)
+    [first], [second] = locks_in(take(instance, 3)), locks_in(take(instance))
+    outcomes = acknowledge(instance, GROUP, [entry_of(second, AckType.ACCEPT, ((1, 99),))])
+    assert results_of(outcomes) == [(((3, 6),), OK), (((1, 3), (6, 99)), LOST)]
+    assert results_of(acknowledge(instance, GROUP, [entry_of(first)])) == [(((0, 3),), OK)]
+
+
+def test_unknown_locks_topics_and_partitions_are_lost_and_change_nothing(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    [lock] = locks_in(take(instance))
+    entry = entry_of(lock)
+    changed: list[dict[str, Any]] = [{"topic": "returns"}, {"partition": 9}]
+    for change in changed:
+        values = {name: getattr(entry, name) for name in ("topic", "partition", "client_lock_id", "acknowledgement")}
+        [outcome] = acknowledge(instance, GROUP, [type(entry)(**values | change)])
+        assert outcome.result is LOST
+    assert results_of(acknowledge(instance, GROUP, [entry])) == [(((0, 3),), OK)]
+
+
+def test_acknowledgement_after_a_reset_is_lost(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    taken = take(instance)
+    reset_share_group(instance, GROUP, "orders", ShareResetTo(offset=0))
+    assert results_of(finish(instance, taken)) == [(((0, 3),), LOST)]
+    assert offsets_in(take(instance)) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_refused_update_goes_by_the_state_that_refused_it(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    taken = take(instance, lock_ms=1_000)
+    clock.sleep_ms(60_000)
+    take(instance, 1)
+    assert results_of(finish(instance, taken)) == [(((1, 3),), OK), (((0, 1),), LOST)]
+
+
+def test_partition_that_changes_all_the_time_is_told(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    taken = take(instance)
+
+    def refuse(_original: object, _key: object, _update: object) -> ShareOutcome:
+        return ShareOutcome(before=state_of(instance), after=None)
+
+    busy = another_instance(instance, share=Intercepted(instance.stores.share, update=refuse))
+    refused(ErrorCode.THROTTLED, lambda: finish(busy, taken))
+    assert results_of(finish(instance, taken)) == [(((0, 3),), OK)]
+
+
+def test_what_became_of_records_is_counted(instance: Instance) -> None:
+    filled_topic(instance, records=9)
+    new_group(instance)
+    finish(instance, take(instance, 2))
+    finish(instance, take(instance, 3), AckType.RELEASE, delay_ms=60_000)
+    rejected = take(instance)
+    finish(instance, rejected, AckType.REJECT)
+    acknowledge(instance, GROUP, [entry_of(locks_in(rejected)[0], AckType.ACCEPT, ((20, 21),))])
+    counts, _ = instance.telemetry.take()
+    assert counts == {
+        "share_records_acquired": 9,
+        "share_records_accepted": 2,
+        "share_records_released": 3,
+        "share_records_rejected": 4,
+        "share_locks_lost": 1,
+    }
+
+
+@pytest.mark.parametrize("kind", [AckType.RELEASE, AckType.RENEW])
+def test_records_that_are_not_finished_count_as_lag(instance: Instance, kind: AckType) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    acknowledge(instance, GROUP, entries_of(take(instance), kind))
+    assert state_of(instance).unfinished() == ((0, 3),)

@@ -1,0 +1,191 @@
+"""Share groups are created, altered, listed, described, reset and deleted."""
+
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.outcomes import outcome_of
+from penstock_core.share.acknowledge import AckType
+from penstock_service.instance.instance import Instance
+from penstock_service.share.delete_share_group import delete_share_group
+from penstock_service.share.describe_share_group import describe_share_group, list_share_groups
+from penstock_service.share.put_share_group import put_share_group
+from penstock_service.share.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
+from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.list_offsets import OffsetSpec
+from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, state_of, take
+from tests.support.interleaving import interrupted_before
+from tests.support.refusals import refused
+from tests.support.service import SteppedClock, another_instance, filled_topic, new_topic, send
+
+
+def test_group_from_the_latest_record_begins_where_the_log_ended_when_it_was_made(instance: Instance) -> None:
+    filled_topic(instance, partitions=2, records=3)
+    new_group(instance, start="latest")
+    for partition in range(2):
+        send(instance, "orders", "new", partition=partition)
+    assert sorted(offsets_in(take(instance)) + offsets_in(take(instance))) == [(0, 3), (1, 3)]
+
+
+def test_partitions_and_topics_that_are_added_later(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    filled_topic(instance, "returns", records=3)
+    new_group(instance, start="latest")
+    alter_topic(instance, "orders", 2, {})
+    send(instance, "orders", "first of a new partition", partition=1)
+    put_share_group(instance, GROUP, ["orders", "returns"], {})
+    later = another_instance(instance)
+    assert offsets_in(take(later)) == [(1, 0)]
+    assert offsets_in(take(later)) == [], "the added topic begins at its end"
+
+
+def test_settings_that_are_left_out_stay_and_null_is_the_default(instance: Instance) -> None:
+    new_topic(instance)
+    new_group(instance, lock_ms=5_000, in_flight_max=10)
+    group, is_new = put_share_group(instance, GROUP, None, {"lock_ms": None})
+    assert not is_new
+    assert (group.config.lock_ms, group.config.in_flight_max, group.version) == (30_000, 10, 1)
+    assert put_share_group(instance, GROUP, None, {})[0].version == 1
+
+
+@pytest.mark.parametrize(
+    ("topics", "config", "code"),
+    [
+        (None, {}, ErrorCode.INVALID_REQUEST),
+        (["bills"], {}, ErrorCode.UNKNOWN_TOPIC),
+        (["orders"], {"dead_letter_topic": "orders"}, ErrorCode.INVALID_CONFIG),
+        (["orders"], {"dead_letter_topic": "bills"}, ErrorCode.UNKNOWN_TOPIC),
+        (["orders"], {"deliveries_max": 3}, ErrorCode.INVALID_CONFIG),
+        (["orders"], {"lock_ms": 1}, ErrorCode.INVALID_CONFIG),
+        (["orders"], {"lok_ms": 1_000}, ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_wrong_group_is_refused(
+    instance: Instance, topics: list[str] | None, config: dict[str, Any], code: ErrorCode
+) -> None:
+    new_topic(instance)
+    refused(code, lambda: put_share_group(instance, GROUP, topics, config))
+    refused(ErrorCode.UNKNOWN_SHARE_GROUP, lambda: take(instance))
+
+
+@pytest.mark.parametrize("change", [{"ordering": "key"}, {"start": "latest"}])
+def test_order_and_start_stay(instance: Instance, change: dict[str, Any]) -> None:
+    new_topic(instance)
+    new_group(instance)
+    refused(ErrorCode.INVALID_CONFIG, lambda: put_share_group(instance, GROUP, None, change))
+
+
+def test_dead_letter_topic_is_not_given_up_while_records_wait_for_it(instance: Instance) -> None:
+    filled_topic(instance, records=1)
+    new_topic(instance, "dead")
+    new_group(instance, dead_letter_topic="dead")
+    finish(instance, take(instance), AckType.REJECT)
+    if state_of(instance).waits:
+        refused(ErrorCode.INVALID_CONFIG, lambda: put_share_group(instance, GROUP, None, {"dead_letter_topic": None}))
+
+
+def test_groups_are_listed_in_pages(instance: Instance) -> None:
+    new_topic(instance)
+    for name in ("c", "a", "b"):
+        put_share_group(instance, name, ["orders"], {})
+    first, after = list_share_groups(instance, 2, "")
+    assert ([group.name for group in first], after) == (["a", "b"], "b")
+    assert [[group.name for group in page] for page, _ in [list_share_groups(instance, 2, "b")]] == [["c"]]
+    assert list_share_groups(instance, 2, "b")[1] is None
+
+
+def test_description_counts_what_is_in_flight_available_and_waiting(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, records=10)
+    new_group(instance)
+    finish(instance, take(instance, 1))
+    finish(instance, take(instance, 2), AckType.RELEASE, delay_ms=60_000)
+    clock.sleep_ms(7_000)
+    take(instance, 3)
+    _, [partition], after = describe_share_group(instance, GROUP, "", 10)
+    assert after is None
+    assert (partition.start_offset, partition.position) == (1, 6)
+    assert (partition.in_flight, partition.available, partition.waiting, partition.lag) == (3, 4, 2, 9)
+    assert partition.oldest_age_ms == 7_000
+
+
+def test_description_comes_in_pages(instance: Instance) -> None:
+    new_topic(instance, "a", 2)
+    new_topic(instance, "b", 12)
+    new_group(instance, "b", "a")
+    found, after = [], ""
+    while True:
+        _, page, following = describe_share_group(instance, GROUP, after, 5)
+        found += [(each.topic, each.key.partition) for each in page]
+        if following is None:
+            break
+        after = following
+    assert found == [("a", 0), ("a", 1)] + [("b", number) for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("to", "offset"),
+    [
+        (ShareResetTo(end=OffsetSpec.EARLIEST), 0),
+        (ShareResetTo(end=OffsetSpec.LATEST), 10),
+        (ShareResetTo(offset=4), 4),
+        (ShareResetTo(timestamp_ms=0), 0),
+        (ShareResetTo(timestamp_ms=10**15), 10),
+    ],
+)
+def test_reset_goes_to_its_place(instance: Instance, to: ShareResetTo, offset: int) -> None:
+    filled_topic(instance, partitions=2, records=10)
+    new_group(instance)
+    take(instance, 3), take(instance, 3)
+    results = reset_share_group(instance, GROUP, "orders", to)
+    assert [(number, result.new_offset) for number, result in results if isinstance(result, ShareResetOffset)] == [
+        (0, offset),
+        (1, offset),
+    ]
+    assert [state_of(instance, partition).position for partition in range(2)] == [offset, offset]
+
+
+def test_reset_beyond_the_log_is_refused_by_partition(instance: Instance) -> None:
+    new_topic(instance, partitions=2)
+    send(instance, "orders", "a", "b", partition=1)
+    new_group(instance)
+    (_, bad), (_, good) = reset_share_group(instance, GROUP, "orders", ShareResetTo(offset=2))
+    assert isinstance(bad, PenstockError)
+    assert bad.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert good == ShareResetOffset(old_offset=None, new_offset=2)  # type: ignore[arg-type]
+    assert offsets_in(take(instance)) == []
+
+
+def test_group_that_is_made_anew_begins_anew(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    finish(instance, take(instance))
+    delete_share_group(instance, GROUP)
+    refused(ErrorCode.UNKNOWN_SHARE_GROUP, lambda: take(instance))
+    refused(ErrorCode.UNKNOWN_SHARE_GROUP, lambda: delete_share_group(instance, GROUP))
+    new_group(instance)
+    assert len(offsets_in(take(instance))) == 3
+
+
+def test_topic_that_is_made_anew_is_another_one_until_the_group_names_it_again(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    finish(instance, take(instance))
+    delete_topic(instance, "orders")
+    filled_topic(instance, records=2)
+    assert offsets_in(take(another_instance(instance))) == []
+    put_share_group(instance, GROUP, ["orders"], {})
+    assert len(offsets_in(take(another_instance(instance)))) == 2
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_group_that_is_deleted_under_an_acquire_hands_out_nothing_afterwards(instance: Instance, place: int) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    other = another_instance(instance)
+    acquirer = interrupted_before(instance, place, lambda: delete_share_group(other, GROUP))
+    failed = outcome_of(lambda _: take(acquirer), None)
+    assert not isinstance(failed, PenstockError) or failed.code is ErrorCode.UNKNOWN_SHARE_GROUP
+    new_group(instance)
+    assert len(offsets_in(take(instance))) == 3

@@ -1,0 +1,159 @@
+"""Records that an acquire has locked and cannot hand over: removed, compacted, damaged, undecodable, too large."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import Offset
+from penstock_core.limits import FETCH_BYTES_MAX, JSON_RECORD_BYTES_MAX
+from penstock_core.records.codec import Record, keep_records
+from penstock_core.records.record_batch import validate
+from penstock_core.share.acknowledge import AckResult
+from penstock_core.zones.quorum import Acks
+from penstock_service.instance.instance import Instance
+from penstock_service.records.append import PartitionBatches, append
+from penstock_service.records.produce import ProduceEntry, produce
+from penstock_service.share.acquire import AcquireWish
+from penstock_service.share.acquire_records import acquire_records
+from penstock_service.topics.truncate import truncate
+from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, results_of, state_of, take, values_in
+from tests.support.poison import undecodable_batch
+from tests.support.service import (
+    UNAVAILABLE,
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    batch,
+    filled_topic,
+    key_of,
+    new_topic,
+    send,
+)
+
+
+def take_json(instance: Instance, size_of: Callable[[Record], int] = lambda _: 100, **wish: Any) -> list[int]:
+    """The offsets of one acquire that decodes."""
+    asked = AcquireWish(nonce=None, records_max=100, bytes_max=FETCH_BYTES_MAX, **wish)
+    _, decoded = acquire_records(instance, GROUP, asked, size_of)
+    for each in decoded:
+        assert {*each.lock.grant.records.offsets()} == {record.offset for record in each.records}
+    return [record.offset for each in decoded for record in each.records]
+
+
+def test_records_below_the_log_start_count_as_expired(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, records=10)
+    new_group(instance)
+    held = take(instance, 4, lock_ms=1_000)
+    truncate(instance, "orders", {0: 7})
+    clock.sleep_ms(60_000)
+    assert offsets_in(take(instance)) == [(0, 7), (0, 8), (0, 9)]
+    assert results_of(finish(instance, held)) == [(((0, 4),), AckResult.DONE)]
+    assert state_of(instance).unfinished() == ((7, 10),)
+
+
+def test_records_that_are_truncated_between_lock_and_read_are_finished(instance: Instance) -> None:
+    filled_topic(instance, records=10)
+    new_group(instance)
+
+    def truncate_first(original: Callable[..., Any], *arguments: Any) -> Any:
+        if not instance.stores.log.heads([key])[key].log_start_offset:
+            truncate(instance, "orders", {0: 10})
+        raise UNAVAILABLE
+
+    key = key_of(instance, "orders")
+    zones = [Intercepted(zone, get=truncate_first) for zone in instance.stores.zones]
+    assert offsets_in(take(another_instance(instance, zones=zones))) == []
+    state = state_of(instance)
+    assert (state.position, state.open) == (10, 0)
+
+
+def test_unreadable_records_wait_and_are_never_finished(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    zones = [Intercepted(zone, get=_fail) for zone in instance.stores.zones]
+    broken = another_instance(instance, zones=zones)
+    assert offsets_in(take(broken)) == []
+    assert broken.telemetry.take()[0]["share_records_unreadable"] == 1
+    waiting = take(instance)
+    assert (offsets_in(waiting), waiting.next_available_ms) == ([], 1_000)
+    clock.sleep_ms(1_000)
+    again = take(instance)
+    assert values_in(again) == ["0", "1", "2"]
+    assert {lock.grant.lock.deliveries for each in again.partitions for lock in each.locks} == {1}
+
+
+def test_damaged_records_wait_for_the_longest_pause(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+
+    def damage(original: Callable[..., bytes], *arguments: Any) -> bytes:
+        return bytes(len(original(*arguments)))
+
+    broken = another_instance(instance, zones=[Intercepted(zone, get=damage) for zone in instance.stores.zones])
+    assert offsets_in(take(broken)) == []
+    assert take(instance).next_available_ms == 600_000
+
+
+def test_offsets_that_compaction_removed_are_finished_by_who_decodes(instance: Instance) -> None:
+    new_topic(instance)
+    new_group(instance)
+    whole = batch("a", "b", "c", "d")
+    left = keep_records(whole, lambda record: record.offset in (0, 3))
+    assert left is not None
+    compacted = PartitionBatches(key=key_of(instance, "orders"), data=bytes(left), summary=validate(whole))
+    append(instance, [compacted], Acks.QUORUM).all_ok()
+    assert take_json(instance) == [0, 3]
+    assert state_of(instance).open == 2
+    assert state_of(instance).unfinished() == ((0, 1), (3, 4))
+
+
+def test_undecodable_batch_waits_without_a_dead_letter_topic(instance: Instance) -> None:
+    new_topic(instance)
+    new_group(instance)
+    produce(instance, [ProduceEntry(topic="orders", partition=0, data=undecodable_batch(5))], Acks.QUORUM).all_ok()
+    send(instance, "orders", "good")
+    assert take_json(instance) == [5]
+    assert instance.telemetry.take()[0]["share_records_undecodable"] == 1
+    [wait] = state_of(instance).waits.values()
+    assert (wait.records.ranges, wait.deliveries, wait.is_rejected) == (((0, 5),), 0, False)
+
+
+def test_undecodable_batch_is_rejected_where_there_is_a_dead_letter_topic(instance: Instance) -> None:
+    new_topic(instance)
+    new_topic(instance, "dead")
+    new_group(instance, dead_letter_topic="dead")
+    produce(instance, [ProduceEntry(topic="orders", partition=0, data=undecodable_batch(5))], Acks.QUORUM).all_ok()
+    assert take_json(instance) == []
+    [wait] = state_of(instance).waits.values()
+    assert (wait.records.ranges, wait.is_rejected, wait.reason) == (((0, 5),), True, "undecodable")
+
+
+def test_answer_in_json_is_bounded_by_its_own_size(instance: Instance) -> None:
+    filled_topic(instance, records=10)
+    new_group(instance)
+    assert take_json(instance, lambda _: 1_500_000) == [0, 1]
+    assert state_of(instance).unfinished() == ((0, 10),)
+    assert take_json(instance) == [*range(2, 10)]
+
+
+def test_record_that_no_answer_in_json_can_carry_waits(instance: Instance) -> None:
+    filled_topic(instance, records=2)
+    new_group(instance)
+
+    def size_of(record: Record) -> int:
+        return JSON_RECORD_BYTES_MAX + 1 if record.offset == 0 else 100
+
+    assert take_json(instance, size_of) == [1]
+    assert take(instance).next_available_ms is not None
+    send(instance, "orders", "large")
+    with pytest.raises(PenstockError, match="offset 2"):
+        take_json(instance, lambda _: JSON_RECORD_BYTES_MAX + 1)
+    [wait] = [each for each in state_of(instance).waits.values() if each.records.start == 2]
+    assert wait.deliveries == 0
+    assert Offset(2) in state_of(instance).waits
+
+
+def _fail(_original: object, *_: object) -> bytes:
+    raise UNAVAILABLE
