@@ -1,4 +1,4 @@
-"""The resources of a stage, synthesized without CloudFormation's built-in validation and with empty assets."""
+"""The stack of a stage, synthesized without CloudFormation's built-in validation and with empty assets."""
 
 import os
 
@@ -20,6 +20,12 @@ _CHECKOUT = Path(__file__).parents[2]
 
 def synthesized_resources(settings: StageSettings, folder: Path) -> dict[str, Any]:
     """The resources of a stage's template. Assets and output lie in `folder`."""
+    resources: dict[str, Any] = Template.from_stack(stack_of(settings, folder)).to_json()["Resources"]
+    return resources
+
+
+def stack_of(settings: StageSettings, folder: Path) -> PenstockStack:
+    """The stack, in an app of its own. Assets and output lie in `folder`."""
     code = folder / "code"
     code.mkdir(exist_ok=True)
     (code / "penstock_handlers.py").touch()
@@ -31,7 +37,7 @@ def synthesized_resources(settings: StageSettings, folder: Path) -> dict[str, An
         requirements=some_zip,
         dependencies=None if settings.emr_release is None else some_zip,
     )
-    stack = PenstockStack(
+    return PenstockStack(
         App(outdir=str(folder / settings.name), builtin_cloud_formation_validation=False),
         "Penstock",
         settings=settings,
@@ -39,5 +45,3 @@ def synthesized_resources(settings: StageSettings, folder: Path) -> dict[str, An
         packages=packages,
         env=Environment(region=settings.region),
     )
-    resources: dict[str, Any] = Template.from_stack(stack).to_json()["Resources"]
-    return resources

@@ -1,24 +1,16 @@
 """Each stage, synthesized once per session, without CloudFormation's built-in validation and with an empty asset."""
 
-import os
-
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
-
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Template
 
-from infra.jobs.job_packages import JobPackages, job_scripts
+from bench.bill.synthesized import stack_of
 from infra.settings import StageSettings, settings_of_context
 from infra.stack import PenstockStack
 
-CHECKOUT = Path(__file__).parents[2]
 Resources = dict[str, dict[str, Any]]
 
 
@@ -31,31 +23,7 @@ def settings_named(stage: str) -> StageSettings:
 @pytest.fixture(scope="session")
 def make_stack_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[StageSettings], PenstockStack]:
     """The stack of any settings, in an app of its own."""
-    code = tmp_path_factory.mktemp("code")
-    (code / "penstock_handlers.py").touch()
-
-    (code / "packages.zip").write_bytes(b"of the jobs")
-
-    def packages(*, for_emr: bool) -> JobPackages:
-        some_zip = code / "packages.zip"
-        return JobPackages(
-            scripts=job_scripts(CHECKOUT),
-            packages=some_zip,
-            requirements=some_zip,
-            dependencies=some_zip if for_emr else None,
-        )
-
-    def make(settings: StageSettings) -> PenstockStack:
-        return PenstockStack(
-            App(outdir=str(tmp_path_factory.mktemp(settings.name)), builtin_cloud_formation_validation=False),
-            "Penstock",
-            settings=settings,
-            code=lambda_.Code.from_asset(str(code)),
-            packages=packages(for_emr=settings.emr_release is not None),
-            env=Environment(region=settings.region),
-        )
-
-    return make
+    return lambda settings: stack_of(settings, tmp_path_factory.mktemp(settings.name))
 
 
 @pytest.fixture(scope="session")
