@@ -9,7 +9,7 @@ from typing import Literal
 
 from infra.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
 from infra.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, check_reserved
-from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS
+from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS, TIERED_SWEEP_GRACE_MS
 
 Architecture = Literal["arm64", "x86_64"]
 
@@ -87,6 +87,11 @@ JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
         "PENSTOCK_SWEEP_GRACE_MS": str(SWEEP_GRACE_MS),
     },
 }
+# Where zones are directory buckets, so that moved segments are out of them within a day (docs/adr/0030).
+TIERED_JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    **JOB_ENVIRONMENTS,
+    "sweep": {**JOB_ENVIRONMENTS["sweep"], "PENSTOCK_SWEEP_GRACE_MS": str(TIERED_SWEEP_GRACE_MS)},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +121,7 @@ class StageSettings:
     entry shares the rest of the account. By default there are none: AWS would refuse them in a new account, which may
     have 10 instances. `request_rate` applies to each route; None leaves the account's 10,000.
     `route_rates` has lower ones by function, for each of its routes.
+    `job_environments` None takes those of the storage profile.
     `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
     data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
     aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
@@ -152,7 +158,7 @@ class StageSettings:
     request_rate: RequestRate | None = REQUEST_RATE
     route_rates: Mapping[str, RequestRate] = field(default_factory=lambda: ROUTE_RATES)
     repair_retry_s: int = 360  # six times the timeout of replicate, as the Lambda guide asks for
-    job_environments: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: JOB_ENVIRONMENTS)
+    job_environments: Mapping[str, Mapping[str, str]] | None = None
     keeps_data_on_delete: bool = True
     empties_buckets: bool = True
     enforces_tls: bool = True
@@ -199,6 +205,11 @@ class StageSettings:
     def repairs_zones(self) -> bool:
         """True if there are several zones, so that one may be behind another. S3 repairs a single bucket by itself."""
         return len(self.zones) > 1
+
+    @property
+    def environments_of_jobs(self) -> Mapping[str, Mapping[str, str]]:
+        """Variables of scheduled functions by function: `job_environments`, or else those of the profile."""
+        return self.job_environments or (TIERED_JOB_ENVIRONMENTS if self.tiers_zones else JOB_ENVIRONMENTS)
 
     @property
     def tiers_zones(self) -> bool:

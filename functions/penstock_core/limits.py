@@ -77,6 +77,8 @@ SWEEP_PARTITIONS_AT_ONCE = 32  # partitions that are marked side by side, betwee
 SWEEP_CYCLE_MS_MAX = 7 * 24 * 3_600_000  # a sweep that has not ended by then begins anew
 SWEEP_FOLDERS_AT_ONCE = 8  # of the 256 of an ordinary bucket, between two saves of the sweep's cursor
 SWEEP_GRACE_MS = 24 * 3_600_000  # far longer than any function may take between its put and its update
+TIERED_SWEEP_GRACE_MS = 12 * 3_600_000  # where zones are directory buckets: moved bytes leave them within a day
+RETIRED_KEPT_MS = 48 * 3_600_000  # for how long a swap's note of old segments stays: a sweep's grace cannot be longer
 
 # Groups.
 COMMIT_OFFSETS_MAX = 1_000  # offsets in one commit
@@ -190,10 +192,9 @@ ARCHIVE_REF_BYTES = FETCH_BYTES_DEFAULT_MAX  # so that a fetch of the default si
 ARCHIVE_REF_MS_MAX = 24 * 3_600_000  # of records in one ref: retention removes whole refs
 COMPACTION_AGE_MS_DEFAULT = 3_600_000  # pages with younger segments are left alone
 COMPACTION_REFS_MIN_DEFAULT = 32  # fewer are not worth a rewriting
-TIERING_MS_MAX = (
-    12 * 3_600_000
-)  # a page in the zones is moved to the archive at this age, however few or large its refs
-STALE_MS = 24 * 3_600_000  # bytes of pages that lie in zones for longer ring an alarm
+TIERING_MS_MAX = 4 * 3_600_000  # a page in the zones is moved to the archive at this age, whatever its refs
+TIERING_PORTION_MS = 60_000  # of a run, for one partition in its turn
+STALE_MS = 8 * 3_600_000  # bytes of pages that lie in zones for longer will not be gone within a day: an alarm rings
 COMPACTION_RUN_PAGES_MAX = 64  # with half as many new ones and the lease: DynamoDB takes 100 actions
 COMPACTION_SWAP_ATTEMPTS_MAX = 3  # a repair that sets a zone's bits meanwhile makes one fail
 COMPACTION_WINDOW_BYTES = 8 * MIB  # read ahead of the upload

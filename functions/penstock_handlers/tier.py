@@ -9,10 +9,11 @@ from penstock_service.instance.instance import Instance
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Goes over the partitions once. Reads `PENSTOCK_BUDGET_MS`."""
+    """Serves the partitions in turn, as far as its time goes. Reads `PENSTOCK_BUDGET_MS`."""
     done = tier(instance, budget_ms=int(os.environ["PENSTOCK_BUDGET_MS"]))
     return {
         "partitions_tiered": done.partitions,
+        "portions_tiered": done.portions,
         "partitions_held": done.held,
         "tiered_bytes": done.bytes_moved,
         "zone_bytes_stale": done.bytes_stale,

@@ -105,7 +105,7 @@ class Functions(Construct):
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
-            **settings.job_environments.get(name, {}),
+            **settings.environments_of_jobs.get(name, {}),
         }
 
 

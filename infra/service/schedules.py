@@ -20,6 +20,9 @@ RATES: Mapping[str, Duration] = {
 }
 
 
+SWEEP_RATE_WHERE_TIERED = Duration.hours(3)  # so that moved bytes leave directory buckets within a day (docs/adr/0030)
+
+
 class Schedules(Construct):
     """One rule per function of `RATES` that the stage has.
 
@@ -38,6 +41,8 @@ class Schedules(Construct):
         for name, rate in RATES.items():
             if name not in functions:
                 continue
+            if name == "sweep" and settings.tiers_zones:
+                rate = SWEEP_RATE_WHERE_TIERED
             events.Rule(
                 self,
                 construct_name(name),

@@ -33,8 +33,12 @@ def test_what_one_call_of_dynamodb_reads_or_writes_is_100_at_most() -> None:
 
 
 def test_sweep_waits_longer_than_any_writer_may_take() -> None:
-    assert limits.TRANSACTION_MS_MAX * 4 < limits.SWEEP_GRACE_MS
-    assert limits.COMPACTION_RUN_MS_MAX * 4 < limits.SWEEP_GRACE_MS
+    assert limits.TRANSACTION_MS_MAX * 4 < limits.TIERED_SWEEP_GRACE_MS < limits.SWEEP_GRACE_MS
+    assert limits.COMPACTION_RUN_MS_MAX * 4 < limits.TIERED_SWEEP_GRACE_MS
+
+
+def test_sweep_knows_the_segments_that_a_swap_retired_for_longer_than_its_grace() -> None:
+    assert limits.SWEEP_GRACE_MS * 2 <= limits.RETIRED_KEPT_MS
 
 
 def test_session_lasts_several_heartbeats_by_default() -> None:

@@ -9,7 +9,7 @@ from infra.overrides import overridden
 from infra.service.routes import ROUTES
 from infra.settings import STAGES, StageSettings
 from infra.stack import PenstockStack
-from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, SWEEP_GRACE_MS
+from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources, entry_of, settings_named, zones_in_environment
 from tests.infra.templates import functions_in, name_of, of_type
@@ -128,6 +128,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
             **JOB_ENVIRONMENTS.get(own, {}),
+            **({"PENSTOCK_SWEEP_GRACE_MS": "43200000"} if own == "sweep" and STAGES[stage].tiers_zones else {}),
         }
 
 
@@ -171,7 +172,7 @@ def test_graces_of_retention_and_sweep_outlast_every_function_of_the_api(stage: 
     sizes = STAGES[stage].function_sizes
     longest_s = max(sizes[route.function].timeout_s for route in ROUTES)
     assert longest_s * 1000 + 30_000 <= LOG_START_GRACE_MS
-    assert max(size.timeout_s for size in sizes.values()) * 1000 * 10 <= SWEEP_GRACE_MS
+    assert max(size.timeout_s for size in sizes.values()) * 1000 * 10 <= TIERED_SWEEP_GRACE_MS
 
     for name, environment in JOB_ENVIRONMENTS.items():
         assert int(environment["PENSTOCK_BUDGET_MS"]) < sizes[name].timeout_s * 1000 * 0.9

@@ -3,7 +3,7 @@
 ```
 log table   pk "<topic id>#<partition>"   sk "retired#<time of the swap in ms, 15 digits>#<end offset, 20 digits>"
 segments       B   segment ids of 16 bytes, ascending
-expires_at_s   N   DynamoDB removes the item some time after it: two graces after the swap
+expires_at_s   N   DynamoDB removes the item some time after it: two days after the swap
 ```
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import SEGMENT_ID_BYTES, Offset, PartitionKey, SegmentId
-from penstock_core.limits import SWEEP_GRACE_MS
+from penstock_core.limits import RETIRED_KEPT_MS
 from penstock_core.storage.item import Item, number
 
 RETIRED_PREFIX = "retired#"
@@ -29,7 +29,7 @@ def retired_item(key: PartitionKey, swapped_ms: int, end_offset: Offset, segment
         "pk": {"S": str(key)},
         "sk": {"S": retired_key(swapped_ms, end_offset)},
         "segments": {"B": b"".join(sorted(segments))},
-        "expires_at_s": number((swapped_ms + 2 * SWEEP_GRACE_MS) // 1_000),
+        "expires_at_s": number((swapped_ms + RETIRED_KEPT_MS) // 1_000),
     }
 
 

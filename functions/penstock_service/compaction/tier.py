@@ -4,15 +4,19 @@ The zones' buckets cost 14 times as much as the archive for each byte (docs/adr/
 and beyond that it moves pages that compaction leaves: those with few refs, and those with large ones. A partition's
 tail stays in the zones, as it belongs to the head.
 
-A run goes on behind the partition where the one before it stopped. It may die anywhere, and two may run at once:
-compaction's lease keeps them apart (compact.py).
+A run serves the partitions in a circle. Each gets a portion of time in its turn, so a partition with much to move keeps
+no other one waiting for longer than a round. A partition that is not done stands at the end of the queue again. The
+next run begins at the partition whose turn it was. A run may die anywhere, and two may run at once: compaction's lease
+keeps them apart (compact.py).
 """
 
+from bisect import bisect_left
+from collections import deque
 from dataclasses import dataclass, replace
 
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import Category, PenstockError
-from penstock_core.limits import TIERING_MS_MAX
+from penstock_core.limits import TIERING_MS_MAX, TIERING_PORTION_MS
 from penstock_service.compaction.compact import CompactionResult, compact, partitions_of
 from penstock_service.instance.instance import Instance
 
@@ -24,12 +28,13 @@ _SETTINGS = CompactionSettings(zonal_ms_max=TIERING_MS_MAX)
 class TieringResult:
     """The counts of one run.
 
-    `bytes_moved` were written to the archive. `bytes_stale` lay in zones for more than a day when the run met them.
-    `failures` counts partitions that the run could not move, `held` those that another run was moving. `is_finished` is
-    false if the time was up before the last partition.
+    `partitions` were served, in `portions` turns. `bytes_moved` were written to the archive. `bytes_stale` had lain in
+    zones for `STALE_MS` when the run met them. `failures` counts turns in which the run could not move all, `held`
+    those in which another run was moving. `is_finished` is false if the time was up before every partition was done.
     """
 
     partitions: int = 0
+    portions: int = 0
     bytes_moved: int = 0
     bytes_stale: int = 0
     failures: int = 0
@@ -37,10 +42,10 @@ class TieringResult:
     is_finished: bool = True
 
     def plus(self, done: CompactionResult) -> "TieringResult":
-        """The result with one more partition."""
+        """The result with one more portion."""
         return replace(
             self,
-            partitions=self.partitions + 1,
+            portions=self.portions + 1,
             bytes_moved=self.bytes_moved + done.bytes_after,
             bytes_stale=self.bytes_stale + done.bytes_stale,
             failures=self.failures + int(done.failures > 0),
@@ -48,26 +53,39 @@ class TieringResult:
         )
 
 
-def tier(instance: Instance, *, budget_ms: float, settings: CompactionSettings = _SETTINGS) -> TieringResult:
-    """One run over the partitions from the cursor on, as far as the time goes.
+def tier(
+    instance: Instance,
+    *,
+    budget_ms: float,
+    settings: CompactionSettings = _SETTINGS,
+    portion_ms: float = TIERING_PORTION_MS,
+) -> TieringResult:
+    """One run over the partitions in a circle from the cursor on, as far as the time goes.
 
-    For each partition a read of its head and a query for each 64 pages, and what `compact` costs for what it moves. A
-    partition that fails is counted and logged, and the next run meets it again. Raises what reading the topics raises.
+    For each turn of a partition a read of its head and a query for each 64 pages, and what `compact` costs for what it
+    moves. A turn ends with the first swap behind `portion_ms`. A partition that fails is counted and logged, and the
+    next run meets it again. Raises what reading the topics raises.
     """
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
     cursor = _parse_cursor(instance.stores.cursors.get(_JOB))
-    due = sorted(each for each in partitions_of(instance, ()) if each >= cursor)
-    total = TieringResult()
-    for topic, partition in due:
+    due = sorted(partitions_of(instance, ()))
+    first = bisect_left(due, cursor)
+    queue = deque(due[first:] + due[:first])
+    total, served = TieringResult(), set[tuple[str, int]]()
+    while queue:
+        topic, partition = queue[0]
         left_ms = deadline_ms - instance.clock.monotonic_ms()
-        done = _tier_one(instance, topic, partition, settings, left_ms) if left_ms > 0 else None
-        if done is not None:
-            total = total.plus(done)
-        if done is None or not done.is_finished:
+        if left_ms <= 0:
             instance.stores.cursors.put(_JOB, f"{topic}#{partition}")
-            return replace(total, is_finished=False)
+            return replace(total, partitions=len(served), is_finished=False)
+        done = _tier_one(instance, topic, partition, settings, min(portion_ms, left_ms))
+        queue.popleft()
+        if not done.is_finished:
+            queue.append((topic, partition))
+        served.add((topic, partition))
+        total = total.plus(done)
     instance.stores.cursors.clear(_JOB)
-    return total
+    return replace(total, partitions=len(served))
 
 
 def _tier_one(

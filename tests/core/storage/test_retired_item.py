@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import Offset, SegmentId
-from penstock_core.limits import SWEEP_GRACE_MS
+from penstock_core.limits import RETIRED_KEPT_MS
 from penstock_core.storage.retired_item import parse_retired, retired_item, retired_key
 from tests.core.storage.stored_values import KEY
 
@@ -20,7 +20,7 @@ def test_retired_item_is_what_is_stored_today() -> None:
         "pk": {"S": "00ff#7"},
         "sk": {"S": "retired#000000000005000#00000000000000000070"},
         "segments": {"B": one + two},
-        "expires_at_s": {"N": str(5 + 2 * SWEEP_GRACE_MS // 1_000)},
+        "expires_at_s": {"N": str(5 + RETIRED_KEPT_MS // 1_000)},
     }
 
 

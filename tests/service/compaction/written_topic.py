@@ -34,10 +34,21 @@ def run(instance: Instance, topic: str, **changes: Any) -> CompactionResult:
 def written(instance: Instance, clock: SteppedClock, name: str = "orders", **config: int) -> str:
     """A topic with five pages and a tail, two records in each append, all of two hours ago."""
     topic = new_topic(instance, name, **config)
+    _fill(instance, clock, topic)
+    return topic
+
+
+def written_again(instance: Instance, clock: SteppedClock, name: str) -> None:
+    """Five pages more in the topic, which this makes if there is none."""
+    if all(topic.name != name for topic in instance.stores.topics.list()):
+        new_topic(instance, name)
+    _fill(instance, clock, name)
+
+
+def _fill(instance: Instance, clock: SteppedClock, topic: str) -> None:
     for number in range(APPENDS):
         send(instance, topic, f"{number}a", f"{number}b")
     clock.time_ms += 2 * HOUR_MS
-    return topic
 
 
 @pytest.fixture
