@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import GroupConfig, GroupState, Member, MemberProgress, parse_subscription
+from penstock_core.groups.group import GroupConfig, GroupState, Member, MemberProgress, SessionTouch, parse_subscription
 from penstock_core.groups.sessions import touched
 from penstock_core.ids import GroupName, MemberName
 from tests.contract.conftest import Ports
@@ -36,7 +36,11 @@ def touch(
     report: MemberProgress | None = None,
     session: int = 2,
 ) -> Member:
-    return ports.memberships.touch_member(GROUP, MemberName("m"), member_id, sequence, session, deadline_ms, report)
+    return ports.memberships.touch_member(
+        GROUP,
+        MemberName("m"),
+        SessionTouch(member_id=member_id, sequence=sequence, session=session, deadline_ms=deadline_ms, report=report),
+    )
 
 
 def test_group_is_made_once_and_changed_by_the_caller_that_saw_it_last(ports: Ports) -> None:
@@ -138,7 +142,8 @@ def test_touch_is_refused_exactly_where_sessions_touched_says(ports: Ports) -> N
         before = MEMBER if is_there else None
         if before is not None:
             ports.memberships.put_member(GROUP, None, before)
-        expected = _outcome(partial(touched, before, GROUP, name, member_id, sequence, session, deadline_ms, None))
+        heard = SessionTouch(member_id=member_id, sequence=sequence, session=session, deadline_ms=deadline_ms)
+        expected = _outcome(partial(touched, before, GROUP, name, heard))
         found = _outcome(partial(touch, ports, sequence, member_id, deadline_ms, session=session))
         assert found == expected, (is_there, member_id, sequence, session, deadline_ms)
         left = [expected] if isinstance(expected, Member) else [before] * is_there

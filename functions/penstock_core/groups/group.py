@@ -106,6 +106,20 @@ class MemberProgress:
     is_settled: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTouch:
+    """A heartbeat of the process `member_id` in its session, which then goes on until `deadline_ms`.
+
+    `report` is None if the heartbeat has seen no target.
+    """
+
+    member_id: str
+    sequence: int
+    session: int
+    deadline_ms: int
+    report: MemberProgress | None = None
+
+
 def parse_subscription(topics: Iterable[str], patterns: Iterable[str]) -> Subscription:
     """The subscription to these names and patterns. Raises INVALID_NAME for a bad pattern.
 

@@ -16,30 +16,22 @@ Its next heartbeat is refused with UNKNOWN_MEMBER, and it joins again.
 from dataclasses import replace
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import Member, MemberProgress
+from penstock_core.groups.group import Member, SessionTouch
 from penstock_core.ids import GroupName, MemberName
 
 
-def touched(
-    stored: Member | None,
-    group: GroupName,
-    name: MemberName,
-    member_id: str,
-    sequence: int,
-    session: int,
-    deadline_ms: int,
-    report: MemberProgress | None,
-) -> Member:
+def touched(stored: Member | None, group: GroupName, name: MemberName, touch: SessionTouch) -> Member:
     """The member after a heartbeat; `storage.member_item.touch_update` is the same as an update.
 
     A driver that lost the answer may send the member's newest heartbeat again: that changes nothing. Raises
     UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT.
     """
-    if stored is not None and _is_touched(stored, member_id, sequence, session, deadline_ms, report):
+    if stored is not None and _is_touched(stored, touch):
         return stored
-    refuse_heartbeat(stored, group, name, member_id, sequence, session)
+    refuse_heartbeat(stored, group, name, touch.member_id, touch.sequence, touch.session)
     assert stored is not None
-    member = replace(stored, sequence=sequence, deadline_ms=deadline_ms)
+    report = touch.report
+    member = replace(stored, sequence=touch.sequence, deadline_ms=touch.deadline_ms)
     return member if report is None else replace(member, epoch=report.epoch, is_settled=report.is_settled)
 
 
@@ -83,9 +75,7 @@ def concurrent_update(what: str) -> PenstockError:
     return PenstockError(ErrorCode.CONCURRENT_UPDATE, f"{what} was changed by somebody else: look again")
 
 
-def _is_touched(
-    stored: Member, member_id: str, sequence: int, session: int, deadline_ms: int, report: MemberProgress | None
-) -> bool:
-    heard = stored.member_id, stored.sequence, stored.session, stored.deadline_ms
-    is_same = heard == (member_id, sequence, session, deadline_ms)
+def _is_touched(stored: Member, touch: SessionTouch) -> bool:
+    heard, report = (stored.member_id, stored.sequence, stored.session, stored.deadline_ms), touch.report
+    is_same = heard == (touch.member_id, touch.sequence, touch.session, touch.deadline_ms)
     return is_same and (report is None or (stored.epoch, stored.is_settled) == (report.epoch, report.is_settled))

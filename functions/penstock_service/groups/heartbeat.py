@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import GroupState, Member, MemberProgress, Subscription
+from penstock_core.groups.group import GroupState, Member, MemberProgress, SessionTouch, Subscription
 from penstock_core.groups.group_target import TargetAssignment
 from penstock_core.groups.lease import Lease
 from penstock_core.groups.lease_plan import LeasePlan, plan_leases
@@ -298,9 +298,10 @@ def _extend_session(
 ) -> Member:
     """Write the member's item: its session goes on, with this progress. One conditional update."""
     deadline_ms = instance.clock.now_ms() + state.config.session_timeout_ms
-    return instance.stores.memberships.touch_member(
-        state.name, beat.name, beat.member_id, beat.sequence, session, deadline_ms, progress
+    touch = SessionTouch(
+        member_id=beat.member_id, sequence=beat.sequence, session=session, deadline_ms=deadline_ms, report=progress
     )
+    return instance.stores.memberships.touch_member(state.name, beat.name, touch)
 
 
 def _plain_answer(state: GroupState, epoch: int, session: int) -> HeartbeatAnswer:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from penstock_core.groups.group import GroupState, Member, MemberProgress
+from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
 
@@ -101,17 +101,8 @@ class MembershipStore(Protocol):
         conditional write.
         """
 
-    def touch_member(
-        self,
-        group: GroupName,
-        name: MemberName,
-        member_id: str,
-        sequence: int,
-        session: int,
-        deadline_ms: int,
-        report: MemberProgress | None,
-    ) -> Member:
-        """Notes a heartbeat of the process `member_id`, and returns the member after it.
+    def touch_member(self, group: GroupName, name: MemberName, touch: SessionTouch) -> Member:
+        """Notes a heartbeat, and returns the member after it.
 
         Raises UNKNOWN_MEMBER if there is no such member or its session is another one, MEMBER_FENCED if another process
         is the member, and STALE_HEARTBEAT if this sequence or a higher one has come.

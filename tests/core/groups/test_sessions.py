@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import Member, MemberProgress
+from penstock_core.groups.group import Member, MemberProgress, SessionTouch
 from penstock_core.groups.sessions import concurrent_update, refuse_heartbeat, touched, unknown_member
 from penstock_core.ids import GroupName
 from tests.core.groups.members import MEMBER, OTHER
@@ -15,14 +15,50 @@ GROUP = GroupName("billing")
 
 
 def test_heartbeat_goes_on_with_the_session() -> None:
-    after = touched(MEMBER, GROUP, OTHER, "other", 6, 2, 200, MemberProgress(epoch=9, is_settled=True))
+    after = touched(
+        MEMBER,
+        GROUP,
+        OTHER,
+        SessionTouch(
+            member_id="other", sequence=6, session=2, deadline_ms=200, report=MemberProgress(epoch=9, is_settled=True)
+        ),
+    )
     assert after == replace(MEMBER, sequence=6, deadline_ms=200, epoch=9, is_settled=True)
-    assert touched(MEMBER, GROUP, OTHER, "other", 6, 2, 200, None) == replace(MEMBER, sequence=6, deadline_ms=200)
-    assert touched(after, GROUP, OTHER, "other", 6, 2, 200, MemberProgress(epoch=9, is_settled=True)) == after
-    assert touched(after, GROUP, OTHER, "other", 6, 2, 200, None) == after
+    assert touched(
+        MEMBER, GROUP, OTHER, SessionTouch(member_id="other", sequence=6, session=2, deadline_ms=200)
+    ) == replace(MEMBER, sequence=6, deadline_ms=200)
+    assert (
+        touched(
+            after,
+            GROUP,
+            OTHER,
+            SessionTouch(
+                member_id="other",
+                sequence=6,
+                session=2,
+                deadline_ms=200,
+                report=MemberProgress(epoch=9, is_settled=True),
+            ),
+        )
+        == after
+    )
+    assert (
+        touched(after, GROUP, OTHER, SessionTouch(member_id="other", sequence=6, session=2, deadline_ms=200)) == after
+    )
     for deadline_ms, is_settled in ((200, False), (201, True)):
         with pytest.raises(PenstockError, match="STALE_HEARTBEAT"):
-            touched(after, GROUP, OTHER, "other", 6, 2, deadline_ms, MemberProgress(epoch=9, is_settled=is_settled))
+            touched(
+                after,
+                GROUP,
+                OTHER,
+                SessionTouch(
+                    member_id="other",
+                    sequence=6,
+                    session=2,
+                    deadline_ms=deadline_ms,
+                    report=MemberProgress(epoch=9, is_settled=is_settled),
+                ),
+            )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +76,9 @@ def test_heartbeat_is_refused(
     stored: Member | None, member_id: str, sequence: int, session: int, code: ErrorCode
 ) -> None:
     with pytest.raises(PenstockError) as caught:
-        touched(stored, GROUP, OTHER, member_id, sequence, session, 200, None)
+        touched(
+            stored, GROUP, OTHER, SessionTouch(member_id=member_id, sequence=sequence, session=session, deadline_ms=200)
+        )
     assert caught.value.code is code
 
 
@@ -56,7 +94,12 @@ def test_only_rising_sequences_move_a_member_on(sequences: list[int]) -> None:
     for sequence in sequences:
         newest = member.sequence
         with suppress(PenstockError):
-            member = touched(member, GROUP, OTHER, "other", sequence, 2, 100 + sequence, None)
+            member = touched(
+                member,
+                GROUP,
+                OTHER,
+                SessionTouch(member_id="other", sequence=sequence, session=2, deadline_ms=100 + sequence),
+            )
         assert member.sequence == max(newest, sequence)
 
 

@@ -9,7 +9,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from penstock_core.compaction.merging import CompactionState, Swap
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.groups.group import GroupConfig, GroupState, Member, Subscription
+from penstock_core.groups.group import GroupConfig, GroupState, Member, SessionTouch, Subscription
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken
 from penstock_core.ids import (
     NO_NONCE,
@@ -113,7 +113,9 @@ REPEATED: Mapping[str, Write] = {
     "members.delete_group": lambda stores: stores.members.delete_group(GROUP_STATE),
     "members.register": lambda stores: stores.members.register(GROUP),
     "members.unregister": lambda stores: stores.members.unregister(GROUP),
-    "members.touch_member": lambda stores: stores.members.touch_member(GROUP, ME, "me", 2, 1, 10, None),
+    "members.touch_member": lambda stores: stores.members.touch_member(
+        GROUP, ME, SessionTouch(member_id="me", sequence=2, session=1, deadline_ms=10)
+    ),
     "members.remove_member": lambda stores: stores.members.remove_member(GROUP, MEMBER),
     "members.put_target": lambda stores: stores.members.put_target(GROUP, 1, "t", [b"x"]),
     "transactions.put_stage": lambda stores: stores.transactions.put_stage(PRODUCER, 1, NO_NONCE, 0, (), 5),

@@ -8,10 +8,10 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock_core.errors import PenstockError
-from penstock_core.groups.group import Member, MemberProgress
+from penstock_core.groups.group import Member, MemberProgress, SessionTouch
 from penstock_core.groups.lease import TAKE_DECISIONS, HolderState, Lease, TakeDecision, refusal
 from penstock_core.groups.sessions import refuse_heartbeat, touched
-from penstock_core.ids import GroupName
+from penstock_core.ids import GroupName, MemberName
 from penstock_service.adapters.memory import groups as memory_groups
 from penstock_service.groups import acquire_leases as acquire_module
 from penstock_service.groups import heartbeat as heartbeat_module
@@ -66,9 +66,8 @@ def _sessions_never_end() -> Patch:
 
 @contextmanager
 def _any_session_is_the_members() -> Iterator[None]:
-    def goes_on(stored: Member | None, *arguments: Any) -> Member:
-        group, name, member_id, sequence, session, *rest = arguments
-        return touched(stored, group, name, member_id, sequence, stored.session if stored else session, *rest)
+    def goes_on(stored: Member | None, group: GroupName, name: MemberName, touch: SessionTouch) -> Member:
+        return touched(stored, group, name, replace(touch, session=stored.session) if stored else touch)
 
     refuse_original: Callable[..., None] = refuse_heartbeat
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.formats import check_item
-from penstock_core.groups.group import Member, MemberProgress, Subscription
+from penstock_core.groups.group import Member, SessionTouch, Subscription
 from penstock_core.ids import GroupName, MemberName
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 
@@ -83,15 +83,7 @@ def parse_member(item: Mapping[str, Any]) -> Member:
     )
 
 
-def touch_update(
-    group: GroupName,
-    name: MemberName,
-    member_id: str,
-    sequence: int,
-    session: int,
-    deadline_ms: int,
-    report: MemberProgress | None,
-) -> ConditionalUpdate:
+def touch_update(group: GroupName, name: MemberName, touch: SessionTouch) -> ConditionalUpdate:
     """A heartbeat, on condition that it is of the member's present process and session, and newer than all before.
 
     The condition states the rule of `groups.sessions.refuse_heartbeat`, which tells why a heartbeat is refused. The
@@ -99,14 +91,15 @@ def touch_update(
     together. Pass `SEQUENCE_NAME` as the expression's names.
     """
     update = "SET #sequence = :sequence, deadline_ms = :deadline, expires_at_s = :expires"
-    ends = _ends(deadline_ms)
+    ends = _ends(touch.deadline_ms)
     values: Item = {
-        ":member": {"S": member_id},
-        ":sequence": number(sequence),
-        ":session": number(session),
+        ":member": {"S": touch.member_id},
+        ":sequence": number(touch.sequence),
+        ":session": number(touch.session),
         ":deadline": ends["deadline_ms"],
         ":expires": ends["expires_at_s"],
     }
+    report = touch.report
     if report is not None:
         update += ", epoch = :epoch, is_settled = :settled"
         values |= {":epoch": number(report.epoch), ":settled": {"BOOL": report.is_settled}}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock_core.groups.group import GroupState, Member, MemberProgress
+from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName
 from penstock_core.storage.groups.group_item import group_item, group_key, parse_group, registered_key
@@ -91,21 +91,12 @@ class DynamoDbMembershipStore:
             condition, values = unchanged_member(old)
             self._rewrite(what, rewriting(item, condition, values, names=SEQUENCE_NAME, optional=("instance_id",)))
 
-    def touch_member(
-        self,
-        group: GroupName,
-        name: MemberName,
-        member_id: str,
-        sequence: int,
-        session: int,
-        deadline_ms: int,
-        report: MemberProgress | None,
-    ) -> Member:
+    def touch_member(self, group: GroupName, name: MemberName, touch: SessionTouch) -> Member:
         done = self._client.conditional(
             "update_item",
             is_repeatable=True,
             TableName=self._table,
-            **touch_update(group, name, member_id, sequence, session, deadline_ms, report).arguments(),
+            **touch_update(group, name, touch).arguments(),
             ExpressionAttributeNames=SEQUENCE_NAME,
             ReturnValues="ALL_NEW",
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
@@ -113,7 +104,7 @@ class DynamoDbMembershipStore:
         if isinstance(done, Applied):
             return parse_member(done.attributes)
         stored = parse_member(done.item) if done.item else None
-        return touched(stored, group, name, member_id, sequence, session, deadline_ms, report)
+        return touched(stored, group, name, touch)
 
     def remove_member(self, group: GroupName, seen: Member) -> bool:
         return self._deleted(member_item_key(group, seen.name), **_member_is(seen))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from penstock_core.groups.group import GroupState, Member, MemberProgress
+from penstock_core.groups.group import GroupState, Member, SessionTouch
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken, MayGoBack, refusal
 from penstock_core.groups.sessions import concurrent_update, touched
 from penstock_core.ids import GroupName, MemberName, PartitionKey, TopicId
@@ -144,19 +144,10 @@ class MemoryMembershipStore:
                 raise concurrent_update(f"member {new.name} of group {group}")
             self._members.setdefault(group, {})[new.name] = new
 
-    def touch_member(
-        self,
-        group: GroupName,
-        name: MemberName,
-        member_id: str,
-        sequence: int,
-        session: int,
-        deadline_ms: int,
-        report: MemberProgress | None,
-    ) -> Member:
+    def touch_member(self, group: GroupName, name: MemberName, touch: SessionTouch) -> Member:
         with self._lock:
             stored = self._members.get(group, {}).get(name)
-            member = touched(stored, group, name, member_id, sequence, session, deadline_ms, report)
+            member = touched(stored, group, name, touch)
             self._members[group][name] = member
             return member
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core import limits
-from penstock_core.groups.group import Member, MemberProgress, Subscription, parse_subscription
+from penstock_core.groups.group import Member, MemberProgress, SessionTouch, Subscription, parse_subscription
 from penstock_core.ids import GroupName, MemberName
 from penstock_core.storage.dynamodb_limits import item_bytes
 from penstock_core.storage.groups.member_item import (
@@ -89,12 +89,22 @@ def test_member_is_one_write_unit_with_a_subscription_of_600_bytes() -> None:
 def test_member_outlives_its_session_by_a_week_at_most() -> None:
     expires_at_s = int(member_item(GROUP, MEMBER)["expires_at_s"]["N"])
     assert expires_at_s == 1_790_000_000 + 7 * 86_400
-    touched = touch_update(GROUP, MEMBER.name, "p", 3, 2, 1_790_000_001_000, MemberProgress(epoch=1, is_settled=False))
+    touched = touch_update(
+        GROUP,
+        MEMBER.name,
+        SessionTouch(
+            member_id="p",
+            sequence=3,
+            session=2,
+            deadline_ms=1_790_000_001_000,
+            report=MemberProgress(epoch=1, is_settled=False),
+        ),
+    )
     assert touched.values[":expires"] == {"N": str(expires_at_s + 1)}
 
 
 def test_heartbeat_is_conditional_on_process_session_and_sequence() -> None:
-    update = touch_update(GROUP, MEMBER.name, "p", 3, 2, 5_000, None)
+    update = touch_update(GROUP, MEMBER.name, SessionTouch(member_id="p", sequence=3, session=2, deadline_ms=5_000))
     assert update.key == member_item_key(GROUP, MEMBER.name)
     assert update.condition == "member_id = :member AND member_session = :session AND #sequence < :sequence"
     assert update.update == "SET #sequence = :sequence, deadline_ms = :deadline, expires_at_s = :expires"
@@ -104,7 +114,13 @@ def test_heartbeat_is_conditional_on_process_session_and_sequence() -> None:
 
 
 def test_heartbeat_that_has_seen_a_target_reports_it() -> None:
-    update = touch_update(GROUP, MEMBER.name, "p", 3, 2, 5_000, MemberProgress(epoch=4, is_settled=True))
+    update = touch_update(
+        GROUP,
+        MEMBER.name,
+        SessionTouch(
+            member_id="p", sequence=3, session=2, deadline_ms=5_000, report=MemberProgress(epoch=4, is_settled=True)
+        ),
+    )
     assert update.update.endswith(", epoch = :epoch, is_settled = :settled")
     assert (update.values[":epoch"], update.values[":settled"]) == ({"N": "4"}, {"BOOL": True})
 
