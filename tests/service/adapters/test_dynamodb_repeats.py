@@ -25,7 +25,7 @@ from penstock_core.ids import (
 from penstock_core.log.index import Page
 from penstock_core.log.topic import Topic, note_of
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
-from penstock_core.transaction import Transaction, TransactionalProducer, TransactionState
+from penstock_core.transaction import Move, Transaction, TransactionalProducer, TransactionState
 from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -72,6 +72,7 @@ SWAP = Swap(old=(PAGE,), new=(replace(PAGE, max_timestamp_ms=2),), epoch=1, dead
 PRODUCER_ID = TransactionalId("ledger")
 PRODUCER = TransactionalProducer(transactional_id=PRODUCER_ID, epoch=0)
 STATE = TransactionState(producer_id=7, epoch=0, number=0)
+MOVE = Move(shares=(), refs={KEY: (REF,)})
 TRANSACTION = Transaction(producer=PRODUCER, number=1, refs={KEY: (REF,)})
 PASS = CatchUpPass(zones={}, began_ms=1)
 
@@ -126,6 +127,7 @@ REPEATED: Mapping[str, Write] = {
 # These wait for conflicts too, so DynamoDbClient.transact tries each of them longer.
 TRANSACTED: Mapping[str, Write] = {
     "transactions.commit": lambda stores: stores.transactions.commit(TRANSACTION),
+    "transactions.move": lambda stores: stores.transactions.move(MOVE),
     "compaction.swap": lambda stores: stores.compaction.swap(KEY, SWAP),
 }
 # A second one would be applied too, or be refused by the first, which the caller could not tell from another's.
