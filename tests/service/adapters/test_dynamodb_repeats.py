@@ -18,6 +18,7 @@ from penstock_core.ids import (
     Offset,
     Partition,
     PartitionKey,
+    ShareGroupId,
     TopicId,
     TopicName,
     TransactionalId,
@@ -25,7 +26,16 @@ from penstock_core.ids import (
 from penstock_core.log.index import Page
 from penstock_core.log.topic import Topic, note_of
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
-from penstock_core.transaction import Move, Transaction, TransactionalProducer, TransactionState
+from penstock_core.share.share_group import ShareGroup
+from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_core.share.share_update import ShareUpdate
+from penstock_core.transaction import (
+    Move,
+    ShareCommit,
+    Transaction,
+    TransactionalProducer,
+    TransactionState,
+)
 from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -34,6 +44,7 @@ from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
@@ -72,9 +83,13 @@ SWAP = Swap(old=(PAGE,), new=(replace(PAGE, max_timestamp_ms=2),), epoch=1, dead
 PRODUCER_ID = TransactionalId("ledger")
 PRODUCER = TransactionalProducer(transactional_id=PRODUCER_ID, epoch=0)
 STATE = TransactionState(producer_id=7, epoch=0, number=0)
-MOVE = Move(shares=(), refs={KEY: (REF,)})
 TRANSACTION = Transaction(producer=PRODUCER, number=1, refs={KEY: (REF,)})
 PASS = CatchUpPass(zones={}, began_ms=1)
+SHARE = ShareKey(ShareGroupId("ab" * 10), TopicId("t0"), Partition(0))
+SHARE_STATE = ShareState(position=Offset(0))
+SHARE_UPDATE = ShareUpdate(generation=0, expected_waits={Offset(0): None})
+SHARE_GROUP = ShareGroup(name=GROUP, share_group_id=SHARE.share_group_id, topics={})
+MOVE = Move(shares=[ShareCommit(key=SHARE, update=SHARE_UPDATE)], refs={KEY: (REF,)})
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,7 @@ class _Stores:
     compaction: DynamoDbCompactionStore
     zones: DynamoDbZoneStateStore
     cursors: DynamoDbJobCursors
+    share: DynamoDbShareStore
 
 
 Write = Callable[[_Stores], object]
@@ -121,6 +137,10 @@ REPEATED: Mapping[str, Write] = {
     "members.put_target": lambda stores: stores.members.put_target(GROUP, 1, "t", [b"x"]),
     "transactions.put_stage": lambda stores: stores.transactions.put_stage(PRODUCER, 1, NO_NONCE, 0, (), 5),
     "transactions.release": lambda stores: stores.transactions.release(PRODUCER_ID),
+    "share.create_state": lambda stores: stores.share.create_state(SHARE, Offset(0)),
+    "share.update": lambda stores: stores.share.update(SHARE, SHARE_UPDATE),
+    "share.reset": lambda stores: stores.share.reset(SHARE, SHARE_STATE, Offset(0)),
+    "share.delete_state": lambda stores: stores.share.delete_state(SHARE),
     "cursors.put": lambda stores: stores.cursors.put("sweep", "7"),
     "cursors.clear": lambda stores: stores.cursors.clear("sweep"),
 }
@@ -143,6 +163,9 @@ SENT_ONCE: Mapping[str, Write] = {
     "members.change_group": lambda stores: stores.members.change_group(GROUP_STATE, GROUP_STATE),
     "members.put_member, new": lambda stores: stores.members.put_member(GROUP, None, MEMBER),
     "members.put_member": lambda stores: stores.members.put_member(GROUP, MEMBER, MEMBER),
+    "share.change_group, new": lambda stores: stores.share.change_group(None, SHARE_GROUP),
+    "share.change_group": lambda stores: stores.share.change_group(SHARE_GROUP, SHARE_GROUP),
+    "share.delete_group": lambda stores: stores.share.delete_group(SHARE_GROUP),
     "transactions.begin_epoch": lambda stores: stores.transactions.begin_epoch(PRODUCER_ID, None, STATE),
     "compaction.acquire": lambda stores: stores.compaction.acquire(KEY, 1, 9),
     "compaction.save": lambda stores: stores.compaction.save(KEY, LEASE_HELD),
@@ -183,6 +206,7 @@ def _requests_of(write: Write) -> int:
         compaction=DynamoDbCompactionStore(client, "log"),
         zones=DynamoDbZoneStateStore(client, "topics"),
         cursors=DynamoDbJobCursors(client, "topics"),
+        share=DynamoDbShareStore(client, "groups"),
     )
     with pytest.raises(PenstockError) as caught:
         write(stores)
@@ -214,6 +238,7 @@ def test_every_write_of_every_store_is_listed() -> None:
         *("members.find_members", "members.get_target"),
         *("transactions.get", "transactions.stages"),
         *("compaction.retired", "compaction.find_merged"),
+        *("share.get_group", "share.list_groups", "share.find_states"),
         *("zones.get", "zones.get_pass", "cursors.get"),
     }
     reads_first = {"log.mark_stored", "members.remove_targets"}
