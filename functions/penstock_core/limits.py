@@ -155,6 +155,7 @@ SHARE_UNREAD_PAUSE_MS = 1_000  # records that cannot be read wait so long at lea
 SHARE_WATCHED_MAX = 100  # partitions that a waiting consumer of a share group arms, as a fetch does
 SHARE_TOPICS_MAX = 100  # of one share group
 SHARE_GROUP_LIST_MAX = 100  # share groups in one page of the list
+MOVED_BYTES_MAX = REQUEST_BYTES_MAX  # of one batch of dead letters: their headers may exceed what a topic takes
 DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-letter topic
 
 # The index.

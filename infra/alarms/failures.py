@@ -28,6 +28,8 @@ UNDONE = (
     ("tier", "tiering_failed"),
     ("tier", "zone_bytes_stale"),
 )
+# function and the log line that tells of records which it could not move
+STUCK = (("share", "dead_letters_stuck"),)
 # A function that runs this seldom rings with its first failure. The other functions may fail twice an hour, because
 # their next run is due.
 _RARE = Duration.hours(1)
@@ -68,6 +70,13 @@ class Failures(Construct):
                     logs.FilterPattern.number_value(f"$.{field}", ">", 0),
                 ),
             )
+        for name, line in STUCK:
+            self._filter(
+                line.replace("_", "-"),
+                functions[name],
+                RARE_FAILING,
+                logs.FilterPattern.string_value("$.message", "=", line),
+            )
         ring(
             self,
             "functions-failing",
@@ -80,7 +89,7 @@ class Failures(Construct):
         ring(
             self,
             "runs-failed",
-            "a sweep, a scrub or a tiering failed or left work undone; its log says what",
+            "a sweep, a scrub or a tiering left work undone, or dead letters have no topic; the logs say what",
             self._sum(RARE_FAILING, _RARE),
             settings=settings,
         )

@@ -112,11 +112,14 @@ GRANTS: Mapping[str, Grants] = {
         tells_missing_objects=True,
         sends_repairs=True,
     ),
-    # An acquire makes the state of a partition, and deletes it again if the group is gone by then.
+    # An acquire makes the state of a partition, and deletes it again if the group is gone by then. A transaction moves
+    # dead letters to their topic: it is an append there.
     "share": replace(
         _FETCH,
+        log=(*_FETCH.log, "UpdateItem", "PutItem"),
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
-        arms_waiters=True,
+        writes_zones=True,
+        changes_zone_states=True,
         wakes_readers=True,
     ),
     # "latest" is a place in the log when the group is made. A reset to a time reads segments, as listing offsets does.

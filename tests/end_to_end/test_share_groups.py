@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock import Admin
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport
 from penstock_core.records import frame
@@ -121,7 +122,7 @@ def test_release_wakes_a_waiting_consumer(workers: Workers, transport: HttpTrans
 
 
 def test_lock_that_nobody_acknowledges_comes_again(workers: Workers, transport: HttpTransport) -> None:
-    workers.create(lock_ms=1_000, retry_backoff_ms_min=0, retry_backoff_ms_max=0)
+    workers.create(lock_ms=1_000, retry_backoff_ms_min=1, retry_backoff_ms_max=1)
     append(transport, workers.topic, b"x")
     [lost] = workers.acquire()["records"]
     found: list[Any] = []
@@ -134,3 +135,33 @@ def test_lock_that_nobody_acknowledges_comes_again(workers: Workers, transport: 
     assert [record["delivery_count"] for record in found] == [2]
     assert workers.acknowledge([lost]) == ["LOCK_LOST"]
     assert workers.acknowledge(found) == ["ok"]
+
+
+def test_rejected_record_is_in_the_dead_letter_topic_with_its_way(
+    workers: Workers, transport: HttpTransport, admin: Admin
+) -> None:
+    dead = f"{workers.topic[:190]}.dead"
+    admin.create_topic(dead, partitions=1)
+    workers.create(dead_letter_topic=dead)
+    for value in (b"good", b"bad"):
+        append(transport, workers.topic, value)
+    good, bad = workers.acquire()["records"]
+    entry = {"topic": workers.topic, "partition": 0, "lock_id": bad["lock_id"]}
+    answer = workers.ok(
+        "POST",
+        "/acknowledge",
+        {
+            "acknowledge": [
+                {**entry, "offsets": [[good["offset"], good["offset"] + 1]], "type": "accept"},
+                {**entry, "offsets": [[bad["offset"], bad["offset"] + 1]], "type": "reject", "reason": "bad"},
+            ]
+        },
+    )
+    assert [each["result"] for each in answer["acknowledged"]] == ["ok", "ok"]
+    path = f"/v1/topics/{dead}/partitions/0/records"
+    [letter] = json.loads(transport.call("GET", path, {}, {}, b"").body)["records"]
+    headers = dict(letter["headers"])
+    assert letter["value"] == "bad"
+    assert headers["penstock.dead-letter.topic"] == workers.topic
+    assert (headers["penstock.dead-letter.offset"], headers["penstock.dead-letter.reason"]) == ("1", "bad")
+    assert [each["lag"] for each in workers.ok("GET")["partitions"]] == [0, 0, 0]

@@ -21,7 +21,7 @@ FUNCTIONS = frozenset((
 ))  # fmt: skip
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
-_PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "ReplayJob"))
+_PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "ReplayJob"))
 _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
 _SWEEPERS = frozenset(("Sweep", "SweepJob"))
@@ -45,8 +45,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("read", _LOG): _ALL - {"RecordsProduce", "Zones"},
     ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier"},
-    ("write", f"{_LOG}.waiter"): frozenset(("Fetch", "Share")),
-    ("publish", "wake-ups"): _PRODUCERS | {"Share", "ShareAdmin"},
+    ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
+    ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin"},
     ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob", "Tier")),
     ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob")),
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),

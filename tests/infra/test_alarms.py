@@ -121,6 +121,12 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
     assert found["sweep", "sweep_failed"] == RARE_FAILING
 
 
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_dead_letters_that_cannot_be_moved_ring_at_once(resources: Resources, stage: str) -> None:
+    found = filters_of(resources)
+    assert found["Share", '{ $.message = "dead_letters_stuck" }'] == RARE_FAILING
+
+
 def test_every_resource_that_takes_tags_names_its_stage(template: Callable[[str], dict[str, Any]], stage: str) -> None:
     tables = of_type(template(stage)["Resources"], "AWS::DynamoDB::Table").values()
     functions = functions_in(template(stage)["Resources"]).values()

@@ -5,7 +5,7 @@ tells the lock as it was handed out. So the update usually needs no read: its co
 If it is refused, the refusal shows the item, and the next update goes by that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -20,10 +20,13 @@ from penstock_core.share.acknowledge import (
     plan_acknowledge,
     plan_blind,
 )
+from penstock_core.share.bury import has_burials
 from penstock_core.share.record_set import Ranges
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
+from penstock_service.share.bury import bury
+from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 
 
@@ -59,8 +62,10 @@ def acknowledge(instance: Instance, group_name: str, entries: Sequence[AckEntry]
     """The results of all entries, in order; several for an entry whose ranges have different ones.
 
     One update for each partition, and one more for each time that it is refused. An update that makes records
-    available, while a consumer waits for them, sends a wake-up. Raises INVALID_NAME and UNKNOWN_SHARE_GROUP, and for a
-    partition that other writers change all the time THROTTLED: partitions before it may be acknowledged then.
+    available, while a consumer waits for them, sends a wake-up. If it leaves dead letters, `bury` moves some.
+
+    Raises INVALID_NAME and UNKNOWN_SHARE_GROUP, and for a partition that other writers change all the time THROTTLED:
+    partitions before it may be acknowledged then.
     """
     group = instance.share_group_cache.get(group_name)
     return acknowledge_entries(instance, group, entries)
@@ -82,6 +87,7 @@ def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence
     for key, result in found.items():
         outcomes += answered(entries, places[key], result.answers)
     outcomes.sort(key=lambda each: each[0])
+    _bury_some(instance, group, {key: (entries[places[key][0]].topic, result) for key, result in found.items()})
     count_outcomes(instance, [outcome for _, outcome in outcomes])
     return [outcome for _, outcome in outcomes]
 
@@ -184,6 +190,19 @@ def _sure_blind_plan(
     if plan is None or plan.update is None or any(each.result is not AckResult.OK for each in plan.answers):
         return None
     return plan
+
+
+def _bury_some(
+    instance: Instance, group: ShareGroup, acknowledged: Mapping[ShareKey, tuple[str, PartitionAcks]]
+) -> None:
+    """Move dead letters of one partition in which the acknowledgements have left some."""
+    now_ms = instance.clock.now_ms()
+    for key, (topic, result) in acknowledged.items():
+        if result.state is not None and has_burials(result.state, group.config, now_ms):
+            head = instance.stores.log.heads([key.partition_key]).get(key.partition_key)
+            if head is not None:
+                bury(instance, group, SharePartition(topic=TopicName(topic), key=key, head=head, state=result.state))
+            return
 
 
 def _must_wake(result: PartitionAcks | PenstockError) -> bool:

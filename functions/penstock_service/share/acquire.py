@@ -15,17 +15,21 @@ from penstock_core.limits import (
     FETCH_POLL_MS_MIN,
     SHARE_KEY_RECORDS_MAX,
     SHARE_ROOM_RETRY_MS,
+    SHARE_UNREAD_PAUSE_MS,
     SHARE_WATCHED_MAX,
 )
 from penstock_core.share.acquire import AcquireRequest, next_available_ms
+from penstock_core.share.bury import has_burials
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import arming
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes
+from penstock_service.share.bury import bury
 from penstock_service.share.hand_over import HandedPartition, hand_over
-from penstock_service.share.look_through import Look, SharePartition, look_through
+from penstock_service.share.look_through import Look, look_through
 from penstock_service.share.partitions_in_turn import strays
+from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 
 _POLL_GROWTH = 1.5
@@ -145,7 +149,19 @@ class _Call:
         )
         count_outcomes(self._instance, [outcome for _, outcome in look.outcomes])
         wake_workers(self._instance, look.woken)
+        self._bury_some(look)
         return look
+
+    def _bury_some(self, look: Look) -> None:
+        """Move dead letters of one of the partitions, if there are any."""
+        now_ms = self._instance.clock.now_ms()
+        seen = [*look.idle, *(replace(each.partition, state=each.state) for each in look.taken)]
+        for partition in seen:
+            if partition.state is not None and has_burials(partition.state, self._group.config, now_ms):
+                if not bury(self._instance, self._group, partition):
+                    # It is due, and nobody can move it now: come back a little later.
+                    look.available_ms = max(look.available_ms or 0, SHARE_UNREAD_PAUSE_MS)
+                return
 
     def wait(self, request: AcquireRequest, look: Look) -> tuple[Look, list[WatchedPartition]]:
         """Look again until there are records, or the time is up. Arm the partitions then, if the client wants that."""

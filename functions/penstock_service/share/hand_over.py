@@ -26,8 +26,9 @@ from penstock_core.share.share_state import ShareState, locks_of
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.read_range import is_missing
 from penstock_service.share.acknowledge import acknowledge_partition
-from penstock_service.share.look_through import SharePartition, Taken
+from penstock_service.share.look_through import Taken
 from penstock_service.share.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
+from penstock_service.share.share_partitions import SharePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,18 +44,9 @@ from penstock_service.share.acknowledge import (
 )
 from penstock_service.share.partitions_in_turn import in_turn
 from penstock_service.share.record_sizes import records_within
+from penstock_service.share.share_partitions import SharePartition
 
 _GROWTH = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharePartition:
-    """A partition as the look found it. `state` is None if the group has never handed out a record of it."""
-
-    topic: TopicName
-    key: ShareKey
-    head: Head
-    state: ShareState | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

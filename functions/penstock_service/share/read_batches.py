@@ -10,7 +10,7 @@ Everything else that cannot be read now is unreadable: it may be readable later.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey
@@ -75,11 +75,19 @@ def read_batches(instance: Instance, wanted: Sequence[WantedRecords]) -> list[Fo
     At the tail it costs the ranged gets. Below the tail it costs a query for each place in the index. Where something
     could not be read, it costs one read of the heads more. Raises nothing for what cannot be read.
     """
+    expired = [RecordSet(each.ranges).only(((0, each.head.log_start_offset),)).ranges for each in wanted]
+    wanted = [
+        replace(each, ranges=RecordSet(each.ranges).minus(gone).ranges)
+        for each, gone in zip(wanted, expired, strict=True)
+    ]
     located = instance.executor.map(lambda each: _locate(instance.stores.log, each), wanted).all_ok()
     _leave_out(located)
     contents = read_refs_singly(instance, [ref for each in located for ref in each.refs])
     found = [_cut(each, refs, contents) for each, refs in zip(wanted, located, strict=True)]
-    return _explained(instance, wanted, found)
+    explained = _explained(instance, wanted, found)
+    return [
+        replace(each, removed=normalized((*each.removed, *gone))) for each, gone in zip(explained, expired, strict=True)
+    ]
 
 
 def _locate(log: LogIndex, wanted: WantedRecords) -> _Located:

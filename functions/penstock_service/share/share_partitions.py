@@ -1,11 +1,23 @@
 """The partitions of a share group, and its states in them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from penstock_core.ids import TopicName
+from penstock_core.log.index import Head
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePartition:
+    """A partition as the look found it. `state` is None if the group has never handed out a record of it."""
+
+    topic: TopicName
+    key: ShareKey
+    head: Head
+    state: ShareState | None
 
 
 def partitions_of(instance: Instance, group: ShareGroup) -> list[tuple[TopicName, ShareKey]]:

@@ -1,0 +1,172 @@
+"""Bury: move records to the dead-letter topic of their share group, each exactly once.
+
+One transaction appends them there and takes them out of the share item. Its condition is that the item's entries are as
+they were read. So of two that bury the same records, one is refused, and finds them gone.
+
+```
+1 read of the records    1 put per zone    1 transaction: head of the dead-letter topic + share item
+```
+The partition is the one with the source partition's number, modulo the topic's partitions. So dead letters of one key
+stay in order. If the topic is missing, or refuses the records, they wait for the longest pause, and a log line that an
+alarm watches tells of it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import Partition, PartitionKey
+from penstock_core.limits import DEAD_LETTERS_AT_ONCE
+from penstock_core.log.topic import Topic
+from penstock_core.records.codec import NewRecord, Record, decode
+from penstock_core.share.bury import Burial, BuryPlan, has_burials, plan_bury, plan_wait_longer
+from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter, undecodable_letter
+from penstock_core.share.record_set import normalized
+from penstock_core.share.share_group import ShareGroup
+from penstock_core.share.share_state import ShareState
+from penstock_core.transaction import ShareCommit
+from penstock_service.instance.instance import Instance
+from penstock_service.records.append import is_head_gone
+from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.share.move_records import MovedRecords, encoded, move_records
+from penstock_service.share.read_batches import StoredBatch, WantedRecords, read_batches
+from penstock_service.share.share_partitions import SharePartition
+from penstock_service.share.wake_workers import wake_workers
+
+_FEWER = 4
+
+
+class _Stuck(Exception):  # noqa: N818 - the state of the records, which is no error of the caller
+    """The dead-letter topic cannot take the records now."""
+
+
+def bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> bool:
+    """Move up to `DEAD_LETTERS_AT_ONCE` records of the partition. False if nothing was changed.
+
+    Costs a read of the records, one put per zone, one transaction, and a read of the head. Raises nothing for what may
+    pass: the next acquire buries them. It raises no error of storage either, but counts it (`burials_failed`).
+    """
+    state = partition.state
+    if state is None or not has_burials(state, group.config, instance.clock.now_ms()):
+        return False
+    try:
+        return _bury(instance, group, partition, state)
+    except _Stuck as stuck:
+        instance.telemetry.log(
+            "dead_letters_stuck",
+            group=group.name,
+            partition=str(partition.key.partition_key),
+            topic=group.config.dead_letter_topic,
+            error=str(stuck),
+        )
+        return _wait_longer(instance, group, partition, state)
+    except PenstockError as error:
+        instance.telemetry.log(
+            "burials_failed", group=group.name, partition=str(partition.key.partition_key), error=str(error)
+        )
+        return False
+
+
+def _bury(instance: Instance, group: ShareGroup, partition: SharePartition, state: ShareState) -> bool:
+    window = UpdateWindow.open(instance.clock)
+    target, key = _target(instance, group, partition)
+    plan, data = _plan(instance, group, partition, state)
+    if plan.update is None:
+        return False
+    if not data:  # retention or compaction has removed them all
+        return instance.stores.share.update(partition.key, plan.update).is_applied
+    moved, share = MovedRecords(topic=target, key=key, data=data), ShareCommit(key=partition.key, update=plan.update)
+    try:
+        is_done = move_records(instance, moved, share, window)
+    except PenstockError as error:
+        if is_head_gone(error):
+            instance.topic_cache.forget(target.name)
+            raise _Stuck(f"topic {target.name!r} was deleted") from error
+        raise
+    if group.config.is_by_key:
+        wake_workers(instance, [partition.key])  # a transaction does not tell if somebody waits for the keys
+    if is_done:
+        instance.telemetry.count("share_records_dead_lettered", sum(each.records.count for each in plan.burials))
+    return is_done
+
+
+def _plan(
+    instance: Instance, group: ShareGroup, partition: SharePartition, state: ShareState
+) -> tuple[BuryPlan, bytes]:
+    """The plan, for as many records as can be read at once and fit into one batch, and the batch."""
+    records_max = DEAD_LETTERS_AT_ONCE
+    while True:
+        plan = plan_bury(state, group.config, instance.clock.now_ms(), records_max)
+        letters = _letters(instance, group, partition, plan)
+        data = None if letters is None else encoded(letters)
+        if data is not None:
+            return plan, data
+        if records_max == 1:
+            raise _Stuck("a record cannot be read, or it is larger than a batch may be")
+        records_max = max(1, records_max // _FEWER)
+
+
+def _target(instance: Instance, group: ShareGroup, partition: SharePartition) -> tuple[Topic, PartitionKey]:
+    name = group.config.dead_letter_topic
+    topic = None if name is None else instance.topic_cache.find(name)
+    if topic is None:
+        raise _Stuck(f"topic {name!r} does not exist: create it, or name another one")
+    return topic, PartitionKey(topic.topic_id, Partition(partition.key.partition % topic.partitions))
+
+
+def _letters(
+    instance: Instance, group: ShareGroup, partition: SharePartition, plan: BuryPlan
+) -> list[NewRecord] | None:
+    """The dead letters, None if some of the records cannot be read in this call."""
+    ranges = normalized(span for each in plan.burials for span in each.records.ranges)
+    head = partition.head
+    if ranges and ranges[-1][1] > head.next_offset:
+        head = instance.stores.log.heads([partition.key.partition_key]).get(partition.key.partition_key, head)
+    [found] = read_batches(instance, [WantedRecords(key=partition.key.partition_key, head=head, ranges=ranges)])
+    if found.unreadable or found.left_out:
+        return None
+    now_ms = instance.clock.now_ms()
+    return [
+        letter
+        for burial in plan.burials
+        for batch in found.batches
+        for letter in _letters_of(
+            group, partition, replace(burial, records=burial.records.minus(found.removed)), batch, now_ms
+        )
+    ]
+
+
+def _letters_of(
+    group: ShareGroup, partition: SharePartition, burial: Burial, batch: StoredBatch, now_ms: int
+) -> Iterator[NewRecord]:
+    """The dead letters of one burial in one batch; one for the batch if it cannot be decoded."""
+    mine = burial.records.only(((batch.base_offset, batch.next_offset),))
+    if not mine.ranges:
+        return
+
+    def origin(offset: int, reason: str) -> DeadLetterOrigin:
+        return DeadLetterOrigin(
+            topic=partition.topic,
+            partition=partition.key.partition,
+            offset=offset,
+            group=group.name,
+            reason=reason,
+            deliveries=burial.deliveries,
+            time_ms=now_ms,
+        )
+
+    try:
+        records: list[Record] = [*decode(batch.data)]
+    except PenstockError:
+        yield undecodable_letter(bytes(batch.data), origin(mine.start, "undecodable"))
+        return
+    wanted = {*mine.offsets()}
+    reason = burial.reason or burial.cause.value
+    for record in records:
+        if record.offset in wanted:
+            yield dead_letter(record, origin(record.offset, reason))
+
+
+def _wait_longer(instance: Instance, group: ShareGroup, partition: SharePartition, state: ShareState) -> bool:
+    update = plan_wait_longer(state, group.config, instance.clock.now_ms())
+    return update is not None and instance.stores.share.update(partition.key, update).is_applied

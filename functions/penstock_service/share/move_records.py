@@ -1,0 +1,72 @@
+"""Move records of a share group to another topic: an append and an update of the share item, both or neither."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import PartitionKey
+from penstock_core.limits import BATCH_DECODED_BYTES_MAX, MOVED_BYTES_MAX
+from penstock_core.log.topic import Topic
+from penstock_core.records.codec import BatchBuilder, NewRecord
+from penstock_core.records.record_batch import Compression, validate
+from penstock_core.transaction import Move, ShareCommit
+from penstock_core.zones.quorum import Acks
+from penstock_service.instance.instance import Instance
+from penstock_service.records.append import PartitionBatches, put_batches
+from penstock_service.records.shorten_head import GrownHead, shorten_heads
+from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
+from penstock_service.segments.put_segment import check_in_sync
+from penstock_service.segments.update_window import UpdateWindow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedRecords:
+    """One batch for a partition of a topic."""
+
+    topic: Topic
+    key: PartitionKey
+    data: bytes
+
+
+def encoded(records: Sequence[NewRecord]) -> bytes | None:
+    """One batch of all, empty for no records. None if it is larger than `MOVED_BYTES_MAX`.
+
+    The bound is above that of any topic: a record that fits into its own topic can always be moved.
+    """
+    if not records:
+        return b""
+    builder = BatchBuilder(Compression.ZSTD, batch_bytes=BATCH_DECODED_BYTES_MAX)
+    for each in records:
+        if not builder.append(*each):
+            return None
+    data = builder.build()
+    return data if len(data) <= MOVED_BYTES_MAX else None
+
+
+def move_records(instance: Instance, moved: MovedRecords, share: ShareCommit, window: UpdateWindow) -> bool:
+    """Append the batch and update the share item at once. False if the update was refused: nothing was appended.
+
+    `window` was opened before the records were read. One put per zone, one transaction, one read of the head, and
+    what `shorten_heads` and `wake_beside` cost. Raises NOT_ENOUGH_ZONES, UNKNOWN_PARTITION if the topic is gone, and
+    the errors of storage.
+    """
+    config = moved.topic.config
+    check_in_sync(instance, instance.zone_cache.get(), config.min_insync_zones)
+    batches = PartitionBatches(
+        key=moved.key, data=moved.data, summary=validate(moved.data), min_insync_zones=config.min_insync_zones
+    )
+    stored, refs = put_batches(instance, [batches], Acks.QUORUM)
+    move = Move(shares=[share], refs={moved.key: refs}, unconfirmed={moved.key: stored.unconfirmed_zones})
+    window.check()
+    try:
+        is_done = instance.stores.transactions.move(move)
+    except PenstockError as error:
+        if error.maybe_applied:
+            wake_blindly(instance, [moved.key])
+        raise
+    after = UpdateWindow.open(instance.clock)
+    heads = instance.stores.log.heads([moved.key])
+    grown = [GrownHead(key=key, head=head) for key, head in heads.items()]
+    # Also after a refusal: the first attempt of the call may have been applied.
+    wake_beside(instance, wake_ups_of_heads(heads), lambda: shorten_heads(instance, after, grown))
+    return is_done

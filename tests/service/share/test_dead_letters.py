@@ -1,0 +1,251 @@
+"""Records go to the dead-letter topic after their last delivery, or when they are rejected: each exactly once."""
+
+from collections import Counter
+
+import pytest
+
+from penstock_core.errors import PenstockError
+from penstock_core.records.codec import NewRecord, decode, encode
+from penstock_core.share.acknowledge import AckType
+from penstock_core.share.dead_letter import HEADER_PREFIX
+from penstock_core.zones.quorum import Acks
+from penstock_service.instance.instance import Instance
+from penstock_service.records.produce import produce
+from penstock_service.share.acknowledge import acknowledge
+from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.truncate import truncate
+from tests.service.share.sharing import (
+    GROUP,
+    entries_of,
+    entry_of,
+    finish,
+    locks_in,
+    new_group,
+    offsets_in,
+    state_of,
+    take,
+)
+from tests.support.interleaving import catch_kill, interrupted_before, killed_at
+from tests.support.poison import undecodable_batch
+from tests.support.service import (
+    UNAVAILABLE,
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    ask,
+    counted_instance,
+    entry,
+    filled_topic,
+    new_topic,
+)
+
+
+@pytest.fixture
+def queue(instance: Instance) -> Instance:
+    """The topic orders with three records, and a group that gives up after two deliveries."""
+    filled_topic(instance, records=3)
+    new_topic(instance, "dead", 2)
+    new_group(instance, dead_letter_topic="dead", deliveries_max=2, retry_backoff_ms_min=1, retry_backoff_ms_max=1_000)
+    return instance
+
+
+def dead_letters(instance: Instance, partition: int = 0) -> list[tuple[bytes | None, dict[str, str]]]:
+    """Value and headers of each dead letter, the names of our headers without their prefix."""
+    found = ask(instance, "dead", partition=partition)
+    return [
+        (record.value, {name.removeprefix(HEADER_PREFIX): (value or b"").decode() for name, value in record.headers})
+        for record in decode(found.data)
+    ]
+
+
+def fail(instance: Instance, times: int) -> None:
+    """Acquire everything and release it, so many times."""
+    for _ in range(times):
+        finish(instance, take(instance), AckType.RELEASE, delay_ms=0)
+
+
+def test_record_is_dead_after_its_last_delivery_and_not_before(queue: Instance) -> None:
+    fail(queue, 1)
+    assert dead_letters(queue) == []
+    fail(queue, 1)
+    letters = dead_letters(queue)
+    assert [value for value, _ in letters] == [b"0", b"1", b"2"]
+    assert letters[1][1] == {
+        "topic": "orders",
+        "partition": "0",
+        "offset": "1",
+        "group": "workers",
+        "reason": "deliveries",
+        "deliveries": "2",
+        "time_ms": letters[1][1]["time_ms"],
+    }
+    state = state_of(queue)
+    assert (state.open, dict(state.waits), dict(state.locks)) == (0, {}, {})
+    assert offsets_in(take(queue)) == []
+    assert len(dead_letters(queue)) == 3
+
+
+def test_rejected_record_goes_there_with_its_reason_and_the_others_stay(queue: Instance) -> None:
+    [lock] = locks_in(take(queue))
+    acknowledge(queue, GROUP, [entry_of(lock, AckType.REJECT, ((1, 2),), reason="no such customer")])
+    [(value, headers)] = dead_letters(queue)
+    assert (value, headers["reason"], headers["deliveries"]) == (b"1", "no such customer", "1")
+    assert state_of(queue).unfinished() == ((0, 1), (2, 3))
+    assert queue.telemetry.take()[0]["share_records_dead_lettered"] == 1
+
+
+def test_reject_in_an_acquire_goes_there_too(queue: Instance) -> None:
+    held = take(queue)
+    take(queue, acknowledge=entries_of(held, AckType.REJECT, reason="bad"), nonce="nonce-01")
+    assert len(dead_letters(queue)) == 3
+
+
+def test_lock_that_ends_with_the_last_delivery_is_buried_by_the_next_acquirer(
+    queue: Instance, clock: SteppedClock
+) -> None:
+    fail(queue, 1)
+    take(queue, lock_ms=1_000)
+    clock.sleep_ms(1_000)
+    take(another_instance(queue))
+    assert [headers["deliveries"] for _, headers in dead_letters(queue)] == ["2", "2", "2"]
+
+
+def test_key_timestamp_and_own_headers_stay_and_forged_ones_go(queue: Instance) -> None:
+    own = [("tag", b"x"), (f"{HEADER_PREFIX}topic", b"forged"), ("tag", b"y")]
+    batch = encode([NewRecord(7_000, b"k", b"v", own)])
+    produce(queue, [entry("orders", 0, batch)], Acks.QUORUM).all_ok()
+    while offsets_in(held := take(queue)):
+        finish(queue, held, AckType.REJECT)
+    [record] = [each for each in decode(ask(queue, "dead").data) if each.key == b"k"]
+    assert (record.value, record.timestamp) == (b"v", 7_000)
+    assert [pair for pair in record.headers if not pair[0].startswith(HEADER_PREFIX)] == [("tag", b"x"), ("tag", b"y")]
+    assert dict(record.headers)[f"{HEADER_PREFIX}topic"] == b"orders"
+    assert len(record.headers) == 2 + 7
+
+
+def test_partition_follows_the_source(instance: Instance) -> None:
+    filled_topic(instance, partitions=3, records=1)
+    new_topic(instance, "dead", 2)
+    new_group(instance, dead_letter_topic="dead")
+    for _ in range(6):
+        finish(instance, take(instance), AckType.REJECT)
+    found = {partition: [h["partition"] for _, h in dead_letters(instance, partition)] for partition in range(2)}
+    assert {partition: sorted(numbers) for partition, numbers in found.items()} == {0: ["0", "2"], 1: ["1"]}
+
+
+def test_missing_topic_lets_the_records_wait_and_is_told(queue: Instance, clock: SteppedClock) -> None:
+    delete_topic(queue, "dead")
+    other = another_instance(queue)
+    fail(other, 2)
+    counts, entries = other.telemetry.take()
+    assert counts["dead_letters_stuck"] == 1
+    assert "dead" in str(entries)
+    assert take(other).next_available_ms == 1_000
+    new_topic(queue, "dead", 1)
+    clock.sleep_ms(60_000)
+    take(another_instance(queue))
+    assert len(dead_letters(queue)) == 3
+
+
+def test_storage_that_fails_delays_a_burial_and_not_the_acknowledgement(queue: Instance, clock: SteppedClock) -> None:
+    fail(queue, 1)
+
+    def refuse(_original: object, _move: object) -> bool:
+        raise UNAVAILABLE
+
+    failing = another_instance(queue, transactions=Intercepted(queue.stores.transactions, move=refuse))
+    fail(failing, 1)
+    assert failing.telemetry.take()[0]["burials_failed"] == 1
+    assert take(failing).next_available_ms == 1_000
+    take(queue)
+    assert len(dead_letters(queue)) == 3
+
+
+def test_records_that_retention_removed_are_not_buried(queue: Instance) -> None:
+    held = take(queue)
+    truncate(queue, "orders", {0: 2})
+    finish(queue, held, AckType.REJECT)
+    assert [value for value, _ in dead_letters(queue)] == [b"2"]
+    assert state_of(queue).open == 0
+
+
+def test_undecodable_batch_is_one_dead_letter(queue: Instance) -> None:
+    finish(queue, take(queue))
+    poison = undecodable_batch(5)
+    produce(queue, [entry("orders", 0, poison)], Acks.QUORUM).all_ok()
+    finish(queue, take(queue), AckType.REJECT, reason="undecodable")
+    [(value, headers)] = dead_letters(queue)
+    assert (value or b"")[12:] == poison[12:]
+    assert (headers["reason"], headers["offset"]) == ("undecodable", "3")
+
+
+def test_many_dead_letters_move_by_and_by(instance: Instance) -> None:
+    filled_topic(instance, records=250)
+    new_topic(instance, "dead")
+    new_group(instance, dead_letter_topic="dead")
+    finish(instance, take(instance, 250), AckType.REJECT)
+    assert len(dead_letters(instance)) == 100
+    take(instance)
+    take(instance)
+    assert [headers["offset"] for _, headers in dead_letters(instance)] == [str(number) for number in range(250)]
+
+
+def test_calls_of_a_burial(queue: Instance) -> None:
+    counts: Counter[str] = Counter()
+    counted = counted_instance(queue, counts)
+    held = take(counted)
+    counts.clear()
+    finish(counted, held, AckType.REJECT)
+    # The share item, the head of the source, the records, the segment, the transaction, and the target's head.
+    del counts["topics.get"], counts["zone_states.get"]
+    assert counts == {"share.update": 1, "log.heads": 2, "zone.get": 1, "zone.put": 3, "transactions.move": 1}
+
+
+@pytest.mark.parametrize("place", range(14))
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_each_record_is_buried_once_wherever_the_buriers_die(queue: Instance, place: int, is_applied: bool) -> None:
+    fail(queue, 1)
+    held = take(queue)
+    with catch_kill():
+        finish(killed_at(queue, place, is_applied=is_applied), held, AckType.REJECT)
+    finish(queue, held, AckType.REJECT)
+    take(queue)
+    assert [headers["offset"] for _, headers in dead_letters(queue)] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("place", range(14))
+def test_two_that_bury_the_same_records_bury_them_once(queue: Instance, clock: SteppedClock, place: int) -> None:
+    fail(queue, 1)
+    take(queue, lock_ms=1_000)
+    clock.sleep_ms(1_000)
+    other = another_instance(queue)
+    take(interrupted_before(queue, place, lambda: take(other)))
+    assert [headers["offset"] for _, headers in dead_letters(queue)] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("place", range(14))
+def test_late_acceptance_comes_first_or_is_lost(queue: Instance, clock: SteppedClock, place: int) -> None:
+    fail(queue, 1)
+    held = take(queue, lock_ms=1_000)
+    clock.sleep_ms(1_000)
+    results: list[str] = []
+
+    def accept() -> None:
+        results.extend(each.result.value for each in finish(queue, held))
+
+    take(interrupted_before(queue, place, accept))
+    if results == ["ok"]:
+        assert dead_letters(queue) == []
+    else:
+        assert len(dead_letters(queue)) == 3
+
+
+def test_error_of_the_acknowledgement_itself_is_raised(queue: Instance) -> None:
+    held = take(queue)
+
+    def refuse(_original: object, *_: object) -> object:
+        raise UNAVAILABLE
+
+    failing = another_instance(queue, share=Intercepted(queue.stores.share, update=refuse))
+    with pytest.raises(PenstockError):
+        finish(failing, held, AckType.REJECT)
