@@ -126,7 +126,7 @@ def _group_config() -> dict[str, Any]:
 def _share_group_config() -> dict[str, Any]:
     settings = {name: _between(bounds, may_be_unlimited=False) for name, bounds in SHARE_BOUNDS.items()}
     choices = {name: _or_null({"type": "string", "enum": list(values)}) for name, values in CHOICES.items()}
-    return _config({**settings, **choices, "dead_letter_topic": _or_null(NAME)})
+    return _config({**settings, **choices, "dead_letter_topic": _or_null(NAME), "filter": _or_null({"type": "object"})})
 
 
 def _config(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from penstock_core.ids import LockNonce, ShareGroupId
 from penstock_core.limits import (
     FETCH_POLL_MS_MAX,
     FETCH_POLL_MS_MIN,
+    SHARE_FILTER_REACH_MAX,
     SHARE_KEY_RECORDS_MAX,
+    SHARE_LOOK_MS_MAX,
     SHARE_ROOM_RETRY_MS,
     SHARE_UNREAD_PAUSE_MS,
     SHARE_WATCHED_MAX,
@@ -34,6 +36,7 @@ from penstock_service.share.wake_workers import wake_workers
 
 _POLL_GROWTH = 1.5
 _NONCE_BYTES = 6  # 8 letters
+_REACH_GROWTH = 4
 _LOOKS_MAX = 3  # of a call that finds something each time that it arms
 
 
@@ -114,9 +117,8 @@ def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
     call = _Call(instance, group, wish)
     look = call.look(request, entries)
     outcomes += [outcome for _, outcome in sorted(look.outcomes, key=lambda each: each[0])]
-    look, watched = call.wait(request, look)
+    look, watched, handed = call.records(request, look)
     now_ms = instance.clock.now_ms()
-    handed = hand_over(instance, group.config, look.taken, nonce, wish.bytes_max) if look.taken else []
     return Acquired(
         group=group,
         nonce=nonce,
@@ -136,8 +138,27 @@ class _Call:
         self._instance = instance
         self._group = group
         self._wish = wish
+        self._end_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
 
-    def look(self, request: AcquireRequest, entries: Sequence[AckEntry] = ()) -> Look:
+    def records(
+        self, request: AcquireRequest, look: Look
+    ) -> tuple[Look, list[WatchedPartition], list[HandedPartition]]:
+        """Wait for records and read them. While the group's filter takes none of them, go on, and reach farther."""
+        reach = 1
+        while True:
+            look, watched = self.wait(request, look)
+            if not look.taken:
+                return look, watched, []
+            handed = hand_over(self._instance, self._group, look.taken, request, self._wish.bytes_max)
+            if self._group.config.filter is None or any(each.locks for each in handed) or self._is_late():
+                return look, watched, handed
+            reach = min(reach * _REACH_GROWTH, SHARE_FILTER_REACH_MAX)
+            look = self.look(request, reach=reach)
+
+    def _is_late(self) -> bool:
+        return self._instance.clock.monotonic_ms() > self._end_ms
+
+    def look(self, request: AcquireRequest, entries: Sequence[AckEntry] = (), reach: int = 1) -> Look:
         """Look through the partitions, and wake the consumers that wait for what was given back."""
         look = look_through(
             self._instance,
@@ -146,6 +167,7 @@ class _Call:
             topics=self._wish.topics,
             bytes_max=self._wish.bytes_max,
             entries=entries,
+            reach=reach,
         )
         count_outcomes(self._instance, [outcome for _, outcome in look.outcomes])
         wake_workers(self._instance, look.woken)
@@ -168,6 +190,9 @@ class _Call:
         deadline_ms = self._instance.clock.monotonic_ms() + self._wish.wait_ms
         pause_ms: float = FETCH_POLL_MS_MIN
         while not look.taken:
+            if look.has_passed and not self._is_late():
+                look = self.look(request)
+                continue
             remaining_ms = deadline_ms - self._instance.clock.monotonic_ms()
             if remaining_ms <= 0:
                 return self._arm(request, look)
@@ -179,7 +204,9 @@ class _Call:
     def _arm(self, request: AcquireRequest, look: Look) -> tuple[Look, list[WatchedPartition]]:
         """Arm all partitions. If one of them has got records meanwhile, look again."""
         for _ in range(_LOOKS_MAX):
-            may_arm = look.is_complete and not look.is_blocked and len(look.idle) <= SHARE_WATCHED_MAX
+            may_arm = (
+                look.is_complete and not (look.is_blocked or look.has_passed) and len(look.idle) <= SHARE_WATCHED_MAX
+            )
             watched = [WatchedPartition(key=each.key, is_armed=False) for each in look.idle[:SHARE_WATCHED_MAX]]
             if not (self._wish.must_arm and may_arm and self._instance.stores.wake_ups.place):
                 return look, watched if look.is_complete and len(look.idle) <= SHARE_WATCHED_MAX else []
@@ -207,7 +234,7 @@ class _Call:
 
 def _next_available_ms(look: Look) -> int | None:
     """0 if the look has not seen everything."""
-    if look.taken or not look.is_complete:
+    if look.taken or look.has_passed or not look.is_complete:
         return 0
     if look.is_blocked:
         look.note_available(SHARE_ROOM_RETRY_MS)

@@ -16,14 +16,23 @@ from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import JSON_RECORD_BYTES_MAX, JSON_RESPONSE_BYTES_MAX
-from penstock_core.records.codec import Record, decode
+from penstock_core.records.codec import Record
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Range, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acquire import Acquired, AcquireWish, acquire
-from penstock_service.share.hand_over import HandedLock, HandedPartition, give_back, span_of, with_batches
+from penstock_service.share.hand_over import (
+    Fate,
+    HandedLock,
+    HandedPartition,
+    give_back,
+    span_of,
+    undecodable_fate,
+    with_batches,
+)
 from penstock_service.share.read_batches import StoredBatch
+from penstock_service.share.sift import decoded_among
 
 SizeOf = Callable[[Record], int]
 """The bytes that a record takes in the answer, at least."""
@@ -85,7 +94,7 @@ def _sort(handed: HandedPartition, size_of: SizeOf, bytes_left: int, *, is_first
         if is_full:
             found.left_out += mine.ranges
             continue
-        records = _decoded(batch, mine)
+        records = decoded_among(batch, mine)
         if records is None:
             found.undecodable += mine.ranges
             continue
@@ -109,15 +118,6 @@ def _batches(handed: HandedPartition) -> list[StoredBatch]:
     return [found[base_offset] for base_offset in sorted(found)]
 
 
-def _decoded(batch: StoredBatch, mine: RecordSet) -> list[Record] | None:
-    """The batch's records among `mine`; None for a batch that cannot be decoded."""
-    wanted = {*mine.offsets()}
-    try:
-        return [record for record in decode(batch.data) if record.offset in wanted]
-    except PenstockError:
-        return None
-
-
 def _settled(instance: Instance, acquired: Acquired, handed: HandedPartition, found: _Sorted) -> HandedPartition:
     """The partition after all that is not handed over has left its locks."""
     config, nonce = acquired.group.config, acquired.nonce
@@ -135,24 +135,17 @@ def _settled(instance: Instance, acquired: Acquired, handed: HandedPartition, fo
 
 
 def _given_back(config: ShareGroupConfig, handed: HandedPartition, found: _Sorted) -> Iterator[Acknowledgement]:
-    longest_ms = config.retry_backoff_ms_max
+    kinds = [
+        (found.removed, Fate(AckType.ACCEPT)),
+        (found.left_out, Fate(AckType.RELEASE, delay_ms=0)),
+        (found.too_large, Fate(AckType.RELEASE, delay_ms=config.retry_backoff_ms_max)),
+        (found.undecodable, undecodable_fate(config)),
+    ]
     for grant in (lock.grant for lock in handed.locks):
-        for ranges, kind, delay_ms in (
-            (found.removed, AckType.ACCEPT, None),
-            (found.left_out, AckType.RELEASE, 0),
-            (found.too_large, AckType.RELEASE, longest_ms),
-            (found.undecodable, AckType.REJECT if config.dead_letter_topic else AckType.RELEASE, longest_ms),
-        ):
+        for ranges, fate in kinds:
             mine = grant.records.only(normalized(ranges)).ranges
             if mine:
-                yield Acknowledgement(
-                    lock_id=grant.lock_id,
-                    type=kind,
-                    offsets=mine,
-                    delay_ms=delay_ms,
-                    reason="undecodable" if kind is AckType.REJECT else "",
-                    is_uncounted=kind is AckType.RELEASE,
-                )
+                yield fate.of(grant, mine)
 
 
 def _under(lock: HandedLock, records: Sequence[Record]) -> list[Record]:

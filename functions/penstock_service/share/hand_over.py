@@ -5,6 +5,7 @@
 | were read, and fit into the answer           | are handed over                                               |
 | do not fit into the answer                   | go back at once, uncounted                                    |
 | were removed by retention or truncation      | are finished: they have expired                               |
+| do not match the group's filter              | are finished                                                  |
 | cannot be read for a moment                  | go back for the first pause, uncounted                        |
 | are damaged or missing in every zone         | go back for the longest pause, uncounted, and are counted     |
 
@@ -15,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.filter import Filter
 from penstock_core.ids import LockNonce
 from penstock_core.limits import SHARE_UNREAD_PAUSE_MS
 from penstock_core.share.acknowledge import Acknowledgement, AckType
-from penstock_core.share.acquire import Grant, grants
+from penstock_core.share.acquire import AcquireRequest, Grant, grants
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_codec import client_lock_id
-from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareState, locks_of
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.read_range import is_missing
@@ -29,6 +31,7 @@ from penstock_service.share.acknowledge import acknowledge_partition
 from penstock_service.share.look_through import Taken
 from penstock_service.share.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition
+from penstock_service.share.sift import filter_of, sift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,26 +68,83 @@ class HandedPartition:
 
 
 def hand_over(
-    instance: Instance, config: ShareGroupConfig, taken: Sequence[Taken], nonce: LockNonce, bytes_max: int
+    instance: Instance, group: ShareGroup, taken: Sequence[Taken], request: AcquireRequest, bytes_max: int
 ) -> list[HandedPartition]:
     """The locks with their batches, `bytes_max` at most, except that the first batch of all is always there.
 
-    Costs what `read_batches` costs, and one update for each partition of which something goes back.
+    Costs what `read_batches` costs, and one update for each partition of which something goes back or is finished. With
+    a filter, all records are decoded, and `records_max` of the request bounds those that match.
     """
+    config, wanted = group.config, filter_of(group.config)
     taken = _with_new_heads(instance, taken)
-    wanted = [
-        WantedRecords(key=each.partition.key.partition_key, head=each.partition.head, ranges=_ranges(each.grants))
+    asked = [
+        WantedRecords(
+            key=each.partition.key.partition_key,
+            head=each.partition.head,
+            ranges=_unread(each),
+            wanted=wanted,
+        )
         for each in taken
     ]
     handed: list[HandedPartition] = []
-    for each, found in zip(taken, read_batches(instance, wanted), strict=True):
-        kept, too_many = _within(found, _ranges(each.grants), bytes_max, is_first=not handed)
+    records_left = request.records_max
+    for each, read in zip(taken, read_batches(instance, asked), strict=True):
+        found = replace(read, batches=_joined(each.batches, read.batches))
+        sorted_out = _sift(found, each, wanted, records_left)
+        records_left -= sorted_out.matching
+        kept, too_many = _within(sorted_out.found, sorted_out.ranges, bytes_max, is_first=not handed)
         bytes_max -= sum(len(batch.data) for batch in kept)
-        found = replace(found, batches=kept, left_out=normalized((*found.left_out, *too_many)))
-        back = [*_given_back(instance, config, each, found)]
-        done = give_back(instance, config, each.partition, each.state, back, nonce)
-        handed.append(with_batches(each.partition, done, nonce, kept))
+        left_out = normalized((*sorted_out.found.left_out, *too_many))
+        found = replace(sorted_out.found, batches=kept, left_out=left_out)
+        back = [*_given_back(instance, config, each, found, sorted_out.undecodable)]
+        done = give_back(instance, config, each.partition, each.state, back, request.nonce)
+        handed.append(with_batches(each.partition, done, request.nonce, kept))
     return handed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SortedOut:
+    """What was found, with all that the filter does not take among the removed; and the ranges that are left."""
+
+    found: FoundBatches
+    ranges: Ranges
+    matching: int
+    undecodable: Ranges = ()
+
+
+def _sift(found: FoundBatches, taken: Taken, wanted: Filter | None, records_max: int) -> _SortedOut:
+    """Apply the filter, if there is one. What matches beyond `records_max` is left out, with all behind it."""
+    ranges = _ranges(taken.grants)
+    if wanted is None:
+        return _SortedOut(found=found, ranges=ranges, matching=RecordSet(ranges).count)
+    sifted = sift(found.batches, ranges, wanted)
+    beyond: Ranges = ()
+    if len(sifted.matching) > records_max:
+        beyond = RecordSet(ranges).minus(((0, sifted.matching[records_max]),)).ranges
+    gone = RecordSet(normalized((*found.removed, *found.passed, *sifted.finished))).minus(beyond).ranges
+    left = RecordSet(ranges).minus(gone).minus(beyond).minus(sifted.undecodable)
+    return _SortedOut(
+        found=replace(
+            found,
+            batches=[batch for batch in found.batches if left.only((span_of(batch),)).ranges],
+            removed=gone,
+            left_out=normalized((*found.left_out, *beyond)),
+            unreadable=RecordSet(found.unreadable).minus(beyond).ranges,
+        ),
+        ranges=left.ranges,
+        matching=min(len(sifted.matching), records_max),
+        undecodable=RecordSet(sifted.undecodable).minus(beyond).ranges,
+    )
+
+
+def _joined(some: Sequence[StoredBatch], others: Sequence[StoredBatch]) -> list[StoredBatch]:
+    found = {batch.base_offset: batch for batch in (*some, *others)}
+    return [found[base_offset] for base_offset in sorted(found)]
+
+
+def _unread(taken: Taken) -> Ranges:
+    """The records that no batch has which the look has read."""
+    return RecordSet(_ranges(taken.grants)).minus(normalized(map(span_of, taken.batches))).ranges
 
 
 def give_back(
@@ -161,31 +221,51 @@ def _within(found: FoundBatches, ranges: Ranges, bytes_max: int, *, is_first: bo
 
 
 def _given_back(
-    instance: Instance, config: ShareGroupConfig, taken: Taken, found: FoundBatches
+    instance: Instance, config: ShareGroupConfig, taken: Taken, found: FoundBatches, undecodable: Ranges
 ) -> Iterator[Acknowledgement]:
-    """The acknowledgements for records that cannot be handed over, in the order of the locks."""
-    if found.unreadable:
-        instance.telemetry.log(
-            "share_records_unreadable",
-            partition=str(taken.partition.key.partition_key),
-            offset=found.unreadable[0][0],
-            error=str(found.error),
-        )
+    """The acknowledgements for records that are not handed over, in the order of the locks."""
+    for name, ranges in (("share_records_unreadable", found.unreadable), ("share_records_undecodable", undecodable)):
+        if ranges:
+            place = str(taken.partition.key.partition_key)
+            instance.telemetry.log(name, partition=place, offset=ranges[0][0], error=str(found.error))
+    kinds = [
+        (found.removed, Fate(AckType.ACCEPT)),
+        (found.left_out, Fate(AckType.RELEASE, delay_ms=0)),
+        (found.unreadable, Fate(AckType.RELEASE, delay_ms=_pause_ms(config, found.error))),
+        (undecodable, undecodable_fate(config)),
+    ]
     for each in taken.grants:
-        for ranges, kind, delay_ms in (
-            (found.removed, AckType.ACCEPT, None),
-            (found.left_out, AckType.RELEASE, 0),
-            (found.unreadable, AckType.RELEASE, _pause_ms(config, found.error)),
-        ):
+        for ranges, fate in kinds:
             mine = each.records.only(ranges).ranges
             if mine:
-                yield Acknowledgement(
-                    lock_id=each.lock_id,
-                    type=kind,
-                    offsets=mine,
-                    delay_ms=delay_ms,
-                    is_uncounted=kind is AckType.RELEASE,
-                )
+                yield fate.of(each, mine)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of records that are not handed over."""
+
+    type: AckType
+    delay_ms: int | None = None
+    reason: str = ""
+
+    def of(self, grant: Grant, ranges: Ranges) -> Acknowledgement:
+        """The acknowledgement of these records."""
+        return Acknowledgement(
+            lock_id=grant.lock_id,
+            type=self.type,
+            offsets=ranges,
+            delay_ms=self.delay_ms,
+            reason=self.reason,
+            is_uncounted=self.type is AckType.RELEASE,
+        )
+
+
+def undecodable_fate(config: ShareGroupConfig) -> Fate:
+    """Records that cannot be decoded go to the dead-letter topic. Without one they wait for the longest pause."""
+    if config.dead_letter_topic is not None:
+        return Fate(AckType.REJECT, reason="undecodable")
+    return Fate(AckType.RELEASE, delay_ms=config.retry_backoff_ms_max)
 
 
 def _pause_ms(config: ShareGroupConfig, error: PenstockError | None) -> int:

@@ -20,6 +20,7 @@ from penstock_core.limits import (
     SHARE_ACQUIRE_ATTEMPTS_MAX,
     SHARE_LOOK_MS_MAX,
     SHARE_LOOKS_FIRST,
+    SHARE_READ_BYTES_MAX,
 )
 from penstock_core.log.index import Head
 from penstock_core.share.acknowledge import Acknowledgement, AckType
@@ -32,6 +33,7 @@ from penstock_core.share.acquire import (
     next_available_ms,
     plan_acquire,
 )
+from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState, locks_of
 from penstock_service.instance.instance import Instance
@@ -42,20 +44,24 @@ from penstock_service.share.acknowledge import (
     answered,
     by_partition,
 )
+from penstock_service.share.fresh_window import fresh_window
 from penstock_service.share.partitions_in_turn import in_turn
+from penstock_service.share.read_batches import StoredBatch
 from penstock_service.share.record_sizes import records_within
 from penstock_service.share.share_partitions import SharePartition
+from penstock_service.share.sift import filter_of
 
 _GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The locks that the acquire has in one partition, and the state that shows them."""
+    """The locks that the acquire has in one partition, the state that shows them, and batches that were read before."""
 
     partition: SharePartition
     state: ShareState
     grants: Sequence[Grant]
+    batches: Sequence[StoredBatch] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +69,8 @@ class Look:
     """What a look has found.
 
     `idle` are the partitions that had nothing. `is_complete`: these are all partitions of the group. `is_blocked`: some
-    have fresh records, and no room for them in flight. `available_ms` is the time until a record comes back.
+    have fresh records, and no room for them in flight. `has_passed`: fresh records were finished without being handed
+    out, and there are more. `available_ms` is the time until a record comes back.
     """
 
     taken: list[Taken] = field(default_factory=list)
@@ -73,6 +80,7 @@ class Look:
     is_complete: bool = False
     is_blocked: bool = False
     is_alone: bool = False
+    has_passed: bool = False
     available_ms: int | None = None
 
     def note_available(self, available_ms: int | None) -> None:
@@ -89,13 +97,16 @@ def look_through(
     topics: frozenset[str] | None,
     bytes_max: int,
     entries: Sequence[AckEntry] = (),
+    reach: int = 1,
 ) -> Look:
     """Take records for the request, and make the acknowledgements of `entries` beside it.
+
+    With a filter it takes up to `reach` times as many: the filter may take few of them.
 
     Costs two reads for each round, and one update for each partition that has records or is acknowledged. Raises
     THROTTLED if a partition that is acknowledged changes all the time.
     """
-    search = _Search(instance, group, request, bytes_max, entries)
+    search = _Search(instance, group, request, bytes_max, entries, reach)
     search.run(_all_partitions(instance, group, request, topics))
     return search.look
 
@@ -130,6 +141,7 @@ class _Search:
         request: AcquireRequest,
         bytes_max: int,
         entries: Sequence[AckEntry],
+        reach: int,
     ) -> None:
         self._instance = instance
         self._group = group
@@ -137,6 +149,8 @@ class _Search:
         self._request = request
         self._entries = entries
         self._places = by_partition(group, entries)
+        self._wanted = filter_of(group.config)
+        self._reach = reach
         self._records_left = request.records_max
         self._bytes_left = self._bytes_max = bytes_max
         self._deadline_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
@@ -203,17 +217,17 @@ class _Search:
             self.look.idle.append(partition)
             return
         for _ in range(SHARE_ACQUIRE_ATTEMPTS_MAX):
-            plan = self._plan(partition, state)
+            plan, batches = self._plan(partition, state)
             if plan.is_alone and self.look.taken:
                 break  # its records may kill the worker: another acquire takes them, alone
             if plan.update is None:
-                self._applied(partition, state, plan)
+                self._applied(partition, state, plan, batches)
                 return
             outcome = self._instance.stores.share.update(key, plan.update)
             if outcome.after is not None:
                 if outcome.took_waiter:
                     self.look.woken.append(key)
-                self._applied(partition, outcome.after, plan)
+                self._applied(partition, outcome.after, plan, batches)
                 return
             if outcome.before is None:  # the group was deleted
                 self._acknowledge_only(key, None)
@@ -237,18 +251,24 @@ class _Search:
             ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {self._group.name!r} was deleted: create it again"
         )
 
-    def _plan(self, partition: SharePartition, state: ShareState) -> AcquirePlan:
+    def _plan(self, partition: SharePartition, state: ShareState) -> tuple[AcquirePlan, Sequence[StoredBatch]]:
+        """The plan on that state, and the batches that were read for it."""
         head = partition.head
-        records_max = records_within(head, state.position, self._bytes_left, self._records_left)
-        return plan_acquire(
-            state,
-            self._config,
-            LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset),
-            replace(self._request, records_max=records_max),
-            self._acknowledgements(partition.key),
-        )
+        log = LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset)
+        acknowledgements = self._acknowledgements(partition.key)
+        if self._config.is_by_key:
+            request = replace(self._request, records_max=self._records_left)
+            window = fresh_window(self._instance, self._config, partition, state, self._wanted)
+            plan = plan_read_first(state, self._config, log, request, window.hashes, acknowledgements)
+            return plan, window.batches
+        count = self._records_left * self._reach
+        bytes_max = self._bytes_left if self._wanted is None else SHARE_READ_BYTES_MAX // 2
+        request = replace(self._request, records_max=records_within(head, state.position, bytes_max, count))
+        return plan_acquire(state, self._config, log, request, acknowledgements), ()
 
-    def _applied(self, partition: SharePartition, state: ShareState, plan: AcquirePlan) -> None:
+    def _applied(
+        self, partition: SharePartition, state: ShareState, plan: AcquirePlan, batches: Sequence[StoredBatch]
+    ) -> None:
         """Note what the plan has brought, and make the acknowledgements that it had no room for."""
         key = partition.key
         self.look.outcomes += answered(self._entries, self._places.get(key, ()), plan.answers)
@@ -259,10 +279,12 @@ class _Search:
             state = self._renewed(key, state)
         found = grants(state, self._request.nonce)
         if not found:
+            has_moved = partition.state is None or state.position > partition.state.position
+            self.look.has_passed |= has_moved and state.position < partition.head.next_offset
             self.look.idle.append(replace(partition, state=state))
             self.look.note_available(next_available_ms(state, self._config, self._request.now_ms))
             return
-        self.look.taken.append(Taken(partition=partition, state=state, grants=found))
+        self.look.taken.append(Taken(partition=partition, state=state, grants=found, batches=batches))
         self.look.is_alone |= plan.is_alone
         count = sum(each.records.count for each in found)
         self._records_left -= count

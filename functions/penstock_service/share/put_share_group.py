@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import GroupName, PartitionKey, TopicId, TopicName, parse_group_name
 from penstock_core.log.topic import Topic
 from penstock_core.share.retry import is_last_delivery
@@ -45,6 +46,8 @@ def put_share_group(
     found = instance.stores.share.get_group(group_name)
     group = _new(instance, group_name, topics, config) if found is None else _altered(instance, found, topics, config)
     check_share_topics(group.topics, group.config)
+    if group.config.filter is not None:
+        parse_filter(group.config.filter)
     if group.config.dead_letter_topic is not None:
         instance.topic_cache.read_through(group.config.dead_letter_topic)
     if found is not None and found.config.dead_letter_topic is not None and group.config.dead_letter_topic is None:

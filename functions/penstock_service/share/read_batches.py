@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import PenstockError
+from penstock_core.filters.filter import Filter
+from penstock_core.filters.tag_filter import may_match_ref
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import FETCH_REFS_MAX, SHARE_READ_BYTES_MAX
 from penstock_core.log.index import Head
@@ -29,11 +31,12 @@ _PAGES_PER_QUERY = 2  # an acquire seldom needs more, and a query is billed by w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRecords:
-    """Records of one partition, and the head as it was read."""
+    """Records of one partition, and the head as it was read. Refs are passed by whose tags `wanted` takes none."""
 
     key: PartitionKey
     head: Head
     ranges: Ranges
+    wanted: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +52,13 @@ class StoredBatch:
 class FoundBatches:
     """The batches that hold wanted records, in order.
 
-    The offsets of `removed` are gone for ever. Those of `unreadable` could not be read now, for the reason `error`.
-    Those of `left_out` were not read, because one call reads `FETCH_REFS_MAX` refs and `SHARE_READ_BYTES_MAX` at most.
+    The offsets of `passed` lie in refs that the filter takes nothing of. The offsets of `removed` are gone for ever.
+    Those of `unreadable` could not be read now, for the reason `error`. Those of `left_out` were not read, because one
+    call reads `FETCH_REFS_MAX` refs and `SHARE_READ_BYTES_MAX` at most.
     """
 
     batches: Sequence[StoredBatch]
+    passed: Ranges = ()
     left_out: Ranges = ()
     removed: Ranges = ()
     unreadable: Ranges = ()
@@ -66,6 +71,7 @@ class _Located:
 
     refs: list[LocatedRef] = field(default_factory=list)
     left_out: list[LocatedRef] = field(default_factory=list)
+    passed: list[LocatedRef] = field(default_factory=list)
     error: PenstockError | None = None
 
 
@@ -81,6 +87,8 @@ def read_batches(instance: Instance, wanted: Sequence[WantedRecords]) -> list[Fo
         for each, gone in zip(wanted, expired, strict=True)
     ]
     located = instance.executor.map(lambda each: _locate(instance.stores.log, each), wanted).all_ok()
+    for each, refs in zip(wanted, located, strict=True):
+        _pass_over(each.wanted, refs)
     _leave_out(located)
     contents = read_refs_singly(instance, [ref for each in located for ref in each.refs])
     found = [_cut(each, refs, contents) for each, refs in zip(wanted, located, strict=True)]
@@ -109,6 +117,13 @@ def _locate(log: LogIndex, wanted: WantedRecords) -> _Located:
         if located.base_offset >= ends and RecordSet(wanted.ranges).only((_span(located),)).ranges:
             found.refs.append(located)
     return found
+
+
+def _pass_over(wanted: Filter | None, located: _Located) -> None:
+    """Leave refs unread that have none of the tags that the filter needs."""
+    if wanted is not None:
+        located.passed = [each for each in located.refs if not may_match_ref(wanted, each.ref)]
+        located.refs = [each for each in located.refs if may_match_ref(wanted, each.ref)]
 
 
 def _leave_out(located: Sequence[_Located]) -> None:
@@ -147,7 +162,9 @@ def _cut(wanted: WantedRecords, located: _Located, contents: RefContents) -> Fou
     covered = normalized((each.base_offset, each.next_offset) for each in batches)
     left = RecordSet(wanted.ranges).minus(covered)
     left_out = left.only(normalized(map(_span, located.left_out))).ranges
-    return FoundBatches(batches=batches, left_out=left_out, unreadable=left.minus(left_out).ranges, error=error)
+    passed = left.only(normalized(map(_span, located.passed))).ranges
+    unreadable = left.minus(left_out).minus(passed).ranges
+    return FoundBatches(batches=batches, passed=passed, left_out=left_out, unreadable=unreadable, error=error)
 
 
 def _batches_in(ref: LocatedRef, content: memoryview, ranges: Ranges) -> Iterator[StoredBatch]:
@@ -182,12 +199,10 @@ def _explained(
 
 def _told(found: FoundBatches, log_start: Offset) -> FoundBatches:
     left = RecordSet(found.unreadable)
-    return FoundBatches(
-        batches=found.batches,
-        left_out=found.left_out,
+    return replace(
+        found,
         removed=left.only(((0, log_start),)).ranges,
         unreadable=left.minus(((0, log_start),)).ranges,
-        error=found.error,
     )
 
 

@@ -1,0 +1,83 @@
+"""The fresh records of a partition, read before they are locked: order by key needs their keys.
+
+A window covers the records from the position on. It ends before the first record that cannot be read for a moment. A
+record that will never be readable is in it as one without a key, so that it does not hold up the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.filter import Filter, matches
+from penstock_core.limits import SHARE_WINDOW_BYTES, SHARE_WINDOW_RECORDS
+from penstock_core.records.codec import decode
+from penstock_core.share.read_first import NO_KEY, key_hash
+from penstock_core.share.record_set import Ranges
+from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_state import ShareState
+from penstock_service.instance.instance import Instance
+from penstock_service.segments.read_range import is_missing
+from penstock_service.share.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
+from penstock_service.share.record_sizes import records_within
+from penstock_service.share.share_partitions import SharePartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreshWindow:
+    """The hash of each fresh record in order, None for one that is finished, and the batches that hold them."""
+
+    hashes: Sequence[int | None] = ()
+    batches: Sequence[StoredBatch] = ()
+
+
+def fresh_window(
+    instance: Instance, config: ShareGroupConfig, partition: SharePartition, state: ShareState, wanted: Filter | None
+) -> FreshWindow:
+    """The next fresh records, as many as may be in flight. Costs what `read_batches` costs."""
+    head = partition.head
+    start = max(state.position, head.log_start_offset)
+    room = min(config.in_flight_max - state.open, SHARE_WINDOW_RECORDS, head.next_offset - start)
+    if room <= 0:
+        return FreshWindow()
+    end = start + records_within(head, start, SHARE_WINDOW_BYTES, room)
+    asked = WantedRecords(key=partition.key.partition_key, head=head, ranges=((start, end),))
+    [found] = read_batches(instance, [asked])
+    hashes = _hashes(found, wanted)
+    window: list[int | None] = []
+    for offset in range(start, end):
+        if offset in hashes:
+            window.append(hashes[offset])
+        elif _holds(found.removed, offset) or _is_covered(found, offset):
+            window.append(None)
+        elif _holds(found.unreadable, offset) and _is_lost(found.error):
+            window.append(NO_KEY)
+        else:
+            break
+    return FreshWindow(hashes=window, batches=found.batches)
+
+
+def _hashes(found: FoundBatches, wanted: Filter | None) -> dict[int, int | None]:
+    """The hash of each record by its offset. All records of a batch that cannot be decoded have no key."""
+    hashes: dict[int, int | None] = {}
+    for batch in found.batches:
+        try:
+            records = [*decode(batch.data)]
+        except PenstockError:
+            hashes |= dict.fromkeys(range(batch.base_offset, batch.next_offset), NO_KEY)
+            continue
+        for record in records:
+            is_taken = wanted is None or matches(wanted, record.headers)
+            hashes[record.offset] = key_hash(record.key) if is_taken else None
+    return hashes
+
+
+def _is_covered(found: FoundBatches, offset: int) -> bool:
+    return any(batch.base_offset <= offset < batch.next_offset for batch in found.batches)
+
+
+def _holds(ranges: Ranges, offset: int) -> bool:
+    return any(start <= offset < end for start, end in ranges)
+
+
+def _is_lost(error: PenstockError | None) -> bool:
+    return error is not None and (error.code is not ErrorCode.STORAGE_UNAVAILABLE or is_missing(error))
