@@ -21,6 +21,7 @@ from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, json_result
 from penstock_handlers.edge.principal import principal_of
+from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
 from penstock_service.transactions.begin_transactions import begin_transactions, release_transactional_id
@@ -31,6 +32,19 @@ from penstock_service.transactions.commit_transaction import (
 )
 from penstock_service.transactions.committed_ranges import CommittedRange
 from penstock_service.transactions.transaction_part import TransactionPart
+
+_COMMIT_FIELDS = (
+    "transactional_id",
+    "epoch",
+    "transaction",
+    "nonce",
+    "stage",
+    "stages",
+    "acks",
+    "batches",
+    "offsets",
+    "acknowledgements",
+)
 
 
 def serve(event: Event, instance: Instance) -> Result:
@@ -71,7 +85,17 @@ def _nonce(fields: Mapping[str, Any]) -> Nonce:
 def _transact(event: Event, instance: Instance) -> Result:
     header, payload = frame.decode(body_of(event))
     refuse_unknown(
-        header, "transactional_id", "epoch", "transaction", "nonce", "stage", "stages", "acks", "batches", "offsets"
+        header,
+        "transactional_id",
+        "epoch",
+        "transaction",
+        "nonce",
+        "stage",
+        "stages",
+        "acks",
+        "batches",
+        "offsets",
+        "acknowledgements",
     )
     producer = TransactionalProducer(
         transactional_id=parse_transactional_id(take(header, "transactional_id", str)),
@@ -87,14 +111,15 @@ def _transact(event: Event, instance: Instance) -> Result:
         producer=producer, number=number, entries=parse_entries(batches, payload), acks=acks, nonce=_nonce(header)
     )
     if "stage" in header:
-        for name in ("stages", "offsets"):
+        for name in ("stages", "offsets", "acknowledgements"):
             if name in header:
                 raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name!r} goes with the commit, not with a stage")
         stage(instance, part, take_number(header, "stage", 0, OFFSET_MAX))
         return json_result({})
     offsets = [_offset(each) for each in take_objects(header, "offsets")] if "offsets" in header else []
     stages = take_number(header, "stages", 0, TRANSACTION_STAGES_MAX, 0)
-    found = commit_transaction(instance, part, offsets, stages)
+    acceptances = parse_acceptances(header, "acknowledgements") if "acknowledgements" in header else ()
+    found = commit_transaction(instance, part, offsets, stages, acceptances)
     return json_result({"results": [_to_json(each) for each in found]})
 
 

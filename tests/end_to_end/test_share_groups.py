@@ -11,9 +11,9 @@ from penstock import Admin
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport
 from penstock_core.records import frame
-from penstock_core.records.codec import decode
-from tests.end_to_end.local_stack import Stack
-from tests.end_to_end.raw_requests import append, storage_calls
+from penstock_core.records.codec import NewRecord, decode, encode
+from tests.end_to_end.local_stack import NOW_MS, Stack
+from tests.end_to_end.raw_requests import append, read_all, storage_calls
 from tests.end_to_end.wake_up_reader import wake_up_reader
 from tests.support.deadlines import until
 
@@ -26,7 +26,8 @@ class Workers:
     def __init__(self, transport: HttpTransport, topic: str) -> None:
         self._transport = transport
         self.topic = topic
-        self.path = f"/v1/share-groups/workers.{topic}"
+        self.group = f"workers.{topic}"
+        self.path = f"/v1/share-groups/{self.group}"
 
     def send(self, method: str, path: str = "", body: Mapping[str, Any] | None = None) -> Response:
         content = b"" if body is None else json.dumps(body).encode()
@@ -165,3 +166,49 @@ def test_rejected_record_is_in_the_dead_letter_topic_with_its_way(
     assert headers["penstock.dead-letter.topic"] == workers.topic
     assert (headers["penstock.dead-letter.offset"], headers["penstock.dead-letter.reason"]) == ("1", "bad")
     assert [each["lag"] for each in workers.ok("GET")["partitions"]] == [0, 0, 0]
+
+
+def test_accepted_record_and_its_output_are_one_transaction(
+    workers: Workers, transport: HttpTransport, admin: Admin
+) -> None:
+    bills = f"{workers.topic[:190]}.bills"
+    admin.create_topic(bills, partitions=1)
+    workers.create()
+    append(transport, workers.topic, b"in")
+    [record] = workers.acquire()["records"]
+    begun = json.dumps({"transactional_id": workers.topic[:100]}).encode()
+    producer = json.loads(transport.call("POST", "/v1/producers", {}, {}, begun).body)
+
+    def commit(number: int) -> Response:
+        data = encode([NewRecord(NOW_MS, None, b"out")])
+        header = {
+            "transactional_id": workers.topic[:100],
+            "epoch": producer["epoch"],
+            "transaction": number,
+            "batches": [{"topic": bills, "partition": 0, "length": len(data)}],
+            "acknowledgements": [
+                {"group": workers.group, "topic": workers.topic, "partition": 0, "lock_id": record["lock_id"]}
+            ],
+        }
+        return transport.call("POST", "/v1/transactions", {}, {}, frame.encode(header, [data]))
+
+    assert commit(0).status == 200
+    refused = commit(1)
+    assert (refused.status, json.loads(refused.body)["error"]["code"]) == (409, "LOCK_LOST")
+    assert read_all(transport, bills) == [(0, b"out")]
+    assert workers.acknowledge([record]) == ["done"]
+
+
+def test_keys_stay_in_order_while_other_keys_go_ahead(workers: Workers, transport: HttpTransport) -> None:
+    workers.create(ordering="key")
+    records = [{"key": key, "value": f"{key}{number}", "partition": 0} for number in range(2) for key in ("a", "b")]
+    body = json.dumps({"records": records}).encode()
+    assert transport.call("POST", f"/v1/topics/{workers.topic}/records", {}, {}, body).status == 200
+    first = workers.acquire(max_records=1)["records"]
+    second = workers.acquire()["records"]
+    assert [[record["value"] for record in each] for each in (first, second)] == [["a0"], ["b0"]]
+    assert workers.acquire()["records"] == []
+    assert workers.acknowledge(second) == ["ok"]
+    assert [record["value"] for record in workers.acquire()["records"]] == ["b1"]
+    assert workers.acknowledge(first) == ["ok"]
+    assert [record["value"] for record in workers.acquire()["records"]] == ["a1"]

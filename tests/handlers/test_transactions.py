@@ -55,6 +55,21 @@ def test_commit_answers_where_the_records_are(orders: Service) -> None:
     assert [(each["partition"], each["offset"]) for each in committed] == [(1, 0)]
 
 
+def test_transaction_accepts_shared_records(orders: Service) -> None:
+    begin(orders)
+    orders.send({"value": "in", "partition": 0})
+    assert orders.call("PUT", "/v1/share-groups/workers", {"topics": ["orders"]}).status == 200
+    [record] = orders.call("POST", "/v1/share-groups/workers/records", {}).json["records"]
+    accepted = {"group": "workers", "topic": "orders", "partition": 0, "lock_id": record["lock_id"]}
+    assert transact(orders, ("orders", 1, batch("out")), acknowledgements=[accepted]).status == 200
+    answer = transact(orders, ("orders", 1, batch("more")), transaction=1, acknowledgements=[accepted])
+    assert (answer.status, answer.error["code"]) == (409, "LOCK_LOST")
+    assert [each["value"] for each in orders.read(partition=1)["records"]] == ["out"]
+    for wrong in ({**accepted, "type": "release"}, {**accepted, "lock_id": 5}, {"group": "workers"}):
+        answer = transact(orders, transaction=1, acknowledgements=[wrong])
+        assert (answer.status, answer.error["code"]) == (400, "INVALID_REQUEST")
+
+
 @pytest.mark.parametrize(
     ("header", "status", "code", "told"),
     [

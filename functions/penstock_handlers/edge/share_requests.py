@@ -1,6 +1,6 @@
 """The requests of share consumers, checked by hand: JSON and binary answers have the same requests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock_core import limits
@@ -13,6 +13,7 @@ from penstock_core.share.share_state import parse_lock_nonce
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_service.share.acknowledge import AckEntry
 from penstock_service.share.acquire import AcquireWish
+from penstock_service.transactions.share_commits import Acceptance
 
 # The fields of one type of acknowledgement, and how the other types leave them out.
 _OPTIONS: Mapping[str, tuple[AckType, object]] = {
@@ -57,14 +58,40 @@ def parse_acknowledge(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
     return entries
 
 
-def _entries(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
-    given = take_objects(fields, "acknowledge")
+def parse_acceptances(fields: Mapping[str, Any], name: str) -> tuple[Acceptance, ...]:
+    """The shared records that a transaction accepts. Raises INVALID_REQUEST that names the field and its value."""
+    given = take_objects(fields, name)
+    _check_count(given)
+    return tuple(
+        Acceptance(
+            group=take(each, "group", str),
+            entry=_entry({"type": AckType.ACCEPT.value, **_without(each, "group", "type")}, f"{name}[{index}]"),
+        )
+        for index, each in enumerate(given)
+    )
+
+
+def _without(fields: Mapping[str, Any], taken: str, forbidden: str) -> dict[str, Any]:
+    if forbidden in fields:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"unknown field {forbidden!r}: a transaction only accepts, so leave it out",
+        )
+    return {name: value for name, value in fields.items() if name != taken}
+
+
+def _check_count(given: Sequence[object]) -> None:
     if len(given) > limits.SHARE_ACKNOWLEDGEMENTS_MAX:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
             f"{len(given)} acknowledgements in one request: {limits.SHARE_ACKNOWLEDGEMENTS_MAX} at most",
             limit=limits.SHARE_ACKNOWLEDGEMENTS_MAX,
         )
+
+
+def _entries(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
+    given = take_objects(fields, "acknowledge")
+    _check_count(given)
     return tuple(_entry(each, f"acknowledge[{index}]") for index, each in enumerate(given))
 
 

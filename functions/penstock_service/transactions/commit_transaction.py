@@ -48,6 +48,7 @@ from penstock_service.records.shorten_head import GrownHead, shorten_heads
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.transactions.committed_ranges import CommittedRange, committed_ranges, spans_of
+from penstock_service.transactions.share_commits import Acceptance, share_commits, wake_after
 from penstock_service.transactions.transaction_part import TransactionPart
 
 
@@ -88,9 +89,13 @@ def stage(instance: Instance, part: TransactionPart, stage_number: int) -> None:
 
 
 def commit_transaction(
-    instance: Instance, last: TransactionPart, offsets: Sequence[OffsetEntry], stage_count: int
+    instance: Instance,
+    last: TransactionPart,
+    offsets: Sequence[OffsetEntry],
+    stage_count: int,
+    acceptances: Sequence[Acceptance] = (),
 ) -> list[CommittedRange]:
-    """Make the staged data, the entries of the `last` part and `offsets` visible at once.
+    """Make the staged data, the entries of the `last` part, `offsets` and `acceptances` visible at once.
 
     The result has one range for each partition with records. One put per zone, one TransactWriteItems, one read of
     heads; a query if there were stages; a roll for each tail that is due. Raises the error of the first wrong part:
@@ -100,9 +105,9 @@ def commit_transaction(
     for rest in reversed(range(TRANSACTION_COMMIT_ROUNDS_MAX)):
         prepared = None
         try:
-            prepared = _prepared(instance, last, offsets, stage_count)
+            prepared = _prepared(instance, last, offsets, stage_count, acceptances)
             if instance.stores.transactions.commit(prepared.transaction):
-                return _answer(instance, prepared)
+                return _answer(instance, prepared, acceptances)
             refusal = PenstockError(
                 ErrorCode.CONCURRENT_UPDATE, "the producer has changed meanwhile: nothing was committed, try again"
             )
@@ -127,15 +132,22 @@ class _Prepared:
     names: Mapping[PartitionKey, str]
 
 
-def _prepared(instance: Instance, last: TransactionPart, offsets: Sequence[OffsetEntry], stage_count: int) -> _Prepared:
+def _prepared(
+    instance: Instance,
+    last: TransactionPart,
+    offsets: Sequence[OffsetEntry],
+    stage_count: int,
+    acceptances: Sequence[Acceptance],
+) -> _Prepared:
     """Check all of the transaction, and put the last part."""
     now_ms = instance.clock.now_ms()
     window = UpdateWindow.open(instance.clock)
     commits = [_offset_commit(instance.topic_cache, each, now_ms) for each in offsets]
     batches = _checked(instance, last.entries) if last.entries else []
     staged = _staged(instance.stores.transactions, last, stage_count, now_ms)
+    shares = share_commits(instance, acceptances)
     # The number of partitions is known here, before the first put.
-    check_transaction_size({*(each.key for each in staged), *(batch.key for batch in batches)}, commits)
+    check_transaction_size({*(each.key for each in staged), *(batch.key for batch in batches)}, commits, shares)
     if batches:
         staged += _put(instance, last, batches)
     refs: dict[PartitionKey, list[Ref]] = {}
@@ -149,12 +161,13 @@ def _prepared(instance: Instance, last: TransactionPart, offsets: Sequence[Offse
         nonce=last.nonce,
         unconfirmed=_unconfirmed(refs, written_zones),
         offsets=commits,
+        shares=shares,
     )
     window.check()
     return _Prepared(transaction=transaction, names={each.key: each.topic for each in staged})
 
 
-def _answer(instance: Instance, prepared: _Prepared) -> list[CommittedRange]:
+def _answer(instance: Instance, prepared: _Prepared, acceptances: Sequence[Acceptance]) -> list[CommittedRange]:
     """Where the records are of a transaction that this try has committed."""
     refs = prepared.transaction.refs
     window = UpdateWindow.open(instance.clock)
@@ -162,6 +175,7 @@ def _answer(instance: Instance, prepared: _Prepared) -> list[CommittedRange]:
         heads = instance.stores.log.heads([*refs]) if refs else {}
         grown = [GrownHead(key=key, head=head, added_refs=len(refs[key])) for key, head in heads.items()]
         wake_beside(instance, wake_ups_of_heads(heads), lambda: shorten_heads(instance, window, grown))
+        wake_after(instance, acceptances, prepared.transaction.shares)
         spans = {key: (prepared.names[key], span(each)) for key, each in refs.items()}
         return committed_ranges(instance.stores.log, spans, heads, set(prepared.transaction.segments))
 
@@ -203,7 +217,8 @@ def _may_heal(instance: Instance, prepared: _Prepared, refusal: PenstockError) -
             if each.token is None
         ]
         return any(released)
-    return False
+    # The share item has changed since it was read, perhaps by another lock's end: look again if this lock holds.
+    return refusal.code is ErrorCode.LOCK_LOST
 
 
 def _is_another_topic(topic_cache: TopicCache, name: str, key: PartitionKey) -> bool:
