@@ -25,7 +25,8 @@
 | `["send", …, offset, [topic, partition, offset]]` | and the record that it was made from |
 | `["send", …, offset, [topic, partition, offset, name]]` | where several are made from one |
 | `["poll", topic, partition, [[offset, value], …]]` | one for each partition asked for, empty ones too |
-| `["poll", …, end_offset]` | and the end of the log, learned since the operation began |
+| `["poll", …, end_offset]` | and the end of the log, learned since the operation began; null: unknown |
+| `["poll", …, end_offset, ending]` | of a reader with a filter: it gets only the records whose value ends so |
 | `["commit", topic, partition, offset]` | of the operation's `group` |
 | `["commit", topic, partition, offset, lease_epoch]` | by the member that owns the lease |
 | `["reset", topic, partition, offset]` | an operator sets what the group has committed; null: deletes it |
@@ -95,6 +96,7 @@ class Poll:
     where: TopicPartition
     records: tuple[tuple[int, Value], ...]
     end_offset: int | None = None
+    ending: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

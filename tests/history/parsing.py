@@ -107,7 +107,9 @@ def _source(value: object) -> Source | None:
 
 
 def _parse_poll(op: list[object]) -> Poll:
-    end_offset = _optional_int(op[4], "end_offset") if _length(op, 4, 5) == 5 else None
+    length = _length(op, 4, 6)
+    end_offset = _optional_int(op[4], "end_offset") if length > 4 else None
+    ending = _str(op[5], "ending") if length > 5 else None
     records = []
     for record in _list(op[3], "records"):
         if type(record) is not list or len(record) != 2:
@@ -118,7 +120,7 @@ def _parse_poll(op: list[object]) -> Poll:
         if type(value) is not str:
             _value(value)
         records.append((offset, value))
-    return Poll(_where(op), tuple(records), end_offset)
+    return Poll(_where(op), tuple(records), end_offset, ending)
 
 
 def _parse_commit(op: list[object]) -> Commit:

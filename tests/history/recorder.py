@@ -139,8 +139,12 @@ def encode_micro_op(op: MicroOp) -> list[object]:
                 return ["send", topic, partition, value, offset]
             *place, name = source
             return ["send", topic, partition, value, offset, [*place, name] if name else place]
-        case Poll((topic, partition), records, end_offset):
-            return ["poll", topic, partition, records, *([] if end_offset is None else [end_offset])]
+        case Poll((topic, partition), records, None, None):
+            return ["poll", topic, partition, records]
+        case Poll((topic, partition), records, end_offset, None):
+            return ["poll", topic, partition, records, end_offset]
+        case Poll((topic, partition), records, end_offset, ending):
+            return ["poll", topic, partition, records, end_offset, ending]
         case Commit((topic, partition), offset, lease_epoch):
             return ["commit", topic, partition, offset, *([] if lease_epoch is None else [lease_epoch])]
         case Reset((topic, partition), offset):

@@ -42,6 +42,8 @@ def line_of(**changes: object) -> str:
         (Function.TXN, Send(OTHER, "a", None, ("in", 0, 7, ""))),
         (Function.TXN, Send(OTHER, "a", 1, ("in", 0, 7, "debit"))),
         (Function.POLL, Poll(ORDERS, ((0, "a"),), 1)),
+        (Function.POLL, Poll(ORDERS, ((0, "a"),), None, "a")),
+        (Function.POLL, Poll(ORDERS, (), 1, "a")),
         (Function.COMMIT, Commit(ORDERS, 5, 7)),
         (Function.RESET, Reset(ORDERS, 5)),
         (Function.RESET, Reset(ORDERS, None)),

@@ -101,11 +101,14 @@ class ProducerBatch:
 def entry_fields(topic: str, partition: int, batches: Sequence[ProducerBatch]) -> dict[str, object]:
     """The entry of a frame's header for these batches of one partition. Builds those that are not built yet."""
     fields = {"topic": topic, "partition": partition, "length": sum(len(batch.build()) for batch in batches)}
-    filters = [batch.tag_filter for batch in batches]
-    known = [bits for bits in filters if bits is not None]
-    if len(known) < len(filters):
-        return fields
-    return {**fields, "tag_filter": f"{reduce(or_, known):016x}"}
+    bits = tag_filter_of(batches)
+    return fields if bits is None else {**fields, "tag_filter": f"{bits:016x}"}
+
+
+def tag_filter_of(batches: Sequence[ProducerBatch]) -> int | None:
+    """The tag filter of all batches together, None if one of them has none."""
+    known = [batch.tag_filter for batch in batches if batch.tag_filter is not None]
+    return reduce(or_, known) if len(known) == len(batches) else None
 
 
 class PartitionQueue:

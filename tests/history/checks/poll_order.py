@@ -66,6 +66,11 @@ class _Jump:
     end_offset: int
     kind: Kind
     line_before: int
+    ending: str | None = None  # of the values that the reader's filter takes
+
+    def is_for(self, value: Value) -> bool:
+        """Return whether the reader wants the record of this value."""
+        return self.ending is None or str(value).endswith(self.ending)
 
 
 class PollOrder:
@@ -113,11 +118,15 @@ class PollOrder:
             start_offset = max(jump.start_offset, truncations.start_offset_at(jump.where, jump.operation.end_ns))
             value_at = order[jump.where].value_at
             known = _known(value_at, start_offset, jump.end_offset)
-            skipped = [offset for offset in known if not ledger.may_be_missing(jump.where, value_at[offset])]
+            skipped = [
+                offset
+                for offset in known
+                if jump.is_for(value_at[offset]) and not ledger.may_be_missing(jump.where, value_at[offset])
+            ]
             if skipped:
                 yield _skip(jump, skipped, tuple(value_at[offset] for offset in skipped[:SHOWN_OFFSETS]))
             missing = max(0, jump.end_offset - start_offset) - len(known)
-            if missing:
+            if missing and jump.ending is None:  # a filter passes over what nobody knows too
                 first = next(offset for offset in range(start_offset, jump.end_offset) if offset not in value_at)
                 if (jump.where, first) not in gaps:  # every reader finds the gap, so report it once
                     gaps.add((jump.where, first))
@@ -138,7 +147,7 @@ class PollOrder:
                     self._backward.append(_backward(operation, where, expected, offset, is_internal, line_before))
                 else:
                     kind = Kind.INT_POLL_SKIP if is_internal else Kind.POLL_SKIP
-                    self._jumps.append(_Jump(operation, where, expected, offset, kind, line_before))
+                    self._jumps.append(_Jump(operation, where, expected, offset, kind, line_before, poll.ending))
             expected = offset + 1
             is_internal = True
         lasts[where] = expected - 1

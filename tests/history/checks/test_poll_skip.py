@@ -1,6 +1,6 @@
 """offset-gap, poll-skip and int-poll-skip in histories made by hand, each beside the nearest right one."""
 
-from tests.history.format import Function, Subscribe, Truncate
+from tests.history.format import Function, Poll, Subscribe, Truncate
 from tests.history.history_builder import ORDERS, OTHER, HistoryBuilder, abc, read, sent_and_read
 
 
@@ -19,6 +19,18 @@ def test_offset_gap_when_a_reader_started_before_the_first_offset() -> None:
     history.sent("producer", ("a", 1))
     history.polled("reader", read((1, "a")))
     assert history.found() == {"offset-gap": 1}
+
+
+def test_filtered_reader_skips_only_what_its_filter_takes() -> None:
+    history = sent_and_read(("a.x", 0), ("b.y", 1), ("c.x", 2))
+    history.sent("producer", ("d.x", 4), ("e.x", 5))
+    for process in ("right", "wrong"):
+        history.assigned(process, started=[(ORDERS, 0)])
+    history.polled("right", Poll(ORDERS, ((0, "a.x"), (2, "c.x"), (4, "d.x"), (5, "e.x")), ending=".x"))
+    assert history.found() == {}
+    history.polled("wrong", Poll(ORDERS, ((0, "a.x"),), ending=".x"))
+    history.polled("wrong", Poll(ORDERS, ((4, "d.x"),), ending=".x"))
+    assert history.found() == {"poll-skip": 1}
 
 
 def test_no_offset_gap_when_nobody_passed_the_offset() -> None:

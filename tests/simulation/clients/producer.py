@@ -4,10 +4,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from penstock.producer.accumulator import UNKNOWN_OFFSET, Accumulator, AccumulatorSettings, Entry
-from penstock.producer.producer_batch import ProducerBatch, TopicQueues
+from penstock.producer.producer_batch import ProducerBatch, TopicQueues, tag_filter_of
 from penstock.retry import RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.outcomes import Outcomes
+from penstock_core.records.codec import Headers
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
@@ -99,7 +100,8 @@ class SimulatedProducer:
         now_ms = int(self._scheduler.now_ms)
         if self._queues.fresh_until_ms <= now_ms and not self._describe():
             return None
-        return self._accumulator.append(self._queues, None, None, value.encode(), (), EPOCH_MS + now_ms, now_ms)
+        headers = headers_of(value) if self._queues.has_tags else ()
+        return self._accumulator.append(self._queues, None, None, value.encode(), headers, EPOCH_MS + now_ms, now_ms)
 
     def _describe(self) -> bool:
         name = self._queues.name
@@ -111,6 +113,7 @@ class SimulatedProducer:
             self._scheduler.pause(50.0)
             return self._queues.partitions > 0 and self._scheduler.random.random() < 0.5
         self._queues.update(topic.partitions, 10_000, topic.config.max_batch_bytes)
+        self._queues.has_tags = topic.config.index_tags
         self._queues.fresh_until_ms = int(self._scheduler.now_ms) + _METADATA_MS
         return True
 
@@ -136,6 +139,7 @@ class SimulatedProducer:
                 topic=entry.queue.topic.name,
                 partition=entry.queue.partition,
                 data=b"".join(batch.build() for batch in entry.batches),
+                tag_filter=tag_filter_of(entry.batches),
             )
             for entry in entries
         ]
@@ -217,6 +221,11 @@ class SimulatedProducer:
                 recorder.maybe(way.operation, attempts=attempts)
             else:
                 recorder.fail(way.operation)
+
+
+def headers_of(value: str) -> Headers:
+    """The headers of a record in a topic with tags: the last character of its value is its tag."""
+    return (("tag", value[-1].encode()),)
 
 
 def count_outcomes(simulation: Simulation) -> Counter[str]:

@@ -100,6 +100,16 @@ class ExpectedLog:
         expect(not strange, f"index of {key} names refs that were neither appended nor merged: {strange}")
         return located
 
+    def values_in(self, topic: str, partition: int) -> list[tuple[int, str]]:
+        """Return all records that were ever appended there, with their offsets."""
+        return [
+            (offset, value)
+            for key, appends in self.appends.items()
+            if self.names.get(key.topic_id) == topic and key.partition == partition
+            for each in appends
+            for offset, value in enumerate(each.values, start=each.base_offset)
+        ]
+
     def value_at(self, topic: str, partition: int, offset: int, value: str) -> bool:
         """Return whether this record was ever appended there."""
         return any(

@@ -7,6 +7,7 @@ from tests.simulation.service.simulation import Simulation
 from tests.simulation.workloads import (
     commits,
     crowding,
+    filtering,
     forging,
     freezing,
     groups,
@@ -45,6 +46,7 @@ WORKLOADS: dict[str, Install] = {
     "commits": commits.install,
     "groups": groups.install,
     "waiting": waiting.install,
+    "filtering": filtering.install,
     "compaction": compaction.install,
     "cleaning": cleaning.install,
     "zone_loss": zone_loss.install,
