@@ -60,7 +60,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
 }
 BYTE_FORMATS: Mapping[str, Format] = {
     # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time
-    "ref": Format(frozenset((1, 2)), frozenset((1, 2, 3))),
+    "ref": _only(1, 2, 3),
     "segment": _only(1),
     "target": Format(frozenset((2,)), frozenset((1, 2))),
     "share_lock": _only(1),

@@ -74,6 +74,8 @@ def tell(stage: Stage) -> None:
     assert arm(stage, 1)
     data = ("orders", 2, batch("staged"))
     assert transact(service, data, transaction=1, stage=0, nonce=NONCES[1]).status == 200
+    service.create("tagged", 1, index_tags=True)
+    service.send({"value": "0", "headers": [["tag", "order"]]}, topic="tagged")
 
 
 def arm(stage: Stage, partition: int) -> bool:
