@@ -6,6 +6,7 @@ import sys
 from contextlib import redirect_stdout
 
 from tests.fuzz.decoders import compare_decoders
+from tests.fuzz.filters import fuzz_filters
 from tests.fuzz.requests import fuzz_requests
 
 SHOWN = 10
@@ -14,11 +15,11 @@ SHOWN = 10
 def main() -> int:
     """Run one kind of fuzzing and print its figures."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("kind", choices=("decoders", "requests"))
+    parser.add_argument("kind", choices=_KINDS)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    return (_decoders if options.kind == "decoders" else _requests)(options.count, options.seed)
+    return _KINDS[options.kind](options.count, options.seed)
 
 
 def _decoders(count: int, seed: int) -> int:
@@ -42,6 +43,17 @@ def _requests(count: int, seed: int) -> int:
         print("slow", repr(request)[:2_000])
     return 1 if report.broken else 0
 
+
+def _filters(count: int, seed: int) -> int:
+    report = fuzz_filters(count, seed)
+    print(f"{report.inputs} policies of seed {seed}: {report.taken} taken, {len(report.broken)} broken promises,")
+    print(f"slowest {report.slowest_s:.3f} s of CPU")
+    for what, policy in report.broken[:SHOWN]:
+        print(what, policy[:2_000])
+    return 1 if report.broken else 0
+
+
+_KINDS = {"decoders": _decoders, "requests": _requests, "filters": _filters}
 
 if __name__ == "__main__":
     sys.exit(main())

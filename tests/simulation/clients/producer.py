@@ -51,6 +51,7 @@ class SimulatedProducer:
         max_in_flight: int = 2,
         is_batching: bool = True,
         is_idempotent: bool | None = None,
+        is_tagging: bool = False,
     ) -> None:
         self._simulation = simulation
         self._scheduler = simulation.scheduler
@@ -58,6 +59,7 @@ class SimulatedProducer:
         self._acks = acks
         self._records = records
         self._pace_ms = pace_ms
+        self._is_tagging = is_tagging
         self._max_in_flight = max_in_flight
         random = simulation.scheduler.random
         settings = AccumulatorSettings(
@@ -100,7 +102,7 @@ class SimulatedProducer:
         now_ms = int(self._scheduler.now_ms)
         if self._queues.fresh_until_ms <= now_ms and not self._describe():
             return None
-        headers = headers_of(value) if self._queues.has_tags else ()
+        headers = headers_of(value) if self._is_tagging else ()
         return self._accumulator.append(self._queues, None, None, value.encode(), headers, EPOCH_MS + now_ms, now_ms)
 
     def _describe(self) -> bool:
@@ -224,7 +226,7 @@ class SimulatedProducer:
 
 
 def headers_of(value: str) -> Headers:
-    """The headers of a record in a topic with tags: the last character of its value is its tag."""
+    """The headers of a record of a producer that tags: the last character of its value is its tag."""
     return (("tag", value[-1].encode()),)
 
 

@@ -21,6 +21,7 @@ class ProducerChoices:
     max_in_flight: Sequence[int] = (2,)
     is_batching: bool = True
     is_idempotent: bool | None = None
+    is_tagging: bool = False
 
 
 def start_producers(
@@ -43,5 +44,6 @@ def start_producers(
             max_in_flight=drawn(choices.max_in_flight),
             is_batching=choices.is_batching,
             is_idempotent=choices.is_idempotent,
+            is_tagging=choices.is_tagging,
         )
         producer.start(delay_ms=simulation.later() if is_late else 0.0)

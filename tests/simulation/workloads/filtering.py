@@ -18,9 +18,13 @@ def install(simulation: Simulation) -> None:
     topic = simulation.topic(_TOPIC, partitions=partitions, index_tags=random.random() < 0.8)
     simulation.use_wake_ups(is_faulty=False)
     choices = ProducerChoices(
-        records=[10, 30], pace_ms=[5.0, 50.0], acks=Acks.QUORUM, is_batching=random.random() < 0.5
+        records=[10, 30],
+        pace_ms=[5.0, 50.0],
+        acks=Acks.QUORUM,
+        is_batching=random.random() < 0.5,
+        is_tagging=True,
     )
-    start_producers(simulation, topic, [f"f{number}" for number in range(random.choice([1, 3]))], choices)
+    start_producers(simulation, topic, [f"tp{number}" for number in range(random.choice([1, 3]))], choices)
     for tag in random.sample("0123456789", random.choice([1, 3])):
         reader = FilteredReader(simulation, f"fr{tag}", topic, partitions, tag)
         reader.start()
