@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.tag_filter import tags_of
 from penstock_core.log.index import Head
 from penstock_core.records.codec import BatchBuilder, Headers, NewRecord, decode
 from penstock_core.records.record_batch import Compression
@@ -55,6 +56,7 @@ class CompactedLog:
             "cleanup_policy": self.policy,
             "retention_ms": RETENTION_MS,
             "delete_retention_ms": DELETE_RETENTION_MS,
+            "index_tags": True,
         }
         create_topic(self.instance, self.topic, 1, config)
 
@@ -194,13 +196,17 @@ class CompactedLog:
         assert needed & wanted <= set(found) <= wanted - superseded
 
     def _produce(self, data: bytes) -> AppendedRange | PenstockError:
-        [result] = produce(self.instance, [ProduceEntry(topic=self.topic, partition=0, data=data)], Acks.QUORUM)
+        bits = 0
+        for record in decode(data):
+            bits |= tags_of(record.headers)
+        entry = ProduceEntry(topic=self.topic, partition=0, data=data, tag_filter=bits)  # so refs are of version 3
+        [result] = produce(self.instance, [entry], Acks.QUORUM)
         return result
 
 
 _KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"a key of more than sixteen bytes"])
 _VALUES = st.sampled_from([None, b"", b"x", b"y" * 40])
-_HEADERS = st.sampled_from([(), (("name", b"1"),), (("name", None), ("name", b""))])
+_HEADERS = st.sampled_from([(), (("name", b"1"),), (("tag", b"1"),), (("name", None), ("name", b""))])
 _BATCHES = st.tuples(
     st.lists(st.tuples(_KEYS, _VALUES, _HEADERS), min_size=1, max_size=3), st.sampled_from(Compression), st.booleans()
 )

@@ -55,6 +55,11 @@ def test_message_is_as_documented() -> None:
     assert decode_message(encode_message(without_refs)) == without_refs
 
 
+def test_message_keeps_what_a_ref_tells_of_tags_and_delivery() -> None:
+    repair = replace(REPAIR, refs=(named(replace(REF, tag_filter=7, delivered_ms=8)),))
+    assert decode_message(encode_message(repair)) == repair
+
+
 @pytest.mark.parametrize(
     "message",
     [
