@@ -42,6 +42,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),
     "retention": FunctionSize(memory_mb=512, timeout_s=240),
     "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
+    "promote": FunctionSize(memory_mb=512, timeout_s=58),
     "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
 }
@@ -78,6 +79,7 @@ AT_ONCE = Canary(percent=_ALL, minutes=0)
 
 # The budget is shorter than the function's timeout: a job finishes the step that it is in when its budget ends.
 JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    "promote": {"PENSTOCK_BUDGET_MS": "45000"},
     "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS)},
     "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES)},
     "tier": {"PENSTOCK_BUDGET_MS": "720000"},
@@ -122,6 +124,8 @@ class StageSettings:
     have 10 instances. `request_rate` applies to each route; None leaves the account's 10,000.
     `route_rates` has lower ones by function, for each of its routes.
     `job_environments` None takes those of the storage profile.
+    `timers_always_on` lets the first delayed records of the stage come on time, and costs $0.26 a month for the pollers
+    of their queue (docs/adr/0039). `timer_retry_s` is the wait before a failed promotion is tried again.
     `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
     data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
     aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
@@ -157,6 +161,8 @@ class StageSettings:
     reserved_concurrency: Mapping[str, int] = field(default_factory=dict)
     request_rate: RequestRate | None = REQUEST_RATE
     route_rates: Mapping[str, RequestRate] = field(default_factory=lambda: ROUTE_RATES)
+    timer_retry_s: int = 60  # a promotion that failed: not shorter than the timeout of promote
+    timers_always_on: bool = False
     repair_retry_s: int = 360  # six times the timeout of replicate, as the Lambda guide asks for
     job_environments: Mapping[str, Mapping[str, str]] | None = None
     keeps_data_on_delete: bool = True
@@ -234,6 +240,7 @@ STAGES: Mapping[str, StageSettings] = {
         request_rate=None,  # the emulator enforces none
         route_rates={},
         repair_retry_s=10,
+        timers_always_on=True,
         keeps_data_on_delete=False,
         empties_buckets=False,  # `penstock local` removes the emulator's state as a whole
         enforces_tls=False,

@@ -20,6 +20,7 @@ from infra.service.functions import Functions
 from infra.service.releases import CanaryDeployment, Releases
 from infra.service.repair import Repair, RepairQueues
 from infra.service.schedules import Schedules
+from infra.service.timers import PROMOTE, TimerQueues, TimerSource
 from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.storage.archive import Archive
@@ -55,9 +56,17 @@ class PenstockStack(Stack):
             archive=Archive(self, "Archive", settings=settings),
         )
         queues = RepairQueues(self, "RepairQueues", settings=settings) if settings.repairs_zones else None
+        timers = TimerQueues(self, "Timers", settings=settings)
         wake_ups = WakeUps(self, "WakeUps", settings=settings)
         functions = Functions(
-            self, "Functions", settings=settings, storage=storage, queues=queues, wake_ups=wake_ups, code=code
+            self,
+            "Functions",
+            settings=settings,
+            storage=storage,
+            queues=queues,
+            timers=timers,
+            wake_ups=wake_ups,
+            code=code,
         ).by_name
         releases = Releases(self, "Releases", settings=settings, functions=functions)
         api = Api(self, "Api", settings=settings, functions=releases.entries)
@@ -65,6 +74,7 @@ class PenstockStack(Stack):
         if queues is not None:
             replicate = releases.entries["replicate"]
             Repair(self, "Repair", settings=settings, tables=storage.tables, queues=queues, replicate=replicate)
+        TimerSource(self, "TimerSource", settings=settings, queues=timers, promote=releases.entries[PROMOTE])
         repairs = None if queues is None else queues.repairs
         spark = SparkJobs(
             self,
@@ -89,6 +99,8 @@ class PenstockStack(Stack):
             )
         self._api_outputs(api, policies)
         self._storage_outputs(storage, queues)
+        self._output("TimersQueueUrl", timers.seconds.queue_url)
+        self._output("DeadTimersQueueUrl", timers.dead.queue_url)
         self._output("WakeUpHosts", wake_ups.hosts)
         self._job_outputs(spark)
 

@@ -24,9 +24,11 @@ Nonce = NewType("Nonce", bytes)
 ShareGroupId = NewType("ShareGroupId", str)
 LockId = NewType("LockId", str)
 LockNonce = NewType("LockNonce", str)
+TimerId = NewType("TimerId", bytes)
 
 SEGMENT_ID_BYTES = 16
 NONCE_BYTES = 16
+TIMER_ID_BYTES = 16
 NO_NONCE = Nonce(b"")  # of clients that send none
 TOPIC_ID_BYTES = 10
 EPOCH_BYTES = 6  # random bytes of `random_start`; a JSON number holds them

@@ -233,6 +233,26 @@ TRANSACTION_COMMIT_ROUNDS_MAX = 3  # of one commit: a topic was made anew, or a 
 TRANSACTION_STAGES_MAX = 64  # parts of its data that are put before the last one
 TRANSACTION_MS_MAX = 15 * 60_000  # from its first stage to its commit: far less than the sweep's grace
 
+# Delayed records. DynamoDB takes 100 actions in one transaction: the head, and these.
+TIMER_DELAY_MS_MAX = 365 * 24 * 3_600_000
+TIMER_MS_MAX = 10**15 - 1  # a due time has 15 digits in its key: the year 33658
+TIMER_PAST_MS_MAX = 15 * 60_000  # a due time may lie so far back: clocks differ, and retries take time
+TIMER_MARK_KEPT_MS = 24 * 3_600_000  # after a delivery: far longer than a retry of the put may be late
+TIMER_MINUTE_KEPT_MS = 20 * 60_000  # an index item outlives its minute: longer than a late timer may be put
+TIMER_ORPHAN_MS = 24 * 3_600_000  # timers of a partition without a head are deleted so long after their due time
+TIMERS_PER_MINUTE_MAX = 300_000  # of one partition: 5,000 a second
+TIMERS_RESERVED = 100  # at once by one instance, which may use fewer
+TIMERS_PROMOTED_MAX = 90  # in one transaction
+TIMERS_READ_MAX = 900  # in one query of a promotion: ten transactions
+TIMER_INDEX_SHARDS = 16  # keys of the index of due minutes, over which the minutes go round
+TIMER_MESSAGE_MS_MAX = 15 * 60_000  # SQS delays a message so long
+TIMER_EARLY_MS_MAX = 1_500  # a message that comes so early waits in its function; another one is sent for later times
+TIMER_SKEW_MS = 500  # a timer put so shortly before its message comes due sends another message
+PROMOTE_TAIL_REFS_MAX = 512  # a longer tail must roll before timers are appended to it
+PROMOTE_ATTEMPTS_MAX = 5  # transactions in a row that other promoters or cancels refuse
+SCHEDULED_PAGE_MAX = 1_000  # timers in one page of the list
+SCHEDULED_PARTITIONS_MAX = 100  # partitions that one page looks at, a query for each
+
 # DynamoDB's own limits, which the adapters in memory hold too.
 ITEM_BYTES_MAX = 400 * KIB
 TRANSACTION_ACTIONS_MAX = 100  # in one transaction
@@ -259,6 +279,8 @@ INSTANCE_GROUPS_MAX = 10_000  # names that the instance knows to be on the list 
 INSTANCE_SEGMENTS_MAX = 2_000_000  # ids of segments that it has seen zones hold, about 110 bytes each
 INSTANCE_THREADS_MAX = 32  # for calls side by side
 INSTANCE_LANE_THREADS_MAX = 32  # for the calls to one zone, which may hang until their timeout
+INSTANCE_TIMER_MINUTES_MAX = 20_000  # minutes of partitions in which the instance has room for timers
+INSTANCE_TIMER_SECONDS_MAX = 20_000  # seconds of partitions for which it has sent a message
 INSTANCE_LOG_ENTRIES_MAX = 1_000  # entries of one request or run; further ones are counted only
 LISTED_KEYS_MAX = 32_000  # that one look at the zones' lists takes, so that it ends within seconds
 EXPLAINED_MISTAKES_MAX = 20  # mistakes of one request, so that the answer stays within 6 MB
@@ -266,6 +288,7 @@ EXPLAINED_MISTAKES_MAX = 20  # mistakes of one request, so that the answer stays
 # The Python SDK.
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client
+SDK_DELAY_STEP_MS = 100  # delays are rounded up to it, so that records share timers
 SDK_EXIT_FLUSH_S = 10  # for a producer that is still open when the interpreter exits
 SDK_HEARTBEAT_GROWTH = 1.25  # of the time between heartbeats of an idle member, up to a third of its session
 SDK_KEYS_REMEMBERED_MAX = 100_000  # keys whose hash a process remembers: hashing takes longer than the rest of send()

@@ -17,6 +17,7 @@ from penstock_core.groups.lease import CommittedOffset, LeaseToken
 from penstock_core.ids import NO_NONCE, GroupName, Nonce, PartitionKey, SegmentId, TransactionalId
 from penstock_core.limits import PRODUCER_EPOCH_MAX, TRANSACTION_BEGINS_KEPT, TRANSACTION_PARTS_MAX
 from penstock_core.log.ref import Ref
+from penstock_core.log.timer import Timer
 from penstock_core.records.producer_state import Verdict
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import ShareUpdate
@@ -103,7 +104,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """The refs, offsets and changes of share items that become visible at once.
+    """The refs, offsets and changes of share items that become visible at once, and the timers that begin to wait.
 
     `unconfirmed` has for each partition the bitmap of zones that lack some of its segments.
     """
@@ -115,11 +116,13 @@ class Transaction:
     unconfirmed: Mapping[PartitionKey, int] = field(default_factory=dict)
     offsets: Sequence[OffsetCommit] = ()
     shares: Sequence[ShareCommit] = ()
+    timers: Sequence[Timer] = ()
 
     @property
     def segments(self) -> tuple[SegmentId, ...]:
-        """The segments that the refs name, each once, in the order of the refs."""
-        return tuple(dict.fromkeys(ref.segment_id for refs in self.refs.values() for ref in refs))
+        """The segments that the refs and timers name, each once, in the order of the refs."""
+        refs = (ref for refs in self.refs.values() for ref in refs)
+        return tuple(dict.fromkeys(ref.segment_id for ref in (*refs, *(timer.ref for timer in self.timers))))
 
 
 def judge_begin(state: TransactionState | None, transactional_id: TransactionalId, begin: Begin) -> Verdict:
@@ -248,13 +251,18 @@ def lock_lost(key: ShareKey) -> PenstockError:
 
 
 def check_transaction_size(
-    partitions: Set[PartitionKey], offsets: Sequence[OffsetCommit], shares: Sequence[ShareCommit] = ()
+    partitions: Set[PartitionKey],
+    offsets: Sequence[OffsetCommit],
+    shares: Sequence[ShareCommit] = (),
+    *,
+    timers: int = 0,
 ) -> None:
-    """Raises TRANSACTION_TOO_LARGE if one write cannot hold a transaction over these partitions, offsets and shares."""
-    if len(partitions) + len(offsets) + len(shares) > TRANSACTION_PARTS_MAX:
+    """Raises TRANSACTION_TOO_LARGE if one write cannot hold a transaction over so many parts."""
+    if len(partitions) + len(offsets) + len(shares) + timers > TRANSACTION_PARTS_MAX:
         raise PenstockError(
             ErrorCode.TRANSACTION_TOO_LARGE,
-            f"a transaction over {len(partitions)} partitions, {len(offsets)} offsets and {len(shares)} share items: "
+            f"a transaction over {len(partitions)} partitions, {len(offsets)} offsets, {len(shares)} share items and "
+            f"{timers} delayed batches: "
             f"{TRANSACTION_PARTS_MAX} together at most. Nothing was written: commit more often, or to fewer partitions",
             limit=TRANSACTION_PARTS_MAX,
         )

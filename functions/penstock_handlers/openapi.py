@@ -11,7 +11,7 @@ from penstock_core import limits
 from penstock_core.ids import NONCE_BYTES
 from penstock_handlers import group_admin, groups, records_fetch, records_produce, share_admin, topics, zones
 from penstock_handlers.edge.http import BATCHES
-from penstock_handlers.openapi_rules import NAME, PARTITION, apply_rules
+from penstock_handlers.openapi_rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
 from penstock_handlers.openapi_share import share_paths, share_schemas
 
 _TITLE = "Penstock"
@@ -70,6 +70,7 @@ def _produce() -> dict[str, Any]:
         partition=PARTITION,
         base_offset=_OFFSET,
         next_offset=_OFFSET,
+        scheduled_id=SCHEDULED_ID,
         error=_ERROR,
     )
     return {

@@ -32,6 +32,8 @@ ACKS = {"type": "string", "enum": [*(each.value for each in Acks), *sorted(ACKS_
 PARTITION = {"type": "integer", "minimum": 0, "maximum": limits.TOPIC_PARTITIONS_MAX - 1}
 PARTITION_COUNT = {"type": "integer", "minimum": 1, "maximum": limits.TOPIC_PARTITIONS_MAX}
 
+SCHEDULED_ID = {"type": "string", "pattern": "^[0-9]{1,4}-[0-9]{1,15}-[0-9a-f]{32}$"}
+
 _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "topic": NAME,
     "topic_id": TOPIC_ID,
@@ -41,6 +43,7 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "offset": PLACE,
     "timestamp": PLACE,
     "acks": ACKS,
+    "timer": SCHEDULED_ID,
 }
 _REQUEST_FIELDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("CreateTopic", "name"): NAME,
@@ -83,7 +86,13 @@ def apply_rules(document: dict[str, Any]) -> None:
     truncated = document["paths"]["/v1/topics/{topic}/truncate"]["post"]["requestBody"]["content"]["application/json"]
     truncated["schema"]["propertyNames"] = _PARTITION_NAME
     _refine(schemas["ResetOffsets"]["properties"]["offsets"], {"type": "object", "propertyNames": _PARTITION_NAME})
-    schemas["Record"] |= {"oneOf": _each_required("value", "value_base64"), "not": {"required": ["key", "key_base64"]}}
+    both = [{"required": ["key", "key_base64"]}, {"required": ["deliver_at_ms", "delay_ms"]}]
+    schemas["Record"] |= {
+        "oneOf": _each_required("value", "value_base64"),
+        "not": {"anyOf": both},
+        "if": {"properties": {"cancellable": {"const": True}}, "required": ["cancellable"]},
+        "then": {"anyOf": _each_required("deliver_at_ms", "delay_ms")},
+    }
     schemas["ResetOffsets"]["oneOf"] = _each_required("to", "timestamp_ms", "shift_by", "offsets")
     schemas["Error"]["properties"]["code"]["enum"] = sorted(ErrorCode.__members__)
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import REQUEST_BYTES_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.limits import REQUEST_BYTES_MAX, TIMER_MS_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.log.timer import TimerPlace, parse_timer_id, scheduled_id
 from penstock_core.outcomes import Outcome
 from penstock_core.records import frame
 from penstock_core.zones.quorum import parse_acks
@@ -12,8 +13,9 @@ from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, body_of, json_result
 from penstock_service.instance.instance import Instance
-from penstock_service.records.append import AppendedRange
-from penstock_service.records.produce import ProduceEntry, produce
+from penstock_service.records.produce import ProduceEntry
+from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule
+from penstock_service.records.schedule import ScheduledRecords
 
 TAG_FILTER_DIGITS = 16
 
@@ -24,7 +26,7 @@ def serve(event: Event, instance: Instance) -> Result:
     refuse_unknown(header, "acks", "batches")
     acks = parse_acks(header.get("acks", "quorum"))
     entries = parse_entries(take_objects(header, "batches"), payload)
-    results = produce(instance, entries, acks)
+    results = produce_or_schedule(instance, entries, acks)
     return json_result({"results": [_to_json(entry, result) for entry, result in zip(entries, results, strict=True)]})
 
 
@@ -33,7 +35,7 @@ def parse_entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> 
     entries: list[ProduceEntry] = []
     position = 0
     for fields in batches:
-        refuse_unknown(fields, "topic", "partition", "length", "tag_filter")
+        refuse_unknown(fields, "topic", "partition", "length", "tag_filter", "deliver_at_ms", "timer_id")
         end = position + take_number(fields, "length", 0, REQUEST_BYTES_MAX)
         entries.append(
             ProduceEntry(
@@ -41,6 +43,7 @@ def parse_entries(batches: Sequence[Mapping[str, Any]], payload: memoryview) -> 
                 partition=take_number(fields, "partition", 0, TOPIC_PARTITIONS_MAX - 1),
                 data=payload[position:end],
                 tag_filter=_tag_filter(take(fields, "tag_filter", str)) if "tag_filter" in fields else None,
+                timer=_timer(fields),
             )
         )
         position = end
@@ -62,10 +65,21 @@ def _tag_filter(text: str) -> int:
     return int(text, 16)
 
 
-def _to_json(entry: ProduceEntry, result: Outcome[AppendedRange]) -> dict[str, Any]:
+def _timer(fields: Mapping[str, Any]) -> TimerPlace | None:
+    """The timer of delayed batches. Its client draws the id, and fixes the time, before its first try."""
+    if "deliver_at_ms" not in fields and "timer_id" not in fields:
+        return None
+    return TimerPlace(
+        take_number(fields, "deliver_at_ms", 0, TIMER_MS_MAX), parse_timer_id(take(fields, "timer_id", str))
+    )
+
+
+def _to_json(entry: ProduceEntry, result: Outcome[Produced]) -> dict[str, Any]:
     named = {"topic": entry.topic, "partition": entry.partition}
     if isinstance(result, PenstockError):
         return {**named, "error": result.to_json()}
+    if isinstance(result, ScheduledRecords):
+        return {**named, "scheduled_id": scheduled_id(result.key.partition, result.place)}
     return {**named, "base_offset": result.base_offset, "next_offset": result.next_offset}
 
 

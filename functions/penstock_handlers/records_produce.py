@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import aiokafka.record.default_records  # noqa: F401 - while the function starts, not in its first request
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.tag_filter import tags_of
+from penstock_core.ids import Partition, TimerId
+from penstock_core.limits import REQUEST_PARTITIONS_MAX
+from penstock_core.log.timer import TimerPlace, new_timer_id, scheduled_id
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
@@ -20,8 +23,9 @@ from penstock_handlers.edge.json_api import error_json, instance_of, json_app, o
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
 from penstock_handlers.edge.request_models import ProduceRecords, Record
 from penstock_service.instance.instance import Instance
-from penstock_service.records.append import AppendedRange
-from penstock_service.records.produce import ProduceEntry, produce
+from penstock_service.records.produce import ProduceEntry
+from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule
+from penstock_service.records.schedule import ScheduledRecords
 
 app = json_app()
 
@@ -40,45 +44,63 @@ def produce_records(
     instance = instance_of(app)
     wanted_acks = parse_acks(acks)
     found = instance.topic_cache.get(topic)
-    partitions = _partition(instance, found, request.records)
-    packed = {number: _pack(found, number, records) for number, records in partitions.items()}
-    filled = [number for number in packed if packed[number].data]
+    packed = [_pack(found, target, records) for target, records in _targets(instance, found, request.records).items()]
+    filled = [each for each in packed if each.data]
+    _check_targets(filled)
     entries = [
         ProduceEntry(
             topic=topic,
-            partition=number,
-            data=bytes(packed[number].data),
+            partition=each.target.partition,
+            data=bytes(each.data),
             is_own_encoding=True,
-            tag_filter=packed[number].tag_filter,
+            tag_filter=each.tag_filter,
+            timer=each.target.timer,
         )
-        for number in filled
+        for each in filled
     ]
-    results = produce(instance, entries, wanted_acks) if entries else []
-    for number, result in zip(filled, results, strict=True):
-        packed[number].settle(result)
-    outcomes = {index: outcome for part in packed.values() for index, outcome in part.outcomes.items()}
+    results = produce_or_schedule(instance, entries, wanted_acks) if entries else []
+    for each, result in zip(filled, results, strict=True):
+        each.settle(result)
+    outcomes = {index: outcome for part in packed for index, outcome in part.outcomes.items()}
     return {"offsets": [outcomes[index] for index in range(len(request.records))]}
+
+
+class _Target(NamedTuple):
+    """Where records go together: a partition, and for delayed records a timer."""
+
+    partition: int
+    timer: TimerPlace | None = None
+    is_cancellable: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class _Packed:
-    """One partition's records as batches, and each record's outcome by its index in the request."""
+    """One target's records as batches, and each record's outcome by its index in the request."""
 
-    partition: int
+    target: _Target
     data: bytearray = field(default_factory=bytearray)
     indexes: list[int] = field(default_factory=list)
     outcomes: dict[int, ProducedOffset] = field(default_factory=dict)
     tag_filter: int = 0
 
     def refuse(self, index: int, error: PenstockError) -> None:
-        self.outcomes[index] = {"partition": self.partition, "error": error_json(error)}
+        self.outcomes[index] = {"partition": self.target.partition, "error": error_json(error)}
 
-    def settle(self, result: Outcome[AppendedRange]) -> None:
+    def settle(self, result: Outcome[Produced]) -> None:
         for place, index in enumerate(self.indexes):
             if isinstance(result, PenstockError):
                 self.refuse(index, result)
+            elif isinstance(result, ScheduledRecords):
+                self.outcomes[index] = self._scheduled(result.place)
             else:
-                self.outcomes[index] = {"partition": self.partition, "offset": result.base_offset + place}
+                self.outcomes[index] = {"partition": self.target.partition, "offset": result.base_offset + place}
+
+    def _scheduled(self, place: TimerPlace) -> ProducedOffset:
+        partition = self.target.partition
+        if not self.target.is_cancellable:
+            return {"partition": partition, "deliver_at_ms": place.due_ms}
+        name = scheduled_id(Partition(partition), place)
+        return {"partition": partition, "deliver_at_ms": place.due_ms, "scheduled_id": name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +112,15 @@ class _Parsed:
     timestamp_ms: int
 
 
-def _partition(instance: Instance, topic: Topic, records: Sequence[Record]) -> Mapping[int, list[_Parsed]]:
-    """Records by partition: the record's own, else its key's. Records without either share one random partition."""
+def _targets(instance: Instance, topic: Topic, records: Sequence[Record]) -> Mapping[_Target, list[_Parsed]]:
+    """Records by target. A partition is the record's own, else its key's. Others share one random partition.
+
+    Delayed records of one partition and due time share a timer, unless they are cancellable.
+    """
     now_ms = instance.clock.now_ms()
-    keyless = int.from_bytes(instance.entropy.random_bytes(4), "big") % topic.partitions
-    partitions: dict[int, list[_Parsed]] = {}
+    entropy = instance.entropy.random_bytes(4 + 6)
+    keyless = int.from_bytes(entropy[:4], "big") % topic.partitions
+    targets: dict[_Target, list[_Parsed]] = {}
     for index, record in enumerate(records):
         where = f"records[{index}]"
         key = key_of(record, where)
@@ -109,13 +135,44 @@ def _partition(instance: Instance, topic: Topic, records: Sequence[Record]) -> M
             headers=headers_of(record, where),
             timestamp_ms=now_ms if record.timestamp_ms is None else record.timestamp_ms,
         )
-        partitions.setdefault(number, []).append(parsed)
-    return partitions
+        due_ms = _due_ms(record, now_ms, where)
+        target = _Target(number)
+        if due_ms is not None:
+            own = index + 1 if record.cancellable else 0
+            target = _Target(number, TimerPlace(due_ms, _timer_id(now_ms, own, entropy)), record.cancellable)
+        targets.setdefault(target, []).append(parsed)
+    return targets
 
 
-def _pack(topic: Topic, partition: int, records: Sequence[_Parsed]) -> _Packed:
+def _due_ms(record: Record, now_ms: int, where: str) -> int | None:
+    """When the record is to come, None for now. Raises INVALID_REQUEST if both fields are given."""
+    if record.deliver_at_ms is not None and record.delay_ms is not None:
+        raise PenstockError(ErrorCode.INVALID_REQUEST, f"{where} has both deliver_at_ms and delay_ms: give one of them")
+    if record.delay_ms is not None:
+        return now_ms + record.delay_ms
+    if record.deliver_at_ms is None and record.cancellable:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{where} is cancellable and not delayed: give deliver_at_ms or delay_ms, too"
+        )
+    return record.deliver_at_ms
+
+
+def _timer_id(now_ms: int, number: int, entropy: bytes) -> TimerId:
+    return new_timer_id(now_ms, number, entropy[4:])
+
+
+def _check_targets(packed: Sequence["_Packed"]) -> None:
+    if len(packed) > REQUEST_PARTITIONS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"the records need {len(packed)} batches, for their partitions and due times: {REQUEST_PARTITIONS_MAX} at "
+            "most in one request, and a cancellable record has one of its own",
+        )
+
+
+def _pack(topic: Topic, target: _Target, records: Sequence[_Parsed]) -> _Packed:
     """Batches of at most `max_batch_bytes`. Refuses a record that is too large for a batch of its own."""
-    packed = _Packed(partition=partition)
+    packed = _Packed(target=target)
     limit = topic.config.max_batch_bytes
     builder = BatchBuilder(batch_bytes=limit)
     for record in records:

@@ -50,6 +50,8 @@ ROUTES: Mapping[str, Serve] = {
     "POST /v1/share-groups/{group}/records": share.serve,
     "POST /v1/share-groups/{group}/acquire": share.serve,
     "POST /v1/share-groups/{group}/acknowledge": share.serve,
+    "GET /v1/topics/{topic}/scheduled": topics.serve,
+    "DELETE /v1/topics/{topic}/scheduled/{timer}": topics.serve,
     "GET /v1/zones": zones.serve,
     "POST /v1/zones/{zone}": zones.serve,
     "GET /v1/groups": group_admin.serve,

@@ -1,4 +1,4 @@
-"""/v1/topics: create, list, describe, alter, delete, offsets, truncate."""
+"""/v1/topics: create, list, describe, alter, delete, offsets, truncate, delayed records."""
 
 from typing import Annotated
 
@@ -6,14 +6,17 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.limits import SCHEDULED_PAGE_MAX, TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
+from penstock_core.log.timer import Timer, scheduled_id
 from penstock_core.log.topic import Topic, config_to_json
 from penstock_core.log.wake_up import NAMESPACE
 from penstock_core.outcomes import Outcome
 from penstock_handlers.edge.answer_models import (
     OffsetList,
     PartitionBounds,
+    ScheduledList,
+    ScheduledTimer,
     TopicAnswer,
     TopicDescription,
     TopicList,
@@ -33,6 +36,7 @@ from penstock_handlers.edge.json_api import (
     serve_with,
 )
 from penstock_handlers.edge.request_models import AlterTopic, CreateTopic, Number
+from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic
@@ -191,6 +195,47 @@ def truncate_topic(
     wanted = {partition_number(name): offset for name, offset in before.items()}
     results = truncate(instance_of(app), topic, wanted)
     return {"partitions": [_truncated(*pair) for pair in zip(wanted, results, strict=True)]}
+
+
+@app.get(
+    "/v1/topics/<topic>/scheduled",
+    operation_id="listScheduled",
+    summary="List delayed records",
+    tags=_TAG,
+    middlewares=[only_parameters("limit", "after", "partition")],
+)
+def scheduled(
+    topic: Annotated[str, Path()],
+    limit: Annotated[Digits, Query(ge=1, le=SCHEDULED_PAGE_MAX)] = SCHEDULED_PAGE_MAX,
+    after: After = "",
+    partition: Annotated[Digits | None, Query(ge=0)] = None,
+) -> ScheduledList:
+    """List the delayed records that wait, by partition and due time, `limit` at a time, from behind `after`."""
+    page = list_scheduled(instance_of(app), topic, limit, after, partition)
+    return {"scheduled": [_scheduled(timer) for timer in page.timers], "next_after": page.next_after}
+
+
+@app.delete(
+    "/v1/topics/<topic>/scheduled/<timer>",
+    operation_id="cancelScheduled",
+    summary="Cancel delayed records",
+    tags=_TAG,
+    middlewares=[only_parameters()],
+)
+def cancel(topic: Annotated[str, Path()], timer: Annotated[str, Path()]) -> ScheduledTimer:
+    """Cancel delayed records that wait. They never come. A repeat gets the same answer."""
+    return _scheduled(cancel_scheduled(instance_of(app), topic, timer))
+
+
+def _scheduled(timer: Timer) -> ScheduledTimer:
+    partition = timer.key.partition
+    return {
+        "scheduled_id": scheduled_id(partition, timer.place),
+        "partition": partition,
+        "deliver_at_ms": timer.place.due_ms,
+        "records": timer.ref.record_count,
+        "bytes": timer.ref.length,
+    }
 
 
 def _topic(topic: Topic) -> TopicAnswer:

@@ -10,6 +10,7 @@ from penstock_service.ports.log import LogIndex
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.share import ShareStore
+from penstock_service.ports.timers import TimerStore, TimerTriggers
 from penstock_service.ports.topics import TopicStore
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.ports.wake_ups import WakeUps
@@ -31,12 +32,14 @@ class Stores:
     share: ShareStore
     transactions: TransactionStore
     compaction: CompactionStore
+    timers: TimerStore
     zone_states: ZoneStateStore
     cursors: JobCursors
     zones: Sequence[SegmentStore]
     archive: ArchiveStore
     repair_queue: RepairQueue
     wake_ups: WakeUps
+    timer_triggers: TimerTriggers
     fallback_zones: frozenset[ZoneName] = frozenset()
 
     @property

@@ -20,7 +20,13 @@ from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.wildcards import acknowledge_wildcard
 
-PRODUCE_ROUTES = (routes.TOPIC_METADATA, routes.PRODUCE, routes.PRODUCE_RECORDS)
+PRODUCE_ROUTES = (
+    routes.TOPIC_METADATA,
+    routes.PRODUCE,
+    routes.PRODUCE_RECORDS,
+    routes.LIST_SCHEDULED,
+    routes.CANCEL_SCHEDULED,
+)
 CONSUME_ROUTES = (
     routes.TOPIC_METADATA,
     routes.DESCRIBE_TOPIC,

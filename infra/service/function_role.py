@@ -13,6 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.service.repair import RepairQueues
+from infra.service.timers import PROMOTE, TimerQueues
 from infra.service.wake_ups import WakeUps
 from infra.settings import StageSettings
 from infra.storage.stage_storage import StageStorage
@@ -31,7 +32,9 @@ class Grants:
     that an object is missing; without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor` and
     `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the repair queue and the
     log table's stream. `writes_archive` allows to upload segments to the archive. `arms_waiters` allows to set the
-    waiter of a head, and `wakes_readers` to publish wake-ups.
+    waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
+    the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
+    their messages.
     """
 
     topics: tuple[str, ...]
@@ -51,19 +54,24 @@ class Grants:
     writes_archive: bool = False
     arms_waiters: bool = False
     wakes_readers: bool = False
+    schedules_records: bool = False
+    switches_timers: bool = False
+    promotes: bool = False
 
 
+# Delayed segments go into the archive. Their timers are put, and read if their due time is past.
 # An append is an UpdateItem of the head. A roll puts a page. A producer that leaves the head gets an item of its own
 # by PutItem, and an UpdateItem of the head removes its entry.
 _RECORDS_PRODUCE = Grants(
     topics=("GetItem",),
-    log=("UpdateItem", "PutItem"),
+    log=("GetItem", "UpdateItem", "PutItem"),
     writes_zones=True,
     changes_zone_states=True,
     wakes_readers=True,
+    schedules_records=True,
 )
 # A repeated append reads the page that holds the first one, and the item of a producer that has left the head.
-_PRODUCE = replace(_RECORDS_PRODUCE, log=("GetItem", "Query", *_RECORDS_PRODUCE.log))
+_PRODUCE = replace(_RECORDS_PRODUCE, log=("Query", *_RECORDS_PRODUCE.log))
 _FETCH = Grants(
     topics=("GetItem",),
     log=("GetItem", "BatchGetItem", "Query"),
@@ -162,6 +170,14 @@ GRANTS: Mapping[str, Grants] = {
         groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         keeps_cursor=True,
         settles_deletions=True,
+        switches_timers=True,
+    ),
+    # A promotion updates a head and timers in one transaction, and rolls the head.
+    PROMOTE: Grants(
+        topics=(),
+        log=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        wakes_readers=True,
+        promotes=True,
     ),
     "tier": Grants(
         topics=("GetItem", "Scan"),
@@ -207,8 +223,10 @@ def function_role(
     grants: Grants,
     storage: StageStorage,
     queues: RepairQueues | None,
+    timers: TimerQueues,
     wake_ups: WakeUps,
     log_group: logs.LogGroup,
+    function_name: str,
     traces: bool,
 ) -> iam.Role:
     """Makes the role of one function. With `traces`, the CDK adds X-Ray's permissions to it."""
@@ -219,6 +237,9 @@ def function_role(
         *_segment_statements(grants, storage),
         *_repair_statements(grants, storage.tables, queues),
         *([wake_ups.publish_statement()] if grants.wakes_readers else []),
+        *(timers.announce_statements() if grants.schedules_records else []),
+        *([timers.enable_statement()] if grants.switches_timers else []),
+        *(timers.promote_statements(function_name) if grants.promotes else []),
     )
     for statement in statements:
         role.add_to_policy(statement)
@@ -256,6 +277,8 @@ def _segment_statements(grants: Grants, storage: StageStorage) -> Iterator[iam.P
         yield from archive.missing_statements()
     if grants.sweeps_zones:
         yield from archive.sweep_statements()
+    if grants.schedules_records:
+        yield archive.write_statement()
     if grants.writes_archive:
         yield from storage.archive.compaction_statements()
 
@@ -289,6 +312,10 @@ def _acknowledge_wildcards(
                 is_channel = "appsync:EventPublish" in statement.actions
                 reason = "A channel is named by a topic." if is_channel else "A segment is named as it is written."
                 acknowledge_wildcard(role, resource, reason)
+            if resource.endswith("event-source-mapping:*"):
+                acknowledge_wildcard(role, resource, "The id of a mapping is drawn; a condition names its function.")
+    if any("lambda:ListEventSourceMappings" in statement.actions for statement in statements):
+        acknowledge_wildcard(role, "*", "ListEventSourceMappings has no resources to name.")
     if takes_repairs:
         acknowledge_wildcard(role, "*", "ListStreams has no resources to name.")
     if traces:

@@ -8,6 +8,7 @@ from constructs import Construct
 from infra.service.function_role import Grants, function_role, grants_of
 from infra.service.repair import RepairQueues
 from infra.service.routes import ROUTES
+from infra.service.timers import TimerQueues
 from infra.service.wake_ups import WakeUps
 from infra.settings import METRICS_NAMESPACE, StageSettings
 from infra.storage.stage_storage import StageStorage
@@ -32,6 +33,7 @@ class Functions(Construct):
         settings: StageSettings,
         storage: StageStorage,
         queues: RepairQueues | None,
+        timers: TimerQueues,
         wake_ups: WakeUps,
         code: lambda_.Code,
     ) -> None:
@@ -39,6 +41,7 @@ class Functions(Construct):
         self._settings = settings
         self._storage = storage
         self._queues = queues
+        self._timers = timers
         self._wake_ups = wake_ups
         self._code = code
         self.by_name: dict[str, lambda_.Function] = {
@@ -62,8 +65,10 @@ class Functions(Construct):
             grants=grants,
             storage=self._storage,
             queues=self._queues,
+            timers=self._timers,
             wake_ups=self._wake_ups,
             log_group=log_group,
+            function_name=function_name,
             traces=is_traced,
         )
         size = settings.function_sizes[name]
@@ -86,12 +91,12 @@ class Functions(Construct):
             system_log_level_v2=SYSTEM_LOG_LEVEL,
             application_log_level_v2=lambda_.ApplicationLogLevel[settings.log_level],
             tracing=lambda_.Tracing.ACTIVE if is_traced else lambda_.Tracing.DISABLED,
-            environment=self._environment(name),
+            environment=self._environment(name, grants),
             # Old versions stay, so that an alias can go back to them. A release that is rolled back leaves none.
             current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
         )
 
-    def _environment(self, name: str) -> dict[str, str]:
+    def _environment(self, name: str, grants: Grants) -> dict[str, str]:
         settings, tables = self._settings, self._storage.tables
         return {
             "PENSTOCK_TOPICS_TABLE": tables.topics.table_name,
@@ -102,6 +107,11 @@ class Functions(Construct):
             "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
             **({} if self._queues is None else {"PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url}),
             "PENSTOCK_WAKE_UPS": self._wake_ups.hosts,
+            **(
+                {"PENSTOCK_TIMERS": self._timers.environment}
+                if grants.schedules_records or grants.switches_timers or grants.promotes
+                else {}
+            ),
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,

@@ -21,6 +21,8 @@ ALTER_TOPIC = Route(method="PATCH", path="/v1/topics/{topic}", function="topics"
 DELETE_TOPIC = Route(method="DELETE", path="/v1/topics/{topic}", function="topics")
 LIST_OFFSETS = Route(method="GET", path="/v1/topics/{topic}/offsets", function="topics")
 TRUNCATE = Route(method="POST", path="/v1/topics/{topic}/truncate", function="topics")
+LIST_SCHEDULED = Route(method="GET", path="/v1/topics/{topic}/scheduled", function="topics")
+CANCEL_SCHEDULED = Route(method="DELETE", path="/v1/topics/{topic}/scheduled/{timer}", function="topics")
 PRODUCE = Route(method="POST", path="/v1/produce", function="produce")
 BEGIN_TRANSACTIONS = Route(method="POST", path="/v1/producers", function="transactions")
 RELEASE_PRODUCER = Route(method="POST", path="/v1/producers/{transactional_id}/release", function="transactions")
@@ -57,6 +59,8 @@ ROUTES = (
     DELETE_TOPIC,
     LIST_OFFSETS,
     TRUNCATE,
+    LIST_SCHEDULED,
+    CANCEL_SCHEDULED,
     PRODUCE,
     BEGIN_TRANSACTIONS,
     RELEASE_PRODUCER,

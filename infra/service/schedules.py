@@ -9,10 +9,12 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.service.functions import construct_name
+from infra.service.timers import PROMOTE
 from infra.settings import StageSettings
 
 RATES: Mapping[str, Duration] = {
     "recover_zones": Duration.minutes(1),
+    PROMOTE: Duration.minutes(1),
     "retention": Duration.minutes(15),
     "scrub": Duration.hours(1),
     "tier": Duration.hours(1),
@@ -26,7 +28,8 @@ SWEEP_RATE_WHERE_TIERED = Duration.hours(3)  # so that moved bytes leave directo
 class Schedules(Construct):
     """One rule per function of `RATES` that the stage has.
 
-    A failed run is not retried, because the next one is due anyway (`Releases` tells Lambda so, too).
+    The rule of `promote` is off until the first delayed record (timers.py). A failed run is not retried, because the
+    next one is due anyway (`Releases` tells Lambda so, too).
     """
 
     def __init__(
@@ -49,5 +52,6 @@ class Schedules(Construct):
                 rule_name=f"{settings.name}-{name.replace('_', '-')}",
                 description=f"Runs Penstock's function {name}",
                 schedule=events.Schedule.rate(rate),
+                enabled=name != PROMOTE or settings.timers_always_on,
                 targets=[targets.LambdaFunction(functions[name], retry_attempts=0)],
             )

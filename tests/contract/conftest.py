@@ -20,6 +20,7 @@ from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
+from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
@@ -28,6 +29,7 @@ from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMemb
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
+from penstock_service.adapters.memory.timers import MemoryTimerStore
 from penstock_service.adapters.memory.topics import MemoryTopicStore
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryZoneStateStore
@@ -41,6 +43,7 @@ from penstock_service.ports.log import LogIndex
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.share import ShareStore
+from penstock_service.ports.timers import TimerStore
 from penstock_service.ports.topics import TopicStore
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.ports.zones import ZoneStateStore
@@ -62,16 +65,18 @@ class Ports:
     archive: ArchiveStore
     zone_states: ZoneStateStore
     cursors: JobCursors
+    timers: TimerStore
 
 
 def _memory() -> Iterator[Ports]:
     log, groups, share = MemoryLogIndex(), MemoryGroupStore(), MemoryShareStore()
+    timers = MemoryTimerStore(log)
     yield Ports(
         MemoryTopicStore(),
         log,
         groups,
         MemoryMembershipStore(),
-        MemoryTransactionStore(log, groups, share),
+        MemoryTransactionStore(log, groups, share, timers),
         share,
         MemoryCompactionStore(log),
         MemorySegmentStore("a"),
@@ -79,6 +84,7 @@ def _memory() -> Iterator[Ports]:
         MemoryArchiveStore("archive"),
         MemoryZoneStateStore(),
         MemoryJobCursors(),
+        timers,
     )
 
 
@@ -98,6 +104,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.archive,
         stores.zone_states,
         stores.cursors,
+        stores.timers,
     )
     before = _states(service)
     service.database.close()  # without a snapshot, as after a crash: the journal alone gives the same stores
@@ -152,6 +159,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             S3ArchiveStore(lambda: s3, "archive"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),
+            DynamoDbTimerStore(client, "log"),
         )
 
 

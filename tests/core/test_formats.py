@@ -21,6 +21,7 @@ from penstock_core.storage.producer_item import parse_producer
 from penstock_core.storage.retired_item import parse_retired
 from penstock_core.storage.share.share_group_item import parse_share_group
 from penstock_core.storage.share.share_state_item import parse_share
+from penstock_core.storage.timer_item import parse_due_minute, parse_switch, parse_timer
 from penstock_core.storage.topic_item import parse_topic
 from penstock_core.storage.transactions.transaction_stage_item import parse_stage
 from penstock_core.storage.transactions.transactional_producer_item import parse_state
@@ -39,6 +40,9 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "compaction": parse_compaction,
     "retired": parse_retired,
     "merged_sequences": parse_sequences,
+    "timer": parse_timer,
+    "due_minute": parse_due_minute,
+    "timers_switch": parse_switch,
     "transactional_producer": parse_state,
     "transaction_stage": parse_stage,
     "group": parse_group,

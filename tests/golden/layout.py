@@ -17,6 +17,8 @@ _BY_SORT_KEY = {
     "member": "member",
     "target": "target",
     "lease": "lease",
+    "timer": "timer",
+    "switch": "timers_switch",
     "topic": "topic",
     "state": "share_state",
     "states": "zone_states",
@@ -47,6 +49,8 @@ def kind_of(item: Mapping[str, Any]) -> str:
         return _OF_LISTS[pk]
     if pk.startswith(keys.TRANSACTIONAL_PREFIX) and sk == keys.TRANSACTIONAL_PRODUCER:
         return "transactional_producer"
+    if pk.startswith(f"{keys.TIMERS}#"):
+        return "due_minute"
     if "marks_before" in item:
         return "merge_mark"
     return _BY_SORT_KEY[sk.partition("#")[0]]

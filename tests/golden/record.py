@@ -24,6 +24,7 @@ from penstock_core.version import VERSION
 from penstock_service.compaction.compact import compact
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
+from penstock_service.timers.promote_due import promote_due
 from tests.golden.stage import Stage, empty_stage
 from tests.handlers.test_groups import Member
 from tests.handlers.test_transactions import begin, transact
@@ -71,11 +72,25 @@ def tell(stage: Stage) -> None:
         )
     )
     _share(stage)
+    _delay(stage)
     assert arm(stage, 1)
     data = ("orders", 2, batch("staged"))
     assert transact(service, data, transaction=1, stage=0, nonce=NONCES[1]).status == 200
     service.create("tagged", 1, index_tags=True)
     service.send({"value": "0", "headers": [["tag", "order"]]}, topic="tagged")
+
+
+def _delay(stage: Stage) -> None:
+    """A timer that is delivered, one that is cancelled, one that waits near, and one that waits far."""
+    stage.service.create("later", 1)
+    now_ms = stage.clock.now_ms()
+    delays = (0, 60_000, 60_000, 10 * HOUR_MS)
+    answers = stage.service.send(
+        *({"value": "later", "deliver_at_ms": now_ms + each, "cancellable": True} for each in delays), topic="later"
+    )
+    assert promote_due(stage.instance, budget_ms=1e9).promotion.timers == 1
+    answer = stage.service.call("DELETE", f"/v1/topics/later/scheduled/{answers[1]['scheduled_id']}")
+    assert answer.status == 200, answer.body
 
 
 def arm(stage: Stage, partition: int) -> bool:

@@ -17,11 +17,13 @@ from tests.infra.templates import as_list, name_of, of_type
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
     "ShareAdmin", "Zones",
-    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier",
+    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote",
 ))  # fmt: skip
+_OF_NO_REQUEST = frozenset(("RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote"))
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
 _PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "ReplayJob"))
+_SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
 _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
 _SWEEPERS = frozenset(("Sweep", "SweepJob"))
@@ -31,11 +33,12 @@ _EMPTIER = frozenset(("EmptyingRole",))  # it deletes the data of a stage that k
 _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
 _SHARES = f"{keys.SHARE_PREFIX}*"
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
+_TIMERS = "TimersSeconds"
 _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
 
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
-    ("read", _TOPICS): _ALL,
-    ("scan", _TOPICS): _ALL - _CONSUMERS - {"Produce", "RecordsProduce", "Transactions", "ShareAdmin", "Zones"},
+    ("read", _TOPICS): _ALL - {"Promote"},
+    ("scan", _TOPICS): _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Share", "ShareAdmin", "Zones"},
     ("write", _TOPICS): frozenset(("Topics",)),
     ("delete", _TOPICS): frozenset(("Topics",)),
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
@@ -43,11 +46,11 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
     ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
-    ("read", _LOG): _ALL - {"RecordsProduce", "Zones"},
-    ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier"},
+    ("read", _LOG): _ALL - {"Zones"},
+    ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
-    ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin"},
-    ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob", "Tier")),
+    ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin", "Promote"},
+    ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob", "Tier", "Promote")),
     ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob")),
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Transactions takes a lease from a member that is gone, and removes the member.
@@ -62,7 +65,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("open to change", "zones"): _PRODUCERS | _REPAIRERS | _SWEEPERS,
     ("read", "archive"): _READERS_OF_SEGMENTS | {"Sweep"},
     ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS | _EMPTIER,
-    ("write", "archive"): frozenset(("CompactJob", "Tier", "Sweep")),
+    ("write", "archive"): _SCHEDULERS | {"CompactJob", "Tier", "Sweep"},
     ("delete", "archive"): _SWEEPERS | _EMPTIER,
     ("list", "results"): _EMPTIER,
     ("delete", "results"): _EMPTIER,
@@ -79,8 +82,14 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate",)),
+    ("send to", _TIMERS): _SCHEDULERS | {"Promote"},
+    ("take from", _TIMERS): frozenset(("Promote",)),
+    ("switch on", "promote's rule"): _SCHEDULERS | {"Retention"},
+    ("switch on", "promote's pollers"): frozenset(("Promote",)),
+    ("find", "every poller"): frozenset(("Promote",)),
     ("find", "every stream"): frozenset(("Replicate",)),
-    ("trace", "every request"): FUNCTIONS - {"RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier"},
+    ("trace", "every request"): FUNCTIONS
+    - {"RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote"},
     ("find", "every log group"): JOBS,
     ("log", "jobs"): JOBS,
     **{("log", function): frozenset((function,)) for function in FUNCTIONS},
@@ -107,11 +116,14 @@ _VERBS = {
     "glue:DeleteDatabase": "delete",
     "emr-serverless:StartJobRun": "start",
     "appsync:EventPublish": "publish",
+    "events:EnableRule": "switch on",
+    "lambda:UpdateEventSourceMapping": "switch on",
     "cloudformation:DescribeStacks": "ask for",
 }
 # AWS lets no policy name a resource of these.
 _UNSCOPED = {
     "dynamodb:ListStreams": ("find", "every stream"),
+    "lambda:ListEventSourceMappings": ("find", "every poller"),
     "xray:PutTraceSegments": ("trace", "every request"),
     "xray:PutTelemetryRecords": ("trace", "every request"),
     "logs:DescribeLogGroups": ("find", "every log group"),
@@ -123,6 +135,9 @@ _PLACES = (
     (r"<(EmptyingLogs|AWS::StackId)>", r"\1"),
     (r"<JobsResultsBucket>/(lake|reports)/\*", r"\1"),
     (r"<(Tables\w+(\.StreamArn)?|RepairQueues\w+|JobsSparkApplication)>", r"\1"),
+    (r"<(TimersSeconds)>", r"\1"),
+    (r"arn:<AWS::Partition>:events:[^*]+:rule/[\w-]+-promote", "promote's rule"),
+    (r"arn:<AWS::Partition>:lambda:[^*]+:event-source-mapping:\*", "promote's pollers"),
     (r"<Functions(\w+)Logs>", r"\1"),
     (r"<WakeUpsNamespace\.ChannelNamespaceArn>/\*", "wake-ups"),
     (r"<Jobs(Glue(Output|Error))?Logs>|<JobsGlue(Output|Error)>", "jobs"),

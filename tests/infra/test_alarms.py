@@ -27,6 +27,7 @@ ALARMS = {
     "zone-behind": ("Penstock", "zones_behind"),
     "repairs-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
     "repair-stream-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
+    "timers-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
     "batches-left-whole": ("Penstock/{stage}", "compaction_batches_left_whole"),
     "job-runs-failed": ("AWS/SQS", "NumberOfMessagesSent"),
 }

@@ -100,7 +100,16 @@ def test_access_log_is_kept_with_the_data_and_never_in_the_way_of_the_next_stack
 @pytest.mark.parametrize(
     ("job", "routes"),
     [
-        ("Produce", ["GET/v1/metadata", "POST/v1/produce", "POST/v1/topics/*/records"]),
+        (
+            "Produce",
+            [
+                "GET/v1/metadata",
+                "POST/v1/produce",
+                "POST/v1/topics/*/records",
+                "GET/v1/topics/*/scheduled",
+                "DELETE/v1/topics/*/scheduled/*",
+            ],
+        ),
         (
             "Consume",
             [
@@ -153,6 +162,7 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
         "AdminPolicyArn",
         "TopicsTable", "LogTable", "GroupsTable", "AccessLogGroup",
         "WakeUpHosts", "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
+        "TimersQueueUrl", "DeadTimersQueueUrl",
         *(("FailedRunsQueueUrl",) if STAGES[stage].has_alarms else ()),
         *(ZONED_OUTPUTS if STAGES[stage].repairs_zones else ()),
     }  # fmt: skip

@@ -21,6 +21,7 @@ FUNCTIONS = (
     "group-admin",
     "groups",
     "produce",
+    "promote",
     "records-fetch",
     "records-produce",
     "recover-zones",
@@ -46,6 +47,7 @@ def functions_of(stage: str) -> list[str]:
 
 ONLY_WITH_ZONES = ("recover-zones", "replicate", "scrub")
 JOB_ENVIRONMENTS = {
+    "promote": {"PENSTOCK_BUDGET_MS": "45000"},
     "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": "60000"},
     "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": "1073741824"},
     "tier": {"PENSTOCK_BUDGET_MS": "720000"},
@@ -111,6 +113,13 @@ def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSe
     }
 
 
+WITH_TIMERS = ("produce", "records_produce", "transactions", "promote", "retention")
+
+
+def triggers_of_timers(stage: str) -> str:
+    return f"<TimersSeconds>,{STAGES[stage].name}-promote,<TimersSeconds>"  # the queue's URL and its ARN
+
+
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
     for function in functions_in(resources).values():
         environment = {name: name_of(value) for name, value in function["Environment"]["Variables"].items()}
@@ -124,6 +133,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_ZONES": zones_in_environment(stage),
             "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
             "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
+            **({"PENSTOCK_TIMERS": triggers_of_timers(stage)} if own in WITH_TIMERS else {}),
             "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,

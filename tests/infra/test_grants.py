@@ -17,6 +17,7 @@ from constructs import Construct
 from infra.service.function_role import GRANTS, function_role, grants_of
 from infra.service.functions import construct_name
 from infra.service.repair import RepairQueues
+from infra.service.timers import TimerQueues
 from infra.service.wake_ups import WakeUps
 from infra.settings import STAGES
 from infra.storage.archive import Archive
@@ -44,7 +45,8 @@ def test_no_role_holds_a_forbidden_power(resources: Resources, stage: str) -> No
 def test_no_action_is_a_wildcard_and_every_resource_is_named_where_aws_allows_it(resources: Resources) -> None:
     unnamed = {each.action for each in permissions_of_roles(resources) if each.resource == "*"}
     assert unnamed <= {
-        "dynamodb:ListStreams", "logs:DescribeLogGroups", "xray:PutTelemetryRecords", "xray:PutTraceSegments",
+        "dynamodb:ListStreams", "lambda:ListEventSourceMappings", "logs:DescribeLogGroups",
+        "xray:PutTelemetryRecords", "xray:PutTraceSegments",
     }  # fmt: skip
     assert not [each for each in permissions_of_roles(resources) if "*" in each.action]
 
@@ -61,7 +63,7 @@ def test_every_function_has_a_role_of_its_own_without_managed_policies(resources
 
 
 @cache
-def storage_of(stage: str) -> tuple[StageStorage, RepairQueues, WakeUps]:
+def storage_of(stage: str) -> tuple[StageStorage, RepairQueues, TimerQueues, WakeUps]:
     """What the functions of a stage use, in a stack that has no functions yet."""
     stack, settings = Stack(), STAGES[stage]
     storage = StageStorage(
@@ -72,13 +74,14 @@ def storage_of(stage: str) -> tuple[StageStorage, RepairQueues, WakeUps]:
     return (
         storage,
         RepairQueues(stack, "RepairQueues", settings=settings),
+        TimerQueues(stack, "Timers", settings=settings),
         WakeUps(stack, "WakeUps", settings=settings),
     )
 
 
 def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Permission]:
     """The permissions of one function's role after its entry of `GRANTS` was changed."""
-    storage, queues, wake_ups = storage_of(stage)
+    storage, queues, timers, wake_ups = storage_of(stage)
     stack = Stack.of(queues)
     scope = Construct(stack, f"Role{len(stack.node.children)}")
     role = function_role(
@@ -86,8 +89,10 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
         grants=replace(GRANTS[name], **wider),
         storage=storage,
         queues=queues,
+        timers=timers,
         wake_ups=wake_ups,
         log_group=logs.LogGroup(scope, "Logs"),
+        function_name=f"{STAGES[stage].name}-{name}",
         traces=STAGES[stage].traces,
     )
     policy = role.node.find_child("DefaultPolicy")
@@ -110,6 +115,8 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
         ("groups", {"reads_archive": True}, "Groups may s3:GetObject on <ArchiveBucket>/*"),
         ("replicate", {"sweeps_zones": True}, "Replicate may s3:DeleteObject on <ArchiveBucket>/*"),
         ("scrub", {"takes_repairs": True}, "Scrub may sqs:ReceiveMessage on <RepairQueuesRepairs>"),
+        ("fetch", {"schedules_records": True}, "Fetch may sqs:SendMessage on <TimersSeconds>"),
+        ("sweep", {"promotes": True}, "Sweep may sqs:ReceiveMessage on <TimersSeconds>"),
         ("retention", {"sends_repairs": True}, "Retention may sqs:SendMessage on <RepairQueuesRepairs>"),
     ],
 )

@@ -27,7 +27,7 @@ def mappings(zoned_resources: Resources) -> dict[str, dict[str, Any]]:
     return {name_of(mapping["EventSourceArn"]): mapping for mapping in found}
 
 
-def test_replicate_alone_is_woken_by_the_logs_stream_and_the_repair_queue(
+def test_replicate_is_woken_by_the_logs_stream_and_the_repair_queue_and_promote_by_its_own(
     mappings: dict[str, Any], zoned_stage: str
 ) -> None:
     entry = entry_of(zoned_stage, "Replicate")
@@ -35,6 +35,7 @@ def test_replicate_alone_is_woken_by_the_logs_stream_and_the_repair_queue(
     assert {source: name_of(mapping["FunctionName"]) for source, mapping in mappings.items()} == {
         "<TablesLog.StreamArn>": named,
         "<RepairQueuesRepairs>": named,
+        "<TimersSeconds>": named.replace(entry, entry_of(zoned_stage, "Promote")),
     }
     assert all(mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"] for mapping in mappings.values())
 

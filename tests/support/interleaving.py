@@ -82,6 +82,8 @@ def watched(
         zones=[wrap(zone) for zone in instance.stores.zones],
         archive=wrap(instance.stores.archive),
         compaction=wrap(instance.stores.compaction),
+        timers=wrap(instance.stores.timers),
+        timer_triggers=wrap(instance.stores.timer_triggers),
         executor=InOrder(),
     )
 

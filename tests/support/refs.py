@@ -1,7 +1,7 @@
 """Refs of segments that nothing stored: for heads and pages alone."""
 
 from penstock_core.ids import new_segment_id
-from penstock_core.log.ref import Ref
+from penstock_core.log.ref import Ref, Tier
 from penstock_core.records.producer_state import ProducerSequence
 
 
@@ -13,6 +13,7 @@ def ref_at(
     length: int = 100,
     span: int = 1,
     zones: int = 0b111,
+    tier: Tier = Tier.ZONAL,
 ) -> Ref:
     """A ref of `span` records, the newest of that time. Its segment is of the same time, unless `stored_ms` says."""
     return Ref(
@@ -23,6 +24,7 @@ def ref_at(
         record_count=span,
         max_timestamp_ms=timestamp_ms,
         zones=zones,
+        tier=tier,
         sequence=sequence,
     )
 

@@ -13,6 +13,9 @@
 | log    | `<topic id>#<partition>` | `compaction`                                      | compaction_item             |
 | log    | `<topic id>#<partition>` | `retired#<ms>#<end offset>`                       | retired_item                |
 | log    | `<topic id>#<partition>` | `sequences#<end offset>#<ms>`                     | merged_sequences_item       |
+| log    | `<topic id>#<partition>` | `timer#<due ms, 15 digits>#<id, 32 hex>`          | timer_item                  |
+| log    | `#timers#<shard>`        | `<minute, 10 digits>#<topic id>#<partition>`      | due_minute_item             |
+| log    | `#timers`                | `switch`                                          | timers_switch_item          |
 | log    | `#transactional#<id>`    | `producer`                                        | transactional_producer_item |
 | log    | `#transactional#<id>`    | `stage#<epoch>#<transaction>#<stage>`             | transaction_stage_item      |
 | groups | group name               | `group`                                           | group_item                  |
@@ -55,6 +58,7 @@ ZONE_STATES = "states"
 CATCH_UP = "catch_up"
 CURSORS = "#cursors"
 COMPACTION = "compaction"
+TIMERS = "#timers"
 TRANSACTIONAL_PREFIX = "#transactional#"
 TRANSACTIONAL_PRODUCER = "producer"
 GROUPS = "#groups"

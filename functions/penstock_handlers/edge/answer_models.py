@@ -45,10 +45,15 @@ class ErrorAnswer(TypedDict):
 
 
 class ProducedOffset(TypedDict):
-    """The offset of a record, or the error that refused it."""
+    """The offset of a record, or the time at which it will come, or the error that refused it.
+
+    `scheduled_id` is there for a delayed record that you asked to be `cancellable`.
+    """
 
     partition: int
     offset: NotRequired[int]
+    deliver_at_ms: NotRequired[int]
+    scheduled_id: NotRequired[str]
     error: NotRequired[Error]
 
 
@@ -100,6 +105,23 @@ class TopicList(TypedDict):
     """One page of topics; the next starts behind `next_after`."""
 
     topics: list[TopicAnswer]
+    next_after: str | None
+
+
+class ScheduledTimer(TypedDict):
+    """Delayed records that wait together: cancelling them cancels all of them."""
+
+    scheduled_id: str
+    partition: int
+    deliver_at_ms: int
+    records: int
+    bytes: int
+
+
+class ScheduledList(TypedDict):
+    """One page of delayed records; the next starts behind `next_after`."""
+
+    scheduled: list[ScheduledTimer]
     next_after: str | None
 
 

@@ -38,7 +38,11 @@ Header = Annotated[tuple[str, str | Base64 | None], Strict(False)]
 
 
 class Record(JsonRequest):
-    """A record to produce: `value` or `value_base64` must be there; a null value is a tombstone."""
+    """A record to produce: `value` or `value_base64` must be there; a null value is a tombstone.
+
+    `deliver_at_ms` (milliseconds since 1970) or `delay_ms` (from now) delays the record, by a year at most. With
+    `cancellable`, the answer has its `scheduled_id`.
+    """
 
     key: str | None = None
     key_base64: str | None = None
@@ -47,6 +51,9 @@ class Record(JsonRequest):
     headers: Items[Header] = Field(default_factory=list, max_length=limits.JSON_HEADERS_MAX)
     partition: PartitionNumber | None = None
     timestamp_ms: Number | None = None
+    deliver_at_ms: Annotated[int, Field(ge=0, le=limits.TIMER_MS_MAX)] | None = None
+    delay_ms: Annotated[int, Field(ge=0, le=limits.TIMER_DELAY_MS_MAX)] | None = None
+    cancellable: bool = False
 
 
 class ProduceRecords(JsonRequest):

@@ -24,9 +24,11 @@ from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
+from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.s3.archive import S3ArchiveStore
@@ -35,6 +37,7 @@ from penstock_service.adapters.s3.session import is_directory_bucket
 from penstock_service.adapters.sqs import NoRepairQueue, SqsRepairQueue
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
+from penstock_service.adapters.timer_triggers import AwsTimerTriggers, TimerPlaces, parse_timer_places
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.runtime import Runtime
 from penstock_service.ports.segments import SegmentStore
@@ -66,6 +69,7 @@ _S3 = Config(
     s3={"payload_signing_enabled": False},
 )
 # A report must not delay the read that sends it.
+_CONTROL = Config(retries={"total_max_attempts": 2}, connect_timeout=1, read_timeout=2, user_agent=_USER_AGENT)
 _SQS = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=1, user_agent=_USER_AGENT)
 
 
@@ -100,8 +104,9 @@ class Storage:
     The order of `zones` gives each zone its bit in a ref. `repair_queue_url` is None where there is one zone.
     `archive` is a bucket. `wake_ups` are the hosts of the Event API, for HTTP and for WebSockets,
     None for a stage without wake-ups. Jobs put results into the bucket `results`, and register tables in `catalog`
-    (iceberg_table.py). Functions need neither. botocore's own chain finds the region, endpoint and keys that are None.
-    `access_key` and `secret_key` are for the local stack only.
+    (iceberg_table.py). Functions need neither. `timers` start deliveries of delayed records, None for a process that
+    takes none. botocore's own chain finds the region, endpoint and keys that are None. `access_key` and `secret_key`
+    are for the local stack only.
     """
 
     topics_table: str
@@ -111,6 +116,7 @@ class Storage:
     zones: tuple[ZoneBucket, ...]
     archive: str
     wake_ups: tuple[str, str] | None = None
+    timers: TimerPlaces | None = None
     results: str | None = None
     catalog: str | None = None
     region: str | None = None
@@ -124,7 +130,8 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
 
     Reads `PENSTOCK_TOPICS_TABLE`, `PENSTOCK_LOG_TABLE`, `PENSTOCK_GROUPS_TABLE`, `PENSTOCK_ARCHIVE`, `PENSTOCK_ZONES`
     (`a=<bucket>,b=<bucket>,…`), and with several zones `PENSTOCK_REPAIR_QUEUE_URL`. Raises KeyError for a missing one.
-    Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks.
+    Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks, and
+    `PENSTOCK_TIMERS` (`<URL of the queue>,<name of the rule>,<ARN of the queue>`), which few functions have.
     """
     zones = parse_zones(environ["PENSTOCK_ZONES"])
     return Storage(
@@ -135,6 +142,7 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
         zones=zones,
         archive=environ["PENSTOCK_ARCHIVE"],
         wake_ups=parse_wake_ups(environ.get("PENSTOCK_WAKE_UPS")),
+        timers=parse_timer_places(environ.get("PENSTOCK_TIMERS")),
     )
 
 
@@ -205,6 +213,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         share=DynamoDbShareStore(dynamodb, storage.groups_table),
         transactions=DynamoDbTransactionStore(dynamodb, storage.log_table, storage.groups_table),
         compaction=DynamoDbCompactionStore(dynamodb, storage.log_table),
+        timers=DynamoDbTimerStore(dynamodb, storage.log_table),
         zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
         zones=[_zone_store(s3, each) for each in storage.zones],
@@ -214,6 +223,9 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         if storage.repair_queue_url is None
         else SqsRepairQueue(sqs, storage.repair_queue_url),
         wake_ups=_wake_ups(storage, session),
+        timer_triggers=NoTimerTriggers()
+        if storage.timers is None
+        else AwsTimerTriggers(storage.timers, lambda service: sqs() if service == "sqs" else client(service, _CONTROL)),
     )
     return Instance.new(stores, runtime)
 

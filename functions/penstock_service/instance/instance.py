@@ -12,6 +12,7 @@ from penstock_service.instance.held_segments import HeldSegments
 from penstock_service.instance.repair_throttle import RepairThrottle
 from penstock_service.instance.share_group_cache import ShareGroupCache
 from penstock_service.instance.telemetry import Telemetry
+from penstock_service.instance.timer_memory import TimerMemory
 from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.instance.zone_cache import ZoneCache
 from penstock_service.instance.zone_health import ZoneHealth
@@ -55,6 +56,7 @@ class Instance:
     tuning: Tuning = field(default_factory=Tuning)
     telemetry: Telemetry = field(default_factory=Telemetry)
     held_segments: HeldSegments = field(default_factory=HeldSegments)
+    timer_memory: TimerMemory = field(default_factory=TimerMemory)
 
     @classmethod
     def new(cls, stores: Stores, runtime: Runtime, tuning: Tuning | None = None) -> "Instance":

@@ -45,10 +45,10 @@ class TransactionStore(Protocol):
 
         False, and nothing is changed, where `penstock_core.transaction.may_commit` says so: the producer has another
         epoch, its last transaction is not the one before this, or it belongs to another principal. Raises
-        UNKNOWN_PARTITION if a partition has no head, the errors of `GroupStore.commit` for an offset, and LOCK_LOST if
-        a condition of a share update does not hold. One
-        transaction, and one read if an offset is refused. It is repeated if it may have been applied, because its
-        conditions refuse a second one.
+        UNKNOWN_PARTITION if a partition has no head, the errors of `GroupStore.commit` for an offset, LOCK_LOST if a
+        condition of a share update does not hold, and TIMER_EXISTS if a timer's id is taken. One transaction, and one
+        read if an offset is refused. It is repeated if it may have been applied, because its conditions refuse a
+        second one.
         """
 
     def move(self, move: Move) -> bool:

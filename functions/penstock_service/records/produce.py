@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.tag_filter import tags_of
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
+from penstock_core.log.timer import TimerPlace
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import validate
 from penstock_core.zones.quorum import Acks
@@ -21,17 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceEntry:
-    """Batches for one topic-partition as they came, not yet checked."""
+    """Batches for one topic-partition as they came, not yet checked.
+
+    Delayed batches have a `timer`: their due time, and the id that their client has drawn.
+    """
 
     topic: str
     partition: int
     data: memoryview | bytes
     is_own_encoding: bool = False  # the service's own codec made the batches: `validate_records` need not look
     tag_filter: int | None = None  # of all records, as the producer says
+    timer: TimerPlace | None = None
 
 
 def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> Outcomes[AppendedRange]:
-    """One result per entry, in order. An entry that is wrong does not fail its neighbours.
+    """One result per entry, in order. An entry that is wrong does not fail its neighbours. None is delayed.
 
     Records are not rewritten, nor decoded save for topics with `validate_records`: the work is per batch. Costs what
     `append` costs, and one read for each topic that is not remembered. Raises INVALID_REQUEST for no entries, too many
@@ -109,7 +114,8 @@ def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -
                 f"out; topic {topic.name!r} has validate_records",
             )
         tag_filter = found
-    check_in_sync(instance, instance.zone_cache.get(), topic.config.min_insync_zones)
+    if entry.timer is None:  # a delayed segment lies in no zone
+        check_in_sync(instance, instance.zone_cache.get(), topic.config.min_insync_zones)
     return PartitionBatches(
         key=key,
         data=entry.data,
@@ -120,21 +126,24 @@ def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -
 
 
 def check_entries(entries: Sequence[ProduceEntry]) -> None:
-    """Raise INVALID_REQUEST for no entries, too many of them, or a topic-partition that stands twice."""
+    """Raise INVALID_REQUEST for no entries, too many of them, or a topic-partition that stands twice.
+
+    Delayed batches of one topic-partition may stand in as many entries as they have timers.
+    """
     if not entries or len(entries) > REQUEST_PARTITIONS_MAX:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
             f"{len(entries)} topic-partitions in one produce: send 1 to {REQUEST_PARTITIONS_MAX}",
         )
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, int, TimerPlace | None]] = set()
     for entry in entries:
-        if (entry.topic, entry.partition) in seen:
+        if (entry.topic, entry.partition, entry.timer) in seen:
             raise PenstockError(
                 ErrorCode.INVALID_REQUEST,
                 f"partition {entry.partition} of topic {shown(entry.topic)} stands twice in one produce: "
                 "put its batches one after the other into one entry",
             )
-        seen.add((entry.topic, entry.partition))
+        seen.add((entry.topic, entry.partition, entry.timer))
 
 
 def _raise_if_none_has_zones(checked: Outcomes[PartitionBatches]) -> None:

@@ -5,18 +5,21 @@ The mark misses no live segment, for these reasons:
 1. The head is read before the pages. A ref that is in the tail then is seen there. A ref that has left the tail by then
    is in a page, and pages are read later.
 2. A swap may take refs out of pages meanwhile. It notes the segments that it retires, and these are read last.
-3. If the pages have a gap, retention has deleted pages, or the index is damaged. In the first case the mark begins
+3. Timers are read before the head, by an index that is read before them. A segment that a timer named when the index
+   was read is found there, or, if the timer was promoted meanwhile, in the head or a page (docs/adr/0039).
+4. If the pages have a gap, retention has deleted pages, or the index is damaged. In the first case the mark begins
    again with a newer head; marks made before stay. In the second it raises, and nothing is swept.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, SegmentId, segment_time_ms
-from penstock_core.limits import INDEX_MARK_PAGES
+from penstock_core.limits import INDEX_MARK_PAGES, TIMER_MS_MAX, TIMERS_READ_MAX
 from penstock_core.log.index import Head, safe_log_start
+from penstock_core.log.timer import MINUTE_MS
 from penstock_core.log.topic import Topic
 from penstock_service.index.reader import head_past_gap, pages_forward
 from penstock_service.instance.instance import Instance
@@ -34,6 +37,7 @@ class LiveSegments:
     cutoff_ms: int
     ids: set[SegmentId] = field(default_factory=set)
     count: int = 0
+    due: "DueTimers | None" = None
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, segment_ids: Iterable[SegmentId]) -> None:
@@ -52,25 +56,60 @@ class LiveSegments:
         return segment_time_ms(segment_id) < min(self.since_ms, self.cutoff_ms)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTimers:
+    """Where timers that wait are found: from the first due minute of a partition on, or from `read_ms` on.
+
+    `has_any` is false in a stage that never had a timer.
+    """
+
+    has_any: bool
+    read_ms: int
+    first_ms: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+
 def mark_portion(
     instance: Instance, topic: Topic, keys: Sequence[PartitionKey], live: LiveSegments, log_start_grace_ms: int
 ) -> None:
     """Adds the segments that the refs of these partitions name, 100 partitions of the topic at most.
 
-    This and `_mark_refs` are the one place that says what is live. If a further kind of refs moves to the tail, such as
-    refs that wait for a due time, add its segments before the heads are read here. Then a ref that has moved by the
-    time of that read is in the tail or in a page. A ref that comes after it names a segment that its age spares.
+    This, `_mark_timers` and `_mark_refs` are the one place that says what is live. If a further kind of refs moves to
+    the tail, add its segments before the heads are read here. Then a ref that has moved by the time of that read is in
+    the tail or in a page. A ref that comes after it names a segment that its age spares.
 
-    One read of heads, and a query for each 500 pages. Raises what reading the index raises, and CORRUPT_SEGMENT if it
-    is damaged.
+    One read of heads, and a query for each 500 pages. If the stage has had timers, a query for each partition and for
+    each 900 of its timers, and 17 reads for the first portion. Raises what reading the index raises, and
+    CORRUPT_SEGMENT if it is damaged.
     """
-    heads = instance.stores.log.heads(keys)
+    live.due = live.due or _due_timers(instance)
+    if live.due.has_any:
+        instance.executor.map(lambda key: _mark_timers(instance, key, live), keys).all_ok()
+    heads = instance.stores.log.heads(keys)  # 3: after the timers
     if len(heads) < len(keys):
         _check_deleted(instance, topic)
     instance.executor.map(
         lambda key: _mark_partition(instance, key, heads[key], live, log_start_grace_ms),
         [key for key in keys if key in heads],
     ).all_ok()
+
+
+def _due_timers(instance: Instance) -> DueTimers:
+    """The index of due minutes up to now. A timer that waits and is due has its minute there."""
+    timers, now_ms = instance.stores.timers, instance.clock.now_ms()
+    if timers.switched_on_ms() is None:
+        return DueTimers(has_any=False, read_ms=now_ms)
+    first_ms: dict[PartitionKey, int] = {}
+    for minute in timers.due_minutes(now_ms // MINUTE_MS + 1):
+        first_ms.setdefault(minute.key, minute.start_ms)
+    return DueTimers(has_any=True, read_ms=now_ms, first_ms=first_ms)
+
+
+def _mark_timers(instance: Instance, key: PartitionKey, live: LiveSegments) -> None:
+    due = live.due or _due_timers(instance)
+    start_ms, after = due.first_ms.get(key, due.read_ms), None
+    while found := instance.stores.timers.waiting(key, start_ms, TIMER_MS_MAX, TIMERS_READ_MAX, after):
+        live.add(timer.ref.segment_id for timer in found)
+        after = found[-1].place
 
 
 def _mark_partition(

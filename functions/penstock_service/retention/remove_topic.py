@@ -4,7 +4,8 @@ The order makes each step final:
 
 1. The heads go first, and the note tells when they were gone. After that no append succeeds. A roll that read a head
    before may put a page yet, within `PAGE_PUT_MS_MAX` of its read (docs/adr/0019).
-2. The pages go once that time is older than the grace. So no function still reads them, and no roll brings another.
+2. The timers that wait, and the pages, go once that time is older than the grace. So no function still reads them, and
+   no roll brings another.
 3. Heads above the last partition go next. An unfinished partition increase may have left them behind.
 4. The note that names all of this goes last. As long as it stands, the next run does the steps again.
 
@@ -12,9 +13,11 @@ If a creation has not come to its end within the grace, this first gives it up. 
 heads are removed in the same way.
 """
 
+from collections.abc import Sequence
+
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey
-from penstock_core.limits import TOPIC_PARTITIONS_MAX
+from penstock_core.limits import TIMER_MS_MAX, TIMERS_READ_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.topic import DeletedTopic
 from penstock_service.retention.retention_run import RetentionResult, RetentionRun, delete_pages
 
@@ -23,8 +26,8 @@ def remove_topic(run: RetentionRun, note: DeletedTopic) -> RetentionResult:
     """Removes the heads of a topic, and after the grace its pages and its note.
 
     It costs one delete for each head, and an update of the note. After the grace it also costs what `delete_pages`
-    costs for each partition, one read of up to 10 calls, and a delete of the note. Raises nothing: failures are
-    counted, and the next run meets them again.
+    costs for each partition, one read of up to 10 calls, a delete of each timer, and a delete of the note. Raises
+    nothing: failures are counted, and the next run meets them again.
     """
     instance = run.instance
     now_ms = instance.clock.now_ms()
@@ -46,6 +49,8 @@ def remove_topic(run: RetentionRun, note: DeletedTopic) -> RetentionResult:
         return RetentionResult()
     if now_ms - note.heads_removed_at_ms < run.grace_ms:
         return RetentionResult()
+    if not _delete_timers(run, keys):
+        return RetentionResult(is_finished=False)
     results = instance.executor.map(lambda key: delete_pages(run, key, None), keys)
     done = results.ok
     failures = len(results.errors)
@@ -58,6 +63,26 @@ def remove_topic(run: RetentionRun, note: DeletedTopic) -> RetentionResult:
         failures=failures,
         is_finished=is_finished,
     )
+
+
+def _delete_timers(run: RetentionRun, keys: Sequence[PartitionKey]) -> bool:
+    """Deletes the timers that wait for these partitions; false if some are left, as after a failure. Marks expire."""
+    timers = run.instance.stores.timers
+
+    def delete_of(key: PartitionKey) -> bool:
+        while not run.is_time_up:
+            found = timers.waiting(key, 0, TIMER_MS_MAX, TIMERS_READ_MAX)
+            if not found:
+                return True
+            run.instance.executor.map(lambda timer: timers.delete(key, timer.place), found).all_ok()
+        return False
+
+    try:
+        if timers.switched_on_ms() is None:
+            return True
+        return all(map(delete_of, keys))
+    except PenstockError:
+        return False
 
 
 def _forget(run: RetentionRun, note: DeletedTopic) -> int:

@@ -5,7 +5,7 @@ same thing. One round has five steps:
 
 1. It notes the time.
 2. It reads the names of all topics.
-3. Of each partition it reads *first the head, then its pages*.
+3. Of each partition it reads *first the timers, then the head, then its pages*.
 4. It lists the objects.
 5. It deletes the objects that are older than the grace and that no live ref names.
 
@@ -14,9 +14,9 @@ No live segment is ever deleted, for these reasons:
 1. A segment that is older than the grace (24 h) at the round's beginning was committed before it, or never will be. No
    writer sends an update that long after its put: not in a function, and not on a machine that slept in between
    (update_window.py). So all its refs are in the index by then.
-2. Refs move one way only, from the tail to a page, at once. If a ref is in the tail when the round reads the head, the
-   round sees it there. If it has left the tail by then, it is in a page, and the round reads pages later. A round that
-   read pages first would miss a ref that rolls between the two reads.
+2. Refs move one way only, from a timer to the tail, from there to a page, at once. If a ref is in the tail when the
+   round reads the head, the round sees it there. If it has left the tail by then, it is in a page, and the round reads
+   pages later. A round that read pages first would miss a ref that rolls between the two reads.
 3. Topics and partitions made after step 2 hold segments that are younger than the round. Their age spares them.
 4. A ref is dead if it lies wholly below the safe log start (retain.py), where no function reads. It is also dead if its
    topic is deleted.

@@ -4,6 +4,7 @@
  stage 0 … n-1:  put a segment, note its refs   (nothing is visible; garbage without a commit)
  commit:         put the rest, then one TransactWriteItems: producer's item, heads, leases
 ```
+Delayed records wait in timers that the commit puts: they exist if it is applied, and never else (docs/adr/0039).
 A crash before the commit leaves notes, which expire, and objects that no ref names, which the sweep removes. The
 service recognises a repeated commit by its nonce, and answers it as it answered the first. Before it refuses a commit,
 for whatever reason, it looks whether that commit was applied before.
@@ -33,6 +34,7 @@ from penstock_core.records.producer_state import Verdict
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
 from penstock_core.transaction import (
     OffsetCommit,
+    ShareCommit,
     Transaction,
     check_transaction_size,
     judge_transaction,
@@ -44,10 +46,19 @@ from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.records.append import PartitionBatches, is_head_gone, put_batches
 from penstock_service.records.produce import ProduceEntry, RecordBudget, check_entries, check_entry
+from penstock_service.records.produce_or_schedule import check_delayed
+from penstock_service.records.schedule import DelayedBatches, put_delayed
 from penstock_service.records.shorten_head import GrownHead, shorten_heads
+from penstock_service.records.timer_messages import announce
 from penstock_service.records.wake_readers import wake_beside, wake_blindly, wake_ups_of_heads
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.transactions.committed_ranges import CommittedRange, committed_ranges, spans_of
+from penstock_service.transactions.delayed_parts import (
+    CheckedEntry,
+    announce_again,
+    staged_timer,
+    timers_of,
+)
 from penstock_service.transactions.share_commits import Acceptance, share_commits, wake_after
 from penstock_service.transactions.transaction_part import TransactionPart
 
@@ -143,16 +154,16 @@ def _prepared(
     now_ms = instance.clock.now_ms()
     window = UpdateWindow.open(instance.clock)
     commits = [_offset_commit(instance.topic_cache, each, now_ms) for each in offsets]
-    batches = _checked(instance, last.entries) if last.entries else []
+    checked = _checked(instance, last.entries) if last.entries else []
     staged = _staged(instance.stores.transactions, last, stage_count, now_ms)
     shares = share_commits(instance, acceptances)
-    # The number of partitions is known here, before the first put.
-    check_transaction_size({*(each.key for each in staged), *(batch.key for batch in batches)}, commits, shares)
-    if batches:
-        staged += _put(instance, last, batches)
+    _check_size(staged, checked, commits, shares)  # the number of partitions is known here, before the first put
+    if checked:
+        staged += _put(instance, last, checked)
     refs: dict[PartitionKey, list[Ref]] = {}
     for each in staged:
-        refs.setdefault(each.key, []).append(each.ref)
+        if each.place is None:
+            refs.setdefault(each.key, []).append(each.ref)
     written_zones = instance.zone_cache.get().written(instance.stores.zone_names) & instance.stores.regular_zones
     transaction = Transaction(
         producer=last.producer,
@@ -162,15 +173,29 @@ def _prepared(
         unconfirmed=_unconfirmed(refs, written_zones),
         offsets=commits,
         shares=shares,
+        timers=timers_of(instance, staged),
     )
     window.check()
     return _Prepared(transaction=transaction, names={each.key: each.topic for each in staged})
+
+
+def _check_size(
+    staged: Sequence[StagedRef],
+    checked: Sequence[CheckedEntry],
+    commits: Sequence[OffsetCommit],
+    shares: Sequence[ShareCommit],
+) -> None:
+    partitions = {each.key for each in staged if each.place is None}
+    partitions |= {each.key for each in checked if isinstance(each, PartitionBatches)}
+    timers = sum(each.place is not None for each in staged) + sum(isinstance(each, DelayedBatches) for each in checked)
+    check_transaction_size(partitions, commits, shares, timers=timers)
 
 
 def _answer(instance: Instance, prepared: _Prepared, acceptances: Sequence[Acceptance]) -> list[CommittedRange]:
     """Where the records are of a transaction that this try has committed."""
     refs = prepared.transaction.refs
     window = UpdateWindow.open(instance.clock)
+    announce(instance, prepared.transaction.timers)
     with errors_maybe_applied():
         heads = instance.stores.log.heads([*refs]) if refs else {}
         grown = [GrownHead(key=key, head=head, added_refs=len(refs[key])) for key, head in heads.items()]
@@ -198,6 +223,7 @@ def _earlier_answer(
     if verdict is not Verdict.REPEATS or state is None:
         raise refusal
     with errors_maybe_applied():
+        announce_again(instance, last, stage_count)  # the first try may have died before it
         spans = spans_of(instance, last, stage_count)
         heads = instance.stores.log.heads([*spans]) if spans else {}
         wake_beside(instance, wake_ups_of_heads(heads), lambda: None)  # the first try may have died before it
@@ -229,18 +255,27 @@ def _is_another_topic(topic_cache: TopicCache, name: str, key: PartitionKey) -> 
         return True  # the next look-up says why
 
 
-def _checked(instance: Instance, entries: Sequence[ProduceEntry]) -> list[PartitionBatches]:
+def _checked(instance: Instance, entries: Sequence[ProduceEntry]) -> list[CheckedEntry]:
     """The batches of all entries. Raises the error of the first wrong entry."""
     check_entries(entries)
     budget = RecordBudget()
-    return [check_entry(instance, entry, budget) for entry in entries]
-
-
-def _put(instance: Instance, part: TransactionPart, batches: Sequence[PartitionBatches]) -> list[StagedRef]:
-    _, refs = put_batches(instance, batches, part.acks)
     return [
-        StagedRef(topic=entry.topic, key=batch.key, ref=ref)
-        for entry, batch, ref in zip(part.entries, batches, refs, strict=True)
+        check_entry(instance, entry, budget) if entry.timer is None else check_delayed(instance, entry, budget)
+        for entry in entries
+    ]
+
+
+def _put(instance: Instance, part: TransactionPart, checked: Sequence[CheckedEntry]) -> list[StagedRef]:
+    """Puts the data of the part. Its refs are in the order of the entries."""
+    now = [each for each in checked if isinstance(each, PartitionBatches)]
+    refs = iter(put_batches(instance, now, part.acks)[1] if now else ())
+    later = [each for each in checked if isinstance(each, DelayedBatches)]
+    timers = iter(put_delayed(instance, later)[1] if later else ())
+    return [
+        staged_timer(entry.topic, next(timers))
+        if isinstance(each, DelayedBatches)
+        else StagedRef(topic=entry.topic, key=each.key, ref=next(refs))
+        for entry, each in zip(part.entries, checked, strict=True)
     ]
 
 

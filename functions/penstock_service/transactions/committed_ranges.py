@@ -31,8 +31,13 @@ def spans_of(instance: Instance, last: TransactionPart, stage_count: int) -> dic
     stages = instance.stores.transactions.stages(last.producer, last.number, last.nonce) if stage_count else []
     if len(stages) < stage_count:
         return {}
-    parts = [(each.key, each.topic, each.ref.offset_span) for staged in stages[:stage_count] for each in staged]
-    for entry in last.entries:
+    parts = [
+        (each.key, each.topic, each.ref.offset_span)
+        for staged in stages[:stage_count]
+        for each in staged
+        if each.place is None
+    ]
+    for entry in (each for each in last.entries if each.timer is None):
         try:
             _, key = instance.topic_cache.get_partition(entry.topic, entry.partition)
         except PenstockError as error:

@@ -2,7 +2,8 @@
 
 ```
 log table   pk "#transactional#<transactional id>"   sk "stage#<epoch, 5 digits>#<transaction, 20>:<nonce>#<stage, 5>"
-refs           L   each M: topic S (its name), partition S ("<topic id>#<partition>"), ref B (log/ref.py)
+refs           L   each M: topic S (its name), partition S ("<topic id>#<partition>"), ref B (log/ref.py);
+                   of delayed records also due_ms N, timer_id B and crc N, as their timer will have them
 expires_at_s   N   DynamoDB removes the item some time after it: a day after the stage was put
 ```
 The nonce is that of the transaction, in hexadecimal. So a stage that arrives late never replaces a stage of another
@@ -14,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock_core.formats import check_item
-from penstock_core.ids import Nonce, PartitionKey, parse_partition_key
+from penstock_core.ids import Nonce, PartitionKey, TimerId, parse_partition_key
 from penstock_core.limits import TRANSACTION_MS_MAX
 from penstock_core.log.ref import Ref, decode_ref, encode_ref
+from penstock_core.log.timer import TimerPlace
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
 from penstock_core.transaction import TransactionalProducer
@@ -26,11 +28,16 @@ assert _KEPT_S * 1_000 > TRANSACTION_MS_MAX
 
 
 class StagedRef(NamedTuple):
-    """A ref that a transaction will append if it commits, with the name that the topic had."""
+    """A ref that a transaction will append if it commits, with the name that the topic had.
+
+    With a `place`, it will wait there in a timer instead. `crc` is the CRC-32C of its batches then.
+    """
 
     topic: str
     key: PartitionKey
     ref: Ref
+    place: TimerPlace | None = None
+    crc: int = 0
 
 
 def stage_prefix(epoch: int, number: int, nonce: Nonce) -> str:
@@ -51,7 +58,20 @@ def stage_item(
 
 
 def _staged(each: StagedRef) -> Item:
-    return {"topic": {"S": each.topic}, "partition": {"S": str(each.key)}, "ref": {"B": encode_ref(each.ref)}}
+    timer: Item = {}
+    if each.place is not None:
+        timer = {
+            "due_ms": number(each.place.due_ms),
+            "timer_id": {"B": each.place.timer_id},
+            "crc": number(each.crc),
+        }
+    return {"topic": {"S": each.topic}, "partition": {"S": str(each.key)}, "ref": {"B": encode_ref(each.ref)}, **timer}
+
+
+def _place(fields: Mapping[str, Any]) -> TimerPlace | None:
+    if "due_ms" not in fields:
+        return None
+    return TimerPlace(int(fields["due_ms"]["N"]), TimerId(bytes(fields["timer_id"]["B"])))
 
 
 def parse_stage(item: Mapping[str, Any]) -> Sequence[StagedRef]:
@@ -62,6 +82,8 @@ def parse_stage(item: Mapping[str, Any]) -> Sequence[StagedRef]:
             topic=each["M"]["topic"]["S"],
             key=parse_partition_key(each["M"]["partition"]["S"]),
             ref=decode_ref(each["M"]["ref"]["B"]),
+            place=_place(each["M"]),
+            crc=int(each["M"].get("crc", {"N": "0"})["N"]),
         )
         for each in item["refs"]["L"]
     ]

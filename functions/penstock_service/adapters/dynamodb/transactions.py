@@ -8,11 +8,13 @@ from penstock_core.groups.lease import refusal
 from penstock_core.ids import Nonce, PartitionKey, TransactionalId
 from penstock_core.log.index import unknown_partition
 from penstock_core.log.ref import Ref, encode_ref, span
+from penstock_core.log.timer import timer_exists
 from penstock_core.storage.groups.lease_item import commit_update, lease_item_key, parse_lease
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.keys import transactional_key
 from penstock_core.storage.share.share_state_item import share_update
+from penstock_core.storage.timer_item import timer_put
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
 from penstock_core.storage.transactions.transactional_producer_item import parse_state, state_key
 from penstock_core.transaction import (
@@ -108,7 +110,8 @@ class DynamoDbTransactionStore:
             *(self._lease_update(each) for each in transaction.offsets),
             *(self._share_update(each) for each in transaction.shares),
         ]
-        cancelled = self._client.transact([{"Update": each} for each in updates])
+        puts = [{"Put": {"TableName": self._log_table, **timer_put(each).arguments()}} for each in transaction.timers]
+        cancelled = self._client.transact([*({"Update": each} for each in updates), *puts])
         if cancelled is None:
             return True
         if cancelled.is_refused(0):
@@ -145,6 +148,9 @@ class DynamoDbTransactionStore:
         for action, share in enumerate(transaction.shares, start=first_share):
             if cancelled.is_refused(action):
                 return lock_lost(share.key)
+        for action, timer in enumerate(transaction.timers, start=first_share + len(transaction.shares)):
+            if cancelled.is_refused(action):
+                return timer_exists(timer)
         return PenstockError(
             ErrorCode.THROTTLED,
             "another writer changed the lease of an offset meanwhile: nothing was committed, try again",

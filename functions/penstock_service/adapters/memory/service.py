@@ -14,6 +14,7 @@ from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMemb
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
+from penstock_service.adapters.memory.timers import MemoryTimerStore, MemoryTimerTriggers
 from penstock_service.adapters.memory.topics import MemoryTopicStore
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.adapters.memory.zones import MemoryJobCursors, MemoryRepairQueue, MemoryZoneStateStore
@@ -54,14 +55,16 @@ def memory_stores(
     Without `wake_ups`, readers poll. The keys of `hour_zones` begin with the hour, as in directory buckets.
     """
     log, groups, share = MemoryLogIndex(contention), MemoryGroupStore(), MemoryShareStore(contention)
+    timers = MemoryTimerStore(log, contention)
     return Stores(
         topics=MemoryTopicStore(),
         log=log,
         groups=groups,
         memberships=MemoryMembershipStore(),
         share=share,
-        transactions=MemoryTransactionStore(log, groups, share, contention),
+        transactions=MemoryTransactionStore(log, groups, share, timers, contention),
         compaction=MemoryCompactionStore(log, contention),
+        timers=timers,
         zone_states=MemoryZoneStateStore(),
         cursors=MemoryJobCursors(),
         zones=[
@@ -70,5 +73,6 @@ def memory_stores(
         archive=MemoryArchiveStore(ARCHIVE),
         repair_queue=MemoryRepairQueue(),
         wake_ups=wake_ups or NoWakeUps(),
+        timer_triggers=MemoryTimerTriggers(),
         fallback_zones=frozenset(map(ZoneName, fallback_zones)),
     )

@@ -8,6 +8,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import refusal
 from penstock_core.ids import Nonce, PartitionKey, TransactionalId
 from penstock_core.log.index import unknown_partition
+from penstock_core.log.timer import timer_exists
 from penstock_core.share.share_update import apply
 from penstock_core.storage.dynamodb_limits import check_actions
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
@@ -25,6 +26,7 @@ from penstock_service.adapters.memory.contention import Contention, held_items
 from penstock_service.adapters.memory.groups import MemoryGroupStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.share import MemoryShareStore
+from penstock_service.adapters.memory.timers import MemoryTimerStore
 
 
 class MemoryTransactionStore:
@@ -35,9 +37,11 @@ class MemoryTransactionStore:
         log: MemoryLogIndex,
         groups: MemoryGroupStore,
         share: MemoryShareStore,
+        timers: MemoryTimerStore,
         contention: Contention | None = None,
     ) -> None:
         self._log = log
+        self._timers = timers
         self._contention = contention
         self._groups = groups
         self._share = share
@@ -91,7 +95,9 @@ class MemoryTransactionStore:
 
     def commit(self, transaction: Transaction) -> bool:
         producer = transaction.producer
-        check_actions(1 + len(transaction.refs) + len(transaction.offsets) + len(transaction.shares))
+        check_actions(
+            1 + len(transaction.refs) + len(transaction.offsets) + len(transaction.shares) + len(transaction.timers)
+        )
         items = [*transaction.refs, *(each.key for each in transaction.shares)]
         with held_items(self._contention, items), self._lock, self._log.held(), self._groups.held(), self._share.held():
             state = self._states.get(producer.transactional_id)
@@ -101,6 +107,8 @@ class MemoryTransactionStore:
             for key, refs in transaction.refs.items():
                 for ref in refs:
                     self._log.append_held(key, ref)
+            for timer in transaction.timers:
+                self._timers.put(timer)
             for each in transaction.offsets:
                 self._groups.commit(each.group, each.committed, each.token, True)
             for share in transaction.shares:
@@ -136,6 +144,9 @@ class MemoryTransactionStore:
 
     def _check(self, transaction: Transaction) -> None:
         self._check_heads(transaction.refs)
+        for timer in transaction.timers:
+            if self._timers.get(timer.key, timer.place) is not None:
+                raise timer_exists(timer)
         for each in transaction.offsets:
             key = each.committed.partition
             lease = self._groups.find_leases(each.group, [key]).get(key)

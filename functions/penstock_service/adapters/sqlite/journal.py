@@ -47,6 +47,7 @@ READS: Mapping[str, frozenset[str]] = {
     "share": frozenset(["held", "get_group", "list_groups", "find_states"]),
     "transactions": frozenset(["get", "stages"]),
     "compaction": frozenset(["retired", "find_merged"]),
+    "timers": frozenset(["get", "waiting", "due_minutes", "switched_on_ms"]),
     "zone_states": frozenset(["get", "get_pass"]),
     "cursors": frozenset(["get"]),
 }

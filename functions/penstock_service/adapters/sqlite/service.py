@@ -5,6 +5,7 @@ from pathlib import Path
 
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.memory.zones import MemoryRepairQueue
+from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.sqlite import journal, segments
 from penstock_service.adapters.sqlite.database import Database
@@ -62,12 +63,14 @@ def open_service(folder: Path) -> StoredService:
             share=kept.journalled("share", fresh.share),
             transactions=kept.journalled("transactions", fresh.transactions),
             compaction=kept.journalled("compaction", fresh.compaction),
+            timers=kept.journalled("timers", fresh.timers),
             zone_states=kept.journalled("zone_states", fresh.zone_states),
             cursors=kept.journalled("cursors", fresh.cursors),
             zones=[SqliteSegmentStore(database, zone) for zone in _ZONES],
             archive=SqliteArchiveStore(database, ARCHIVE),
             repair_queue=MemoryRepairQueue(),  # what it loses, the scrub finds again
             wake_ups=NoWakeUps(),
+            timer_triggers=NoTimerTriggers(),
         )
         database.settle()
     except BaseException:

@@ -2,8 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.ids import NO_NONCE, Nonce, Partition, PartitionKey, TopicId, TransactionalId
+from penstock_core.ids import NO_NONCE, Nonce, Partition, PartitionKey, TimerId, TopicId, TransactionalId
+from penstock_core.limits import TIMER_MS_MAX
 from penstock_core.log.ref import encode_ref
+from penstock_core.log.timer import TimerPlace
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
 from penstock_core.transaction import TransactionalProducer
 from tests.core.log.test_ref import GOLDEN, REFS
@@ -14,8 +16,12 @@ KEYS = st.builds(
     PartitionKey, st.from_regex(r"[0-9a-f]{20}", fullmatch=True).map(TopicId), st.integers(0, 999).map(Partition)
 )
 
+PLACES = st.builds(TimerPlace, st.integers(0, TIMER_MS_MAX), st.binary(min_size=16, max_size=16).map(TimerId))
+NOW = st.builds(StagedRef, st.text(), KEYS, REFS, st.none(), st.just(0))
+LATER = st.builds(StagedRef, st.text(), KEYS, REFS, PLACES, st.integers(0, 2**32 - 1))
 
-@given(st.lists(st.builds(StagedRef, st.text(), KEYS, REFS), max_size=4))
+
+@given(st.lists(NOW | LATER, max_size=4))
 def test_stage_survives_a_round_trip_in_order(refs: list[StagedRef]) -> None:
     assert parse_stage(stage_item(PRODUCER, 5, NO_NONCE, 1, refs, 9_000)) == refs
 

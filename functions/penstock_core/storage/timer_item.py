@@ -1,0 +1,141 @@
+"""The items of delayed records: timers, the index of due minutes, and the switch of their triggers (docs/adr/0039).
+
+```
+log table   pk "<topic id>#<partition>"   sk "timer#<due ms, 15 digits>#<id, 32 hex>"
+ref            B   where the records are (log/ref.py)
+crc            N   CRC-32C of their batches
+announced      BOOL  true if the writer sends the message that starts the delivery; else missing
+settled_ms     N   when the timer was delivered or cancelled; missing while it waits
+outcome        S   "delivered" or "cancelled"; missing while it waits
+expires_at_s   N   DynamoDB removes the mark some time after it; missing while it waits
+
+log table   pk "#timers#<minute % 16, 2 digits>"   sk "<minute since 1970, 10 digits>#<topic id>#<partition>"
+timers         N   how many timers writers have reserved room for
+
+log table   pk "#timers"   sk "switch"
+since_ms       N   when the triggers of timers were switched on
+```
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_core.formats import check_item
+from penstock_core.ids import PartitionKey, TimerId, parse_partition_key
+from penstock_core.limits import TIMER_INDEX_SHARDS
+from penstock_core.log.ref import decode_ref, encode_ref
+from penstock_core.log.timer import DueMinute, Timer, TimerPlace, TimerState
+from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
+from penstock_core.storage.keys import TIMERS
+
+TIMER_PREFIX = "timer#"
+_IS_WAITING = "attribute_exists(crc) AND attribute_not_exists(settled_ms)"
+
+
+def timer_sort_key(due_ms: int, suffix: str = "") -> str:
+    """The sort key of a timer with that due time; without `suffix`, one before all of them."""
+    return f"{TIMER_PREFIX}{due_ms:015d}#{suffix}"
+
+
+def timer_key(key: PartitionKey, place: TimerPlace) -> Item:
+    """The key of one timer."""
+    return {"pk": {"S": str(key)}, "sk": {"S": timer_sort_key(place.due_ms, place.timer_id.hex())}}
+
+
+def timer_item(timer: Timer) -> Item:
+    """The whole item."""
+    settled: Item = {}
+    if timer.settled_ms is not None and timer.expires_ms is not None:
+        settled = {
+            "settled_ms": number(timer.settled_ms),
+            "outcome": {"S": timer.state.value},
+            "expires_at_s": number(timer.expires_ms // 1_000),
+        }
+    return {
+        **timer_key(timer.key, timer.place),
+        "ref": {"B": encode_ref(timer.ref)},
+        "crc": number(timer.crc),
+        **({"announced": {"BOOL": True}} if timer.is_announced else {}),
+        **settled,
+    }
+
+
+def parse_timer(item: Mapping[str, Any]) -> Timer:
+    """The inverse of `timer_item`. Raises CORRUPT_SEGMENT for a damaged ref."""
+    check_item("timer", item)
+    _, due_ms, timer_id = item["sk"]["S"].split("#")
+    return Timer(
+        key=parse_partition_key(item["pk"]["S"]),
+        place=TimerPlace(int(due_ms), TimerId(bytes.fromhex(timer_id))),
+        ref=decode_ref(item["ref"]["B"]),
+        crc=int(item["crc"]["N"]),
+        is_announced="announced" in item,
+        state=TimerState(item["outcome"]["S"]) if "outcome" in item else TimerState.WAITING,
+        settled_ms=int(item["settled_ms"]["N"]) if "settled_ms" in item else None,
+    )
+
+
+def timer_put(timer: Timer) -> ConditionalPut:
+    """The put of a new timer, if its key is free."""
+    return ConditionalPut(item=timer_item(timer), condition="attribute_not_exists(pk)")
+
+
+def settling(mark: Timer) -> ConditionalUpdate:
+    """The update that makes a timer `mark`, if it waits."""
+    if mark.settled_ms is None or mark.expires_ms is None:
+        raise ValueError("a timer that waits is no mark")
+    return ConditionalUpdate(
+        key=timer_key(mark.key, mark.place),
+        update="SET settled_ms = :settled, outcome = :outcome, expires_at_s = :expires",
+        condition=_IS_WAITING,
+        values={
+            ":settled": number(mark.settled_ms),
+            ":outcome": {"S": mark.state.value},
+            ":expires": number(mark.expires_ms // 1_000),
+        },
+    )
+
+
+def due_minute_shards() -> tuple[str, ...]:
+    """The partition keys of the index of due minutes."""
+    return tuple(map(_shard, range(TIMER_INDEX_SHARDS)))
+
+
+def minute_sort_key(minute: int, suffix: str = "") -> str:
+    """The sort key of a minute; without `suffix`, one before all of its partitions."""
+    return f"{minute:010d}#{suffix}"
+
+
+def due_minute_key(each: DueMinute) -> Item:
+    """The key of the partition's item of that minute."""
+    return {
+        "pk": {"S": _shard(each.minute % TIMER_INDEX_SHARDS)},
+        "sk": {"S": minute_sort_key(each.minute, str(each.key))},
+    }
+
+
+def parse_due_minute(item: Mapping[str, Any]) -> DueMinute:
+    """The minute and the partition of the item."""
+    check_item("due_minute", item)
+    minute, _, key = item["sk"]["S"].partition("#")
+    return DueMinute(int(minute), parse_partition_key(key))
+
+
+def switch_key() -> Item:
+    """The key of the switch."""
+    return {"pk": {"S": TIMERS}, "sk": {"S": "switch"}}
+
+
+def switch_item(since_ms: int) -> Item:
+    """The item that says that triggers are switched on."""
+    return {**switch_key(), "since_ms": number(since_ms)}
+
+
+def parse_switch(item: Mapping[str, Any]) -> int:
+    """When the triggers were switched on."""
+    check_item("timers_switch", item)
+    return int(item["since_ms"]["N"])
+
+
+def _shard(shard: int) -> str:
+    return f"{TIMERS}#{shard:02d}"

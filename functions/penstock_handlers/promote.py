@@ -1,0 +1,81 @@
+"""The function `promote`: delivers delayed records that are due. Messages start it on time, and a rule each minute.
+
+A message names one second of one partition. One that fails comes again, and in the end goes to a dead-letter queue. The
+run each minute promotes what is overdue, whatever became of its messages.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock_core.errors import PenstockError
+from penstock_core.log.timer_message import decode_due_second
+from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
+from penstock_service.instance.instance import Instance
+from penstock_service.timers.promote import Promotion, promote_second
+from penstock_service.timers.promote_due import promote_due
+
+Answer = dict[str, list[dict[str, str]]]
+
+
+def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Promotion, dict[str, int], list[str]]:
+    """Handles the messages of the event, or runs over what is due. Reads `PENSTOCK_BUDGET_MS`.
+
+    Gives what was promoted, further counts, and the ids of the messages that failed.
+    """
+    budget_ms = int(os.environ["PENSTOCK_BUDGET_MS"])
+    if "Records" in event:
+        return _from_queue(event["Records"], instance, budget_ms)
+    try:
+        instance.stores.timer_triggers.open_queue()
+    except PenstockError as error:
+        instance.telemetry.log("timers_queue_closed", error=str(error))
+    run = promote_due(instance, budget_ms=budget_ms)
+    counts = {
+        "partitions_due": run.partitions,
+        "messages_sent": run.messages,
+        "minutes_forgotten": run.minutes_forgotten,
+        "promotions_failed": run.failures,
+    }
+    return run.promotion, counts, []
+
+
+def _from_queue(
+    records: Sequence[Mapping[str, Any]], instance: Instance, budget_ms: int
+) -> tuple[Promotion, dict[str, int], list[str]]:
+    deadline_ms = instance.clock.monotonic_ms() + budget_ms
+    results = instance.executor.map(
+        lambda record: promote_second(instance, decode_due_second(record["body"]), deadline_ms), records
+    )
+    total, failed = Promotion(), []
+    for record, result in zip(records, results, strict=True):
+        if isinstance(result, PenstockError):
+            instance.telemetry.log("promotion_failed", message=record["messageId"], error=str(result))
+            failed.append(record["messageId"])
+        else:
+            total = total.plus(result)
+    return total, {"messages_taken": len(records), "promotions_failed": len(failed)}, failed
+
+
+def _observed_serve(event: Mapping[str, Any], instance: Instance, stopwatch: Stopwatch) -> Answer:
+    try:
+        promotion, counts, failed = serve(event, instance)
+    except Exception:
+        logger.exception("run failed")
+        raise
+    facts = {
+        "timers_promoted": promotion.timers,
+        "records_delivered": promotion.records,
+        "promotions_refused": promotion.refused,
+        "late_ms": promotion.late_ms,
+        "promotion_unfinished": int(not promotion.is_finished),
+        **counts,
+    }
+    logger.info(
+        "run",
+        extra={**facts, "total_ms": round(stopwatch.total_ms(), 2), "storage_calls": stopwatch.storage_calls()},
+    )
+    return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failed]}
+
+
+handler = observed(_observed_serve, uses_zones=False)

@@ -1,0 +1,61 @@
+"""TimerTriggers on SQS and EventBridge, and the pollers that Lambda keeps on the queue."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.log.timer import DueSecond
+from penstock_core.log.timer_message import encode_due_second
+
+_ENABLED = ("Enabled", "Enabling")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerPlaces:
+    """The queue of messages, by URL and ARN, and the name of the rule that runs each minute."""
+
+    queue_url: str
+    rule: str
+    queue_arn: str
+
+
+def parse_timer_places(text: str | None) -> TimerPlaces | None:
+    """The places of `<queue's URL>,<rule>,<queue's ARN>`, None for no text. Raises ValueError for anything else."""
+    if not text:
+        return None
+    parts = text.split(",")
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(f"{text!r} does not name the triggers of timers: give QUEUE_URL,RULE,QUEUE_ARN")
+    return TimerPlaces(queue_url=parts[0], rule=parts[1], queue_arn=parts[2])
+
+
+class AwsTimerTriggers:
+    """TimerTriggers: the port documents its methods. Makes a client when it first needs it."""
+
+    def __init__(self, places: TimerPlaces, client: Callable[[str], Any]) -> None:
+        self._places = places
+        self._client = client
+
+    def announce(self, second: DueSecond, delay_ms: int) -> None:
+        body, delay_s = encode_due_second(second), -(-delay_ms // 1_000)
+        self._call("sqs", "send_message", QueueUrl=self._places.queue_url, MessageBody=body, DelaySeconds=delay_s)
+
+    def switch_on(self) -> None:
+        self._call("events", "enable_rule", Name=self._places.rule)
+
+    def open_queue(self) -> None:
+        found = self._call("lambda", "list_event_source_mappings", EventSourceArn=self._places.queue_arn)
+        for mapping in found["EventSourceMappings"]:
+            if mapping["State"] not in _ENABLED:
+                self._call("lambda", "update_event_source_mapping", UUID=mapping["UUID"], Enabled=True)
+
+    def _call(self, service: str, operation: str, **arguments: Any) -> Any:
+        try:
+            return getattr(self._client(service), operation)(**arguments)
+        except (ClientError, BotoCoreError) as error:
+            raise PenstockError(
+                ErrorCode.STORAGE_UNAVAILABLE, f"{service} did not answer {operation}: {error}", maybe_applied=True
+            ) from error

@@ -1,0 +1,73 @@
+"""The ports of delayed records. `penstock_service.ports` says what all methods raise."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock_core.ids import PartitionKey
+from penstock_core.log.timer import DueMinute, DueSecond, Timer, TimerPlace
+
+
+class TimerStore(Protocol):
+    """Timers of partitions, and the index of the minutes in which they are due. Reads are consistent."""
+
+    def reserve(self, minute: DueMinute, count: int) -> int:
+        """Notes the minute in the index, with room for `count` timers more. Gives how many have room now.
+
+        It may count twice, so the sum is an upper bound. One update.
+        """
+
+    def put(self, timer: Timer) -> Timer:
+        """Puts the timer if its key is free, and returns the one that is there now: this one, or an earlier one.
+
+        The caller has reserved room in its minute. One conditional put, repeated if it may have been applied.
+        """
+
+    def get(self, key: PartitionKey, place: TimerPlace) -> Timer | None:
+        """The timer or its mark, None if there is none. One read."""
+
+    def waiting(
+        self, key: PartitionKey, start_ms: int, end_ms: int, limit: int, after: TimerPlace | None = None
+    ) -> Sequence[Timer]:
+        """The timers that wait with a due time in `[start_ms, end_ms)`, behind `after`, in order, `limit` at most.
+
+        One query, and one more for each `limit` marks among them.
+        """
+
+    def promote(self, key: PartitionKey, timers: Sequence[Timer], now_ms: int) -> bool:
+        """Appends the refs of the timers to the head, in order, and marks the timers delivered: all or nothing.
+
+        `TIMERS_PROMOTED_MAX` timers of the partition at most. Leaves the waiter in the head. False if one of them waits
+        no more. Raises UNKNOWN_PARTITION if there is no head. One transaction, repeated if it may have been applied,
+        because its conditions refuse a second one.
+        """
+
+    def cancel(self, key: PartitionKey, place: TimerPlace, now_ms: int) -> Timer | None:
+        """Cancels the timer if it waits, and returns it as it is now. None if there is none. One conditional update."""
+
+    def delete(self, key: PartitionKey, place: TimerPlace) -> None:
+        """Removes a timer of a partition that is gone. One delete."""
+
+    def due_minutes(self, end_minute: int) -> Sequence[DueMinute]:
+        """The minutes below `end_minute` that the index names, by minute. 16 queries."""
+
+    def forget_minute(self, minute: DueMinute) -> None:
+        """Removes the minute from the index. One delete."""
+
+    def switched_on_ms(self) -> int | None:
+        """When the triggers were noted as switched on, None if they never were. One read."""
+
+    def note_switched_on(self, now_ms: int) -> None:
+        """Notes that the triggers are switched on. One put."""
+
+
+class TimerTriggers(Protocol):
+    """What starts promotions. A message may be lost, late or doubled: a run each minute finds what is overdue."""
+
+    def announce(self, second: DueSecond, delay_ms: int) -> None:
+        """Starts a promotion of that second `delay_ms` from now, or up to a second later. One message."""
+
+    def switch_on(self) -> None:
+        """Lets the run each minute begin, which opens the queue. One call. It may be repeated at any time."""
+
+    def open_queue(self) -> None:
+        """Lets messages be taken, if they are not. One call, and one more if they were not."""

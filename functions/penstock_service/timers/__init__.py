@@ -1,0 +1,1 @@
+"""The use cases of delayed records that wait: promote, list, cancel."""

@@ -1,0 +1,116 @@
+"""Promote due: the run of each minute. It promotes what is overdue, and sends messages for what is due next.
+
+The index of due minutes says where to look. A minute leaves the index when no writer puts a timer in it any more, and
+none of its timers waits (docs/adr/0039). If a partition has had no head for a day, its topic was deleted: the run
+removes the timers that the index leads to.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import PartitionKey
+from penstock_core.limits import TIMER_ORPHAN_MS, TIMERS_READ_MAX
+from penstock_core.log.timer import MINUTE_MS, DueMinute, DueSecond, is_minute_over, second_of
+from penstock_service.instance.instance import Instance
+from penstock_service.records.timer_messages import send_messages
+from penstock_service.timers.promote import Promotion, promote_partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRun:
+    """The counts of one run: partitions looked at, what was promoted, minutes that left the index, and failures."""
+
+    partitions: int = 0
+    promotion: Promotion = field(default_factory=Promotion)
+    messages: int = 0
+    minutes_forgotten: int = 0
+    failures: int = 0
+
+    def plus(self, other: "DueRun") -> "DueRun":
+        """The sum of both."""
+        return DueRun(
+            partitions=self.partitions + other.partitions,
+            promotion=self.promotion.plus(other.promotion),
+            messages=self.messages + other.messages,
+            minutes_forgotten=self.minutes_forgotten + other.minutes_forgotten,
+            failures=self.failures + other.failures,
+        )
+
+
+def promote_due(instance: Instance, *, budget_ms: float) -> DueRun:
+    """One run over all partitions with due minutes up to the next one, as far as the time allows.
+
+    16 queries; for each partition what `promote_partition` costs, and a query for each minute of this and the next one;
+    a query and a delete for each minute that leaves the index. A partition that fails is counted, and the next run
+    meets it again. Raises what reading the index raises.
+    """
+    deadline_ms = instance.clock.monotonic_ms() + budget_ms
+    now_ms = instance.clock.now_ms()
+    minutes = instance.stores.timers.due_minutes(now_ms // MINUTE_MS + 2)
+    by_key = [
+        list(of_key)
+        for _, of_key in groupby(sorted(minutes, key=lambda each: (each.key, each.minute)), lambda m: m.key)
+    ]
+    total = DueRun(messages=_announce(instance, [each for each in minutes if each.end_ms > now_ms], now_ms))
+    for result in instance.executor.map(lambda of_key: _run(instance, of_key, deadline_ms), by_key):
+        if isinstance(result, PenstockError):
+            instance.telemetry.log("promotion_failed", error=str(result))
+            result = DueRun(partitions=1, failures=1)
+        total = total.plus(result)
+    return total
+
+
+def _run(instance: Instance, minutes: Sequence[DueMinute], deadline_ms: float) -> DueRun:
+    """Looks after one partition; `minutes` are its minutes in the index, in order."""
+    key, now_ms = minutes[0].key, instance.clock.now_ms()
+    run = DueRun(partitions=1)
+    if minutes[0].start_ms > now_ms:
+        return run
+    over = [each for each in minutes if is_minute_over(each, now_ms)]
+    try:
+        promotion = promote_partition(instance, key, minutes[0].start_ms, deadline_ms)
+    except PenstockError as error:
+        if error.code is not ErrorCode.UNKNOWN_PARTITION:
+            raise
+        return run.plus(_remove_orphans(instance, key, minutes, now_ms))
+    forgotten = [each for each in over if promotion.is_finished and _is_empty(instance, each)]
+    for each in forgotten:
+        instance.stores.timers.forget_minute(each)
+    return run.plus(DueRun(promotion=promotion, minutes_forgotten=len(forgotten)))
+
+
+def _announce(instance: Instance, minutes: Sequence[DueMinute], now_ms: int) -> int:
+    """Sends the messages for timers of these minutes that their writers have not announced. Raises nothing."""
+    timers = instance.stores.timers
+
+    def seconds_of(minute: DueMinute) -> set[DueSecond]:
+        start_ms, seconds, after = max(minute.start_ms, now_ms + 1), set[DueSecond](), None
+        while found := timers.waiting(minute.key, start_ms, minute.end_ms, TIMERS_READ_MAX, after):
+            seconds |= {second_of(each.place.due_ms, each.key) for each in found if not each.is_announced}
+            after = found[-1].place
+        return seconds
+
+    results = instance.executor.map(seconds_of, minutes)
+    for error in results.errors:
+        instance.telemetry.log("timer_messages_failed", error=str(error))
+    seconds = sorted({second for each in results.ok for second in each})
+    send_messages(instance, seconds)
+    return len(seconds)
+
+
+def _is_empty(instance: Instance, minute: DueMinute) -> bool:
+    return not instance.stores.timers.waiting(minute.key, minute.start_ms, minute.end_ms, 1)
+
+
+def _remove_orphans(instance: Instance, key: PartitionKey, minutes: Sequence[DueMinute], now_ms: int) -> DueRun:
+    timers = instance.stores.timers
+    forgotten = 0
+    for minute in (each for each in minutes if now_ms - each.end_ms > TIMER_ORPHAN_MS):
+        while found := timers.waiting(key, minute.start_ms, minute.end_ms, TIMERS_READ_MAX):
+            for timer in found:
+                timers.delete(key, timer.place)
+        timers.forget_minute(minute)
+        forgotten += 1
+    return DueRun(minutes_forgotten=forgotten)

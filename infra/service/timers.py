@@ -1,0 +1,124 @@
+"""What starts the deliveries of delayed records: a queue of delayed messages, and a rule that runs each minute.
+
+Both are off until the first delayed record of a stage, because Lambda's pollers cost $0.26 a month on an empty queue
+(docs/adr/0039). The functions that take delayed records enable the rule, by its name. The function `promote`, once the
+rule runs it, enables its own pollers. With `timers_always_on`, both are on from the beginning.
+
+A message that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. No record is lost with
+it: the run each minute promotes what is overdue.
+"""
+
+from aws_cdk import Acknowledgment, ArnFormat, Duration, Stack, Validations
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.alarm_action import ring
+from infra.settings import StageSettings
+
+PROMOTE = "promote"
+_BATCH = 10
+_ATTEMPTS_MAX = 10
+_KEPT = Duration.days(14)
+
+
+class TimerQueues(Construct):
+    """The queue of due seconds, and its dead-letter queue. `environment` names the triggers for functions."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self.dead = self._queue("Dead")
+        Validations.of(self.dead).acknowledge(
+            Acknowledgment(id="AwsSolutions-SQS3", reason="This queue is a dead-letter queue itself.")
+        )
+        self.seconds = self._queue(
+            "Seconds",
+            visibility_timeout=Duration.seconds(settings.timer_retry_s),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead, max_receive_count=_ATTEMPTS_MAX),
+        )
+        self.rule_name = f"{settings.name}-{PROMOTE}"
+        self.environment = f"{self.seconds.queue_url},{self.rule_name},{self.seconds.queue_arn}"
+
+    def announce_statements(self) -> list[iam.PolicyStatement]:
+        """Allows to send messages, and to enable the rule."""
+        return [
+            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.seconds.queue_arn]),
+            self.enable_statement(),
+        ]
+
+    def enable_statement(self) -> iam.PolicyStatement:
+        """Allows to enable the rule. Its name is fixed, because the rule itself comes after the functions."""
+        rule = Stack.of(self).format_arn(service="events", resource="rule", resource_name=self.rule_name)
+        return iam.PolicyStatement(actions=["events:EnableRule"], resources=[rule])
+
+    def promote_statements(self, function_name: str) -> list[iam.PolicyStatement]:
+        """Allows the function to take messages, to send them again, and to enable its own pollers."""
+        stack = Stack.of(self)
+        with_colon = ArnFormat.COLON_RESOURCE_NAME
+        function_arn = stack.format_arn(
+            service="lambda", resource="function", resource_name=function_name, arn_format=with_colon
+        )
+        mappings = stack.format_arn(
+            service="lambda", resource="event-source-mapping", resource_name="*", arn_format=with_colon
+        )
+        return [
+            iam.PolicyStatement(
+                actions=["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:SendMessage"],
+                resources=[self.seconds.queue_arn],
+            ),
+            iam.PolicyStatement(actions=["lambda:ListEventSourceMappings"], resources=["*"]),
+            iam.PolicyStatement(
+                actions=["lambda:UpdateEventSourceMapping"],
+                resources=[mappings],
+                conditions={"ArnLike": {"lambda:FunctionArn": [function_arn, f"{function_arn}:*"]}},
+            ),
+        ]
+
+    def _queue(self, construct_id: str, **options: object) -> sqs.Queue:
+        """Makes a queue that CloudFormation names: SQS refuses a name for 60 s after its queue was deleted."""
+        return sqs.Queue(
+            self,
+            construct_id,
+            retention_period=_KEPT,
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=self._settings.enforces_tls,
+            **options,  # type: ignore[arg-type]  # Queue names each option
+        )
+
+
+class TimerSource(Construct):
+    """The pollers of `promote`, and the alarm on its dead letters."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        queues: TimerQueues,
+        promote: lambda_.IFunction,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        mapping = lambda_.CfnEventSourceMapping(
+            self,
+            "Seconds",
+            function_name=promote.function_name,
+            event_source_arn=queues.seconds.queue_arn,
+            batch_size=_BATCH,
+            enabled=settings.timers_always_on,
+            function_response_types=["ReportBatchItemFailures"],
+        )
+        if promote.role is not None:  # Lambda refuses a mapping while its role may not read the source
+            mapping.node.add_dependency(promote.role)
+        if settings.has_alarms:
+            ring(
+                self,
+                "timers-dead",
+                "messages that start deliveries of delayed records failed on all attempts",
+                queues.dead.metric_approximate_number_of_messages_visible(
+                    period=Duration.minutes(1), statistic="Maximum"
+                ),
+                settings=settings,
+            )
