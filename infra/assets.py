@@ -27,10 +27,13 @@ LOCK_FILE = Path("requirements/lambda.txt")
 PACKAGES_FOLDER = Path("functions")
 PACKAGES = ("penstock_core", "penstock_service", "penstock_handlers")
 
-# botocore loads these files for its clients of DynamoDB, S3, SQS and STS. Its other data describes other services.
+# botocore loads these files for its clients of DynamoDB, EventBridge, Lambda, S3, SQS and STS. Its other data describes
+# other services.
 _BOTOCORE_DATA = frozenset(
     (
         "dynamodb",
+        "events",
+        "lambda",
         "s3",
         "sqs",
         "sts",

@@ -86,12 +86,16 @@ def apply_rules(document: dict[str, Any]) -> None:
     truncated = document["paths"]["/v1/topics/{topic}/truncate"]["post"]["requestBody"]["content"]["application/json"]
     truncated["schema"]["propertyNames"] = _PARTITION_NAME
     _refine(schemas["ResetOffsets"]["properties"]["offsets"], {"type": "object", "propertyNames": _PARTITION_NAME})
-    both = [{"required": ["key", "key_base64"]}, {"required": ["deliver_at_ms", "delay_ms"]}]
     schemas["Record"] |= {
         "oneOf": _each_required("value", "value_base64"),
-        "not": {"anyOf": both},
-        "if": {"properties": {"cancellable": {"const": True}}, "required": ["cancellable"]},
-        "then": {"anyOf": _each_required("deliver_at_ms", "delay_ms")},
+        "not": {"required": ["key", "key_base64"]},
+        "allOf": [
+            {"not": {"required": ["deliver_at_ms", "delay_ms"]}},
+            {
+                "if": {"properties": {"cancellable": {"const": True}}, "required": ["cancellable"]},
+                "then": {"anyOf": _each_required("deliver_at_ms", "delay_ms")},
+            },
+        ],
     }
     schemas["ResetOffsets"]["oneOf"] = _each_required("to", "timestamp_ms", "shift_by", "offsets")
     schemas["Error"]["properties"]["code"]["enum"] = sorted(ErrorCode.__members__)

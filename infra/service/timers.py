@@ -49,9 +49,15 @@ class TimerQueues(Construct):
         ]
 
     def enable_statement(self) -> iam.PolicyStatement:
-        """Allows to enable the rule. Its name is fixed, because the rule itself comes after the functions."""
-        rule = Stack.of(self).format_arn(service="events", resource="rule", resource_name=self.rule_name)
-        return iam.PolicyStatement(actions=["events:EnableRule"], resources=[rule])
+        """Allows to enable the rule. Its name is fixed, because the rule itself comes after the functions.
+
+        AWS names a rule of the default bus without the bus, and the emulator names the bus.
+        """
+        rules = [
+            Stack.of(self).format_arn(service="events", resource="rule", resource_name=name)
+            for name in (self.rule_name, f"default/{self.rule_name}")
+        ]
+        return iam.PolicyStatement(actions=["events:EnableRule"], resources=rules)
 
     def promote_statements(self, function_name: str) -> list[iam.PolicyStatement]:
         """Allows the function to take messages, to send them again, and to enable its own pollers."""

@@ -151,16 +151,42 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("DELETE /v1/groups/{group}", "/v1/groups/billing", b"", {}, 204, None),
     ("GET /v1/zones", "/v1/zones", b"", {}, 200, answers.ZoneList),
     ("POST /v1/zones/{zone}", "/v1/zones/b", {"state": "taken_out", "reason": "work"}, {}, 200, answers.ZoneAnswer),
+    (
+        "POST /v1/topics/{topic}/records",
+        "/v1/topics/orders/records",
+        {"records": [{"value": "later", "delay_ms": 60_000, "cancellable": True}]},
+        {},
+        200,
+        answers.ProducedOffsets,
+    ),
+    (
+        "GET /v1/topics/{topic}/scheduled",
+        "/v1/topics/orders/scheduled",
+        b"",
+        {"limit": "1"},
+        200,
+        answers.ScheduledList,
+    ),
+    (
+        "DELETE /v1/topics/{topic}/scheduled/{timer}",
+        "/v1/topics/orders/scheduled/{timer}",
+        b"",
+        {},
+        200,
+        answers.ScheduledTimer,
+    ),
     ("DELETE /v1/topics/{topic}", "/v1/topics/orders", b"", {}, 204, None),
 ]
 
 
 def test_every_json_answer_conforms_to_its_type(service: Service) -> None:
-    called = set()
+    called, waiting = set(), ""
     for route, path, body, query, status, form in CALLS:
         called.add(route)
-        answer = service.call(route.split()[0], path, body, **query)
+        answer = service.call(route.split()[0], path.replace("{timer}", waiting), body, **query)
         assert answer.status == status, (route, answer.body)
+        if path.endswith("/scheduled"):
+            waiting = answer.json["scheduled"][0]["scheduled_id"]
         if form is None:
             assert answer.body == b""
         else:

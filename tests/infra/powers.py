@@ -136,7 +136,7 @@ _PLACES = (
     (r"<JobsResultsBucket>/(lake|reports)/\*", r"\1"),
     (r"<(Tables\w+(\.StreamArn)?|RepairQueues\w+|JobsSparkApplication)>", r"\1"),
     (r"<(TimersSeconds)>", r"\1"),
-    (r"arn:<AWS::Partition>:events:[^*]+:rule/[\w-]+-promote", "promote's rule"),
+    (r"arn:<AWS::Partition>:events:[^*]+:rule/(?:default/)?[\w-]+-promote", "promote's rule"),
     (r"arn:<AWS::Partition>:lambda:[^*]+:event-source-mapping:\*", "promote's pollers"),
     (r"<Functions(\w+)Logs>", r"\1"),
     (r"<WakeUpsNamespace\.ChannelNamespaceArn>/\*", "wake-ups"),

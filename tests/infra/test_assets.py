@@ -57,7 +57,7 @@ def test_asset_has_no_dead_weight(asset: Asset) -> None:
         assert len(names) == len(set(names))
         assert sum(entry.file_size for entry in archive.infolist()) < 50 * MB
     services = {name.split("/")[2] for name in names if name.startswith("botocore/data/")}
-    assert {name for name in services if "." not in name} == {"dynamodb", "s3", "sqs", "sts"}
+    assert {name for name in services if "." not in name} == {"dynamodb", "events", "lambda", "s3", "sqs", "sts"}
     assert not [name for name in names if "/tests/" in name]
 
 
