@@ -159,6 +159,11 @@ SHARE_WATCHED_MAX = 100  # partitions that a waiting consumer of a share group a
 SHARE_TOPICS_MAX = 100  # of one share group
 SHARE_GROUP_LIST_MAX = 100  # share groups in one page of the list
 MOVED_BYTES_MAX = REQUEST_BYTES_MAX  # of one batch of dead letters: their headers may exceed what a topic takes
+REDRIVE_RECORDS_MAX = 500  # that one call moves
+REDRIVE_AT_ONCE = 90  # in one transaction, of 100 actions at most: each record may have a target of its own
+REDRIVE_LOOKS_MAX = 100  # transactions of one call
+REDRIVE_MS_MAX = 15_000  # one call begins no further transaction after this
+REDRIVE_PAUSE_MS = 60_000  # records that a redrive skips come up again after this
 DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-letter topic
 
 # The index.

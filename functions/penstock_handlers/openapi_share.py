@@ -8,9 +8,14 @@ from pydantic import TypeAdapter
 from penstock_core import limits
 from penstock_core.share.acknowledge import AckType
 from penstock_handlers.edge.http import BATCHES
-from penstock_handlers.edge.share_answers import AcknowledgedAnswer, AcquiredRecords
+from penstock_handlers.edge.share_answers import AcknowledgedAnswer, AcquiredRecords, RedriveAnswer
 from penstock_handlers.openapi_rules import NAME, PARTITION
 
+_ANSWERS: Mapping[str, Any] = {
+    "AcquiredRecords": AcquiredRecords,
+    "AcknowledgedAnswer": AcknowledgedAnswer,
+    "RedriveAnswer": RedriveAnswer,
+}
 _PATH = "/v1/share-groups/{group}"
 _REF = "#/components/schemas/{model}"
 _OFFSET = {"type": "integer", "minimum": 0, "maximum": limits.OFFSET_MAX}
@@ -45,6 +50,9 @@ def share_paths() -> dict[str, Any]:
                 "acknowledge", "Acknowledge records of a share group", "AcknowledgeRecords", _json("AcknowledgedAnswer")
             )
         },
+        "/v1/topics/{topic}/redrive": {
+            "post": _operation("redrive", "Move dead letters back", "Redrive", _json("RedriveAnswer"), "topic")
+        },
     }
 
 
@@ -54,20 +62,27 @@ def share_schemas() -> dict[str, Any]:
         "Acknowledgement": _acknowledgement(),
         "AcknowledgeRecords": _object("acknowledge", acknowledge=_acknowledgements(minimum=1)),
         "AcquireRecords": _acquire(),
+        "Redrive": _object(
+            to=_or_null(NAME),
+            filter=_or_null({"type": "object"}),
+            records_max=_or_null({"type": "integer", "minimum": 1, "maximum": limits.REDRIVE_RECORDS_MAX}),
+        ),
     }
-    for name, form in (("AcquiredRecords", AcquiredRecords), ("AcknowledgedAnswer", AcknowledgedAnswer)):
+    for name, form in _ANSWERS.items():
         schema = TypeAdapter(form).json_schema(ref_template=_REF, mode="serialization")
         found |= schema.pop("$defs", {})
         found[name] = schema
     return found
 
 
-def _operation(operation_id: str, summary: str, request: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+def _operation(
+    operation_id: str, summary: str, request: str, answer: Mapping[str, Any], parameter: str = "group"
+) -> dict[str, Any]:
     return {
         "operationId": operation_id,
         "summary": summary,
         "tags": ["share groups"],
-        "parameters": [{"name": "group", "in": "path", "required": True, "schema": NAME}],
+        "parameters": [{"name": parameter, "in": "path", "required": True, "schema": NAME}],
         "requestBody": {"required": True, "content": _json(request)},
         "responses": {"200": {"description": "Successful Response", "content": answer}},
     }

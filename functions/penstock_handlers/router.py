@@ -52,6 +52,7 @@ ROUTES: Mapping[str, Serve] = {
     "POST /v1/share-groups/{group}/acknowledge": share.serve,
     "GET /v1/topics/{topic}/scheduled": topics.serve,
     "DELETE /v1/topics/{topic}/scheduled/{timer}": topics.serve,
+    "POST /v1/topics/{topic}/redrive": share.serve,
     "GET /v1/zones": zones.serve,
     "POST /v1/zones/{zone}": zones.serve,
     "GET /v1/groups": group_admin.serve,

@@ -1,4 +1,4 @@
-"""/v1/share-groups/{group} for consumers: acquire records, in JSON or in binary, and acknowledge them."""
+"""/v1/share-groups/{group} for consumers: acquire records, in JSON or in binary, and acknowledge them. Redrives."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,19 +22,20 @@ from penstock_handlers.edge.http import (
     json_result,
 )
 from penstock_handlers.edge.json_records import header_json, named
-from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire
+from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire, parse_redrive
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckOutcome, acknowledge
 from penstock_service.share.acquire import Acquired, acquire
 from penstock_service.share.acquire_records import DecodedLock, acquire_records
 from penstock_service.share.hand_over import HandedLock
+from penstock_service.share.redrive import redrive
 
 _FIELDS_BYTES_MAX = 700  # of a record's names, numbers and lock id, and the topic's name
 _LOST = "another consumer has these records by now, or the lock never had them: nothing was changed"
 
 
 def serve(event: Event, instance: Instance) -> Result:
-    """Acquire records of a share group, or acknowledge them. An acquire may wait for records."""
+    """Acquire records of a share group, acknowledge them, or redrive dead letters. An acquire may wait for records."""
     return _BY_ROUTE[event["routeKey"]](event, instance)
 
 
@@ -58,6 +59,12 @@ def _acquire(event: Event, instance: Instance) -> Result:
 def _acknowledge(event: Event, instance: Instance) -> Result:
     outcomes = acknowledge(instance, _group(event), parse_acknowledge(json_object_of(event)))
     return json_result({"acknowledged": [*map(_acknowledged, outcomes)]})
+
+
+def _redrive(event: Event, instance: Instance) -> Result:
+    wish = parse_redrive(json_object_of(event))
+    done = redrive(instance, event["pathParameters"]["topic"], wish)
+    return json_result({"moved": done.moved, "remaining": done.remaining, "skipped": done.skipped})
 
 
 def _group(event: Event) -> str:
@@ -149,6 +156,7 @@ _BY_ROUTE: Mapping[str, Callable[[Event, Instance], Result]] = {
     "POST /v1/share-groups/{group}/records": _records,
     "POST /v1/share-groups/{group}/acquire": _acquire,
     "POST /v1/share-groups/{group}/acknowledge": _acknowledge,
+    "POST /v1/topics/{topic}/redrive": _redrive,
 }
 
 handler = entry_point(serve)

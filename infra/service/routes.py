@@ -46,6 +46,7 @@ RESET_SHARE_GROUP = Route(method="POST", path="/v1/share-groups/{group}/reset", 
 ACQUIRE_RECORDS = Route(method="POST", path="/v1/share-groups/{group}/records", function="share")
 ACQUIRE = Route(method="POST", path="/v1/share-groups/{group}/acquire", function="share")
 ACKNOWLEDGE = Route(method="POST", path="/v1/share-groups/{group}/acknowledge", function="share")
+REDRIVE = Route(method="POST", path="/v1/topics/{topic}/redrive", function="share")
 LIST_ZONES = Route(method="GET", path="/v1/zones", function="zones")
 MOVE_ZONE = Route(method="POST", path="/v1/zones/{zone}", function="zones")
 
@@ -84,6 +85,7 @@ ROUTES = (
     ACQUIRE_RECORDS,
     ACQUIRE,
     ACKNOWLEDGE,
+    REDRIVE,
     LIST_ZONES,
     MOVE_ZONE,
 )

@@ -138,7 +138,7 @@ def test_lock_that_nobody_acknowledges_comes_again(workers: Workers, transport: 
     assert workers.acknowledge(found) == ["ok"]
 
 
-def test_rejected_record_is_in_the_dead_letter_topic_with_its_way(
+def test_rejected_record_goes_to_the_dead_letter_topic_and_comes_back(
     workers: Workers, transport: HttpTransport, admin: Admin
 ) -> None:
     dead = f"{workers.topic[:190]}.dead"
@@ -166,6 +166,9 @@ def test_rejected_record_is_in_the_dead_letter_topic_with_its_way(
     assert headers["penstock.dead-letter.topic"] == workers.topic
     assert (headers["penstock.dead-letter.offset"], headers["penstock.dead-letter.reason"]) == ("1", "bad")
     assert [each["lag"] for each in workers.ok("GET")["partitions"]] == [0, 0, 0]
+    back = [json.loads(transport.call("POST", f"/v1/topics/{dead}/redrive", {}, {}, b"{}").body) for _ in range(2)]
+    assert back == [{"moved": 1, "remaining": 0, "skipped": 0}, {"moved": 0, "remaining": 0, "skipped": 0}]
+    assert [record["value"] for record in workers.acquire()["records"]] == ["bad"]
 
 
 def test_accepted_record_and_its_output_are_one_transaction(

@@ -147,6 +147,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         200,
         shares.ShareResetResults,
     ),
+    ("POST /v1/topics/{topic}/redrive", "/v1/topics/orders/redrive", {}, {}, 200, shares.RedriveAnswer),
     ("DELETE /v1/share-groups/{group}", "/v1/share-groups/workers", b"", {}, 204, None),
     ("DELETE /v1/groups/{group}", "/v1/groups/billing", b"", {}, 204, None),
     ("GET /v1/zones", "/v1/zones", b"", {}, 200, answers.ZoneList),

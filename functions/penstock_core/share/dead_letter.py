@@ -11,6 +11,7 @@ from penstock_core.ids import GroupName, TopicName
 from penstock_core.records.codec import Headers, NewRecord, Record
 
 HEADER_PREFIX = "penstock.dead-letter."
+UNDECODABLE = "undecodable"  # the reason of a batch that cannot be decoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

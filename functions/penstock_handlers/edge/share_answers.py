@@ -112,3 +112,11 @@ class AcquiredRecords(TypedDict):
     acknowledged: list[AcknowledgedRanges]
     next_available_ms: int | None
     watch: list[WatchedAnswer]
+
+
+class RedriveAnswer(TypedDict):
+    """The dead letters that the call moved and skipped, and all that were not moved."""
+
+    moved: int
+    remaining: int
+    skipped: int

@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.filters.policy import parse_filter
 from penstock_core.plain_text import check_label
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Range
@@ -13,6 +14,7 @@ from penstock_core.share.share_state import parse_lock_nonce
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_service.share.acknowledge import AckEntry
 from penstock_service.share.acquire import AcquireWish
+from penstock_service.share.redrive import RedriveWish
 from penstock_service.transactions.share_commits import Acceptance
 
 # The fields of one type of acknowledgement, and how the other types leave them out.
@@ -56,6 +58,20 @@ def parse_acknowledge(fields: Mapping[str, Any]) -> tuple[AckEntry, ...]:
     if not entries:
         raise PenstockError(ErrorCode.INVALID_REQUEST, "acknowledge=[]: give one acknowledgement or more")
     return entries
+
+
+def parse_redrive(fields: Mapping[str, Any]) -> RedriveWish:
+    """The dead letters to move. Raises INVALID_REQUEST and INVALID_FILTER that name the field and its value."""
+    refuse_unknown(fields, "to", "filter", "records_max")
+    policy = fields.get("filter")
+    if policy is not None and not isinstance(policy, dict):
+        raise PenstockError(ErrorCode.INVALID_FILTER, f"filter={shown(policy)}: must be a filter policy, an object")
+    records_max = _optional_number(fields, "records_max", 1, limits.REDRIVE_RECORDS_MAX)
+    return RedriveWish(
+        to=None if fields.get("to") is None else take(fields, "to", str),
+        wanted=None if policy is None else parse_filter(policy),
+        records_max=limits.REDRIVE_RECORDS_MAX if records_max is None else records_max,
+    )
 
 
 def parse_acceptances(fields: Mapping[str, Any], name: str) -> tuple[Acceptance, ...]:

@@ -20,7 +20,7 @@ from penstock_core.limits import DEAD_LETTERS_AT_ONCE
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, Record, decode
 from penstock_core.share.bury import Burial, BuryPlan, has_burials, plan_bury, plan_wait_longer
-from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter, undecodable_letter
+from penstock_core.share.dead_letter import UNDECODABLE, DeadLetterOrigin, dead_letter, undecodable_letter
 from penstock_core.share.record_set import normalized
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareState
@@ -75,7 +75,7 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition, stat
         return False
     if not data:  # retention or compaction has removed them all
         return instance.stores.share.update(partition.key, plan.update).is_applied
-    moved, share = MovedRecords(topic=target, key=key, data=data), ShareCommit(key=partition.key, update=plan.update)
+    moved, share = [MovedRecords(topic=target, key=key, data=data)], ShareCommit(key=partition.key, update=plan.update)
     try:
         is_done = move_records(instance, moved, share, window)
     except PenstockError as error:
@@ -158,7 +158,7 @@ def _letters_of(
     try:
         records: list[Record] = [*decode(batch.data)]
     except PenstockError:
-        yield undecodable_letter(bytes(batch.data), origin(mine.start, "undecodable"))
+        yield undecodable_letter(bytes(batch.data), origin(mine.start, UNDECODABLE))
         return
     wanted = {*mine.offsets()}
     reason = burial.reason or burial.cause.value

@@ -21,6 +21,7 @@ from penstock_core.ids import LockNonce
 from penstock_core.limits import SHARE_UNREAD_PAUSE_MS
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.acquire import AcquireRequest, Grant, grants
+from penstock_core.share.dead_letter import UNDECODABLE
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_codec import client_lock_id
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
@@ -264,7 +265,7 @@ class Fate:
 def undecodable_fate(config: ShareGroupConfig) -> Fate:
     """Records that cannot be decoded go to the dead-letter topic. Without one they wait for the longest pause."""
     if config.dead_letter_topic is not None:
-        return Fate(AckType.REJECT, reason="undecodable")
+        return Fate(AckType.REJECT, reason=UNDECODABLE)
     return Fate(AckType.RELEASE, delay_ms=config.retry_backoff_ms_max)
 
 

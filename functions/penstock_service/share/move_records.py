@@ -43,29 +43,39 @@ def encoded(records: Sequence[NewRecord]) -> bytes | None:
     return data if len(data) <= MOVED_BYTES_MAX else None
 
 
-def move_records(instance: Instance, moved: MovedRecords, share: ShareCommit, window: UpdateWindow) -> bool:
-    """Append the batch and update the share item at once. False if the update was refused: nothing was appended.
+def move_records(instance: Instance, moved: Sequence[MovedRecords], share: ShareCommit, window: UpdateWindow) -> bool:
+    """Append the batches and update the share item at once. False if the update was refused: nothing was appended.
 
-    `window` was opened before the records were read. One put per zone, one transaction, one read of the head, and
-    what `shorten_heads` and `wake_beside` cost. Raises NOT_ENOUGH_ZONES, UNKNOWN_PARTITION if the topic is gone, and
+    `window` was opened before the records were read. One put per zone, one transaction, one read of the heads,
+    and what `shorten_heads` and `wake_beside` cost. Raises NOT_ENOUGH_ZONES, UNKNOWN_PARTITION if a topic is gone, and
     the errors of storage.
     """
-    config = moved.topic.config
-    check_in_sync(instance, instance.zone_cache.get(), config.min_insync_zones)
-    batches = PartitionBatches(
-        key=moved.key, data=moved.data, summary=validate(moved.data), min_insync_zones=config.min_insync_zones
+    batches = [
+        PartitionBatches(
+            key=each.key,
+            data=each.data,
+            summary=validate(each.data),
+            min_insync_zones=each.topic.config.min_insync_zones,
+        )
+        for each in moved
+    ]
+    check_in_sync(instance, instance.zone_cache.get(), max(each.min_insync_zones for each in batches))
+    stored, refs = put_batches(instance, batches, Acks.QUORUM)
+    keys = [each.key for each in moved]
+    move = Move(
+        shares=[share],
+        refs={key: [ref] for key, ref in zip(keys, refs, strict=True)},
+        unconfirmed=dict.fromkeys(keys, stored.unconfirmed_zones),
     )
-    stored, refs = put_batches(instance, [batches], Acks.QUORUM)
-    move = Move(shares=[share], refs={moved.key: refs}, unconfirmed={moved.key: stored.unconfirmed_zones})
     window.check()
     try:
         is_done = instance.stores.transactions.move(move)
     except PenstockError as error:
         if error.maybe_applied:
-            wake_blindly(instance, [moved.key])
+            wake_blindly(instance, keys)
         raise
     after = UpdateWindow.open(instance.clock)
-    heads = instance.stores.log.heads([moved.key])
+    heads = instance.stores.log.heads(keys)
     grown = [GrownHead(key=key, head=head) for key, head in heads.items()]
     # Also after a refusal: the first attempt of the call may have been applied.
     wake_beside(instance, wake_ups_of_heads(heads), lambda: shorten_heads(instance, after, grown))

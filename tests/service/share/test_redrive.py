@@ -1,0 +1,157 @@
+"""Dead letters go back to where they came from, each once, whatever dies."""
+
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode
+from penstock_core.filters.policy import parse_filter
+from penstock_core.records.codec import NewRecord, decode, encode
+from penstock_core.share.acknowledge import AckType
+from penstock_core.share.dead_letter import HEADER_PREFIX
+from penstock_core.zones.quorum import Acks
+from penstock_service.instance.instance import Instance
+from penstock_service.records.produce import ProduceEntry, produce
+from penstock_service.share.describe_share_group import list_share_groups
+from penstock_service.share.redrive import Redriven, RedriveWish, redrive
+from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.truncate import truncate
+from tests.service.share.sharing import finish, new_group, offsets_in, take
+from tests.support.interleaving import catch_kill, interrupted_before, killed_at
+from tests.support.refusals import refused
+from tests.support.service import SteppedClock, another_instance, ask, new_topic, send
+
+
+@pytest.fixture
+def dead(instance: Instance) -> Instance:
+    """The topic orders of two partitions, all of whose records are dead letters: 0 to 4, and 5 to 9."""
+    new_topic(instance, partitions=2)
+    new_topic(instance, "dead")
+    new_group(instance, dead_letter_topic="dead")
+    for partition in range(2):
+        records = [
+            NewRecord(7_000 + number, b"k", str(5 * partition + number).encode(), [("tag", tag)])
+            for number, tag in enumerate((b"even", b"odd", b"even", b"odd", b"even"))
+        ]
+        produce(
+            instance, [ProduceEntry(topic="orders", partition=partition, data=encode(records))], Acks.QUORUM
+        ).all_ok()
+    while offsets_in(held := take(instance)):
+        finish(instance, held, AckType.REJECT, reason="bad")
+    return instance
+
+
+def wish(**facts: Any) -> RedriveWish:
+    return RedriveWish(**{"records_max": 500, **facts})
+
+
+def come_back(instance: Instance, topic: str = "orders", offset: int = 5) -> list[str]:
+    """The values of what came back to the partitions of a topic, sorted."""
+    partitions = 2 if topic == "orders" else 1
+    return sorted(
+        (record.value or b"").decode()
+        for partition in range(partitions)
+        for record in decode(ask(instance, topic, partition=partition).data)
+        if record.offset >= offset
+    )
+
+
+def test_dead_letters_go_back_to_their_partitions_as_they_were(dead: Instance) -> None:
+    assert redrive(dead, "dead", wish()) == Redriven(moved=10, remaining=0, skipped=0)
+    for partition in range(2):
+        found = [each for each in decode(ask(dead, "orders", partition=partition).data) if each.offset >= 5]
+        assert [(each.value or b"").decode() for each in found] == [str(5 * partition + n) for n in range(5)]
+        assert {each.key for each in found} == {b"k"}
+        assert [each.timestamp for each in found] == [7_000 + n for n in range(5)]
+        assert not [name for each in found for name, _ in each.headers if name.startswith(HEADER_PREFIX)]
+    assert redrive(dead, "dead", wish()) == Redriven(moved=0, remaining=0, skipped=0)
+    assert len(offsets_in(take(dead))) + len(offsets_in(take(dead))) == 10, "the group works on them again"
+
+
+def test_call_moves_so_many_at_most_and_the_next_goes_on(dead: Instance) -> None:
+    assert redrive(dead, "dead", wish(records_max=4)) == Redriven(moved=4, remaining=6, skipped=0)
+    assert redrive(another_instance(dead), "dead", wish(records_max=4)).moved == 4
+    assert redrive(dead, "dead", wish()).moved == 2
+    assert come_back(dead) == [str(number) for number in range(10)]
+
+
+def test_another_topic_gets_them_if_it_is_named(dead: Instance) -> None:
+    new_topic(dead, "elsewhere")
+    assert redrive(dead, "dead", wish(to="elsewhere")).moved == 10
+    assert come_back(dead) == []
+    assert come_back(dead, "elsewhere", 0) == [str(number) for number in range(10)]
+
+
+def test_what_a_filter_skips_stays_for_a_later_redrive(dead: Instance, clock: SteppedClock) -> None:
+    odd = parse_filter({"tag": ["odd"]})
+    assert redrive(dead, "dead", wish(wanted=odd)) == Redriven(moved=4, remaining=6, skipped=6)
+    assert redrive(dead, "dead", wish(wanted=odd)) == Redriven(moved=0, remaining=6, skipped=0)
+    clock.sleep_ms(60_000)
+    assert redrive(dead, "dead", wish()) == Redriven(moved=6, remaining=0, skipped=0)
+    assert come_back(dead) == [str(number) for number in range(10)]
+
+
+def test_filter_may_ask_for_the_reason(dead: Instance) -> None:
+    reason = {f"{HEADER_PREFIX}reason": ["other"]}
+    assert redrive(dead, "dead", wish(wanted=parse_filter(reason))).moved == 0
+
+
+def test_records_without_a_place_to_go_to_are_skipped(instance: Instance, clock: SteppedClock) -> None:
+    new_topic(instance, "dead")
+    for topic in ("gone", "a b", "dead"):
+        headers = [(f"{HEADER_PREFIX}topic", topic.encode()), (f"{HEADER_PREFIX}partition", b"9" * 5_000)]
+        data = encode([NewRecord(1_000, None, b"v", headers)])
+        produce(instance, [ProduceEntry(topic="dead", partition=0, data=data)], Acks.QUORUM).all_ok()
+    send(instance, "dead", "no headers")
+    assert redrive(instance, "dead", wish()) == Redriven(moved=0, remaining=4, skipped=4)
+    new_topic(instance, "gone", 3)
+    clock.sleep_ms(60_000)
+    assert redrive(another_instance(instance), "dead", wish()).moved == 1
+    assert come_back(instance, "gone", 0) == ["v"]
+
+
+def test_undecodable_ones_and_purged_ones(dead: Instance) -> None:
+    truncate(dead, "dead", {0: 7})
+    headers = [(f"{HEADER_PREFIX}topic", b"orders"), (f"{HEADER_PREFIX}reason", b"undecodable")]
+    data = encode([NewRecord(1_000, None, b"batch", headers)])
+    produce(dead, [ProduceEntry(topic="dead", partition=0, data=data)], Acks.QUORUM).all_ok()
+    assert redrive(dead, "dead", wish()) == Redriven(moved=3, remaining=1, skipped=1)
+
+
+def test_hidden_group_is_not_listed_and_a_topic_made_anew_has_its_own(dead: Instance) -> None:
+    redrive(dead, "dead", wish())
+    assert [group.name for group in list_share_groups(dead, 10, "")[0]] == ["workers"]
+    delete_topic(dead, "dead")
+    new_topic(dead, "dead")
+    assert redrive(another_instance(dead), "dead", wish()) == Redriven(moved=0, remaining=0, skipped=0)
+
+
+def test_wrong_redrive_is_refused(dead: Instance) -> None:
+    refused(ErrorCode.UNKNOWN_TOPIC, lambda: redrive(dead, "none", wish()))
+    refused(ErrorCode.UNKNOWN_TOPIC, lambda: redrive(dead, "dead", wish(to="none")))
+    refused(ErrorCode.INVALID_REQUEST, lambda: redrive(dead, "dead", wish(to="dead")))
+
+
+@pytest.mark.parametrize("place", range(24))
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_redrive_that_dies_loses_and_doubles_nothing(
+    dead: Instance, clock: SteppedClock, place: int, is_applied: bool
+) -> None:
+    with catch_kill():
+        redrive(killed_at(dead, place, is_applied=is_applied), "dead", wish(records_max=6))
+    for _ in range(30):
+        clock.sleep_ms(100_000)
+        if not redrive(dead, "dead", wish()).remaining:
+            break
+    assert come_back(dead) == [str(number) for number in range(10)]
+
+
+@pytest.mark.parametrize("place", range(0, 24, 2))
+def test_two_redrives_at_once(dead: Instance, clock: SteppedClock, place: int) -> None:
+    other = another_instance(dead)
+    redrive(interrupted_before(dead, place, lambda: redrive(other, "dead", wish(records_max=3))), "dead", wish())
+    for _ in range(30):
+        clock.sleep_ms(100_000)
+        if not redrive(dead, "dead", wish()).remaining:
+            break
+    assert come_back(dead) == [str(number) for number in range(10)]
