@@ -19,6 +19,7 @@ _ODD_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 _ODD_TEXTS = ("", "0", "-1", "+1", "1_0", "01", "9" * 40, "latest", "\n", "%2f", "a/b", "..", "é", "\0", "x" * 300)
 _TEXTS = ("", "a", "key", "значение", '"', "\\", "\n", "\x00", "x" * 2_000, "\U0001f600")
+_FILTERS = ('{"name": [{"exists": true}]}', '{"name": ["a"], "b": [null]}', '{"name": [{"prefix": 1}]}', "{", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,7 @@ class RequestFuzzer:
                     "partition": self._or_odd(rng.randrange(4)),
                     "offset": self._or_odd(rng.choice((0, 0, 3, 50, 1_000_000))),
                     **({"max_bytes": self._or_odd(rng.choice((1, 1_000, 2**20)))} if rng.random() < 0.5 else {}),
+                    **({"filter": self._or_odd(rng.choice(_FILTERS))} if rng.random() < 0.2 else {}),
                 }
             )
             for _ in range(rng.choice((0, 1, 2, 20)))
@@ -135,7 +137,9 @@ class RequestFuzzer:
 
     def _read_json(self) -> FuzzedRequest:
         path = f"/v1/topics/{self._name(TOPICS)}/partitions/{self._name(('0', '1', '7'))}/records"
-        return self._get(path, offset=("earliest", "latest", "0", "5"), max_bytes=("1", "100000"), wait_ms=("0",))
+        return self._get(
+            path, offset=("earliest", "latest", "0", "5"), max_bytes=("1", "100000"), wait_ms=("0",), filter=_FILTERS
+        )
 
     def _topics(self) -> FuzzedRequest:
         if self._random.random() < 0.4:

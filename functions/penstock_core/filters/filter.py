@@ -17,7 +17,7 @@ they are, with a factor that the policy's bounds limit. Headers behind the first
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from penstock_core.filters.numbers import read_number
@@ -52,11 +52,11 @@ class Values:
     prefixes: tuple[bytes, ...] = ()
     suffixes: tuple[bytes, ...] = ()
 
-    def takes(self, value: bytes) -> bool:
-        """True if the value equals one of the texts or numbers, or begins or ends as one of the others."""
+    def takes(self, value: bytes, number: Decimal | None) -> bool:
+        """True if the value equals one of the texts, begins or ends as one of the others, or is one of the numbers."""
         if value in self.texts or value.startswith(self.prefixes) or value.endswith(self.suffixes):
             return True
-        return bool(self.numbers) and read_number(value) in self.numbers
+        return number is not None and number in self.numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,11 @@ class Condition:
     takes_null: bool = False
     takes_present: bool = False
     takes_absent: bool = False
+    has_numbers: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        all_values = (self.values, *self.all_but)
+        object.__setattr__(self, "has_numbers", bool(self.ranges) or any(each.numbers for each in all_values))
 
     @property
     def is_exact(self) -> bool:
@@ -90,13 +95,11 @@ class Condition:
     def _takes(self, value: bytes | None) -> bool:
         if value is None:
             return self.takes_null
-        if self.values.takes(value) or any(not each.takes(value) for each in self.all_but):
+        number = read_number(value) if self.has_numbers else None
+        if self.values.takes(value, number) or any(not each.takes(value, number) for each in self.all_but):
             return True
         if self.caseless and _casefolded(value) in self.caseless:
             return True
-        if not self.ranges:
-            return False
-        number = read_number(value)
         return number is not None and any(each.takes(number) for each in self.ranges)
 
 

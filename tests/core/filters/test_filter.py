@@ -1,6 +1,7 @@
 """Filters match what a naive oracle says, and the policies of AWS's pages mean here what they mean there."""
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -78,6 +79,19 @@ def test_numbers_are_compared_exactly() -> None:
     wanted = parse_filter('{"n": [{"numeric": ["=", 0.10000000000000000000000001]}]}')
     assert matches(wanted, [("n", b"0.10000000000000000000000001")])
     assert not matches(wanted, [("n", b"0.1")])
+
+
+def test_each_value_is_read_as_a_number_once_whatever_the_policy_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+
+    def counted(text: bytes) -> Decimal | None:
+        read.append(text)
+        return read_number(text)
+
+    monkeypatch.setattr("penstock_core.filters.filter.read_number", counted)
+    policy = {"n": [{"anything-but": [7, 100 + number]} for number in range(60)] + [{"numeric": ["=", 8]}, 9]}
+    assert not matches(parse_filter(policy), [("n", b"7")] * 20 + [("other", b"7")])
+    assert read == [b"7"] * 20
 
 
 def test_match_takes_time_linear_in_the_headers() -> None:
