@@ -15,8 +15,9 @@ from penstock_core.ids import GroupName, LockNonce, Offset, Partition, ShareGrou
 from penstock_core.share.acknowledge import AckType, plan_acknowledge
 from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.bury import plan_bury
+from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.record_set import RecordSet
-from penstock_core.share.share_group import ShareGroup, hidden_name, new_share_group_config
+from penstock_core.share.share_group import ShareGroup, ShareGroupConfig, hidden_name, new_share_group_config
 from penstock_core.share.share_state import ShareKey, ShareState, Wait
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply, arming
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -214,11 +215,13 @@ def stores(aws_clients: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactor
     service.close()
 
 
+BY_KEY = replace(WITH_DEAD_LETTERS, ordering="key", in_flight_max=20)
+HASHES = [0, 1, 2, 1, None, 3] * 10
 NONCES = [LockNonce(f"nonce-{number}x") for number in range(4)]
 RANGES = st.builds(lambda start, length: (start, start + length), st.integers(0, 30), st.integers(1, 8))
 
 
-def drawn_update(data: st.DataObject, view: ShareState, now_ms: int) -> ShareUpdate | None:
+def drawn_update(data: st.DataObject, view: ShareState, now_ms: int, config: ShareGroupConfig) -> ShareUpdate | None:
     """An update that some caller plans on a view, which may be an old one."""
     acknowledgements = [
         ack(
@@ -233,18 +236,22 @@ def drawn_update(data: st.DataObject, view: ShareState, now_ms: int) -> ShareUpd
         case "acquire":
             wanted = request(data.draw(st.sampled_from(NONCES)), data.draw(st.integers(1, 9)), now_ms)
             bounds = log(data.draw(st.integers(0, 30)), data.draw(st.integers(0, 5)))
-            return plan_acquire(view, WITH_DEAD_LETTERS, bounds, wanted, acknowledgements).update
+            if config.is_by_key:
+                window = HASHES[max(view.position, bounds.log_start) : bounds.next_offset]
+                return plan_read_first(view, config, bounds, wanted, window, acknowledgements).update
+            return plan_acquire(view, config, bounds, wanted, acknowledgements).update
         case "acknowledge":
-            return plan_acknowledge(view, WITH_DEAD_LETTERS, acknowledgements, now_ms).update
+            return plan_acknowledge(view, config, acknowledgements, now_ms).update
         case "bury":
-            return plan_bury(view, WITH_DEAD_LETTERS, now_ms, records_max=3).update
+            return plan_bury(view, config, now_ms, records_max=3).update
         case _:
             return arming(view, now_ms)
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("config", [WITH_DEAD_LETTERS, BY_KEY])
+@settings(max_examples=15, deadline=None)
 @given(st.data())
-def test_adapters_do_what_apply_says(stores: list[ShareStore], data: st.DataObject) -> None:
+def test_adapters_do_what_apply_says(stores: list[ShareStore], config: ShareGroupConfig, data: st.DataObject) -> None:
     """Random plans, on new and old views, against all adapters at once."""
     for store in stores:
         store.delete_state(KEY)
@@ -254,7 +261,7 @@ def test_adapters_do_what_apply_says(stores: list[ShareStore], data: st.DataObje
     for _ in range(data.draw(st.integers(1, 12))):
         now_ms += data.draw(st.sampled_from([0, 500, 40_000]))
         view = data.draw(st.sampled_from(views[-3:]))
-        update = drawn_update(data, view, now_ms)
+        update = drawn_update(data, view, now_ms, config)
         if update is not None:
             expected = ShareOutcome(before=views[-1], after=apply(views[-1], update))
             assert [store.update(KEY, update) for store in stores] == [expected] * len(stores)

@@ -11,6 +11,7 @@ other one along to the dead-letter topic.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeVar
 
 from penstock_core.ids import LockId, LockNonce, Offset
@@ -18,6 +19,7 @@ from penstock_core.limits import (
     SHARE_ITEM_BYTES,
     SHARE_LOCKS_MAX,
     SHARE_SUSPECT_PARTS,
+    SHARE_WAITS_BYTES,
 )
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, acknowledge
@@ -32,7 +34,7 @@ from penstock_core.share.share_update import ShareUpdate
 
 _ENTRIES_PER_RETRY = 3  # an entry that is taken, the rest of it, and the new lock
 _ENTRIES_OF_FRESH = 1
-_MERGERS = 4  # one acquire of so many merges waits: those that do conflict with others that touch these waits
+_WAITS_BESIDE_FRESH = 2  # that one acquire takes: one that takes all meets every other acquire
 
 E = TypeVar("E", bound=tuple[object, object])
 
@@ -102,8 +104,7 @@ def plan_acquire(
     hand_out = HandOut(draft, config, log, request)
     hand_out.retries()
     is_blocked = not hand_out.is_alone and hand_out.fresh()
-    if murmur2(request.nonce.encode()) % _MERGERS == 0:
-        merge_waits(draft, config)
+    merge_waits(draft, config, murmur2(request.nonce.encode()))
     return AcquirePlan(
         update=draft.update(),
         answers=answers,
@@ -144,7 +145,11 @@ def _leads(records: RecordSet, first: Mapping[int, int]) -> bool:
 
 def fresh_room(draft: Draft, config: ShareGroupConfig) -> int:
     """How many more records the share item may have in flight, if it has a place for a lock."""
-    has_place = len(draft.locks) < SHARE_LOCKS_MAX and entries_bytes(draft.locks, draft.waits) < SHARE_ITEM_BYTES
+    has_place = (
+        len(draft.locks) < SHARE_LOCKS_MAX
+        and entries_bytes(draft.locks, draft.waits) < SHARE_ITEM_BYTES
+        and entries_bytes({}, draft.waits) < SHARE_WAITS_BYTES
+    )
     return max(0, config.in_flight_max - draft.open) if has_place else 0
 
 
@@ -169,7 +174,8 @@ class HandOut:
             budget -= self._suspect_part(budget)
         if self.is_alone:
             return
-        for first, wait in self._in_turn(self._available_waits()):
+        waits = self._in_turn(self._available_waits())
+        for first, wait in islice(waits, _WAITS_BESIDE_FRESH if self._fresh_count() else None):
             if not self._has_room(budget):
                 break
             budget -= self._take_wait(first, wait, budget)

@@ -1,9 +1,16 @@
 """Waits that are merged, so that many records in retry leave the share item small.
 
-A wait costs about 25 bytes, a further range in it about 3. Waits of the same count whose times are near become one,
-available at the last of these times.
+A wait costs about 20 bytes, a further range in it 2 or 3. Waits of the same count whose times are near become one,
+available at the last of these times. While the item is large, an acquire does so in two ways:
+
+- It puts records that it releases into a wait that is there, in place of a wait of their own.
+- One acquire of `_MERGERS` merges waits that are there.
+
+Both expect the waits as they were read, so acquires at the same time may refuse each other. A number that each acquire
+draws spreads them over the waits.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock_core.ids import LockId, Offset
@@ -14,32 +21,54 @@ from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Wait
 
-_NEAR = 4  # waits may come back late by this share of their pause
+_NEAR = 3  # waits may come back late by this share of their pause
+_MERGERS = 16
+_ENTRIES_AT_ONCE = 2  # that one merge touches: the two waits
 _NO_LOCK = LockId("")
 
+_Kind = tuple[int, int, str]
 
-def merge_waits(draft: Draft, config: ShareGroupConfig) -> None:
-    """Merge waits while the item is larger than `SHARE_MERGE_BYTES` and the draft has room."""
+
+def merge_waits(draft: Draft, config: ShareGroupConfig, turn: int) -> None:
+    """Merge waits while the item is larger than `SHARE_MERGE_BYTES`. `turn` is the acquire's number."""
     if entries_bytes(draft.locks, draft.waits) <= SHARE_MERGE_BYTES:
         return
-    near: dict[tuple[int, int, str], list[Wait]] = {}
-    for _, wait in sorted(draft.waits.items()):
-        width = max(1, backoff_ms(config, wait.deliveries, _NO_LOCK) // _NEAR)
-        kind = (wait.deliveries, wait.available_ms // width, f"{wait.is_rejected}{wait.reason}")
-        near.setdefault(kind, []).append(wait)
-    for waits in sorted(near.values(), key=len, reverse=True):
-        _merge(draft, waits)
+    new = {*draft.new_waits()}
+    near = _near(config, (wait for first, wait in sorted(draft.waits.items()) if first not in new))
+    for first in sorted(new):
+        wait = draft.waits[first]
+        if targets := near.get(_kind(config, wait), []):
+            _put_into(draft, targets[turn % len(targets)], [wait])
+    if turn % _MERGERS == 0:
+        near = _near(config, (wait for _, wait in sorted(draft.waits.items())))
+        for waits in sorted(near.values(), key=len, reverse=True):
+            _put_into(draft, waits[0], waits[1:])
 
 
-def _merge(draft: Draft, waits: list[Wait]) -> None:
-    merged, *others = waits
-    used = 1
+def _near(config: ShareGroupConfig, waits: Iterable[Wait]) -> dict[_Kind, list[Wait]]:
+    """The waits by what those have in common that may be merged."""
+    near: dict[_Kind, list[Wait]] = {}
+    for wait in waits:
+        near.setdefault(_kind(config, wait), []).append(wait)
+    return near
+
+
+def _kind(config: ShareGroupConfig, wait: Wait) -> _Kind:
+    width = max(1, backoff_ms(config, wait.deliveries, _NO_LOCK) // _NEAR)
+    return wait.deliveries, wait.available_ms // width, f"{wait.is_rejected}{wait.reason}"
+
+
+def _put_into(draft: Draft, target: Wait, others: Iterable[Wait]) -> None:
+    """Merge `others` into the target, as many as the draft has room for."""
+    merged = draft.waits.get(Offset(target.records.start))
+    if merged is None:
+        return
     for wait in others:
-        if draft.room() < used + 1 or len(merged.records.ranges) + len(wait.records.ranges) > SHARE_RANGES_MAX:
-            break
+        ranges = len(merged.records.ranges) + len(wait.records.ranges)
+        if draft.room() < _ENTRIES_AT_ONCE or ranges > SHARE_RANGES_MAX:
+            return
+        draft.remove_wait(Offset(wait.records.start))
+        draft.remove_wait(Offset(merged.records.start))
         records = merged.records.plus(wait.records)
         merged = replace(merged, records=records, available_ms=max(merged.available_ms, wait.available_ms))
-        draft.remove_wait(Offset(wait.records.start))
-        used = 1
-    if merged != waits[0]:
         draft.put_wait(merged)

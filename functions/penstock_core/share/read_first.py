@@ -67,7 +67,7 @@ def plan_read_first(
         hand_out.retries()
         is_alone = hand_out.is_alone
         is_blocked = not is_alone and hand_out.fresh_of(window)
-    merge_waits(draft, config)
+    merge_waits(draft, config, murmur2(request.nonce.encode()))
     return AcquirePlan(
         update=draft.update(), answers=answers, planned=planned, is_blocked=is_blocked, is_alone=is_alone
     )
