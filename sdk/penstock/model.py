@@ -14,6 +14,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "PartitionOffsets",
     "RecordMetadata",
+    "ScheduledRecords",
     "Topic",
     "TopicDescription",
     "TopicPartition",
@@ -34,12 +35,18 @@ class TopicPartition(NamedTuple):
 
 # The values that exist once per record are named tuples: they cost a third of a frozen dataclass.
 class RecordMetadata(NamedTuple):
-    """The place of a delivered record. `offset` is -1 with acks="none", and if the record was not delivered."""
+    """The place of a delivered record. `offset` is -1 with acks="none", and if the record was not delivered.
+
+    A delayed record has no offset before it comes, so it is -1, and `deliver_at_ms` says when it comes. One that you
+    sent as `cancellable` has the `scheduled_id` that `Admin.cancel_scheduled` takes.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
+    deliver_at_ms: int | None = None
+    scheduled_id: str | None = None
 
 
 class ConsumerRecord(NamedTuple):
@@ -52,6 +59,16 @@ class ConsumerRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+
+
+class ScheduledRecords(NamedTuple):
+    """Delayed records that wait together. Cancelling `scheduled_id` cancels all of them."""
+
+    scheduled_id: str
+    partition: int
+    deliver_at_ms: int
+    records: int
+    bytes: int
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -57,6 +57,11 @@ def new_nonce() -> str:
     return secrets.token_hex(16)
 
 
+def random_bytes(count: int) -> bytes:
+    """Random bytes that no other process draws."""
+    return secrets.token_bytes(count)
+
+
 def process_name() -> str:
     """The host and the process id, by which operators know this process."""
     return f"{socket.gethostname()}-{os.getpid()}"

@@ -23,7 +23,10 @@ It needs the extra `penstock[testing]` (docs/adr/0002). No other module of the S
 """
 
 import asyncio
+import math
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -37,11 +40,13 @@ from penstock.http.transport import Transport
 from penstock.model import ConsumerRecord, Topic, TopicPartition
 from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.producer import Producer
+from penstock_core.log.timer import DueSecond
 
 try:
     from penstock_handlers.router import LOCAL_PRINCIPAL, dispatch
     from penstock_service.adapters.memory.service import memory_instance
     from penstock_service.instance.instance import Instance
+    from penstock_service.timers.promote import promote_second
 except ModuleNotFoundError as missing:
     hint = f"{missing}: penstock.testing needs `pip install 'penstock[testing]'`"
     raise ModuleNotFoundError(hint, name=missing.name) from missing
@@ -91,11 +96,59 @@ class ThreadedTransport:
         self._inner.close()
 
 
-class MemoryPenstock:
-    """A service of its own, empty at first, and clients of it. Closing it closes the clients that have threads."""
+class _ThreadTriggers:
+    """TimerTriggers on threads: one waits for each second in which delayed records are due."""
 
     def __init__(self) -> None:
-        self._instance = memory_instance()
+        self.promote: Callable[[DueSecond], object] = lambda _: None
+        self._lock = threading.Lock()
+        self._waiting: set[threading.Timer] = set()
+        self._is_closed = False
+
+    def announce(self, second: DueSecond, delay_ms: int) -> None:
+        """Promote the second when it is over."""
+        timer = threading.Timer(delay_ms / 1_000, lambda: self._run(timer, second))
+        timer.daemon = True
+        with self._lock:
+            if self._is_closed:
+                return
+            self._waiting.add(timer)
+        timer.start()
+
+    def switch_on(self) -> None:
+        """Nothing to switch on."""
+
+    def open_queue(self) -> None:
+        """Nothing to open."""
+
+    def close(self) -> None:
+        """End the threads that wait."""
+        with self._lock:
+            self._is_closed, waiting = True, list(self._waiting)
+        for timer in waiting:
+            timer.cancel()
+        for timer in waiting:
+            timer.join()
+
+    def _run(self, timer: threading.Timer, second: DueSecond) -> None:
+        try:
+            self.promote(second)
+        finally:
+            with self._lock:
+                self._waiting.discard(timer)
+
+
+class MemoryPenstock:
+    """A service of its own, empty at first, and clients of it. Closing it closes the clients that have threads.
+
+    Delayed records come while it is open, if their delay is 15 minutes at most.
+    """
+
+    def __init__(self) -> None:
+        instance = memory_instance()
+        self._triggers = _ThreadTriggers()
+        self._instance = replace(instance, stores=replace(instance.stores, timer_triggers=self._triggers))
+        self._triggers.promote = lambda second: promote_second(self._instance, second, math.inf)
         self.transport = MemoryTransport(self._instance)
         self._closers: list[Callable[[], None]] = []
 
@@ -148,9 +201,10 @@ class MemoryPenstock:
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def close(self) -> None:
-        """Close the producers and consumers that it made."""
+        """Close the producers and consumers that it made. Delayed records that wait never come."""
         while self._closers:
             self._closers.pop()()
+        self._triggers.close()
 
     def __enter__(self) -> Self:
         """The service."""

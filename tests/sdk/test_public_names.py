@@ -18,8 +18,8 @@ PORTS = """
 """
 GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
 VALUES = """
-    CommittedOffset ConsumerRecord OffsetAndTimestamp PartitionOffsets RecordMetadata Topic TopicDescription
-    TopicPartition UndecodableBatch Zone
+    CommittedOffset ConsumerRecord OffsetAndTimestamp PartitionOffsets RecordMetadata ScheduledRecords Topic
+    TopicDescription TopicPartition UndecodableBatch Zone
 """
 ERRORS = """
     AccessDeniedError BufferFullError ClosedError ConflictError ConnectionFailedError CorruptError DeliveryTimeoutError

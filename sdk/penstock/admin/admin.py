@@ -11,7 +11,15 @@ from penstock.api import calls, group_admin_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.client import Client
 from penstock.http.transport import Transport, open_transport
-from penstock.model import CommittedOffset, OffsetAndTimestamp, Topic, TopicDescription, TopicPartition, Zone
+from penstock.model import (
+    CommittedOffset,
+    OffsetAndTimestamp,
+    ScheduledRecords,
+    Topic,
+    TopicDescription,
+    TopicPartition,
+    Zone,
+)
 
 
 class Admin:
@@ -66,6 +74,20 @@ class Admin:
     def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """Remove the records below an offset, by partition, for ever. Returns the new log start offsets."""
         return self._client.call(calls.truncate(name, before_offsets))
+
+    def list_scheduled(self, topic: str, partition: int | None = None) -> list[ScheduledRecords]:
+        """The delayed records of a topic that wait, by partition and due time; one request per thousand.
+
+        Raises UnknownTopicError and UnknownPartitionError.
+        """
+        return self._client.call(calls.list_scheduled(topic, partition))
+
+    def cancel_scheduled(self, topic: str, scheduled_id: str) -> ScheduledRecords:
+        """Cancel delayed records that wait: they never come. A repeat gets the same answer.
+
+        Raises UnknownTopicError, NotFoundError if nothing of that id waits, and ConflictError if it was delivered.
+        """
+        return self._client.call(calls.cancel_scheduled(topic, scheduled_id))
 
     def group_offsets(self, group: str, topic: str | None = None) -> list[CommittedOffset]:
         """The offsets that a group has committed, in all topics or one; empty for an unknown group.

@@ -8,7 +8,15 @@ from penstock.api import calls, group_admin_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
-from penstock.model import CommittedOffset, OffsetAndTimestamp, Topic, TopicDescription, TopicPartition, Zone
+from penstock.model import (
+    CommittedOffset,
+    OffsetAndTimestamp,
+    ScheduledRecords,
+    Topic,
+    TopicDescription,
+    TopicPartition,
+    Zone,
+)
 
 
 class AsyncAdmin:
@@ -56,6 +64,14 @@ class AsyncAdmin:
     async def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """As `Admin.truncate`, awaited."""
         return await self._client.call(calls.truncate(name, before_offsets))
+
+    async def list_scheduled(self, topic: str, partition: int | None = None) -> list[ScheduledRecords]:
+        """As `Admin.list_scheduled`, awaited."""
+        return await self._client.call(calls.list_scheduled(topic, partition))
+
+    async def cancel_scheduled(self, topic: str, scheduled_id: str) -> ScheduledRecords:
+        """As `Admin.cancel_scheduled`, awaited."""
+        return await self._client.call(calls.cancel_scheduled(topic, scheduled_id))
 
     async def group_offsets(self, group: str, topic: str | None = None) -> list[CommittedOffset]:
         """As `Admin.group_offsets`, awaited."""

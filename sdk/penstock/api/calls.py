@@ -29,6 +29,7 @@ from penstock.model import (
     CommittedOffset,
     OffsetAndTimestamp,
     PartitionOffsets,
+    ScheduledRecords,
     Topic,
     TopicDescription,
     TopicPartition,
@@ -96,6 +97,25 @@ def truncate(name: str, before_offsets: Mapping[int, int]) -> Calls[dict[int, in
     answer = yield json_request("POST", f"{topic_path(name)}/truncate", body=body, is_repeatable=True)
     raise_first_error(answer["partitions"])
     return {each["partition"]: each["log_start_offset"] for each in answer["partitions"]}
+
+
+def list_scheduled(name: str, partition: int | None = None) -> Calls[list[ScheduledRecords]]:
+    """The delayed records of a topic that wait, by partition and due time. One request per page."""
+    if partition is not None:
+        check_whole("partition", partition, 0)
+    query = {} if partition is None else {"partition": str(partition)}
+    return [
+        ScheduledRecords(**{each: found[each] for each in ScheduledRecords._fields})
+        for found in (yield from all_pages(f"{topic_path(name)}/scheduled", "scheduled", query))
+    ]
+
+
+def cancel_scheduled(name: str, scheduled_id: str) -> Calls[ScheduledRecords]:
+    """Cancel delayed records that wait."""
+    check_text("scheduled_id", scheduled_id)
+    path = f"{topic_path(name)}/scheduled/{quote(scheduled_id, safe='')}"
+    found = yield json_request("DELETE", path, is_repeatable=True)
+    return ScheduledRecords(**{each: found[each] for each in ScheduledRecords._fields})
 
 
 # Offsets.

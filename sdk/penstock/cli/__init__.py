@@ -12,6 +12,7 @@ from penstock.cli.offsets import offsets
 from penstock.cli.producers import producers
 from penstock.cli.records.consume import consume
 from penstock.cli.records.produce import produce
+from penstock.cli.scheduled import scheduled
 from penstock.cli.topics import topics
 from penstock.cli.zones import zones
 
@@ -29,5 +30,19 @@ def main() -> None:
     """
 
 
-for command in (topics, produce, consume, offsets, groups, producers, zones, jobs, doctor, dev, local, completion):
+for command in (
+    topics,
+    produce,
+    consume,
+    scheduled,
+    offsets,
+    groups,
+    producers,
+    zones,
+    jobs,
+    doctor,
+    dev,
+    local,
+    completion,
+):
     main.add_command(command)

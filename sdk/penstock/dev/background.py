@@ -1,4 +1,4 @@
-"""The work that streams, queues and schedules start in AWS: repairs, zones, retention, scrub and sweep.
+"""The work that streams, queues and schedules start in AWS: delays, repairs, zones, retention, scrub and sweep.
 
 One thread runs all of it, one job at a time, more often than the deployed schedules (infra/service/schedules.py). The
 jobs keep their own budgets, so none holds up the others for long.
@@ -22,6 +22,7 @@ from penstock_service.repair.repair_segment import repair_segment, zones_to_repa
 from penstock_service.repair.scrub import scrub
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
+from penstock_service.timers.promote_due import promote_due
 
 _BUDGET_MS = 10_000.0  # of a job: a server that stops waits for one step of it at most
 _TICK_MS = 1_000
@@ -51,6 +52,7 @@ def replicate(instance: Instance) -> None:
 
 
 JOBS = (
+    Job(name="promote", interval_ms=1_000, run=lambda instance: promote_due(instance, budget_ms=_BUDGET_MS)),
     Job(name="replicate", interval_ms=5_000, run=replicate),
     Job(name="recover_zones", interval_ms=10_000, run=lambda instance: recover_zones(instance, _BUDGET_MS)),
     Job(name="retain", interval_ms=60_000, run=lambda instance: retain(instance, budget_ms=_BUDGET_MS)),

@@ -6,7 +6,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.admin.admin import Admin
@@ -21,6 +21,7 @@ from penstock.system import new_member_id
 from penstock.testing import MemoryTransport
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_service.adapters.memory.service import memory_stores
+from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
 from penstock_service.instance.instance import Instance
@@ -49,7 +50,9 @@ class DevService:
     def __init__(self, data: Path | None = None) -> None:
         self._clock = StoppableClock()
         self._stored: StoredService | None = None if data is None else open_service(data)
-        stores = memory_stores() if self._stored is None else self._stored.stores
+        stores = (
+            replace(memory_stores(), timer_triggers=NoTimerTriggers()) if self._stored is None else self._stored.stores
+        )
         runtime = Runtime(clock=self._clock, entropy=SystemEntropy(), executor=SequentialExecutor())
         self.instance = Instance.new(stores, runtime)
         self.keys = Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from penstock.errors import DeliveryTimeoutError, RecordTooLargeError, as_maybe_applied
+from penstock.producer.delays import Timer
 from penstock.producer.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError
@@ -33,6 +34,7 @@ RECORD_OVERHEAD_BYTES = 36  # its varints at their longest
 ENTRY_OVERHEAD_BYTES = 114  # one entry of the frame's JSON header, without the topic's name
 PRODUCER_IDS = 2**63  # two that are chosen at random from so many do not meet
 UNKNOWN_OFFSET = -1
+TIMER_OVERHEAD_BYTES = 90  # the due time and the id of an entry's timer
 FRAME_OVERHEAD_BYTES = 64  # length, acks and brackets of the frame
 
 
@@ -80,24 +82,24 @@ class Accumulator:
         headers: Headers,
         timestamp_ms: int,
         now_ms: int,
+        timer: Timer | None = None,
     ) -> ProducerBatch | None:
         """Add a record to its partition, or to the sticky one, and return its batch, of which it is the last record.
+
+        A record with a `timer` joins those of its partition and due time.
 
         None if the memory is full; the call changed nothing then. Raises RecordTooLargeError, and INVALID_REQUEST for
         values of a wrong type.
         """
-        size = RECORD_OVERHEAD_BYTES
-        if value is not None:
-            size += len(value)
-        if key is not None:
-            size += len(key)
-        if headers:
-            size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
+        size = _size(key, value, headers)
         if size > topic.batch_bytes_max - BATCH_HEADER_BYTES:
             raise _too_large(topic, size)
         if self.buffered_bytes + size > self._settings.buffer_bytes and self.buffered_bytes:
             return None
-        queue = topic.queues[partition] if partition is not None else self._sticky(topic, size)
+        if timer is not None:
+            queue = self._delayed(topic, partition, timer)
+        else:
+            queue = topic.queues[partition] if partition is not None else self._sticky(topic, size)
         if queue.is_open:
             batch = queue.batches[-1]
             if batch.builder.append(timestamp_ms, key, value, headers):
@@ -108,12 +110,16 @@ class Accumulator:
                 return batch
             queue.is_open = False
             self.wake_at_ms = now_ms  # a sealed batch need not linger
-            if partition is None:
+            if timer is not None:
+                queue = self._delayed(topic, partition, timer)
+            elif partition is None:
                 queue = self._sticky(topic, size)
         builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
         builder.append(timestamp_ms, key, value, headers)  # raises INVALID_REQUEST before it changes anything
         batch = self._open_batch(queue, builder, now_ms)
         batch.note_tags(headers)
+        if timer is not None and not timer.is_cancellable:
+            topic.delayed[_place(partition, timer)] = queue
         batch.record_count = 1
         batch.buffered_bytes = size
         self.buffered_bytes += size
@@ -133,17 +139,18 @@ class Accumulator:
         entries: list[Entry] = []
         room = self._settings.request_bytes - FRAME_OVERHEAD_BYTES
         for queue in free[:REQUEST_PARTITIONS_MAX]:
-            room -= ENTRY_OVERHEAD_BYTES + len(queue.topic.name)
+            room -= ENTRY_OVERHEAD_BYTES + len(queue.topic.name) + (TIMER_OVERHEAD_BYTES if queue.timer else 0)
             batches = self._sent_before(queue) or _that_fit(queue, room, is_first=not entries)
             size = sum(batch.size_bytes for batch in batches)
             if not batches or (entries and size > room):
                 break
             room -= size
-            if self._settings.is_idempotent and not queue.sent_together:
+            if self._settings.is_idempotent and not queue.sent_together and queue.timer is None:
                 self._number(queue, batches)
             for _ in batches:
                 queue.batches.popleft()
             queue.in_flight = tuple(batches)
+            _close(queue)  # another batch would change what its timer has
             self._in_flight[queue] = None
             queue.is_open = queue.is_open and bool(queue.batches)
             if not queue.batches:
@@ -212,10 +219,23 @@ class Accumulator:
         sticky.left_bytes -= size
         return queue
 
+    def _delayed(self, topic: TopicQueues, partition: int | None, timer: Timer) -> PartitionQueue:
+        """The queue of the record's partition and due time if it takes more, else a new one under the record's timer.
+
+        A cancellable record is alone. It closes the open queue, so that later records come behind it.
+        """
+        queue = topic.delayed.get(_place(partition, timer))
+        if queue is not None and queue.is_open and not timer.is_cancellable:
+            return queue
+        if queue is not None:
+            _close(queue)
+        return PartitionQueue(topic, self._choose(topic.partitions) if partition is None else partition, timer)
+
     def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
         deadline_ms = now_ms + self._settings.delivery_timeout_ms
         batch = ProducerBatch(queue.topic.name, queue.partition, builder, now_ms, deadline_ms)
         batch.tag_filter = 0 if queue.topic.has_tags else None
+        batch.timer = queue.timer
         queue.batches.append(batch)
         queue.is_open = True
         self._queues[queue] = None
@@ -293,7 +313,34 @@ class Accumulator:
     def _forget_if_empty(self, queue: PartitionQueue) -> None:
         if not queue.batches:
             queue.is_open = False
+            _close(queue)
             self._queues.pop(queue, None)
+
+
+def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The bytes of a record at most."""
+    size = RECORD_OVERHEAD_BYTES
+    if value is not None:
+        size += len(value)
+    if key is not None:
+        size += len(key)
+    if headers:
+        size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
+    return size
+
+
+def _place(partition: int | None, timer: Timer) -> tuple[int, int]:
+    return (-1 if partition is None else partition, timer.deliver_at_ms)
+
+
+def _close(queue: PartitionQueue) -> None:
+    """Lets no other record join a queue of delayed records."""
+    if queue.timer is None:
+        return
+    queue.is_open = False
+    for place in ((queue.partition, queue.timer.deliver_at_ms), (-1, queue.timer.deliver_at_ms)):
+        if queue.topic.delayed.get(place) is queue:
+            del queue.topic.delayed[place]
 
 
 def _that_fit(queue: PartitionQueue, room: int, *, is_first: bool) -> list[ProducerBatch]:

@@ -52,7 +52,7 @@ class AsyncProducer:
             self._core, self._client, acks=settings.wire_acks, max_in_flight=settings.max_in_flight
         )
 
-    async def send(
+    async def send(  # noqa: PLR0913 - as Producer.send
         self,
         topic: str,
         value: bytes | str | None,
@@ -61,6 +61,9 @@ class AsyncProducer:
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        deliver_at_ms: int | None = None,
+        delay_ms: int | None = None,
+        cancellable: bool = False,
         on_delivery: DeliveryCallback | None = None,
     ) -> asyncio.Future[RecordMetadata]:
         """As `Producer.send`; while it waits for memory or for a topic's description, other tasks run.
@@ -71,12 +74,15 @@ class AsyncProducer:
         self._fork.check()
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
+        timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
         if on_delivery is not None:
             check_callable("on_delivery", on_delivery)
         await self._sender.yield_to_loop()
-        batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms)
+        batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)
         if batch is None:
-            batch = await self._sender.drive(self._core.append(topic, value, key, headers, partition, timestamp_ms))
+            batch = await self._sender.drive(
+                self._core.append(topic, value, key, headers, partition, timestamp_ms, timer)
+            )
         index = batch.record_count - 1
         sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         batch.followers.append(FutureFollower(sent, batch, index, timestamp_ms))

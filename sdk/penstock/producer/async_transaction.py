@@ -22,7 +22,7 @@ class AsyncTransaction:
         self._sender = sender
         self._transaction = core.new_transaction()
 
-    async def send(
+    async def send(  # noqa: PLR0913 - as Producer.send
         self,
         topic: str,
         value: bytes | str | None,
@@ -31,11 +31,15 @@ class AsyncTransaction:
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        deliver_at_ms: int | None = None,
+        delay_ms: int | None = None,
+        cancellable: bool = False,
     ) -> asyncio.Future[RecordMetadata]:
         """As `Transaction.send`. The future is done when the block has ended."""
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
-        append = self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms)
+        timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
+        append = self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms, timer)
         batch = await self._sender.drive(append)
         sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         batch.followers.append(FutureFollower(sent, batch, batch.record_count - 1, timestamp_ms))

@@ -120,7 +120,10 @@ def metadata_of(batch: ProducerBatch, index: int, timestamp_ms: int) -> RecordMe
     """The place of a batch's record. A record that was not delivered has offset -1."""
     base_offset = batch.outcome
     offset = base_offset + index if isinstance(base_offset, int) and base_offset >= 0 else -1
-    return RecordMetadata(batch.topic, batch.partition, offset, timestamp_ms)
+    if batch.timer is None:
+        return RecordMetadata(batch.topic, batch.partition, offset, timestamp_ms)
+    due_ms, name = batch.timer.deliver_at_ms, batch.timer.scheduled_id(batch.partition)
+    return RecordMetadata(batch.topic, batch.partition, offset, timestamp_ms, due_ms, name)
 
 
 def resolve(batches: list[ProducerBatch]) -> None:

@@ -4,7 +4,8 @@ It makes one try and never raises an error. accumulator.py takes the results and
 """
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
 
 from penstock.errors import UnavailableError, error_from_json
 from penstock.http.http_message import (
@@ -14,7 +15,7 @@ from penstock.http.http_message import (
     json_document,
     misunderstood,
 )
-from penstock.producer.accumulator import Entry
+from penstock.producer.accumulator import UNKNOWN_OFFSET, Entry
 from penstock.producer.producer_batch import entry_fields
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records import frame
@@ -47,8 +48,17 @@ def produce_request(entries: Sequence[Entry], acks: str) -> HttpRequest:
 
 
 def produce_results(request: HttpRequest, response: Response, count: int) -> ProduceResults:
-    """Of each of `count` partitions, in request order: the offset of the first record, or the error."""
+    """Of each of `count` entries, in request order: the offset of the first record, or the error.
+
+    Delayed records have no offset yet: it is -1.
+    """
     results = json_document(request, response).get("results")
     if not isinstance(results, list) or len(results) != count:
         raise misunderstood(request)
-    return [error_from_json(each["error"]) if "error" in each else int(each["base_offset"]) for each in results]
+    return [_result(each) for each in results]
+
+
+def _result(each: Mapping[str, Any]) -> int | PenstockError:
+    if "error" in each:
+        return error_from_json(each["error"])
+    return UNKNOWN_OFFSET if "scheduled_id" in each else int(each["base_offset"])

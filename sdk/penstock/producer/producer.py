@@ -60,7 +60,7 @@ class Producer:
         self._at_exit = partial(_close_at_exit, weakref.ref(self))
         atexit.register(self._at_exit)
 
-    def send(
+    def send(  # noqa: PLR0913 - callers name all but two
         self,
         topic: str,
         value: bytes | str | None,
@@ -69,13 +69,24 @@ class Producer:
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        deliver_at_ms: int | None = None,
+        delay_ms: int | None = None,
+        cancellable: bool = False,
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
         """Put a record into its partition's batch and return its future: the RecordMetadata, or the error.
 
         Text is sent as UTF-8. A value of None is a tombstone. Without `partition` the murmur2 hash of the key decides,
         as in Kafka's Java client. Records without a key go to one partition, 16 KiB of them or more, and then to the
-        one that has had the fewest bytes. `timestamp_ms` defaults to now. The call may wait `max_block_ms` for memory,
+        one that has had the fewest bytes. `timestamp_ms` defaults to now.
+
+        With `delay_ms`, or `deliver_at_ms` (milliseconds since 1970), the record waits in the service and gets its
+        offset when it comes: not before that time, and some seconds after it at most. It may wait a year. The future is
+        done when the record waits. With `cancellable=True` its metadata has a `scheduled_id` for
+        `Admin.cancel_scheduled`; such a record has a timer of its own, and costs more. Records of one partition and due
+        time keep their order.
+
+        The call may wait `max_block_ms` for memory,
         and as long for the description of a new topic.
 
         Raises UnknownTopicError, UnknownPartitionError, RecordTooLargeError, BufferFullError, ClosedError, ForkedError,
@@ -84,12 +95,15 @@ class Producer:
         self._fork.check()
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
+        timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
         if on_delivery is not None:
             check_callable("on_delivery", on_delivery)
         with self._sender.lock:
-            batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms)
+            batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)
             if batch is None:
-                batch = self._sender.drive(self._core.append(topic, value, key, headers, partition, timestamp_ms))
+                batch = self._sender.drive(
+                    self._core.append(topic, value, key, headers, partition, timestamp_ms, timer)
+                )
             index = batch.record_count - 1
             callback = on_delivery or self._settings.on_delivery
             if callback is not None:

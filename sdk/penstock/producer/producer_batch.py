@@ -7,6 +7,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
+from penstock.producer.delays import Timer
 from penstock.producer.sticky import StickyPartition
 from penstock_core.errors import PenstockError
 from penstock_core.filters.tag_filter import tags_of
@@ -27,7 +28,7 @@ class ProducerBatch:
 
     `outcome` is None, then the offset of the first record (-1 if it will not be known) or the error. `followers`
     belongs to the driver: the futures and callbacks that wait for the outcome. `tag_filter` is None if the topic did
-    not ask for one when the batch was opened.
+    not ask for one when the batch was opened. `timer` is that of delayed records.
     """
 
     __slots__ = (
@@ -44,10 +45,12 @@ class ProducerBatch:
         "partition",
         "record_count",
         "tag_filter",
+        "timer",
         "topic",
     )
 
     def __init__(self, topic: str, partition: int, builder: BatchBuilder, created_ms: int, deadline_ms: int):
+        self.timer: Timer | None = None
         self.topic = topic
         self.partition = partition
         self.created_ms = created_ms
@@ -101,8 +104,12 @@ class ProducerBatch:
 def entry_fields(topic: str, partition: int, batches: Sequence[ProducerBatch]) -> dict[str, object]:
     """The entry of a frame's header for these batches of one partition. Builds those that are not built yet."""
     fields = {"topic": topic, "partition": partition, "length": sum(len(batch.build()) for batch in batches)}
-    bits = tag_filter_of(batches)
-    return fields if bits is None else {**fields, "tag_filter": f"{bits:016x}"}
+    bits, timer = tag_filter_of(batches), batches[0].timer
+    return {
+        **fields,
+        **({} if bits is None else {"tag_filter": f"{bits:016x}"}),
+        **({} if timer is None else timer.fields()),
+    }
 
 
 def tag_filter_of(batches: Sequence[ProducerBatch]) -> int | None:
@@ -117,6 +124,8 @@ class PartitionQueue:
     Only the last batch may be open, that is, take more records. The first `sent_together` of the waiting batches were
     sent before, in one request. They go again in the same company, and share their fate. `numbering` is None until a
     batch is numbered, and again after a numbered batch has failed.
+
+    Delayed records have a queue of their own for each `timer`. It gets one batch, and no other after that has left.
     """
 
     __slots__ = (
@@ -127,10 +136,12 @@ class PartitionQueue:
         "partition",
         "retry_at_ms",
         "sent_together",
+        "timer",
         "topic",
     )
 
-    def __init__(self, topic: "TopicQueues", partition: int) -> None:
+    def __init__(self, topic: "TopicQueues", partition: int, timer: Timer | None = None) -> None:
+        self.timer = timer
         self.topic = topic
         self.partition = partition
         self.batches: deque[ProducerBatch] = deque()
@@ -142,11 +153,16 @@ class PartitionQueue:
 
 
 class TopicQueues:
-    """A topic as the producer knows it. Records without a key go to the partition that `sticky` says."""
+    """A topic as the producer knows it. Records without a key go to the partition that `sticky` says.
+
+    `delayed` has the queues of delayed records that take more, by partition (-1 for records without a key) and due
+    time.
+    """
 
     __slots__ = (
         "batch_bytes",
         "batch_bytes_max",
+        "delayed",
         "fresh_until_ms",
         "has_tags",
         "name",
@@ -164,11 +180,12 @@ class TopicQueues:
         self.queues: list[PartitionQueue] = []  # more than `partitions` after the topic was made anew with fewer
         self.sticky = StickyPartition()
         self.has_tags = False  # the topic wants the tag filter of each batch
+        self.delayed: dict[tuple[int, int], PartitionQueue] = {}
 
     @property
     def is_idle(self) -> bool:
         """No batch of the topic waits or is in a request."""
-        return not any(queue.batches or queue.in_flight for queue in self.queues)
+        return not self.delayed and not any(queue.batches or queue.in_flight for queue in self.queues)
 
     def update(self, partitions: int, batch_bytes: int, batch_bytes_max: int) -> None:
         """Take a description of the topic."""

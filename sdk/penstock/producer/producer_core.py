@@ -24,6 +24,7 @@ from penstock.errors import (
 )
 from penstock.http.steps import Steps, Wait
 from penstock.producer.accumulator import Accumulator
+from penstock.producer.delays import Timer, Timers
 from penstock.producer.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.settings import ProducerSettings
 from penstock.producer.transaction_core import TransactionalState, TransactionCore
@@ -50,6 +51,7 @@ class RecordSink(Protocol[Appended]):
         headers: Headers,
         timestamp_ms: int,
         now_ms: int,
+        timer: Timer | None = None,
     ) -> Appended:
         """Add a record, and return the batch that it is the last of."""
 
@@ -67,6 +69,7 @@ class ProducerCore:
     ) -> None:
         self.accumulator = Accumulator(settings.accumulator(), choose)
         self.is_closed = False
+        self.timers = Timers()
         self._settings = settings
         self._now_ms = now_ms
         self._choose = choose
@@ -82,6 +85,7 @@ class ProducerCore:
         headers: Headers,
         partition: int | None,
         timestamp_ms: int,
+        timer: Timer | None = None,
     ) -> ProducerBatch | None:
         """Append a record, the last of its batch. None if the producer must wait first: call `append`.
 
@@ -96,7 +100,7 @@ class ProducerCore:
             return None
         if partition is not None and not (is_whole(partition) and 0 <= partition < queues.partitions):
             return None
-        return self._put(self.accumulator, queues, value, key, headers, partition, timestamp_ms, now_ms)
+        return self._put(self.accumulator, queues, value, key, headers, partition, timestamp_ms, now_ms, timer)
 
     def append(
         self,
@@ -106,6 +110,7 @@ class ProducerCore:
         headers: Headers,
         partition: int | None,
         timestamp_ms: int,
+        timer: Timer | None = None,
     ) -> Steps[ProducerBatch]:
         """As `append_now`. Describes the topic if need be, and waits for memory, up to `max_block_ms`.
 
@@ -114,7 +119,7 @@ class ProducerCore:
         """
         queues = yield from self.find_topic(topic, partition)
         record = (queues, value, key, headers, partition, timestamp_ms)
-        batch = self._put(self.accumulator, *record, self._now_ms())
+        batch = self._put(self.accumulator, *record, self._now_ms(), timer)
         if batch is not None:
             return batch
         deadline_ms = self._now_ms() + self._settings.max_block_ms
@@ -123,7 +128,7 @@ class ProducerCore:
                 if self._now_ms() >= deadline_ms:
                     raise self._full()
                 yield Wait(until_ms=deadline_ms)
-                batch = self._put(self.accumulator, *record, self._now_ms())
+                batch = self._put(self.accumulator, *record, self._now_ms(), timer)
         return batch
 
     def find_topic(self, topic: str, partition: int | None) -> Steps[TopicQueues]:
@@ -158,6 +163,7 @@ class ProducerCore:
         headers: Headers,
         partition: int | None,
         timestamp_ms: int,
+        timer: Timer | None = None,
     ) -> Steps[ProducerBatch]:
         """Add a record to a transaction, the last of its batch. If the transaction fills a request, stage it first.
 
@@ -165,7 +171,7 @@ class ProducerCore:
         """
         queues = yield from self.find_topic(topic, partition)
         yield from transaction.make_room()
-        return self._put(transaction, queues, value, key, headers, partition, timestamp_ms, self._now_ms())
+        return self._put(transaction, queues, value, key, headers, partition, timestamp_ms, self._now_ms(), timer)
 
     def new_transaction(self) -> TransactionCore:
         """A transaction that has not begun. Raises InvalidError without a `transactional_id`."""
@@ -221,7 +227,7 @@ class ProducerCore:
         if idle is not None:
             del self._topics[idle]
 
-    def _put(
+    def _put(  # noqa: PLR0913 - as RecordSink.append
         self,
         batches: RecordSink[Appended],
         queues: TopicQueues,
@@ -231,6 +237,7 @@ class ProducerCore:
         partition: int | None,
         timestamp_ms: int,
         now_ms: int,
+        timer: Timer | None,
     ) -> Appended:
         if self.is_closed:
             raise ClosedError("send() on a closed producer")
@@ -241,7 +248,7 @@ class ProducerCore:
         try:
             if partition is None and key is not None:
                 partition = _partition_for_key(key, queues.partitions)
-            return batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms)
+            return batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms, timer)
         except (PenstockError, TypeError, ValueError) as error:
             raise _refused(error, value, key, headers, timestamp_ms) from None
 

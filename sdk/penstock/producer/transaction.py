@@ -39,7 +39,7 @@ class Transaction:
         self._sender = sender
         self._transaction = core.new_transaction()
 
-    def send(
+    def send(  # noqa: PLR0913 - callers name all but two
         self,
         topic: str,
         value: bytes | str | None,
@@ -48,11 +48,15 @@ class Transaction:
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        deliver_at_ms: int | None = None,
+        delay_ms: int | None = None,
+        cancellable: bool = False,
     ) -> Delivery:
         """As `Producer.send`, in the transaction. If records fill a request, it stages them and waits."""
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
-        append = self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms)
+        timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
+        append = self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms, timer)
         with self._sender.lock:
             batch = self._sender.drive(append)
             return Delivery(batch, batch.record_count - 1, timestamp_ms)

@@ -12,12 +12,14 @@ producer for good, and leaves the other instance alone.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from penstock.errors import ConflictError, InvalidError, TransactionAbortedError, as_sdk_error
 from penstock.http.http_message import BATCHES_TYPE, HttpRequest, json_request
 from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import GroupOffset, TopicPartition
-from penstock.producer.accumulator import ENTRY_OVERHEAD_BYTES, UNKNOWN_OFFSET
+from penstock.producer.accumulator import ENTRY_OVERHEAD_BYTES, TIMER_OVERHEAD_BYTES, UNKNOWN_OFFSET
+from penstock.producer.delays import Timer
 from penstock.producer.producer_batch import ProducerBatch, TopicQueues, entry_fields
 from penstock.retry import NEVER_MS
 from penstock_core.errors import ErrorCode, PenstockError
@@ -25,6 +27,7 @@ from penstock_core.records import frame
 from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
 
+_Place: TypeAlias = tuple[str, int, Timer | None]
 _ABORTED = "the transaction was aborted: none of its records was written"
 _UNKNOWN_OUTCOME = (
     "the outcome of the transaction is not known: its records may have been written, all of them or none. Read the "
@@ -110,8 +113,9 @@ class TransactionCore:
         self._settings = state.settings
         self._choose = choose
         self._sticky: dict[str, int] = {}
-        self._waiting: dict[tuple[str, int], list[ProducerBatch]] = {}  # for the next request
-        self._all: dict[tuple[str, int], list[ProducerBatch]] = {}
+        self._waiting: dict[_Place, list[ProducerBatch]] = {}  # for the next request
+        self._all: dict[_Place, list[ProducerBatch]] = {}
+        self._timers: dict[tuple[str, int, int], Timer] = {}  # by due time, of the next request
         self._offsets: dict[tuple[str, TopicPartition], GroupOffset] = {}
         self._waiting_bytes = 0
         self._nonce = state.new_nonce()  # no stage and no commit of another transaction is taken for one of this
@@ -132,12 +136,18 @@ class TransactionCore:
         headers: Headers,
         timestamp_ms: int,
         now_ms: int,
+        timer: Timer | None = None,
     ) -> ProducerBatch:
         """Add a record, the last of its batch. Raises RecordTooLargeError and InvalidError."""
         self._check_open()
         if partition is None:
             partition = self._sticky.setdefault(topic.name, self._choose(topic.partitions))
-        batches = self._waiting.setdefault((topic.name, partition), [])
+        if timer is not None and timer.is_cancellable:
+            self._timers.pop((topic.name, partition, timer.deliver_at_ms), None)  # later records come behind it
+        elif timer is not None:
+            timer = self._timers.setdefault((topic.name, partition, timer.deliver_at_ms), timer)
+        place = (topic.name, partition, timer)
+        batches = self._waiting.setdefault(place, [])
         size = record_bytes_max(key, value, headers)
         if size > topic.batch_bytes_max - BATCH_HEADER_BYTES:
             raise as_sdk_error(
@@ -154,10 +164,11 @@ class TransactionCore:
             batch = ProducerBatch(topic.name, partition, builder, now_ms, NEVER_MS)
             batch.tag_filter = 0 if topic.has_tags else None
             if not batches:
-                self._waiting_bytes += ENTRY_OVERHEAD_BYTES + len(topic.name)
+                self._waiting_bytes += ENTRY_OVERHEAD_BYTES + len(topic.name) + (TIMER_OVERHEAD_BYTES if timer else 0)
             self._waiting_bytes += BATCH_HEADER_BYTES
+            batch.timer = timer
             batches.append(batch)
-            self._all.setdefault((topic.name, partition), []).append(batch)
+            self._all.setdefault(place, []).append(batch)
         self._waiting_bytes += size
         batches[-1].record_count += 1
         batches[-1].note_tags(headers)
@@ -217,6 +228,7 @@ class TransactionCore:
             for each in batches:
                 each.release()
         self._waiting.clear()
+        self._timers.clear()
         self._waiting_bytes = 0
 
     def commit(self) -> Steps[list[ProducerBatch]]:
@@ -292,8 +304,8 @@ class TransactionCore:
 
     def _deliver(self, results: Sequence[Mapping[str, object]]) -> None:
         bases = {(each["topic"], each["partition"]): each["base_offset"] for each in results}
-        for place, batches in self._all.items():
-            offset = bases.get(place, UNKNOWN_OFFSET)
+        for (topic, partition, timer), batches in self._all.items():
+            offset = bases.get((topic, partition), UNKNOWN_OFFSET) if timer is None else UNKNOWN_OFFSET
             for batch in batches:
                 batch.outcome = int(str(offset))
                 if batch.outcome != UNKNOWN_OFFSET:
@@ -307,7 +319,9 @@ class TransactionCore:
             "transaction": self._number,
             "nonce": self._nonce,
             "acks": self._settings.acks,
-            "batches": [entry_fields(*place, batches) for place, batches in self._waiting.items()],
+            "batches": [
+                entry_fields(topic, partition, batches) for (topic, partition, _), batches in self._waiting.items()
+            ],
             **more,
         }
         body = frame.encode(header, [data for chunk in chunks.values() for data in chunk])

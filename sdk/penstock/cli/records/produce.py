@@ -13,6 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
+from penstock.cli.options.duration import DURATION
 from penstock.cli.records.json_lines import parse_json_line
 from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
@@ -119,6 +120,7 @@ class _AcksChoice(click.Choice[str]):
     "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; you may repeat this."
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Send all records to this partition.")
+@click.option("--delay", type=DURATION, help="Let the records wait for so long first, such as 30s, 10m or 14d.")
 @click.option("--by-key", is_flag=True, help="With --format json: pass over `partition`, and let the key decide.")
 @click.option(
     "--acks",
@@ -147,6 +149,7 @@ def produce(
     headers: tuple[str, ...],
     partition: int | None,
     by_key: bool,
+    delay: int | None,
     acks: str,
     compression: str,
 ) -> None:
@@ -177,6 +180,7 @@ def produce(
                     headers=[*record.headers, *parsed],
                     partition=partition if partition is not None or by_key else record.partition,
                     timestamp_ms=record.timestamp_ms,
+                    delay_ms=delay,
                 )
                 records += 1
     _tell(service, topic, source, outcome, records, time.monotonic() - started)
