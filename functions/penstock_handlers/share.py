@@ -6,7 +6,8 @@ from typing import Any
 
 import aiokafka.record.default_records  # noqa: F401 - while the function starts, not in its first request
 
-from penstock_core.limits import JSON_RECORD_BYTES_MAX
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import FRAME_HEADER_BYTES_MAX, JSON_RECORD_BYTES_MAX
 from penstock_core.plain_text import escaped_json
 from penstock_core.records import frame
 from penstock_core.records.codec import Record
@@ -52,8 +53,17 @@ def _acquire(event: Event, instance: Instance) -> Result:
     acquired = acquire(instance, _group(event), parse_acquire(fields))
     locks = [lock for each in acquired.partitions for lock in each.locks]
     header = {**_answer(acquired), "partitions": [_lock(lock, acquired.now_ms) for lock in locks]}
-    result = batches_result(frame.encode(header, [batch.data for lock in locks for batch in lock.batches]))
-    return {**result, TOLD: _told(fields)}
+    try:
+        data = frame.encode(header, [batch.data for lock in locks for batch in lock.batches])
+    except PenstockError as error:
+        raise PenstockError(
+            ErrorCode.RESPONSE_TOO_LARGE,
+            "the results of the acknowledgements do not fit beside the records: send fewer ranges with an acquire, or "
+            "acknowledge them by themselves",
+            maybe_applied=True,
+            limit=FRAME_HEADER_BYTES_MAX,
+        ) from error
+    return {**batches_result(data), TOLD: _told(fields)}
 
 
 def _acknowledge(event: Event, instance: Instance) -> Result:

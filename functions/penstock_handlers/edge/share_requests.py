@@ -9,11 +9,11 @@ from penstock_core.filters.policy import parse_filter
 from penstock_core.plain_text import check_label
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Range
-from penstock_core.share.share_codec import parse_client_lock_id
 from penstock_core.share.share_state import parse_lock_nonce
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_service.share.acknowledge import AckEntry
 from penstock_service.share.acquire import AcquireWish
+from penstock_service.share.client_lock import parse_marked_lock_id
 from penstock_service.share.redrive import RedriveWish
 from penstock_service.transactions.share_commits import Acceptance
 
@@ -24,7 +24,7 @@ _OPTIONS: Mapping[str, tuple[AckType, object]] = {
     "reason": (AckType.REJECT, ""),
     "lock_ms": (AckType.RENEW, None),
 }
-_LOCK_ID_LENGTH_MAX = limits.SHARE_NONCE_LENGTH_MAX + 2 * limits.SHARE_TOKEN_BYTES_MAX
+_LOCK_ID_LENGTH_MAX = limits.SHARE_NONCE_LENGTH_MAX + 2 * limits.SHARE_TOKEN_BYTES_MAX  # with index and mark
 
 
 def parse_acquire(fields: Mapping[str, Any]) -> AcquireWish:
@@ -123,11 +123,12 @@ def _entry(fields: Mapping[str, Any], where: str) -> AckEntry:
     text = take(fields, "lock_id", str)
     if not 0 < len(text) <= _LOCK_ID_LENGTH_MAX:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"{where}.lock_id={shown(text)}: send it as an acquire gave it")
-    lock_id, generation, handed_out = parse_client_lock_id(text)
+    lock_id, generation, handed_out, mark = parse_marked_lock_id(text)
     return AckEntry(
         topic=take(fields, "topic", str),
         partition=take_number(fields, "partition", 0, limits.TOPIC_PARTITIONS_MAX - 1),
         client_lock_id=text,
+        mark=mark,
         acknowledgement=Acknowledgement(
             lock_id=lock_id,
             type=kind,

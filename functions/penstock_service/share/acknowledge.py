@@ -26,17 +26,19 @@ from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.share.bury import bury
+from penstock_service.share.client_lock import mark_of
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckEntry:
-    """An acknowledgement as a client sent it. `client_lock_id` is the lock id with its token."""
+    """An acknowledgement as a client sent it. `client_lock_id` is the lock id as sent, `mark` the end of it or ""."""
 
     topic: str
     partition: int
     client_lock_id: str
+    mark: str = ""
     acknowledgement: Acknowledgement
 
 
@@ -134,11 +136,16 @@ def acknowledge_partition(
 
 
 def by_partition(group: ShareGroup, entries: Sequence[AckEntry]) -> dict[ShareKey | None, list[int]]:
-    """The places of the entries by partition; those of topics that the group does not read are under None."""
+    """The places of the entries by partition.
+
+    Those of topics that the group does not read, and of a group or topic before it was made anew, are under None.
+    """
     places: dict[ShareKey | None, list[int]] = {}
     for index, entry in enumerate(entries):
         topic_id = group.topics.get(TopicName(entry.topic))
         key = None if topic_id is None else ShareKey(group.share_group_id, topic_id, Partition(entry.partition))
+        if key is not None and entry.mark not in ("", mark_of(key)):
+            key = None
         places.setdefault(key, []).append(index)
     return places
 

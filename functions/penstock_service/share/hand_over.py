@@ -23,12 +23,12 @@ from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.acquire import AcquireRequest, Grant, grants
 from penstock_core.share.dead_letter import UNDECODABLE
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
-from penstock_core.share.share_codec import client_lock_id
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareState, locks_of
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.read_range import is_missing
 from penstock_service.share.acknowledge import acknowledge_partition
+from penstock_service.share.client_lock import marked_lock_id
 from penstock_service.share.look_through import Taken
 from penstock_service.share.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition
@@ -46,7 +46,7 @@ class HandedLock:
     @property
     def client_lock_id(self) -> str:
         """The lock id that the client gets."""
-        return client_lock_id(self.grant.lock_id, self.grant.lock, self.grant.generation)
+        return marked_lock_id(self.grant, self.partition.key)
 
     @property
     def ranges(self) -> Ranges:

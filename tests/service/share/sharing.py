@@ -8,11 +8,11 @@ from penstock_core.limits import FETCH_BYTES_MAX
 from penstock_core.records.codec import decode
 from penstock_core.share.acknowledge import Acknowledgement, AckResult, AckType
 from penstock_core.share.record_set import Ranges
-from penstock_core.share.share_codec import parse_client_lock_id
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
 from penstock_service.share.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.client_lock import parse_marked_lock_id
 from penstock_service.share.hand_over import HandedLock
 from penstock_service.share.put_share_group import put_share_group
 from tests.support.service import key_of
@@ -73,11 +73,12 @@ def values_in(acquired: Acquired) -> list[str]:
 
 def entry_of(lock: HandedLock, kind: AckType = AckType.ACCEPT, offsets: Ranges | None = None, **facts: Any) -> AckEntry:
     """An acknowledgement of the lock, or of some of its offsets, as its client sends it."""
-    lock_id, generation, handed_out = parse_client_lock_id(lock.client_lock_id)
+    lock_id, generation, handed_out, mark = parse_marked_lock_id(lock.client_lock_id)
     return AckEntry(
         topic=lock.partition.topic,
         partition=lock.partition.key.partition,
         client_lock_id=lock.client_lock_id,
+        mark=mark,
         acknowledgement=Acknowledgement(
             lock_id=lock_id, type=kind, offsets=offsets, generation=generation, handed_out=handed_out, **facts
         ),

@@ -6,7 +6,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.outcomes import outcome_of
-from penstock_core.share.acknowledge import AckType
+from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_service.instance.instance import Instance
 from penstock_service.share.delete_share_group import delete_share_group
 from penstock_service.share.describe_share_group import describe_share_group, list_share_groups
@@ -166,6 +166,24 @@ def test_group_that_is_made_anew_begins_anew(instance: Instance) -> None:
     refused(ErrorCode.UNKNOWN_SHARE_GROUP, lambda: delete_share_group(instance, GROUP))
     new_group(instance)
     assert len(offsets_in(take(instance))) == 3
+
+
+def test_lock_of_a_group_or_topic_before_it_was_made_anew_is_lost_and_never_done(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    held = take(instance)
+    delete_share_group(instance, GROUP)
+    new_group(instance)
+    finish(instance, take(instance))
+    assert [each.result for each in finish(instance, held)] == [AckResult.LOST]
+    send(instance, "orders", "x")
+    held = take(instance)
+    delete_topic(instance, "orders")
+    filled_topic(instance, records=5)
+    put_share_group(instance, GROUP, ["orders"], {})
+    later = another_instance(instance)
+    finish(later, take(later))
+    assert [each.result for each in finish(later, held)] == [AckResult.LOST]
 
 
 def test_topic_that_is_made_anew_is_another_one_until_the_group_names_it_again(instance: Instance) -> None:
