@@ -102,8 +102,8 @@ def plan_acknowledge(
 def plan_blind(config: ShareGroupConfig, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> AckPlan | None:
     """The acknowledgements without a read, as if their locks were as they were handed out.
 
-    None if one of them does not tell its lock, or if they are of several generations. If the update is refused, plan
-    on the state that the refusal tells.
+    None if one of them does not tell its lock, if they are of several generations, or if nothing would be written: read
+    the state then. If the update is refused, plan on the state that the refusal tells.
     """
     locks = {each.lock_id: each.handed_out for each in acknowledgements if each.handed_out is not None}
     generations = {each.generation for each in acknowledgements}
@@ -115,7 +115,8 @@ def plan_blind(config: ShareGroupConfig, acknowledgements: Sequence[Acknowledgem
         open=sum(lock.records.count for lock in locks.values()),
         locks=locks,
     )
-    return plan_acknowledge(state, config, acknowledgements, now_ms)
+    plan = plan_acknowledge(state, config, acknowledgements, now_ms)
+    return None if plan.update is None else plan
 
 
 def acknowledge(

@@ -33,7 +33,7 @@ from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, loc
 from penstock_core.share.share_update import ShareUpdate
 
 _ENTRIES_PER_RETRY = 3  # an entry that is taken, the rest of it, and the new lock
-_ENTRIES_OF_FRESH = 1
+_ENTRIES_OF_FRESH = 2  # its lock, and with order by key the wait of those that stay behind
 _WAITS_BESIDE_FRESH = 2  # that one acquire takes: one that takes all meets every other acquire
 
 E = TypeVar("E", bound=tuple[object, object])
@@ -146,7 +146,8 @@ def _leads(records: RecordSet, first: Mapping[int, int]) -> bool:
 def fresh_room(draft: Draft, config: ShareGroupConfig) -> int:
     """How many more records the share item may have in flight, if it has a place for a lock."""
     has_place = (
-        len(draft.locks) < SHARE_LOCKS_MAX
+        draft.room() >= _ENTRIES_OF_FRESH
+        and len(draft.locks) < SHARE_LOCKS_MAX
         and entries_bytes(draft.locks, draft.waits) < SHARE_ITEM_BYTES
         and entries_bytes({}, draft.waits) < SHARE_WAITS_BYTES
     )

@@ -104,6 +104,8 @@ class _Ordered:
         waits = [source for source in sources if source.name is None and self._comes_again(source.entry)]
         suspect = self._suspect(sources)
         is_last = suspect is not None and is_last_delivery(self._config, suspect.entry.deliveries + 1)
+        if self._draft.room() < _ENTRIES_KEPT:
+            suspect, is_last = None, False
         if suspect is not None and is_last and (self._turn % 2 or not (waits or window)):
             suspect.limit = 1
             self._choose(sources)

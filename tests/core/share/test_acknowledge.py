@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from penstock_core.ids import LockId, LockNonce, Offset
@@ -9,6 +11,7 @@ from penstock_core.share.share_codec import client_lock_id, parse_client_lock_id
 from penstock_core.share.share_state import Lock, ShareState, Wait, locks_of
 from penstock_core.share.share_update import apply
 from tests.core.share.share_samples import (
+    LOCK_MS,
     NEW,
     NONCE,
     NOW_MS,
@@ -157,8 +160,8 @@ def test_blind_plan_is_the_plan_on_the_state() -> None:
     for kind in AckType:
         for ranges in ((), ((0, 2), (5, 6))):
             wanted = handed_out(state, kind, *ranges)
-            blind = plan_blind(PLAIN, [wanted], NOW_MS)
-            seen = plan_acknowledge(state, PLAIN, [wanted], NOW_MS)
+            blind = plan_blind(PLAIN, [wanted], NOW_MS + 5)
+            seen = plan_acknowledge(state, PLAIN, [wanted], NOW_MS + 5)
             assert blind is not None
             assert (blind.update, blind.answers) == (seen.update, seen.answers)
 
@@ -194,6 +197,8 @@ def test_no_blind_plan_without_the_lock_or_for_two_generations() -> None:
     newer = Acknowledgement(lock_id=known.lock_id, type=AckType.ACCEPT, generation=3, handed_out=known.handed_out)
     assert plan_blind(PLAIN, [known, newer], NOW_MS) is None
     assert plan_blind(PLAIN, [], NOW_MS) is None
+    same_end = replace(known, type=AckType.RENEW, lock_ms=LOCK_MS)
+    assert plan_blind(PLAIN, [same_end], NOW_MS) is None, "nothing to write, so nothing tells whether the lock is there"
 
 
 def test_release_takes_the_later_records_of_the_same_key_along_uncounted() -> None:

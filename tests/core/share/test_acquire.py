@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import LockId, LockNonce, Offset
-from penstock_core.limits import SHARE_LOCKS_MAX, SHARE_SUSPECT_PARTS
+from penstock_core.limits import SHARE_ENTRIES_MAX, SHARE_LOCKS_MAX, SHARE_SUSPECT_PARTS
 from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.acquire import grants, next_available_ms, plan_acquire
+from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.retry import backoff_ms
 from penstock_core.share.share_group import ShareGroupConfig
-from penstock_core.share.share_state import Lock, ShareState, Wait
+from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id
 from penstock_core.share.share_update import apply
 from tests.core.share.share_samples import (
     LOCK_MS,
@@ -249,6 +250,40 @@ def test_acknowledgement_makes_room_for_its_own_acquire() -> None:
     state = acquired(NEW, config=config)
     after = applied(state, plan_acquire(state, config, log(), request(OTHER), [ack(AckType.ACCEPT)]))
     assert (held(after, OTHER), after.open) == ([(((10, 20),), 1)], 10)
+
+
+@pytest.mark.parametrize("config", [PLAIN, replace(PLAIN, ordering="key")])
+def test_call_with_many_acknowledgements_stays_within_one_update(config: ShareGroupConfig) -> None:
+    hashes = tuple(range(1, 61))
+    locks = {
+        lock_id(nonce, 0): Lock(
+            Offset(3 * number), EXPIRED_MS * 2, 1, RecordSet(((0, 3),), _hashes(config, hashes[:3]))
+        )
+        for number, nonce in enumerate(NONCES[:20])
+    }
+    waits = {
+        Offset(60 + number): Wait(
+            0, 1 + number, RecordSet(((60 + number, 61 + number),), _hashes(config, (70 + number,)))
+        )
+        for number in range(10)
+    }
+    locks[A] = Lock(Offset(70), NOW_MS, 1, RecordSet(((0, 3),), _hashes(config, (80, 81, 82))))
+    state = ShareState(position=Offset(73), open=73, locks=locks, waits=waits)
+    for count in range(20):
+        wanted = [ack(AckType.RELEASE, (3 * number, 3 * number + 1), nonce=NONCES[number]) for number in range(count)]
+        asked = request(NONCES[30], 50, EXPIRED_MS)
+        if config.is_by_key:
+            plan = plan_read_first(state, config, log(90), asked, [90, 90, 91], wanted)
+        else:
+            plan = plan_acquire(state, config, log(90), asked, wanted)
+        assert plan.update is not None
+        touched = {*plan.update.expected_locks, *plan.update.expected_waits}
+        assert len(touched) <= SHARE_ENTRIES_MAX
+        applied(state, plan)
+
+
+def _hashes(config: ShareGroupConfig, hashes: tuple[int, ...]) -> tuple[int, ...]:
+    return hashes if config.is_by_key else ()
 
 
 def test_next_available_is_the_first_wait_or_end_of_a_lock() -> None:
