@@ -92,6 +92,7 @@ def _answer(acquired: Acquired) -> dict[str, Any]:
     return {
         "share_group_id": acquired.share_group_id,
         "lock_ms": acquired.lock_ms,
+        "ordering": acquired.group.config.ordering,
         "acknowledged": [*map(_acknowledged, acquired.acknowledged)],
         "next_available_ms": acquired.next_available_ms,
         "watch": [

@@ -108,6 +108,7 @@ class AcquiredRecords(TypedDict):
 
     share_group_id: str
     lock_ms: int
+    ordering: str
     records: list[AcquiredRecord]
     acknowledged: list[AcknowledgedRanges]
     next_available_ms: int | None
