@@ -9,8 +9,12 @@
         for record in consumer:
             ...
 
-AsyncProducer, AsyncConsumer, AsyncTransformer and AsyncAdmin are the same for asyncio (`pip install
-'penstock[async]'`).
+    with ShareConsumer("orders", group_id="workers") as consumer:  # a work queue on the same topic
+        for record in consumer:
+            ...
+
+AsyncProducer, AsyncConsumer, AsyncShareConsumer, AsyncTransformer and AsyncAdmin are the same for asyncio (`pip
+install 'penstock[async]'`).
 
 Without arguments the clients find the service by PENSTOCK_URL, or the local one that `penstock dev` or `penstock local
 up` started.
@@ -25,6 +29,8 @@ from penstock.admin.async_admin import AsyncAdmin
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.listener import ConsumerRebalanceListener, RebalanceCallback
+from penstock.dead_letters.async_dead_letters import AsyncDeadLetters
+from penstock.dead_letters.dead_letters import DeadLetters
 from penstock.errors import (
     AccessDeniedError,
     BufferFullError,
@@ -40,6 +46,7 @@ from penstock.errors import (
     InvalidError,
     LeaseHeldError,
     LeaseLostError,
+    LockLostError,
     NoOffsetError,
     NotConfiguredError,
     NotFoundError,
@@ -75,6 +82,16 @@ from penstock.producer.async_transaction import AsyncTransaction
 from penstock.producer.delivery import Delivery, DeliveryCallback
 from penstock.producer.producer import Producer
 from penstock.producer.transaction import Transaction
+from penstock.share.async_share_consumer import AsyncShareConsumer
+from penstock.share.share_consumer import ShareConsumer
+from penstock.share_model import (
+    Redrive,
+    Reject,
+    ShareGroup,
+    ShareGroupDescription,
+    ShareGroupPartition,
+    ShareRecord,
+)
 from penstock.transformer.async_transformer import AsyncTransformer
 from penstock.transformer.transformer import Transformer
 from penstock_core.errors import PenstockError
@@ -84,7 +101,9 @@ __all__ = [
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
+    "AsyncDeadLetters",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "AsyncTransaction",
     "AsyncTransformer",
     "AsyncTransport",
@@ -97,6 +116,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptError",
+    "DeadLetters",
     "Delivery",
     "DeliveryCallback",
     "DeliveryTimeoutError",
@@ -112,6 +132,7 @@ __all__ = [
     "InvalidError",
     "LeaseHeldError",
     "LeaseLostError",
+    "LockLostError",
     "NoOffsetError",
     "NotConfiguredError",
     "NotFoundError",
@@ -123,9 +144,16 @@ __all__ = [
     "RebalanceCallback",
     "RecordMetadata",
     "RecordTooLargeError",
+    "Redrive",
+    "Reject",
     "ResetOffset",
     "Response",
     "ScheduledRecords",
+    "ShareConsumer",
+    "ShareGroup",
+    "ShareGroupDescription",
+    "ShareGroupPartition",
+    "ShareRecord",
     "ThrottledError",
     "Topic",
     "TopicDescription",

@@ -15,7 +15,8 @@
     │   └── TransactionAbortedError  the record's transaction was aborted: the log has none of its records
     ├── FencedError               another process has taken over
     │   ├── LeaseLostError        another member owns the partition, or may: uncommitted records come again
-    │   └── InstanceFencedError   another process runs with this group_instance_id: stop
+    │   ├── InstanceFencedError   another process runs with this group_instance_id: stop
+    │   └── LockLostError         the lock of a share group's record has ended: another consumer may have the record
     ├── AccessDeniedError         the signature or the policy does not allow it
     ├── CorruptError              bytes are not what they were
     └── UnavailableError          try again later; the SDK has tried for as long as it may
@@ -51,6 +52,7 @@ __all__ = [
     "InvalidError",
     "LeaseHeldError",
     "LeaseLostError",
+    "LockLostError",
     "NoOffsetError",
     "NotConfiguredError",
     "NotFoundError",
@@ -123,6 +125,10 @@ class LeaseLostError(FencedError):
     Its next owner goes on from the last commit. A consumer need not do anything: it drops the partition (`on_lost`) and
     reads the other partitions on.
     """
+
+
+class LockLostError(FencedError):
+    """The lock of a record has ended or was taken over: another consumer of the share group may have the record."""
 
 
 class InstanceFencedError(FencedError):
@@ -242,6 +248,7 @@ _BY_CODE: dict[ErrorCode, type[PenstockError]] = {
     ErrorCode.GROUP_FULL: GroupFullError,
     ErrorCode.LEASE_FENCED: LeaseLostError,
     ErrorCode.MEMBER_FENCED: InstanceFencedError,
+    ErrorCode.LOCK_LOST: LockLostError,
 }
 
 _BY_CATEGORY: dict[Category, type[PenstockError]] = {

@@ -17,7 +17,7 @@ Nothing is mocked. Requests are encoded, handled, stored and answered as in AWS,
         records = penstock.records("orders")
         assert [record.value for record in records] == [b"..."]
 
-`async_producer`, `async_consumer` and `async_admin` are the same for asyncio.
+`async_producer`, `async_consumer`, `async_share_consumer` and `async_admin` are the same for asyncio.
 
 It needs the extra `penstock[testing]` (docs/adr/0002). No other module of the SDK imports the service.
 """
@@ -25,7 +25,7 @@ It needs the extra `penstock[testing]` (docs/adr/0002). No other module of the S
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +40,9 @@ from penstock.http.transport import Transport
 from penstock.model import ConsumerRecord, Topic, TopicPartition
 from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.producer import Producer
+from penstock.share.async_share_consumer import AsyncShareConsumer
+from penstock.share.share_consumer import ShareConsumer
+from penstock.share_model import ShareGroup
 from penstock_core.log.timer import DueSecond
 
 try:
@@ -168,6 +171,12 @@ class MemoryPenstock:
         self._closers.append(consumer.close)
         return consumer
 
+    def share_consumer(self, *topics: str, **settings: Any) -> ShareConsumer:
+        """A ShareConsumer of this service; the settings are ShareConsumer's."""
+        consumer = ShareConsumer(*topics, transport=self.transport, **settings)
+        self._closers.append(consumer.close)
+        return consumer
+
     def async_producer(self, **settings: Any) -> AsyncProducer:
         """An AsyncProducer of this service. Use it in `async with`: this object does not close it."""
         return AsyncProducer(transport=ThreadedTransport(self.transport), **settings)
@@ -175,6 +184,10 @@ class MemoryPenstock:
     def async_consumer(self, *topics: str, **settings: Any) -> AsyncConsumer:
         """An AsyncConsumer of this service. Use it in `async with`: this object does not close it."""
         return AsyncConsumer(*topics, transport=ThreadedTransport(self.transport), **settings)
+
+    def async_share_consumer(self, *topics: str, **settings: Any) -> AsyncShareConsumer:
+        """An AsyncShareConsumer of this service. Use it in `async with`: this object does not close it."""
+        return AsyncShareConsumer(*topics, transport=ThreadedTransport(self.transport), **settings)
 
     def admin(self) -> Admin:
         """An Admin of this service."""
@@ -187,6 +200,12 @@ class MemoryPenstock:
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> Topic:
         """As Admin.create_topic."""
         return self.admin().create_topic(name, partitions, config)
+
+    def create_share_group(
+        self, group: str, topics: str | Iterable[str], config: Mapping[str, Any] | None = None
+    ) -> ShareGroup:
+        """As Admin.create_share_group."""
+        return self.admin().create_share_group(group, topics, config)
 
     def records(self, topic: str) -> list[ConsumerRecord]:
         """All records that a topic holds now, partition by partition, in order."""

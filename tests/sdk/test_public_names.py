@@ -9,27 +9,28 @@ import pytest
 import penstock
 
 CLIENTS = """
-    Admin AsyncAdmin AsyncConsumer AsyncProducer AsyncTransaction AsyncTransformer Consumer Producer Transaction
-    Transformer
+    Admin AsyncAdmin AsyncConsumer AsyncDeadLetters AsyncProducer AsyncShareConsumer AsyncTransaction AsyncTransformer
+    Consumer DeadLetters Producer ShareConsumer Transaction Transformer
 """
 PORTS = """
     AsyncTransport ConsumerRebalanceListener Delivery DeliveryCallback HttpTransport RebalanceCallback Response
     Transport
 """
 GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
+SHARE_VALUES = "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareRecord"
 VALUES = """
     CommittedOffset ConsumerRecord OffsetAndTimestamp PartitionOffsets RecordMetadata ScheduledRecords Topic
     TopicDescription TopicPartition UndecodableBatch Zone
 """
 ERRORS = """
     AccessDeniedError BufferFullError ClosedError ConflictError ConnectionFailedError CorruptError DeliveryTimeoutError
-    FencedError ForkedError GroupFullError InstanceFencedError InvalidError LeaseHeldError LeaseLostError NoOffsetError
-    NotConfiguredError NotFoundError OffsetOutOfRangeError PenstockError RecordTooLargeError ThrottledError
-    TopicExistsError TopicReplacedError TransactionAbortedError UnavailableError UnknownPartitionError
+    FencedError ForkedError GroupFullError InstanceFencedError InvalidError LeaseHeldError LeaseLostError LockLostError
+    NoOffsetError NotConfiguredError NotFoundError OffsetOutOfRangeError PenstockError RecordTooLargeError
+    ThrottledError TopicExistsError TopicReplacedError TransactionAbortedError UnavailableError UnknownPartitionError
     UnknownTopicError
 """
 PUBLIC = {
-    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {VALUES} {ERRORS}",
+    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {VALUES} {ERRORS}",
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
     "penstock.model": f"{VALUES} GroupOffset Headers",
     "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",

@@ -40,6 +40,7 @@ class WakingTransport:
         self._events = events
         self._lock = threading.Lock()
         self._waiters: set[tuple[str, int]] = set()
+        self._channels: set[str] = set()
         self.credentials = RotatingCredentials()
         self.place: Mapping[str, str] | None = events.place
         self.loses = False
@@ -59,8 +60,10 @@ class WakingTransport:
         self.metadata += path == "/v1/metadata"
         if path.endswith("/heartbeat"):
             return self._beat(path, headers, json.loads(body))
+        if path.endswith("/acquire"):
+            return self._acquire(path, headers, json.loads(body))
         answer = self._inner.call(method, path, query, headers, body)
-        if path == "/v1/produce":
+        if path in ("/v1/produce", "/v1/topics/orders/records") or path.endswith("/acknowledge"):
             self._wake()
         return answer
 
@@ -111,10 +114,27 @@ class WakingTransport:
                     armed.setdefault(each["topic_id"], []).append(each["partition"])
         return answer._replace(body=json.dumps({**json.loads(answer.body), "armed": armed}).encode())
 
+    def _acquire(self, path: str, headers: Mapping[str, str], asked: dict[str, Any]) -> Response:
+        self.fetches.append(dict(asked))
+        with self._lock:
+            answer = self._inner.call("POST", path, {}, headers, json.dumps({**asked, "arm": False}).encode())
+            if not asked["arm"] or answer.status != 200:
+                return answer
+            header, batches = frame.decode(answer.body)
+            if not header["partitions"]:
+                self._channels.add(f"/wake/{header['share_group_id']}/share")
+                for each in cast(list[dict[str, Any]], header["watch"]):
+                    each["armed"] = True
+                    self._waiters.add((each["topic_id"], each["partition"]))
+        return answer._replace(body=frame.encode(header, [batches]))
+
     def _wake(self) -> None:
         with self._lock:
             waiters, self._waiters = self._waiters, set()
+            channels, self._channels = self._channels, set()
         if not self.loses:
             for topic_id, partition in waiters:
                 event = {"topic_id": topic_id, "partition": partition, "next_offset": None}
                 self._events.publish(f"/wake/{topic_id}/{partition}", event)
+                for channel in channels:  # of share groups: any of their partitions
+                    self._events.publish(channel, {**event, "share_group_id": channel.split("/")[2]})

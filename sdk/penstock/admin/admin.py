@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.api import calls, group_admin_calls
+from penstock.api import calls, group_admin_calls, share_group_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.client import Client
 from penstock.http.transport import Transport, open_transport
@@ -20,6 +20,7 @@ from penstock.model import (
     TopicPartition,
     Zone,
 )
+from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
 
 
 class Admin:
@@ -151,6 +152,71 @@ class Admin:
     def delete_group(self, group: str) -> None:
         """Delete the group and its offsets. Raises ConflictError while it has members, and NotFoundError."""
         self._client.call(group_admin_calls.delete_group(group))
+
+    def create_share_group(
+        self, group: str, topics: str | Iterable[str], config: Mapping[str, Any] | None = None
+    ) -> ShareGroup:
+        """Create a share group of one or more topics. If it exists, it gets these topics and settings.
+
+        Raises UnknownTopicError, and InvalidError for a bad name or setting. The settings `ordering` and `start` are
+        fixed when the group is made: "latest" starts behind the records that there are by then.
+        """
+        return self._client.call(share_group_calls.create_share_group(group, topics, {} if config is None else config))
+
+    def list_share_groups(self) -> list[ShareGroup]:
+        """All share groups, sorted by name; one request per hundred."""
+        return self._client.call(share_group_calls.list_share_groups())
+
+    def describe_share_group(self, group: str) -> ShareGroupDescription:
+        """The group, and what each partition has locked, available and waiting. Raises NotFoundError."""
+        return self._client.call(share_group_calls.describe_share_group(group))
+
+    def alter_share_group(
+        self, group: str, config: Mapping[str, Any], topics: str | Iterable[str] | None = None
+    ) -> ShareGroup:
+        """Change settings; None sets one back to its default. `topics` replace the group's. Raises NotFoundError.
+
+        Two requests.
+        """
+        return self._client.call(share_group_calls.alter_share_group(group, config, topics))
+
+    def reset_share_group(
+        self,
+        group: str,
+        topic: str,
+        *,
+        to: str | None = None,
+        offset: int | None = None,
+        timestamp_ms: int | None = None,
+        partitions: Sequence[int] | None = None,
+    ) -> dict[int, ResetOffset]:
+        """Hand out a topic's records again from a place on, in all partitions or some. Give one of three targets.
+
+        `to` is "earliest" or "latest". All locks of these partitions are lost, and records below the place count as
+        finished. It tries all partitions, then raises the first error.
+        """
+        target = share_group_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
+        return self._client.call(share_group_calls.reset_share_group(group, topic, target, partitions))
+
+    def delete_share_group(self, group: str) -> None:
+        """Delete the group and its state. All its locks are lost. Raises NotFoundError."""
+        self._client.call(share_group_calls.delete_share_group(group))
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the API
+        records_max: int | None = None,
+    ) -> Redrive:
+        """Move some records of a dead-letter topic back to where they came from, or to the topic `to`.
+
+        `filter` is a filter policy over their headers: it leaves the other records where they are. `records_max` bounds
+        one call. Call it until `remaining` is 0. Each record moves in a transaction, so a call that was killed has
+        moved each record once or not at all.
+        """
+        return self._client.call(share_group_calls.redrive(topic, to, filter, records_max))
 
     def release_transactional_id(self, transactional_id: str) -> None:
         """Let the IAM role or user that begins with this id next have it.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.api import calls, group_admin_calls
+from penstock.api import calls, group_admin_calls, share_group_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
@@ -17,6 +17,7 @@ from penstock.model import (
     TopicPartition,
     Zone,
 )
+from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
 
 
 class AsyncAdmin:
@@ -117,6 +118,57 @@ class AsyncAdmin:
     async def delete_group(self, group: str) -> None:
         """As `Admin.delete_group`, awaited."""
         await self._client.call(group_admin_calls.delete_group(group))
+
+    async def create_share_group(
+        self, group: str, topics: str | Iterable[str], config: Mapping[str, Any] | None = None
+    ) -> ShareGroup:
+        """As `Admin.create_share_group`, awaited."""
+        return await self._client.call(
+            share_group_calls.create_share_group(group, topics, {} if config is None else config)
+        )
+
+    async def list_share_groups(self) -> list[ShareGroup]:
+        """As `Admin.list_share_groups`, awaited."""
+        return await self._client.call(share_group_calls.list_share_groups())
+
+    async def describe_share_group(self, group: str) -> ShareGroupDescription:
+        """As `Admin.describe_share_group`, awaited."""
+        return await self._client.call(share_group_calls.describe_share_group(group))
+
+    async def alter_share_group(
+        self, group: str, config: Mapping[str, Any], topics: str | Iterable[str] | None = None
+    ) -> ShareGroup:
+        """As `Admin.alter_share_group`, awaited."""
+        return await self._client.call(share_group_calls.alter_share_group(group, config, topics))
+
+    async def reset_share_group(
+        self,
+        group: str,
+        topic: str,
+        *,
+        to: str | None = None,
+        offset: int | None = None,
+        timestamp_ms: int | None = None,
+        partitions: Sequence[int] | None = None,
+    ) -> dict[int, ResetOffset]:
+        """As `Admin.reset_share_group`, awaited."""
+        target = share_group_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
+        return await self._client.call(share_group_calls.reset_share_group(group, topic, target, partitions))
+
+    async def delete_share_group(self, group: str) -> None:
+        """As `Admin.delete_share_group`, awaited."""
+        await self._client.call(share_group_calls.delete_share_group(group))
+
+    async def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word of the API
+        records_max: int | None = None,
+    ) -> Redrive:
+        """As `Admin.redrive`, awaited."""
+        return await self._client.call(share_group_calls.redrive(topic, to, filter, records_max))
 
     async def release_transactional_id(self, transactional_id: str) -> None:
         """As `Admin.release_transactional_id`, awaited."""

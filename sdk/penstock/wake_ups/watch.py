@@ -8,6 +8,7 @@ Both do it under the consumer's lock.
 | `/<namespace>/<topic id>/<p>`  | wake-ups of one partition                                           |
 | `/<namespace>/<topic id>/all`  | messages about many partitions of the topic                         |
 | `/<namespace>/<topic id>/*`    | both, of all partitions: for a consumer that reads more than a few  |
+| `/<namespace>/<group id>/share`| what an acknowledgement makes available in a share group            |
 
 A partition is covered while each channel that may carry its wake-ups is subscribed to. Each subscription has a number
 of its own. So a reader that armed a partition under one subscription knows that it must arm again under the next.
@@ -34,25 +35,29 @@ class Watch:
         self.version = 0
         self.hold_until_ms = 0
         self._wanted: dict[str, frozenset[int]] = {}
+        self._channels: tuple[Leaf, ...] = ()
         self._leaves: frozenset[Leaf] = frozenset()
         self._numbers: dict[Leaf, int] = {}
         self._last_number = 0
 
     # The reader.
 
-    def want(self, partitions: Iterable[tuple[str, int]], hold_until_ms: int) -> None:
-        """Watch exactly these. The first time, quiet partitions wait until `hold_until_ms` for a subscription."""
+    def want(self, partitions: Iterable[tuple[str, int]], hold_until_ms: int, channels: Collection[Leaf] = ()) -> None:
+        """Watch exactly these. The first time, quiet partitions wait until `hold_until_ms` for a subscription.
+
+        `channels` are wanted beside those of the partitions.
+        """
         wanted: dict[str, set[int]] = {}
         for topic_id, partition in partitions:
             wanted.setdefault(topic_id, set()).add(partition)
         frozen = {topic_id: frozenset(numbers) for topic_id, numbers in wanted.items()}
-        if frozen == self._wanted:
+        if frozen == self._wanted and tuple(channels) == self._channels:
             return
         if not self.is_active:
             self.is_active = True
             self.hold_until_ms = hold_until_ms
-        self._wanted = frozen
-        self._leaves = frozenset(_leaves(frozen))
+        self._wanted, self._channels = frozen, tuple(channels)
+        self._leaves = frozenset([*_leaves(frozen, SDK_WAKE_UP_CHANNELS_MAX - len(channels)), *channels])
         self.version += 1
 
     def coverage(self, topic_id: str | None, partition: int) -> int:
@@ -64,6 +69,10 @@ class Watch:
             return of_topic
         single, shared = (self._numbers.get((topic_id, leaf), 0) for leaf in (str(partition), "all"))
         return max(single, shared) if single and shared else 0
+
+    def channel_coverage(self, channel: Leaf) -> int:
+        """A number that changes with each subscription to one of the `channels` that were wanted; 0 without one."""
+        return self._numbers.get(channel, 0)
 
     def is_polling(self, now_ms: int) -> bool:
         """Partitions that are not covered are read by long polls."""
@@ -100,8 +109,8 @@ class Watch:
         self._numbers.clear()
 
 
-def _leaves(wanted: Mapping[str, frozenset[int]]) -> list[Leaf]:
-    """The channels for these partitions, within what one connection may subscribe to.
+def _leaves(wanted: Mapping[str, frozenset[int]], most: int) -> list[Leaf]:
+    """The channels for these partitions, `most` at the most: one connection may subscribe to no more.
 
     A channel for each partition, where they are few: the other partitions' wake-ups cost money. Else one per topic.
     Topics beyond the bound are not covered.
@@ -112,6 +121,6 @@ def _leaves(wanted: Mapping[str, frozenset[int]]) -> list[Leaf]:
             exact.append((topic_id, "*"))
         else:
             exact += [(topic_id, str(number)) for number in sorted(numbers)] + [(topic_id, "all")]
-    if len(exact) <= SDK_WAKE_UP_CHANNELS_MAX:
+    if len(exact) <= most:
         return exact
-    return [(topic_id, "*") for topic_id in sorted(wanted)][:SDK_WAKE_UP_CHANNELS_MAX]
+    return [(topic_id, "*") for topic_id in sorted(wanted)][:most]

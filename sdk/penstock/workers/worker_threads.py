@@ -17,8 +17,10 @@ class Signal:
     that nothing interrupts.
     """
 
-    def __init__(self, lock: threading.Lock) -> None:
+    def __init__(self, lock: threading.Lock, *, is_final: bool = False) -> None:
+        """With `is_final`, an interruption ends all later waits too: several threads may have been about to wait."""
         self._lock = lock
+        self._is_final = is_final
         self._waiting: list[threading.Lock] = []
         self._is_interrupted = False
 
@@ -42,7 +44,8 @@ class Signal:
             # An interruption after the caller's last look must end this wait: it came before the waiter was there.
             if not self._is_interrupted:
                 waiter.acquire(timeout=-1 if timeout is None else timeout)
-            self._is_interrupted = False
+            if not self._is_final:
+                self._is_interrupted = False
         self._waiting.remove(waiter)
 
 

@@ -16,12 +16,12 @@ from penstock.cli.options.start import START, Start
 from penstock.cli.options.times import TIME_FORMS
 from penstock.cli.records.json_lines import json_line
 from penstock.cli.service import Service, service_command
-from penstock.cli.signals import stopped_by_signals
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.settings import WaitMode
 from penstock.errors import AccessDeniedError, UnknownPartitionError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.system import monotonic_ms
+from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.topic_patterns import check_pattern, matches
 from penstock_core.plain_text import escaped

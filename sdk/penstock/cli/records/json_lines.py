@@ -31,7 +31,7 @@ def json_line(record: ConsumerRecord) -> bytes:
         "timestamp_ms": record.timestamp_ms,
         **_text_or_base64("key", record.key),
         **_text_or_base64("value", record.value),
-        "headers": [[name, _header_value(value)] for name, value in record.headers],
+        "headers": [[name, header_value(value)] for name, value in record.headers],
     }
     return escaped_json(json.dumps(document, ensure_ascii=False)).encode() + b"\n"
 
@@ -62,7 +62,8 @@ def _text_or_base64(name: str, content: bytes | None) -> dict[str, str | None]:
     return {f"{name}_base64": base64.b64encode(content).decode()}
 
 
-def _header_value(content: bytes | None) -> str | dict[str, str] | None:
+def header_value(content: bytes | None) -> str | dict[str, str] | None:
+    """A header's value as lines have it."""
     text = _plain_text(content)
     return text if content is None or text is not None else {"base64": base64.b64encode(content).decode()}
 

@@ -17,11 +17,11 @@ from penstock.cli.options.duration import DURATION
 from penstock.cli.records.json_lines import parse_json_line
 from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
-from penstock.cli.signals import stopped_by_signals
 from penstock.errors import InvalidError
 from penstock.model import RecordMetadata
 from penstock.producer.producer import Producer
 from penstock.producer.settings import ACKS
+from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import ACKS_ALIASES

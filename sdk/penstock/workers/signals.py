@@ -1,4 +1,4 @@
-"""INT and TERM as the ordinary way to end a command: it finishes what it has in hand."""
+"""INT and TERM as the ordinary way to end a program: it finishes what it has in hand."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at INT or TERM. A second INT interrupts the command where it is, and a second TERM kills it."""
+    """Call `stop` at INT or TERM. A second INT interrupts the program where it is, and a second TERM kills it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
         return

@@ -1,0 +1,1 @@
+"""Moves records of plain groups to a dead-letter topic."""

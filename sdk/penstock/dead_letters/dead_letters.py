@@ -1,0 +1,54 @@
+"""A dead-letter topic for a plain group: the record moves and the offset is committed in one transaction."""
+
+from penstock.arguments import check_text, check_whole, checked_topic
+from penstock.consumer.consumer import Consumer
+from penstock.dead_letters.headers import death, with_death
+from penstock.model import ConsumerRecord, RecordMetadata, TopicPartition
+from penstock.producer.producer import Producer
+from penstock.system import wall_clock_ms
+
+
+class DeadLetters:
+    """Moves records that a group cannot handle to a dead-letter topic, exactly once.
+
+        consumer = Consumer("orders", group_id="billing", enable_auto_commit=False)
+        producer = Producer(transactional_id=f"billing-dead-{instance}")
+        dead = DeadLetters(consumer, producer, "orders.dead")
+        for record in consumer:
+            try:
+                bill(record)
+            except ValueError as error:
+                dead.move(record, reason=str(error))
+
+    The consumer must be a member of a group. The record keeps its key, value, timestamp and headers, and gets headers
+    `penstock.dead-letter.*` that tell where it was and why it moved. A share group does all this by itself.
+    """
+
+    def __init__(self, consumer: Consumer, producer: Producer, topic: str) -> None:
+        """The producer needs a `transactional_id`, and `topic` must exist. Makes no call."""
+        self._consumer = consumer
+        self._producer = producer
+        self._topic = checked_topic(topic)
+
+    def move(self, record: ConsumerRecord, reason: str = "", *, deliveries: int = 1) -> RecordMetadata:
+        """Move the record, and commit the offset behind it: the group has dealt with the partition so far.
+
+        One transaction: the record is in the dead-letter topic if and only if the offset is committed. Returns its
+        place there. Raises LeaseLostError if another member owns the partition, the errors of a transaction, and
+        InvalidError if the consumer is in no group. After an error nothing has moved, unless it says `maybe_applied`.
+        """
+        check_text("reason", reason)
+        check_whole("deliveries", deliveries, 1)
+        offsets = {TopicPartition(record.topic, record.partition): record.offset + 1}
+        (lease,) = self._consumer.group_offsets(offsets)
+        told = death(record, lease.group, reason, deliveries, wall_clock_ms())
+        with self._producer.transaction() as transaction:
+            sent = transaction.send(
+                self._topic,
+                record.value,
+                key=record.key,
+                headers=with_death(record.headers, told),
+                timestamp_ms=record.timestamp_ms,
+            )
+            transaction.send_offsets(offsets, self._consumer)
+        return sent.result()

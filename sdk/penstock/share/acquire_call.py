@@ -1,0 +1,162 @@
+"""The acquire and acknowledge calls: one try each, which never raises an error. share_core.py decides about a retry.
+
+An acquire's answer is a frame. Its header tells the locks, and its body holds the batches as they are stored, so also
+records that other consumers hold: only the offsets in a lock's `ranges` count. Compaction leaves gaps inside batches:
+the consumer accepts these offsets, because only a reader that decodes sees that they are gone.
+"""
+
+import json
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import UnavailableError
+from penstock.http.http_message import (
+    BATCHES_TYPE,
+    JSON_TYPE,
+    HttpRequest,
+    Response,
+    json_document,
+    misunderstood,
+    raise_for_status,
+)
+from penstock.share.acknowledgements import Acknowledgement, LockKey
+from penstock.share.held_locks import AcquiredLock
+from penstock.share.moment import Moment
+from penstock.share_model import ShareRecord
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records import frame
+from penstock_core.records.codec import decode
+from penstock_core.records.record_batch import walk
+from penstock_core.records.undecodable import is_undecodable
+
+_log = logging.getLogger("penstock.share")
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareCall:
+    """A request to send. `sent` is the time of its first try: a lock may have begun then."""
+
+    path: str
+    body: Mapping[str, Any]
+    entries: Sequence[Acknowledgement]
+    is_acquire: bool
+    sent: Moment
+    sent_last: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAnswer:
+    """The answer's document, and the locks of an acquire."""
+
+    document: Mapping[str, Any]
+    locks: Sequence[AcquiredLock] = ()
+
+
+def send(call: ShareCall) -> Generator[HttpRequest, Response, ShareAnswer | PenstockError]:
+    """The answer, or the failure of the request."""
+    try:
+        request = _request(call)
+        response = yield request
+        if not call.is_acquire:
+            return ShareAnswer(document=json_document(request, response))
+        return _acquired(call, request, response)
+    except PenstockError as error:
+        if error.code.is_retriable:
+            _log.warning("%s will be tried again: %s", call.path, error)
+        return error
+    except Exception as error:  # the driver's edge: a defect must not leave the consumer waiting for ever
+        _log.exception("%s failed in an unexpected way", call.path)
+        return UnavailableError(ErrorCode.INTERNAL, f"{call.path} failed: {error!r}", maybe_applied=True)
+
+
+def _request(call: ShareCall) -> HttpRequest:
+    return HttpRequest(
+        method="POST",
+        path=call.path,
+        headers={"Content-Type": JSON_TYPE, "Accept": BATCHES_TYPE if call.is_acquire else JSON_TYPE},
+        body=json.dumps(call.body, separators=(",", ":")).encode(),
+        is_repeatable=True,
+    )
+
+
+def _acquired(call: ShareCall, request: HttpRequest, response: Response) -> ShareAnswer:
+    raise_for_status(request, response)
+    try:
+        header, batches = frame.decode(response.body)
+    except PenstockError as error:
+        raise misunderstood(request) from error
+    partitions = header.get("partitions")
+    if not isinstance(partitions, list):
+        raise misunderstood(request)
+    locks: list[AcquiredLock] = []
+    at = 0
+    for each in partitions:
+        length = int(each.get("length", 0))
+        if "error" in each:
+            _log.warning("%s[%s] gave no records: %s", each.get("topic"), each.get("partition"), each["error"])
+        else:
+            locks.append(_lock(call, header, each, batches[at : at + length]))
+        at += length
+    return ShareAnswer(document=header, locks=locks)
+
+
+def _lock(call: ShareCall, header: Mapping[str, Any], entry: Mapping[str, Any], batches: memoryview) -> AcquiredLock:
+    """One lock with its records. How long it lasts counts from before the request was sent: the safe side."""
+    key = LockKey(entry["topic"], entry["partition"], entry["lock_id"])
+    left_ms = entry.get("until_ms_left")
+    sent, lasts_ms = (call.sent, header["lock_ms"]) if left_ms is None else (call.sent_last, left_ms)
+    ranges = [range(start, end) for start, end in entry["ranges"]]
+    records: list[ShareRecord] = []
+    unreadable: list[int] = []
+    missing: list[int] = []
+    why = ""
+    for position, batch in walk(batches):
+        wanted = [
+            range(max(each.start, batch.base_offset), min(each.stop, batch.next_offset))
+            for each in ranges
+            if each.start < batch.next_offset and batch.base_offset < each.stop
+        ]
+        if not wanted:
+            continue
+        offsets = [offset for each in wanted for offset in each]
+        try:
+            found = _records(batches[position : position + batch.length], wanted, entry)
+        except PenstockError as error:
+            if not is_undecodable(error):
+                raise UnavailableError(ErrorCode.INTERNAL, f"the records came changed: {error.message}") from error
+            why = str(error)
+            unreadable += offsets
+        else:
+            records += found
+            missing += sorted(set(offsets) - {record.offset for record in found})
+    return AcquiredLock(
+        key=key,
+        records=records,
+        missing=missing,
+        unreadable=unreadable,
+        why_unreadable=why,
+        sent=sent,
+        lasts_ms=int(lasts_ms),
+    )
+
+
+def _records(batch: memoryview, wanted: Sequence[range], entry: Mapping[str, Any]) -> list[ShareRecord]:
+    topic, partition = entry["topic"], entry["partition"]
+    count, lock_id = entry["delivery_count"], entry["lock_id"]
+    return [
+        ShareRecord(
+            topic,
+            partition,
+            record.offset,
+            record.timestamp,
+            record.key,
+            record.value,
+            tuple(record.headers),
+            count,
+            lock_id,
+        )
+        for record in decode(batch)
+        if any(record.offset in each for each in wanted)
+    ]

@@ -1,0 +1,208 @@
+"""Keeps a consumer's locks: renews them, gives records back, acknowledges, and tells of locks that are lost.
+
+It decides and does no I/O. share_core.py sends what it has queued.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from penstock.retry import NEVER_MS
+from penstock.share.acknowledgements import (
+    ACCEPT,
+    GIVE_BACK,
+    Acknowledgement,
+    AcknowledgementQueue,
+    Refusal,
+    Verb,
+    Wish,
+    refusals,
+    reject,
+)
+from penstock.share.acquire_call import ShareAnswer, ShareCall
+from penstock.share.held_locks import AcquiredLock, HeldLock, HeldLocks, key_of
+from penstock.share.moment import Moment
+from penstock.share_model import ShareRecord
+from penstock_core.limits import SDK_SHARE_ENTRIES_MAX, SDK_SHARE_GIVE_BACK_MS, SDK_SHARE_LINGER_MS
+
+_log = logging.getLogger("penstock.share")
+
+_LOST_REMEMBERED_MAX = 10_000  # records of which a late acknowledgement is told that their locks were lost
+
+
+class Keeper:
+    """`lock_ms` is what the consumer asks for, None for the group's. `lost` are records to tell the application of."""
+
+    def __init__(self, *, lock_ms: int | None, hold_ms_max: int) -> None:
+        self.locks = HeldLocks(hold_ms_max)
+        self.queue = AcknowledgementQueue(SDK_SHARE_LINGER_MS)
+        self.lost: list[ShareRecord] = []
+        self.lost_count = 0
+        self.skipped_batches = 0
+        self._lost_places: dict[tuple[str, int, int, str], None] = {}
+        self._wanted_ms = lock_ms
+        self._lock_ms = lock_ms or 0  # what the service said last
+        self._moved_ms = NEVER_MS  # when a record was handed out or came in
+
+    def acquired(self, answer: ShareAnswer, now: Moment) -> int:
+        """Take the locks of an answer. Returns how many records are new."""
+        self._lock_ms = int(answer.document["lock_ms"])
+        self.locks.is_by_key = answer.document.get("ordering") == "key"
+        before = self.locks.at_hand
+        for lock in answer.locks:
+            if self.locks.get(lock.key) is None:
+                self.locks.add(lock)
+                self._pass_over(lock, now)
+            else:
+                self.locks.add(lock)
+        self._moved_ms = now.monotonic_ms
+        return self.locks.at_hand - before
+
+    def take(self, most: int, now: Moment, *, is_one_per_key: bool = False) -> list[ShareRecord]:
+        """Hand out up to `most` records, as `HeldLocks.take`."""
+        taken = self.locks.take(most, now, is_one_per_key=is_one_per_key)
+        if taken:
+            self._moved_ms = now.monotonic_ms
+        return taken
+
+    def acknowledge(self, record: ShareRecord, wish: Wish, now: Moment) -> bool:
+        """Queue what the application decided. False if the record is not in hand."""
+        if wish.verb is Verb.RENEW:
+            lock = self.locks.get(key_of(record))
+            if lock is None or record.offset not in lock.in_hand:
+                return False
+            self._renew(lock, now)
+            return True
+        lock = self.locks.put_aside(record)
+        if lock is None:
+            return False
+        if wish.verb is Verb.RELEASE:
+            self.locks.drop_behind(record)
+        self._queue(lock, wish, [record.offset], now)
+        return True
+
+    def give_back(self, now: Moment) -> None:
+        """Release all records that no handler has begun with."""
+        for lock in self.locks:
+            self._give_back(lock, now)
+
+    def look(self, now: Moment) -> None:
+        """Do what is due: renew locks, tell of those that have ended, give records back."""
+        if self.locks.at_hand and now.monotonic_ms >= self._moved_ms + SDK_SHARE_GIVE_BACK_MS:
+            self.give_back(now)
+        for lock in self.locks:
+            if not lock.has_ended and lock.ends.has_come(now):
+                lock.has_ended = True
+                self._give_back(lock, now)
+                self._tell(lock, [each for offset, each in lock.in_hand.items() if offset not in lock.told])
+            if not lock.is_renewing and lock.renew_from.has_come(now):
+                self._give_back(lock, now)
+                lock.is_renewing = True  # until it is renewed, or the call has failed
+                if self.locks.may_renew(lock, now):
+                    self._renew(lock, now)
+
+    def next_look_ms(self) -> int:
+        """When `look` has something to do, by the monotonic clock."""
+        idle_ms = self._moved_ms + SDK_SHARE_GIVE_BACK_MS if self.locks.at_hand else NEVER_MS
+        return min(self.locks.due_ms(), idle_ms)
+
+    def entries(self, now: Moment) -> tuple[Acknowledgement, ...]:
+        """What a request shall carry."""
+        return self.queue.take(SDK_SHARE_ENTRIES_MAX, now.monotonic_ms)
+
+    def answered(self, call: ShareCall, answer: ShareAnswer) -> None:
+        """The service has answered a request with acknowledgements."""
+        refused = refusals(answer.document.get("acknowledged") or (), call.entries)
+        for entry in call.entries:
+            mine = [each for each in refused if each.key == entry.key]
+            self._settle(entry, mine, call)
+
+    def failed(self, call: ShareCall, *, again_ms: int) -> None:
+        """The request has failed: its acknowledgements go again with a later one."""
+        self.queue.put_back(call.entries, again_ms=again_ms)
+        for entry in call.entries:
+            lock = self.locks.get(entry.key)
+            if lock is not None and entry.wish.verb is Verb.RENEW:
+                lock.is_renewing = False
+                lock.renew_from = call.sent_last.later(max(0, again_ms - call.sent_last.monotonic_ms))
+
+    def take_lost(self) -> list[ShareRecord]:
+        """The records to tell the application of, once."""
+        lost, self.lost = self.lost, []
+        return lost
+
+    def was_lost(self, record: ShareRecord) -> bool:
+        """The record's lock was lost lately."""
+        return _place(record) in self._lost_places
+
+    def _settle(self, entry: Acknowledgement, refused: Sequence[Refusal], call: ShareCall) -> None:
+        lock = self.locks.get(entry.key)
+        if lock is None:
+            return
+        lost = [each for each in refused if not each.is_done]
+        gone: list[int] = []
+        if entry.wish.verb is Verb.RENEW:
+            gone = [offset for offset in lock.in_hand if any(each.covers(offset) for each in refused)]
+            if not lost:
+                lock.renew(call.sent, self._wanted_ms or self._lock_ms)
+        elif not entry.wish.is_uncounted:  # nobody has worked on those
+            gone = [offset for offset in entry.offsets if any(each.covers(offset) for each in lost)]
+        self._log_refusals(refused)
+        self._note(self.locks.lose(lock, gone))
+        if entry.wish.verb is not Verb.RENEW:
+            self.locks.answered(entry.key, entry.offsets)
+
+    def _pass_over(self, lock: AcquiredLock, now: Moment) -> None:
+        """Finish what the consumer cannot hand out: gaps in the log, and batches that no consumer can decode."""
+        held = self.locks.get(lock.key)
+        assert held is not None
+        if lock.missing:
+            self._queue(held, ACCEPT, lock.missing, now)
+        if lock.unreadable:
+            self.skipped_batches += 1
+            _log.warning("rejected %d offsets of %s[%d]: %s", len(lock.unreadable), *lock.key[:2], lock.why_unreadable)
+            self._queue(held, reject(f"undecodable: {lock.why_unreadable}"), lock.unreadable, now)
+
+    def _renew(self, lock: HeldLock, now: Moment) -> None:
+        lock.is_renewing = True
+        self.queue.add(
+            lock.key,
+            Wish(Verb.RENEW, lock_ms=self._wanted_ms),
+            lock.in_hand,
+            lock_count=lock.count,
+            now_ms=now.monotonic_ms,
+        )
+
+    def _give_back(self, lock: HeldLock, now: Moment) -> None:
+        offsets = self.locks.give_back(lock)
+        if offsets:
+            self._queue(lock, GIVE_BACK, offsets, now)
+
+    def _queue(self, lock: HeldLock, wish: Wish, offsets: Iterable[int], now: Moment) -> None:
+        self.queue.add(lock.key, wish, offsets, lock_count=lock.count, now_ms=now.monotonic_ms)
+
+    def _tell(self, lock: HeldLock, records: Sequence[ShareRecord]) -> None:
+        lock.told.update(record.offset for record in records)
+        self._note(records)
+
+    def _note(self, records: Sequence[ShareRecord]) -> None:
+        if records:
+            self.lost += records
+            self.lost_count += len(records)
+            self._lost_places.update((_place(record), None) for record in records)
+            while len(self._lost_places) > _LOST_REMEMBERED_MAX:
+                del self._lost_places[next(iter(self._lost_places))]
+            _log.warning(
+                "the locks of %d records are lost, the first is offset %d of %s[%d]: other consumers may have them",
+                len(records),
+                records[0].offset,
+                records[0].topic,
+                records[0].partition,
+            )
+
+    def _log_refusals(self, refused: Sequence[Refusal]) -> None:
+        for each in refused:
+            _log.debug("%s of %s[%d]: %s", each.result, each.key.topic, each.key.partition, each.message)
+
+
+def _place(record: ShareRecord) -> tuple[str, int, int, str]:
+    return record.topic, record.partition, record.offset, record.lock_id

@@ -1,0 +1,246 @@
+"""The share consumer with threads. share_core.py decides, share_threads.py does the I/O."""
+
+from types import TracebackType
+from typing import Self, Unpack
+
+from penstock.arguments import check, check_callable, check_number, check_text, check_whole, checked_topic
+from penstock.http.client import Client
+from penstock.http.transport import Transport, open_transport
+from penstock.options import shows_fields_of
+from penstock.share.acknowledgements import ACCEPT, Verb, Wish, reject
+from penstock.share.moment import Moment
+from penstock.share.runner import Handler, Runner
+from penstock.share.settings import LOCK_MS_MAX, ShareOptions, ShareSettings
+from penstock.share.share_core import ShareCore
+from penstock.share.share_threads import ShareThreads
+from penstock.share_model import ShareRecord
+from penstock.system import monotonic_ms, new_nonce, process_name, wall_clock_ms
+from penstock.workers.fork_guard import ForkGuard
+from penstock.workers.signals import stopped_by_signals
+from penstock_core.limits import CLIENT_ID_LENGTH_MAX, SDK_CALL_MS_MAX
+
+_NONCE_LENGTH = 22
+
+
+class ShareConsumer:
+    """Works on the records of a share group, with any number of other consumers, and acknowledges each record.
+
+        with ShareConsumer("orders", group_id="workers") as consumer:
+            for record in consumer:
+                handle(record)
+
+    It locks each record for you, renews the lock while you work, and acknowledges in the background. In `with`, an
+    exception releases the record in hand, and `Reject` rejects it. Or let it run a handler in threads:
+
+        ShareConsumer("orders", group_id="workers").run(handle, concurrency=8)
+
+    A record may come twice: after a crash, or when its lock was lost. The consumer retries failures that may pass, with
+    full jitter. Every other error is raised by the call that waits for records. Several threads may acknowledge; one
+    thread iterates or polls.
+    """
+
+    @shows_fields_of(ShareSettings)
+    def __init__(
+        self,
+        *topics: str,
+        url: str | None = None,
+        region: str | None = None,
+        transport: Transport | None = None,
+        **options: Unpack[ShareOptions],
+    ) -> None:
+        """Opens no connection yet.
+
+        `topics` are some of the group's topics; without any, all of them. `url` and `region` default to what
+        penstock.configuration finds: the environment, else the local stack. `transport` replaces HTTP, as
+        penstock.testing does. Raises NotConfiguredError, and InvalidError for an option.
+        """
+        settings = checked_settings(options)
+        self._settings = settings
+        self._fork = ForkGuard("ShareConsumer")
+        self._core = share_core(settings, topics)
+        self._client = Client(open_transport(url, region, transport), retry=settings.retry)
+        self._threads = ShareThreads(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
+
+    # Records.
+
+    def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
+        """The next records, at most `max_records`. Empty if none came in `timeout_ms`, and after `stop`.
+
+        With acknowledge="auto" it accepts the records of the last `poll` that you have not acknowledged. Raises
+        NotFoundError for an unknown group, AccessDeniedError, and the other errors that no retry heals.
+        """
+        check_poll(max_records, timeout_ms)
+        self._threads.start()
+        return self._threads.drive(self._core.poll(max_records, timeout_ms))
+
+    def __iter__(self) -> Self:
+        """The consumer: iteration returns its records."""
+        return self
+
+    def __next__(self) -> ShareRecord:
+        """The next record. Waits for it, at most `consumer_timeout_ms`. Raises as `poll`."""
+        self._threads.start()
+        record = self._threads.drive(self._core.next_record())
+        if record is None:
+            raise StopIteration
+        return record
+
+    def run(self, handler: Handler, *, concurrency: int = 8) -> None:
+        """Call `handler` with each record, in `concurrency` threads, until `stop` or a SIGTERM or SIGINT.
+
+        It accepts a record when the handler returns, rejects it when the handler raises `Reject`, and releases it
+        after any other exception, which it logs. A handler may acknowledge its record itself, as with
+        `consumer.release(record, delay_ms=60_000)`.
+
+        At the end it gives back records that no handler has begun with, waits `drain_ms` for the handlers, releases
+        the rest, and closes the consumer. It hears signals in the main thread only. Raises as `poll`.
+        """
+        check_run(handler, concurrency)
+        self._threads.start()
+        with self._threads.lock:
+            self._core.appetite.employ(concurrency)
+        try:
+            with stopped_by_signals(self.stop):
+                Runner(self._core, self._threads, self.stop).run(
+                    handler, concurrency=concurrency, drain_ms=self._settings.drain_ms
+                )
+        finally:
+            self.close()
+
+    # Acknowledgements: they go in the background.
+
+    def accept(self, record: ShareRecord) -> None:
+        """The record is done: it never comes again.
+
+        Raises LockLostError if its lock was lost, and InvalidError if the record was acknowledged before.
+        """
+        self._acknowledge(record, ACCEPT)
+
+    def release(self, record: ShareRecord, delay_ms: int | None = None) -> None:
+        """Let the record come again after `delay_ms`, by default after the group's backoff. Raises as `accept`."""
+        self._acknowledge(record, release_wish(delay_ms))
+
+    def reject(self, record: ShareRecord, reason: str = "") -> None:
+        """Send the record to the dead-letter topic, with 200 bytes of the reason. Raises as `accept`.
+
+        Without a dead-letter topic the record is finished.
+        """
+        check_text("reason", reason)
+        self._acknowledge(record, reject(reason))
+
+    def renew(self, record: ShareRecord) -> None:
+        """Renew the record's lock now. The consumer does so by itself from the middle of the lock's time on.
+
+        Raises as `accept`. `on_lock_lost` tells if it fails.
+        """
+        self._acknowledge(record, Wish(Verb.RENEW, lock_ms=self._settings.lock_ms))
+
+    def flush(self, timeout_ms: int = SDK_CALL_MS_MAX) -> None:
+        """Wait until the service has answered all acknowledgements.
+
+        Raises TimeoutError after `timeout_ms`, and the errors of the call. A record whose lock was lost raises nothing
+        here: see `on_lock_lost` and `locks_lost`.
+        """
+        self._threads.start()
+        steps = self._core.flush(monotonic_ms() + timeout_ms)
+        if not self._threads.drive(steps, until_stopped=False):
+            raise TimeoutError(f"not everything was acknowledged in {timeout_ms} ms")
+
+    @property
+    def locks_lost(self) -> int:
+        """How many records were lost to other consumers while this one had them."""
+        return self._core.keeper.lost_count
+
+    @property
+    def skipped_batches(self) -> int:
+        """How many undecodable batches this consumer has rejected."""
+        return self._core.keeper.skipped_batches
+
+    # The end.
+
+    def stop(self) -> None:
+        """End iteration and `run`, and let every `poll` return an empty list at once.
+
+        Call it from a signal handler or from another thread. Records that were not handed out go back.
+        """
+        self._core.is_stopped = True
+        self._threads.interrupt()
+
+    @property
+    def is_stopped(self) -> bool:
+        """`stop` was called: no more records come."""
+        return self._core.is_stopped
+
+    def close(self) -> None:
+        """Acknowledge, and end the threads. You may call it twice.
+
+        With acknowledge="auto" it accepts what was returned last. It releases every other record: without counting the
+        delivery where no handler had it. It waits for the answers, 5 seconds at most.
+        """
+        self._close(None)
+
+    def __enter__(self) -> Self:
+        """The consumer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it. After an exception it releases what was returned last, or rejects it after `Reject`."""
+        self._close(error)
+
+    def _close(self, error: BaseException | None) -> None:
+        if self._core.is_closed or self._fork.is_forked:
+            return  # in a child by fork(), locks and connections are the parent's
+        self._core.is_stopped = True
+        self._threads.interrupt()
+        try:
+            self._threads.drive(self._core.close(error), until_stopped=False)
+        finally:
+            self._threads.stop()
+            self._client.close()
+
+    def _acknowledge(self, record: ShareRecord, wish: Wish) -> None:
+        self._fork.check()
+        with self._threads.lock:
+            self._core.acknowledge(record, wish)
+            self._threads.changed()
+
+
+def share_core(settings: ShareSettings, topics: tuple[str, ...]) -> ShareCore:
+    """The core of a consumer, on this machine's clocks. Raises InvalidError for a topic's name."""
+    return ShareCore(
+        settings,
+        [checked_topic(topic) for topic in topics],
+        consumer_id=(settings.client_id or process_name())[:CLIENT_ID_LENGTH_MAX],
+        now=lambda: Moment(monotonic_ms(), wall_clock_ms()),
+        new_nonce=lambda: new_nonce()[:_NONCE_LENGTH],
+    )
+
+
+def checked_settings(options: ShareOptions) -> ShareSettings:
+    """The settings of these options. Raises InvalidError, also without a `group_id`."""
+    check("group_id" in options, "group_id: give the name of a share group")
+    return ShareSettings(**options)
+
+
+def release_wish(delay_ms: int | None) -> Wish:
+    """A release. Raises InvalidError for a bad delay."""
+    if delay_ms is not None:
+        check_whole("delay_ms", delay_ms, 0)
+        check(delay_ms <= LOCK_MS_MAX, f"delay_ms={delay_ms}: use 0 to {LOCK_MS_MAX:,}")
+    return Wish(Verb.RELEASE, delay_ms=delay_ms)
+
+
+def check_poll(max_records: int | None, timeout_ms: int) -> None:
+    """Raises InvalidError for arguments that no poll may have."""
+    if max_records is not None:
+        check_whole("max_records", max_records, 1)
+    check_number("timeout_ms", timeout_ms, 0)
+
+
+def check_run(handler: Handler, concurrency: int) -> None:
+    """Raises InvalidError for arguments that no run may have."""
+    check(handler is not None, "handler=None: give a function of one ShareRecord")
+    check_callable("handler", handler)
+    check_whole("concurrency", concurrency, 1)

@@ -1,0 +1,140 @@
+"""How a share consumer waits while its group has nothing for it: asleep until a wake-up, or by long polls.
+
+| the last acquire found nothing, and                 | the next one goes                                           |
+|-----------------------------------------------------|-------------------------------------------------------------|
+| all channels are covered, and nothing is armed yet  | at once, with `arm`                                         |
+| all is armed under the subscriptions that cover it  | when a wake-up comes, at `next_available_ms`, or by the net |
+| the connection is being opened                      | when it is there, at the latest at the end of the hold      |
+| there is no connection                              | at once, as a long poll                                     |
+
+The channels are those of the partitions that the service has looked at, and the one of the share group: a release, or
+room for more records in flight, comes there. A wake-up is a hint, as in penstock.consumer.waiting (docs/adr/0026).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.wake_ups.events import WakeUp
+from penstock.wake_ups.watch import Watch
+from penstock_core.limits import (
+    SDK_SAFETY_NET_MS,
+    SDK_WAIT_FIRST_MS,
+    SDK_WAKE_UP_FRUITLESS_MS,
+    SDK_WAKE_UP_FRUITLESS_MS_MAX,
+    SDK_WAKE_UP_HOLD_MS,
+)
+
+_AGAIN_MS_MIN = 10  # between two looks at a group that has no records at once
+_SPREAD = 0.1  # on top of the safety net: consumers that fell asleep together do not come back together
+_LIVELY_MS = 2 * SDK_WAIT_FIRST_MS  # records that came closer together than this come again soon
+
+
+class ShareWaiting:
+    """Decides when an acquire goes out, and how it waits. `watch` is None if the consumer only polls."""
+
+    def __init__(self, poll_wait_ms: int, *, is_woken: bool) -> None:
+        self.watch = Watch() if is_woken else None
+        self._poll_wait_ms = poll_wait_ms
+        self._partitions: frozenset[tuple[str, int]] = frozenset()
+        self._channel: str | None = None  # the share group's id
+        self._is_quiet = False  # the last acquire found nothing
+        self._is_woken = False
+        self._was_woken = False
+        self._asked_under = 0
+        self._armed_under = 0
+        self._asleep_until_ms = 0
+        self._again_ms = 0  # after wake-ups that were none
+        self._unarmed_ms = 0  # after an acquire that could not arm all of it
+        self._fruitless = 0
+        self._records_ms = 0
+        self._is_lively = False
+
+    def woken(self, wake_up: WakeUp) -> None:
+        """Take a wake-up of a partition, or of the share group."""
+        if (wake_up.topic_id, wake_up.partition) in self._partitions:
+            self._is_woken = True
+
+    def due_ms(self) -> int:
+        """When the next acquire may go out."""
+        watch = self.watch
+        if watch is None or not self._is_quiet:
+            return 0
+        if self._is_woken:
+            return self._again_ms
+        coverage = self._coverage()
+        if not coverage:
+            return max(self._again_ms, min(watch.hold_until_ms, self._asleep_until_ms))
+        if coverage == self._armed_under:
+            return max(self._again_ms, self._asleep_until_ms)
+        return max(self._again_ms, self._unarmed_ms)
+
+    def ask(self, now_ms: int) -> Mapping[str, Any]:
+        """The fields of an acquire that say how the service shall wait."""
+        watch = self.watch
+        if watch is None:
+            return {"wait_ms": self._poll_wait_ms, "arm": False}
+        self._asked_under = self._coverage()
+        self._was_woken = self._is_quiet and self._is_woken
+        self._is_woken = False
+        self._armed_under = 0
+        wait_ms = 0
+        if self._asked_under:
+            if self._is_lively and not self._is_quiet and now_ms - self._records_ms <= _LIVELY_MS:
+                wait_ms = min(self._poll_wait_ms, SDK_WAIT_FIRST_MS)
+        elif watch.is_polling(now_ms):
+            wait_ms = self._poll_wait_ms
+        return {"wait_ms": wait_ms, "arm": self._asked_under != 0}
+
+    def answered(self, answer: Mapping[str, Any], *, has_records: bool, now_ms: int, chance: float) -> None:
+        """Take an acquire's answer: what to watch, and when something of it may become available."""
+        if self.watch is None:
+            return
+        watched: Sequence[Mapping[str, Any]] = answer.get("watch") or ()
+        self._look(watched, answer.get("share_group_id"), now_ms, has_records=has_records)
+        if has_records:
+            self._is_quiet, self._fruitless, self._again_ms = False, 0, 0
+            self._is_lively = now_ms - self._records_ms <= _LIVELY_MS
+            self._records_ms = now_ms
+            return
+        self._is_quiet = True
+        is_armed = bool(watched) and all(each.get("armed") is True for each in watched)
+        if self._asked_under and is_armed:
+            self._armed_under = self._asked_under
+        self._asleep_until_ms = now_ms + int(SDK_SAFETY_NET_MS * (1 + _SPREAD * chance))
+        available_ms = answer.get("next_available_ms")
+        if available_ms is not None:
+            available_ms = max(_AGAIN_MS_MIN, int(available_ms))
+            self._asleep_until_ms = min(self._asleep_until_ms, now_ms + available_ms)
+        self._again_ms = self._unarmed_ms = 0
+        is_refused = self._asked_under != 0 and not is_armed
+        if is_refused or self._was_woken:
+            self._fruitless += 1
+            wait_ms = SDK_WAKE_UP_FRUITLESS_MS * 2 ** min(self._fruitless - 1, 30)
+            again_ms = now_ms + min(wait_ms, SDK_WAKE_UP_FRUITLESS_MS_MAX)
+            if self._was_woken:
+                self._again_ms = again_ms
+            if is_refused:  # if the service could not arm all of it, it says when to look again
+                self._unarmed_ms = again_ms if available_ms is None else self._asleep_until_ms
+
+    def _look(
+        self, watched: Sequence[Mapping[str, Any]], share_group_id: object, now_ms: int, *, has_records: bool
+    ) -> None:
+        """Watch what the service has looked at, from the time on when it had nothing."""
+        assert self.watch is not None
+        if has_records and not self.watch.is_active:
+            return
+        partitions = frozenset((str(each["topic_id"]), int(each["partition"])) for each in watched)
+        self._channel = str(share_group_id) if share_group_id else None
+        self._partitions = partitions or self._partitions
+        channels = [] if self._channel is None else [(self._channel, "share")]
+        self.watch.want(self._partitions, now_ms + SDK_WAKE_UP_HOLD_MS, channels)
+
+    def _coverage(self) -> int:
+        """A number that changes with each subscription that covers what is watched; 0 if some of it is not covered."""
+        watch = self.watch
+        if watch is None or not self._partitions:
+            return 0
+        numbers = [watch.coverage(topic_id, partition) for topic_id, partition in self._partitions]
+        if self._channel is not None:
+            numbers.append(watch.channel_coverage((self._channel, "share")))
+        return max(numbers) if all(numbers) else 0

@@ -1,0 +1,82 @@
+"""Share groups as consumers and operators see them. All values are immutable; times are milliseconds since 1970."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from penstock.model import Headers
+
+
+class ShareRecord(NamedTuple):
+    """A record that this consumer holds the lock of. A value of None is a tombstone.
+
+    `delivery_count` is 1 when the record is handed out for the first time. `lock_id` names the lock to the service.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    delivery_count: int
+    lock_id: str
+
+
+class Reject(Exception):  # noqa: N818 - the word for what it asks
+    """Raise it in a handler to reject the record: it goes to the dead-letter topic, and is not tried again.
+
+    `reason` stands in the dead-letter record's headers. Without a dead-letter topic the record is finished.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroup:
+    """A share group: its topics and all its settings. `share_group_id` is another one when a group is made anew."""
+
+    group: str
+    share_group_id: str
+    topics: tuple[str, ...]
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupPartition:
+    """One partition of a share group.
+
+    The records below `start_offset` are finished, and those from `position` on were not handed out yet. `in_flight`
+    records are locked. `available` ones may be acquired now, and `waiting` ones later. `lag` counts the records that
+    are not finished. `oldest_age_ms` is the age of the oldest of them since its append, None if there is none.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    position: int
+    in_flight: int
+    available: int
+    waiting: int
+    lag: int
+    oldest_age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupDescription:
+    """A share group and its partitions, by topic and number."""
+
+    group: ShareGroup
+    partitions: tuple[ShareGroupPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """What one call of a redrive did: records that it `moved`, that its filter `skipped`, and that are `remaining`."""
+
+    moved: int
+    remaining: int
+    skipped: int

@@ -1,0 +1,293 @@
+"""The decisions of a share consumer, on stepped clocks: renewal, ends of locks, giving back, retries, sizes."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.errors import AccessDeniedError, LockLostError, UnavailableError
+from penstock.share.acknowledgements import ACCEPT, RELEASE, reject
+from penstock.share.held_locks import AcquiredLock
+from penstock_core.errors import ErrorCode
+from penstock_core.limits import SDK_SHARE_GIVE_BACK_MS, SDK_SHARE_LINGER_MS
+from tests.sdk.share.stepped_core import SteppedCore
+
+UNAVAILABLE = UnavailableError(ErrorCode.STORAGE_UNAVAILABLE, "try again")
+
+
+def lost(lock_id: str = "a.0", *ranges: list[int]) -> list[dict[str, object]]:
+    place = {"topic": "orders", "partition": 0, "lock_id": lock_id}
+    return [{**place, "offsets": list(ranges) or None, "result": "LOCK_LOST", "message": "it is another's"}]
+
+
+def test_whole_lock_is_acknowledged_as_a_whole() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    for record in stepped.acquire(0, 1, 2):
+        stepped.finish(record, ACCEPT)
+    stepped.step(SDK_SHARE_LINGER_MS)
+    assert stepped.sent(stepped.call()) == [("accept", None)]
+
+
+def test_part_of_a_lock_is_acknowledged_by_ranges() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    for record in stepped.acquire(0, 1, 2, 3):
+        stepped.finish(record, reject("bad") if record.offset == 1 else ACCEPT)
+    call = stepped.call()  # a rejection does not wait
+    assert stepped.sent(call) == [("accept", [[0, 1], [2, 4]]), ("reject", [[1, 2]])]
+
+
+def test_acceptance_waits_for_an_acquire_that_carries_it() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    (record,) = stepped.acquire(0)
+    stepped.finish(record, ACCEPT)
+    assert stepped.core.next_call() is None
+    assert stepped.core.wake_at_ms == stepped.now.monotonic_ms + SDK_SHARE_LINGER_MS
+    assert stepped.ask() == []
+    call = stepped.call()
+    assert call.is_acquire
+    assert stepped.sent(call) == [("accept", None)]
+
+
+@pytest.mark.parametrize("clock", ["monotonic", "wall"])
+def test_lock_is_renewed_from_the_middle_of_its_time_on_by_either_clock(clock: str) -> None:
+    stepped = SteppedCore()
+    stepped.acquire(0)
+    stepped.step(14_999)
+    assert stepped.core.next_call() is None
+    now = stepped.now
+    stepped.now = now._replace(monotonic_ms=now[0] + 1) if clock == "monotonic" else now._replace(wall_ms=now[1] + 1)
+    call = stepped.call()
+    assert stepped.sent(call) == [("renew", None)]
+    stepped.answer(call)
+    stepped.step(14_000)
+    assert stepped.core.next_call() is None
+
+
+def test_lock_is_renewed_no_longer_than_hold_ms_max() -> None:
+    stepped = SteppedCore(hold_ms_max=20_000)
+    stepped.acquire(0)
+    stepped.step(15_000)
+    stepped.answer(stepped.call())
+    stepped.step(15_000)
+    assert stepped.core.next_call() is None
+    stepped.step(15_000)
+    assert stepped.core.next_call() is None
+    assert [each.offset for each in stepped.core.keeper.take_lost()] == [0]
+
+
+def test_renewal_that_failed_is_tried_again() -> None:
+    stepped = SteppedCore(retry_backoff_ms=100)
+    stepped.acquire(0)
+    stepped.step(15_000)
+    stepped.fail(stepped.call(), UNAVAILABLE)
+    stepped.step(100)
+    assert stepped.sent(stepped.call()) == [("renew", None)]
+
+
+@pytest.mark.parametrize("clock", ["monotonic", "wall"])
+def test_end_of_a_lock_is_told_once_by_either_clock_and_the_service_decides(clock: str) -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    (record,) = stepped.acquire(0)
+    now = stepped.now
+    late = now.later(30_000)
+    stepped.now = now._replace(monotonic_ms=late[0]) if clock == "monotonic" else now._replace(wall_ms=late[1])
+    renewal = stepped.call()
+    assert stepped.core.keeper.take_lost() == [record]
+    stepped.finish(record, ACCEPT)  # it is sent all the same
+    stepped.answer(renewal)
+    stepped.step(SDK_SHARE_LINGER_MS)
+    call = stepped.call()
+    assert stepped.sent(call) == [("accept", None)]
+    stepped.answer(call, acknowledged=lost())
+    assert stepped.core.keeper.take_lost() == []
+    assert stepped.core.keeper.lost_count == 1
+
+
+def test_record_whose_lock_has_ended_is_not_handed_out() -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    stepped.answer(stepped.call(), stepped.lock(0))
+    stepped.now = stepped.now._replace(wall_ms=stepped.now.wall_ms + 30_000)  # the machine was frozen
+    assert stepped.resume() == []
+
+
+def test_lost_part_of_a_lock_is_told_and_refused() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    first, second = stepped.acquire(0, 1)
+    stepped.step(15_000)
+    stepped.answer(stepped.call(), acknowledged=lost("a.0", [1, 2]))
+    assert stepped.core.keeper.take_lost() == [second]
+    with pytest.raises(LockLostError, match="another consumer"):
+        stepped.finish(second, ACCEPT)
+    stepped.finish(first, ACCEPT)
+
+
+def test_lost_acceptance_is_told() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    (record,) = stepped.acquire(0)
+    stepped.finish(record, ACCEPT)
+    stepped.step(SDK_SHARE_LINGER_MS)
+    stepped.answer(stepped.call(), acknowledged=lost())
+    assert stepped.core.keeper.take_lost() == [record]
+
+
+def test_records_that_no_handler_takes_go_back_uncounted() -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    stepped.answer(stepped.call(), stepped.lock(0, 1, 2))
+    stepped.core.poll(None, 0).close()
+    stepped.step(SDK_SHARE_GIVE_BACK_MS)
+    call = stepped.call()
+    (entry,) = call.body["acknowledge"]
+    assert (entry["type"], entry["offsets"], entry["uncounted"], entry["delay_ms"]) == ("release", None, True, 0)
+
+
+def test_lost_lock_of_records_that_nobody_had_is_not_told() -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    stepped.answer(stepped.call(), stepped.lock(0))
+    stepped.step(SDK_SHARE_GIVE_BACK_MS)
+    stepped.answer(stepped.call(), acknowledged=lost())
+    assert stepped.core.keeper.lost_count == 0
+
+
+def test_unanswered_acquire_is_repeated_with_its_nonce_and_body() -> None:
+    stepped = SteppedCore(acknowledge="explicit", retry_backoff_ms=10)
+    (record,) = stepped.acquire(0)
+    stepped.finish(record, RELEASE)
+    stepped.ask()
+    first = stepped.call()
+    stepped.fail(first, UNAVAILABLE)
+    stepped.step(10)
+    again = stepped.call()
+    assert again.body == first.body
+    assert stepped.sent(again) == [("release", None)]
+    assert again.sent < again.sent_last
+
+
+def test_acquire_without_an_answer_for_long_gets_a_new_nonce_and_keeps_its_acknowledgements() -> None:
+    stepped = SteppedCore(acknowledge="explicit", retry_backoff_ms=10)
+    (record,) = stepped.acquire(0)
+    stepped.finish(record, RELEASE)
+    stepped.ask()
+    first = stepped.call()
+    stepped.fail(first, UNAVAILABLE)
+    stepped.step(10_000)
+    again = stepped.call()
+    assert again.is_acquire
+    assert again.body["nonce"] != first.body["nonce"]
+    assert stepped.sent(again) == [("release", None)]
+
+
+def test_refused_acquire_is_raised_and_keeps_its_acknowledgements() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    (record,) = stepped.acquire(0)
+    stepped.finish(record, ACCEPT)
+    stepped.ask()
+    stepped.fail(stepped.call(), AccessDeniedError(ErrorCode.ACCESS_DENIED, "no"))
+    with pytest.raises(AccessDeniedError):
+        stepped.resume()
+    stepped.step(5_000)
+    assert stepped.sent(stepped.call()) == [("accept", None)]
+
+
+def test_one_acquire_and_one_acknowledgement_are_on_their_way_at_once() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    first, second = stepped.acquire(0, 1)
+    stepped.ask()
+    acquire = stepped.call()
+    stepped.finish(first, RELEASE)
+    acknowledgement = stepped.call()
+    stepped.finish(second, RELEASE)
+    assert acquire.is_acquire
+    assert not acknowledgement.is_acquire
+    assert stepped.core.next_call() is None
+
+
+def test_gaps_are_accepted_and_unreadable_batches_rejected() -> None:
+    stepped = SteppedCore()
+    lock = stepped.lock(0, 3, missing=[1], unreadable=[5, 6], why_unreadable="no such codec")
+    stepped.ask()
+    stepped.answer(stepped.call(), lock)
+    assert [each.offset for each in stepped.resume()] == [0, 3]
+    assert stepped.sent(stepped.call()) == [("accept", [[1, 2]]), ("reject", [[5, 7]])]
+    assert stepped.core.keeper.skipped_batches == 1
+
+
+def test_slow_handler_acquires_one_record_at_a_time() -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    call = stepped.call()
+    assert call.body["max_records"] == 10
+    stepped.answer(call, stepped.lock(0))
+    stepped.resume()
+    stepped.step(60_000)
+    stepped.answer(stepped.call())  # the renewal
+    stepped.ask()
+    call = stepped.call()
+    assert call.body["max_records"] == 1
+
+
+def test_fast_handler_acquires_more_and_ahead() -> None:
+    stepped = SteppedCore(max_records=100, acknowledge="explicit")
+    stepped.core.appetite.employ(1)
+    stepped.ask()
+    call = stepped.call()
+    stepped.step(50)  # what a call takes
+    stepped.answer(call, stepped.lock(*range(10)))
+    stepped.resume()
+    stepped.step(50)  # 5 ms a record
+    stepped.ask()
+    call = stepped.call()
+    assert call.body["max_records"] == 100
+    stepped.step(50)
+    stepped.answer(call, stepped.lock(*range(10, 110), name="b.0"))
+    list(stepped.core.keeper.take(86, stepped.now))
+    stepped.core.appetite.begins(86, stepped.now.monotonic_ms)
+    assert stepped.call().is_acquire  # 14 records at hand are 70 ms of work: less than one and a half calls
+
+
+def test_records_of_one_key_go_to_handlers_one_after_the_other() -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    stepped.answer(stepped.call(), keyed(stepped, b"a", b"a", b"b", None, None), ordering="key")
+    locks = stepped.core.keeper.locks
+    first = locks.take(9, stepped.now, is_one_per_key=True)
+    assert [each.offset for each in first] == [0, 2, 3, 4]
+    assert locks.ready == 0
+    stepped.finish(first[0], ACCEPT)
+    assert locks.ready == 1
+    assert [each.offset for each in locks.take(9, stepped.now, is_one_per_key=True)] == [1]
+
+
+def test_release_with_order_by_key_takes_those_behind_it_along() -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    stepped.answer(stepped.call(), keyed(stepped, b"a", b"a", b"b"), ordering="key")
+    locks = stepped.core.keeper.locks
+    (first,) = locks.take(1, stepped.now)
+    stepped.finish(first, RELEASE)
+    assert [each.offset for each in locks.take(9, stepped.now)] == [2]
+
+
+def test_records_of_one_key_work_side_by_side_without_an_order() -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    stepped.answer(stepped.call(), keyed(stepped, b"a", b"a"), ordering="none")
+    assert len(stepped.core.keeper.locks.take(9, stepped.now, is_one_per_key=True)) == 2
+
+
+def keyed(stepped: SteppedCore, *keys: bytes | None) -> AcquiredLock:
+    """A lock on records with these keys."""
+    lock = stepped.lock(*range(len(keys)))
+    return replace(lock, records=[each._replace(key=key) for each, key in zip(lock.records, keys, strict=True)])
+
+
+def test_stop_gives_back_and_acquires_no_more() -> None:
+    stepped = SteppedCore()
+    stepped.ask()
+    call = stepped.call()
+    stepped.core.is_stopped = True
+    stepped.answer(call, stepped.lock(0, 1))
+    assert stepped.resume() == []
+    assert stepped.sent(stepped.call()) == [("release", None)]
+    assert stepped.core.next_call() is None
