@@ -3,6 +3,7 @@
 import click
 
 from penstock.cli.completion import completion
+from penstock.cli.dead_letters import dead_letters
 from penstock.cli.dev import dev
 from penstock.cli.doctor import doctor
 from penstock.cli.groups import groups
@@ -13,7 +14,9 @@ from penstock.cli.producers import producers
 from penstock.cli.records.consume import consume
 from penstock.cli.records.produce import produce
 from penstock.cli.scheduled import scheduled
+from penstock.cli.share_groups import share_groups
 from penstock.cli.topics import topics
+from penstock.cli.work import work
 from penstock.cli.zones import zones
 
 __all__ = ["main"]
@@ -37,6 +40,9 @@ for command in (
     scheduled,
     offsets,
     groups,
+    share_groups,
+    work,
+    dead_letters,
     producers,
     zones,
     jobs,

@@ -40,4 +40,4 @@ def _value(name: str, text: str) -> int | str | bool:
         return text == "true"
     if text.removeprefix("-").isdecimal() and text.isascii():
         return int(text)
-    return DURATION.convert(text, None, None) if name.endswith("_ms") else text
+    return DURATION.convert(text, None, None) if name.endswith(("_ms", "_ms_min", "_ms_max")) else text

@@ -1,0 +1,223 @@
+"""`penstock dead-letters`: list and show dead-letter records, redrive them, and purge their topic."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeRemainingColumn
+
+from penstock.admin.admin import Admin
+from penstock.cli.completion import complete_topics
+from penstock.cli.records.json_lines import json_line
+from penstock.cli.service import Service, service_command, time_text
+from penstock.cli.share_groups import FILTER
+from penstock.consumer.consumer import Consumer
+from penstock.dead_letters.headers import Death, death_of
+from penstock.errors import InvalidError, OffsetOutOfRangeError
+from penstock.model import ConsumerRecord, TopicPartition
+from penstock.system import monotonic_ms
+from penstock.workers.signals import stopped_by_signals
+from penstock_core.errors import ErrorCode
+
+CALL_RECORDS_MAX = 500  # of one redrive call
+_READ_MS = 10_000  # for records that the topic has
+
+
+@click.group("dead-letters")
+def dead_letters() -> None:
+    """Look at records that no consumer could handle, send them back, or remove them."""
+
+
+@dead_letters.command("list")
+@click.argument("topic", required=False, shell_complete=complete_topics)
+@click.option("--last", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The newest N records.")
+@service_command
+def list_dead_letters(service: Service, topic: str | None, last: int) -> None:
+    """List the newest records of the dead-letter topic TOPIC; without TOPIC, the dead-letter topics."""
+    if topic is None:
+        _list_topics(service)
+        return
+    found = [(each, death_of(each.headers)) for each in _newest(service, topic, last)]
+    service.show(
+        [_row(record, death) for record, death in found],
+        title=f"{topic}: {len(found)} records, the newest first",
+        columns=("partition", "offset", "from", "group", "deliveries", "time", "reason"),
+        rows=[
+            (
+                record.partition,
+                record.offset,
+                f"{death.topic}[{death.partition}] {death.offset}" if death.topic else None,
+                death.group or None,
+                death.deliveries if death.deliveries >= 0 else None,
+                time_text(death.time_ms) if death.time_ms >= 0 else None,
+                death.reason or None,
+            )
+            for record, death in found
+        ],
+    )
+
+
+@dead_letters.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("partition", type=click.IntRange(min=0))
+@click.argument("offset", type=click.IntRange(min=0))
+@service_command
+def show(service: Service, topic: str, partition: int, offset: int) -> None:
+    """Show one record of the dead-letter topic TOPIC, and why it is there."""
+    record = _record_at(service, TopicPartition(topic, partition), offset)
+    death = death_of(record.headers)
+    line = json_line(record).decode().strip()
+    if service.as_json:
+        click.echo(json.dumps({"record": json.loads(line), "death": asdict(death)}))
+        return
+    service.say(None, f"{death.topic}[{death.partition}] offset {death.offset}, group {death.group}")
+    service.say(None, f"after {death.deliveries} deliveries: {death.reason or 'no reason'}")
+    click.echo(line)
+
+
+@dead_letters.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--to", metavar="TOPIC", help="Send the records there; by default to where each came from.")
+@FILTER
+@click.option("--rate", type=click.IntRange(min=1), metavar="N", help="Move at most N records a second.")
+@click.option("--records-max", type=click.IntRange(min=1), metavar="N", help="Move at most N records in all.")
+@service_command
+def redrive(
+    service: Service,
+    topic: str,
+    to: str | None,
+    policy: dict[str, Any] | None,
+    rate: int | None,
+    records_max: int | None,
+) -> None:
+    """Send the records of the dead-letter topic TOPIC back to where they came from.
+
+    Each record moves once, also if you stop the command and run it again: it goes on where it ended.
+    """
+    pace = Pace(rate, records_max)
+    stop = threading.Event()
+    moved = skipped = remaining = 0
+    admin = Admin(transport=service.transport)
+    with stopped_by_signals(stop.set), _progress(is_shown=not service.as_json) as (progress, task):
+        while not stop.is_set() and (wanted := pace.next_call(moved)):
+            done = admin.redrive(topic, to=to, filter=policy, records_max=wanted)
+            moved, skipped, remaining = moved + done.moved, skipped + done.skipped, done.remaining
+            progress.update(task, completed=moved + skipped, total=moved + skipped + remaining)
+            if not remaining or not (done.moved or done.skipped):
+                break
+            stop.wait(pace.pause_ms(moved) / 1_000)
+    service.say(
+        {"moved": moved, "skipped": skipped, "remaining": remaining},
+        f"moved {moved} records, skipped {skipped}, {remaining} remain",
+    )
+
+
+@dead_letters.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@service_command
+def purge(service: Service, topic: str, yes: bool) -> None:
+    """Remove all records that TOPIC holds now, for ever."""
+    admin = Admin(transport=service.transport)
+    ends = {partition: offset or 0 for partition, offset in admin.list_offsets(topic, "latest").items()}
+    starts = admin.list_offsets(topic, "earliest")
+    count = sum(end - (starts.get(partition) or 0) for partition, end in ends.items())
+    if not yes:
+        click.confirm(f"Remove {count} records of {topic}?", abort=True, err=True)
+    admin.truncate(topic, ends)
+    service.say({"topic": topic, "purged": count}, f"removed {count} records of {topic}")
+
+
+class Pace:
+    """How many records the next call may move, and how long to wait after it. No rate is no wait."""
+
+    def __init__(self, rate: int | None, records_max: int | None) -> None:
+        self._rate = rate
+        self._records_max = records_max
+        self._began_ms = monotonic_ms()
+
+    def next_call(self, moved: int) -> int:
+        """The records of the next call; 0 if enough have moved."""
+        most = CALL_RECORDS_MAX if self._rate is None else min(CALL_RECORDS_MAX, self._rate)
+        return most if self._records_max is None else min(most, self._records_max - moved)
+
+    def pause_ms(self, moved: int) -> int:
+        """The time until so many records are within the rate."""
+        if self._rate is None:
+            return 0
+        return max(0, self._began_ms + moved * 1_000 // self._rate - monotonic_ms())
+
+
+@contextmanager
+def _progress(*, is_shown: bool) -> Iterator[tuple[Progress, TaskID]]:
+    columns = ("redriven", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not (is_shown and sys.stderr.isatty())) as progress:
+        yield progress, progress.add_task("redriven", total=None)
+
+
+def _list_topics(service: Service) -> None:
+    admin = Admin(transport=service.transport)
+    readers: dict[str, list[str]] = {}
+    for group in admin.list_share_groups():
+        topic = group.config.get("dead_letter_topic")
+        if topic:
+            readers.setdefault(topic, []).append(group.group)
+    counts = {}
+    for topic in sorted(readers):
+        offsets = admin.describe_topic(topic).offsets
+        counts[topic] = sum(each.high_watermark - each.log_start_offset for each in offsets)
+    service.show(
+        [{"topic": topic, "groups": readers[topic], "records": count} for topic, count in counts.items()],
+        title="dead-letter topics of share groups",
+        columns=("topic", "group", "records"),
+        rows=[(topic, " ".join(readers[topic]), count) for topic, count in counts.items()],
+    )
+
+
+def _newest(service: Service, topic: str, last: int) -> list[ConsumerRecord]:
+    with Consumer(transport=service.transport, wait="poll") as consumer:
+        partitions = Admin(transport=service.transport).partitions([topic])
+        starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        wanted = {each: max(starts[each], ends[each] - last) for each in partitions if starts[each] < ends[each]}
+        consumer.assign(wanted)
+        for partition, offset in wanted.items():
+            consumer.seek(partition, offset)
+        found: list[ConsumerRecord] = []
+        while any(consumer.position(each) < ends[each] for each in wanted):
+            found += consumer.poll()
+    return sorted(found, key=lambda each: (_time_ms(each), each.partition, each.offset), reverse=True)[:last]
+
+
+def _record_at(service: Service, partition: TopicPartition, offset: int) -> ConsumerRecord:
+    with Consumer(transport=service.transport, wait="poll", auto_offset_reset="none") as consumer:
+        starts, ends = consumer.beginning_offsets([partition]), consumer.end_offsets([partition])
+        if partition not in ends:
+            raise InvalidError(ErrorCode.UNKNOWN_PARTITION, f"topic {partition.topic!r} has no such partition")
+        place = f"{partition.topic}[{partition.partition}]"
+        if not starts[partition] <= offset < ends[partition]:
+            raise OffsetOutOfRangeError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset}: {place} holds [{starts[partition]}, {ends[partition]})",
+            )
+        consumer.assign([partition])
+        consumer.seek(partition, offset)
+        found = consumer.poll(1, timeout_ms=_READ_MS)
+    if not found or found[0].offset != offset:
+        raise OffsetOutOfRangeError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{place} has no record at offset {offset} any more")
+    return found[0]
+
+
+def _time_ms(record: ConsumerRecord) -> int:
+    time_ms = death_of(record.headers).time_ms
+    return record.timestamp_ms if time_ms < 0 else time_ms
+
+
+def _row(record: ConsumerRecord, death: Death) -> dict[str, Any]:
+    return {"partition": record.partition, "offset": record.offset, "death": asdict(death)}

@@ -1,0 +1,227 @@
+"""`penstock share-groups`: create, list, describe, alter, reset and delete share groups."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from penstock.admin.admin import Admin
+from penstock.cli.completion import complete_share_groups, complete_topics
+from penstock.cli.options.duration import duration_text
+from penstock.cli.options.filters import filter_text
+from penstock.cli.options.settings import parse_settings
+from penstock.cli.options.times import TIME, TIME_FORMS
+from penstock.cli.service import Service, service_command
+from penstock.share_model import ShareGroup
+
+
+def parse_filter(_: click.Context, __: click.Parameter, text: str | None) -> dict[str, Any] | None:
+    """A click callback: the policy as an object, None without one. Raises click.BadParameter."""
+    if text is None:
+        return None
+    try:
+        policy = json.loads(filter_text(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r:.100} is not JSON: {error}") from None
+    if not isinstance(policy, dict):
+        raise click.BadParameter(f'{text!r:.100}: give a JSON object, such as \'{{"type": ["order"]}}\'')
+    return policy
+
+
+FILTER = click.option(
+    "--filter",
+    "policy",
+    callback=parse_filter,
+    metavar="POLICY",
+    help="Only the records whose headers match this SNS filter policy, or the one in a file: @policy.json.",
+)
+CONFIG = click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a setting, such as lock_ms=1m or ordering=key; you may repeat this.",
+)
+DEAD_LETTERS = click.option(
+    "--dead-letters", "dead_letter_topic", metavar="TOPIC", help="The topic for records that no consumer can handle."
+)
+
+
+@click.group("share-groups")
+def share_groups() -> None:
+    """Create, look at, change and delete share groups: consumers that share the records of a topic."""
+
+
+@share_groups.command()
+@click.argument("group")
+@click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+@DEAD_LETTERS
+@FILTER
+@CONFIG
+@service_command
+def create(
+    service: Service,
+    group: str,
+    topics: tuple[str, ...],
+    dead_letter_topic: str | None,
+    policy: dict[str, Any] | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Create the share group GROUP over TOPICS. If it exists, it gets these topics and settings."""
+    config = _config(settings, dead_letter_topic, policy)
+    _say(service, Admin(transport=service.transport).create_share_group(group, topics, config))
+
+
+@share_groups.command("list")
+@service_command
+def list_share_groups(service: Service) -> None:
+    """List all share groups."""
+    found = Admin(transport=service.transport).list_share_groups()
+    service.show(
+        [asdict(each) for each in found],
+        title="share groups",
+        columns=("group", "topic", "ordering", "lock", "deliveries", "dead letters"),
+        rows=[
+            (
+                each.group,
+                " ".join(each.topics),
+                each.config.get("ordering"),
+                _duration(each.config.get("lock_ms")),
+                each.config.get("deliveries_max"),
+                each.config.get("dead_letter_topic"),
+            )
+            for each in found
+        ],
+    )
+
+
+@share_groups.command()
+@click.argument("group", shell_complete=complete_share_groups)
+@service_command
+def describe(service: Service, group: str) -> None:
+    """Show what GROUP has locked, available and waiting in each partition."""
+    found = Admin(transport=service.transport).describe_share_group(group)
+    service.show(
+        {**asdict(found.group), "partitions": [asdict(each) for each in found.partitions]},
+        title=f"{group}; {_settings_text(found.group.config)}; {sum(each.lag for each in found.partitions)} not "
+        "finished in all",
+        columns=("topic", "partition", "start", "position", "in flight", "available", "waiting", "lag", "oldest"),
+        rows=[
+            (
+                each.topic,
+                each.partition,
+                each.start_offset,
+                each.position,
+                each.in_flight,
+                each.available,
+                each.waiting,
+                each.lag,
+                _duration(each.oldest_age_ms),
+            )
+            for each in found.partitions
+        ],
+    )
+
+
+@share_groups.command()
+@click.argument("group", shell_complete=complete_share_groups)
+@click.option("--topic", "topics", multiple=True, help="Read this topic in place of the group's; you may repeat this.")
+@DEAD_LETTERS
+@FILTER
+@CONFIG
+@click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    metavar="NAME",
+    help="Set a setting back to its default; you may repeat this.",
+)
+@service_command
+def alter(
+    service: Service,
+    group: str,
+    topics: tuple[str, ...],
+    dead_letter_topic: str | None,
+    policy: dict[str, Any] | None,
+    settings: tuple[str, ...],
+    defaults: tuple[str, ...],
+) -> None:
+    """Change settings or topics of GROUP."""
+    config = _config(settings, dead_letter_topic, policy) | dict.fromkeys(defaults)
+    if not (config or topics):
+        raise click.UsageError("nothing to change: give --config, --default, --dead-letters, --filter or --topic")
+    _say(service, Admin(transport=service.transport).alter_share_group(group, config, topics or None))
+
+
+@share_groups.command()
+@click.argument("group", shell_complete=complete_share_groups)
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--to", type=click.Choice(["earliest", "latest"]), help="To this end of the partition.")
+@click.option("--at", "at_ms", type=TIME, metavar="TIME", help=f"To the first record at or after: {TIME_FORMS}.")
+@click.option("--offset", type=click.IntRange(min=0), help="To this offset.")
+@click.option("--partition", "partitions", type=int, multiple=True, help="Only this partition; you may repeat this.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@service_command
+def reset(
+    service: Service,
+    group: str,
+    topic: str,
+    to: str | None,
+    at_ms: int | None,
+    offset: int | None,
+    partitions: tuple[int, ...],
+    yes: bool,
+) -> None:
+    """Hand out the records of TOPIC again from a place on. All locks of these partitions are lost."""
+    if sum(each is not None for each in (to, at_ms, offset)) != 1:
+        raise click.UsageError("give one of --to, --at and --offset")
+    if not yes:
+        click.confirm(f"Reset share group {group} in {topic}? Consumers lose their locks.", abort=True, err=True)
+    done = Admin(transport=service.transport).reset_share_group(
+        group, topic, to=to, timestamp_ms=at_ms, offset=offset, partitions=partitions or None
+    )
+    service.show(
+        [{"partition": partition, **asdict(each)} for partition, each in done.items()],
+        title=f"{group} was set",
+        columns=("partition", "old position", "new position"),
+        rows=[(partition, each.old_offset, each.new_offset) for partition, each in done.items()],
+    )
+
+
+@share_groups.command()
+@click.argument("group", shell_complete=complete_share_groups)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@service_command
+def delete(service: Service, group: str, yes: bool) -> None:
+    """Delete GROUP and its state. All its locks are lost; the records stay."""
+    if not yes:
+        click.confirm(f"Delete share group {group}?", abort=True, err=True)
+    Admin(transport=service.transport).delete_share_group(group)
+    service.say({"deleted": group}, f"deleted {group}")
+
+
+def _config(settings: tuple[str, ...], dead_letter_topic: str | None, policy: dict[str, Any] | None) -> dict[str, Any]:
+    config = parse_settings(settings)
+    if dead_letter_topic is not None:
+        config["dead_letter_topic"] = dead_letter_topic
+    if policy is not None:
+        config["filter"] = policy
+    return config
+
+
+def _say(service: Service, group: ShareGroup) -> None:
+    service.say(asdict(group), f"{group.group} over {', '.join(group.topics)}; {_settings_text(group.config)}")
+
+
+def _settings_text(config: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_value_text(value)}" for name, value in config.items() if value is not None)
+
+
+def _value_text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def _duration(duration_ms: int | None) -> str | None:
+    return None if duration_ms is None else duration_text(duration_ms)

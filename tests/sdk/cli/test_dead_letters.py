@@ -1,0 +1,99 @@
+"""`penstock dead-letters`: list, show, purge, and the pace of a redrive."""
+
+import json
+
+import pytest
+
+from penstock import DeadLetters
+from penstock.cli.dead_letters import CALL_RECORDS_MAX, Pace
+from penstock.http.http_message import Response
+from penstock.testing import MemoryPenstock
+from tests.sdk.cli.command import run, run_json
+from tests.sdk.http.faulty_transport import FaultyTransport, answer
+
+
+@pytest.fixture(autouse=True)
+def dead(service: MemoryPenstock) -> None:
+    for name in ("orders", "orders.dead"):
+        service.create_topic(name)
+    with service.producer() as producer:
+        for value in (b"one", b"two"):
+            producer.send("orders", value)
+    with (
+        service.consumer("orders", group_id="billing", enable_auto_commit=False) as consumer,
+        service.producer(transactional_id="billing-dead") as producer,
+    ):
+        letters = DeadLetters(consumer, producer, "orders.dead")
+        for _ in range(2):
+            record = next(consumer)
+            letters.move(record, f"bad: {(record.value or b'').decode()}")
+
+
+def test_list_shows_the_newest_records_and_why_they_are_there(service: MemoryPenstock) -> None:
+    found = run_json(service.transport, "dead-letters", "list", "orders.dead")
+    assert [(each["offset"], each["death"]["offset"], each["death"]["reason"]) for each in found] == [
+        (1, 1, "bad: two"),
+        (0, 0, "bad: one"),
+    ]
+    assert len(run_json(service.transport, "dead-letters", "list", "orders.dead", "--last", "1")) == 1
+    assert "bad: two" in run(service.transport, "dead-letters", "list", "orders.dead").stdout
+
+
+def test_list_without_a_topic_shows_the_topics_of_share_groups(service: MemoryPenstock) -> None:
+    service.create_share_group("workers", "orders", {"dead_letter_topic": "orders.dead"})
+    found = run_json(service.transport, "dead-letters", "list")
+    assert found == [{"topic": "orders.dead", "groups": ["workers"], "records": 2}]
+
+
+def test_show_prints_one_record(service: MemoryPenstock) -> None:
+    found = run_json(service.transport, "dead-letters", "show", "orders.dead", "0", "1")
+    assert found["record"]["value"] == "two"
+    assert found["death"]["group"] == "billing"
+    assert "bad: one" in run(service.transport, "dead-letters", "show", "orders.dead", "0", "0").stdout
+
+
+@pytest.mark.parametrize("place", [("0", "2"), ("1", "0")])
+def test_show_refuses_a_place_without_a_record(service: MemoryPenstock, place: tuple[str, str]) -> None:
+    result = run(service.transport, "dead-letters", "show", "orders.dead", *place)
+    assert result.exit_code == 1
+
+
+def test_purge_removes_all_records_when_you_agree(service: MemoryPenstock) -> None:
+    assert run(service.transport, "dead-letters", "purge", "orders.dead", stdin=b"n\n").exit_code == 1
+    assert len(service.records("orders.dead")) == 2
+    done = run_json(service.transport, "dead-letters", "purge", "orders.dead", "--yes")
+    assert done == {"topic": "orders.dead", "purged": 2}
+    assert service.records("orders.dead") == []
+
+
+def test_redrive_calls_until_nothing_remains(service: MemoryPenstock) -> None:
+    faulty = FaultyTransport(service.transport)
+    answers = [{"moved": 500, "remaining": 30, "skipped": 0}, {"moved": 29, "remaining": 0, "skipped": 1}]
+    path = "/v1/topics/orders.dead/redrive"
+    faulty.faults[path] = [answer(200, json.dumps(each).encode()) for each in answers]
+    done = run_json(faulty, "dead-letters", "redrive", "orders.dead", "--to", "orders", "--filter", '{"a": ["b"]}')
+    assert done == {"moved": 529, "skipped": 1, "remaining": 0}
+    bodies = [json.loads(body) for _, called, body in faulty.calls if called == path]
+    assert bodies == [{"to": "orders", "filter": {"a": ["b"]}, "records_max": CALL_RECORDS_MAX}] * 2
+
+
+def test_redrive_stops_at_the_records_that_were_asked_for(service: MemoryPenstock) -> None:
+    faulty = FaultyTransport(service.transport)
+    asked: list[int] = []
+
+    def redriven(_: object) -> Response:
+        asked.append(json.loads(faulty.calls[-1][2])["records_max"])
+        return Response(200, {}, json.dumps({"moved": asked[-1], "remaining": 900, "skipped": 0}).encode())
+
+    faulty.faults["/v1/topics/orders.dead/redrive"] = [redriven] * 3
+    done = run_json(faulty, "dead-letters", "redrive", "orders.dead", "--records-max", "700")
+    assert done == {"moved": 700, "skipped": 0, "remaining": 900}
+    assert asked == [500, 200]
+
+
+def test_pace_waits_for_the_rate() -> None:
+    pace = Pace(10, None)
+    assert pace.next_call(0) == 10
+    assert 900 <= pace.pause_ms(10) <= 1_000
+    assert Pace(None, 600).next_call(500) == 100
+    assert Pace(None, None).pause_ms(10_000) == 0

@@ -1,0 +1,135 @@
+"""`penstock share-groups` and `penstock work`, against the service in memory."""
+
+import json
+import os
+import stat
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.work import REJECT_CODE, Crew, facts
+from penstock.share_model import ShareRecord
+from penstock.testing import MemoryPenstock
+from tests.sdk.cli.command import run, run_json
+from tests.support.deadlines import DEADLINE_S, until
+
+
+@pytest.fixture(autouse=True)
+def topics(service: MemoryPenstock) -> None:
+    for topic in ("orders", "orders.dead"):
+        service.create_topic(topic)
+
+
+def test_share_group_is_made_shown_altered_and_deleted(service: MemoryPenstock) -> None:
+    transport = service.transport
+    made = run_json(
+        transport, "share-groups", "create", "workers", "orders", "--dead-letters", "orders.dead",
+        "--config", "lock_ms=1m", "--filter", '{"type": ["a"]}',
+    )  # fmt: skip
+    assert made["config"]["lock_ms"] == 60_000
+    assert made["config"]["filter"] == {"type": ["a"]}
+    assert [each["group"] for each in run_json(transport, "share-groups", "list")] == ["workers"]
+    assert "orders.dead" in run(transport, "share-groups", "list").stdout
+    altered = run_json(transport, "share-groups", "alter", "workers", "--config", "deliveries_max=9")
+    assert (altered["config"]["deliveries_max"], altered["config"]["lock_ms"]) == (9, 60_000)
+    assert run_json(transport, "share-groups", "describe", "workers")["partitions"][0]["lag"] == 0
+    assert "0 not finished in all" in run(transport, "share-groups", "describe", "workers").stdout
+    assert run_json(transport, "share-groups", "delete", "workers", "--yes") == {"deleted": "workers"}
+    assert run(transport, "share-groups", "describe", "workers").exit_code == 1
+
+
+def test_reset_asks_first_and_needs_one_target(service: MemoryPenstock) -> None:
+    service.create_share_group("workers", "orders")
+    transport = service.transport
+    assert run(transport, "share-groups", "reset", "workers", "orders", "--yes").exit_code == 2
+    assert run(transport, "share-groups", "reset", "workers", "orders", "--to", "earliest", stdin=b"n\n").exit_code == 1
+    done = run_json(transport, "share-groups", "reset", "workers", "orders", "--to", "latest", "--yes")
+    assert done == [{"partition": 0, "old_offset": None, "new_offset": 0}]
+
+
+def test_alter_without_a_change_is_wrong_usage(service: MemoryPenstock) -> None:
+    assert run(service.transport, "share-groups", "alter", "workers").exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_filter_that_is_no_object_is_wrong_usage(service: MemoryPenstock, text: str) -> None:
+    result = run(service.transport, "share-groups", "create", "workers", "orders", "--filter", text)
+    assert result.exit_code == 2
+
+
+def _script(path: Path, code: str) -> str:
+    path.write_text(f"#!{sys.executable}\n{code}")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_exit_code_of_the_process_decides(service: MemoryPenstock, tmp_path: Path) -> None:
+    config = {"retry_backoff_ms_min": 1, "retry_backoff_ms_max": 1}
+    service.create_share_group("workers", "orders", config)
+    with service.producer() as producer:
+        for value in (b"good", b"bad", b"late"):
+            producer.send("orders", value, key=b"k", headers=[("h", b"x")])
+    script = _script(
+        tmp_path / "worker",
+        f"""
+import os, sys
+value, tries = sys.stdin.read(), int(os.environ["PENSTOCK_RECORD_DELIVERY_COUNT"])
+place = os.environ["PENSTOCK_RECORD_TOPIC"] + os.environ["PENSTOCK_RECORD_KEY"] + os.environ["PENSTOCK_RECORD_HEADERS"]
+with open({str(tmp_path / "log")!r}, "a") as log:
+    log.write(f"{{value}} {{tries}} {{place}}\\n")
+sys.exit({{"good": 0, "bad": {REJECT_CODE}, "late": 0 if tries > 1 else 3}}[value])
+""",
+    )
+    result = run(service.transport, "work", "workers", "--json", "--idle", "1s", "--concurrency", "2", "--", script)
+    assert json.loads(result.stdout) == {"accepted": 2, "rejected": 1, "released": 1}
+    assert f"released orders[0] offset 2 after delivery 1: {script}: exit code 3" in result.stderr
+    place = 'ordersk[["h", "x"]]'
+    assert sorted((tmp_path / "log").read_text().splitlines()) == [
+        f"bad 1 {place}",
+        f"good 1 {place}",
+        f"late 1 {place}",
+        f"late 2 {place}",
+    ]
+    assert service.admin().describe_share_group("workers").partitions[0].lag == 0
+
+
+def test_command_that_cannot_start_releases_the_record(service: MemoryPenstock, tmp_path: Path) -> None:
+    service.create_share_group("workers", "orders", {"retry_backoff_ms_min": 60_000})
+    with service.producer() as producer:
+        producer.send("orders", b"1")
+    result = run(service.transport, "work", "workers", "--json", "--idle", "1s", "--", str(tmp_path / "missing"))
+    assert json.loads(result.stdout) == {"accepted": 0, "rejected": 0, "released": 1}
+    assert "No such file" in result.stderr
+    assert service.admin().describe_share_group("workers").partitions[0].waiting == 1
+
+
+def test_process_that_outlasts_the_drain_is_killed_and_its_record_released(
+    service: MemoryPenstock, tmp_path: Path
+) -> None:
+    service.create_share_group("workers", "orders", {"retry_backoff_ms_min": 60_000})
+    with service.producer() as producer:
+        producer.send("orders", b"1")
+    begun = tmp_path / "begun"
+    script = _script(tmp_path / "worker", f"import time; open({str(begun)!r}, 'w').close(); time.sleep(3_600)")
+    consumer = service.share_consumer("orders", group_id="workers")
+    crew = Crew(consumer, [script], drain_ms=0)
+    ended = threading.Thread(target=lambda: consumer.run(crew.handle, concurrency=1))
+    ended.start()
+    until(begun.exists)
+    consumer.stop()
+    ended.join(DEADLINE_S)
+    assert not ended.is_alive()
+    assert crew.counts == {"released": 1}
+    assert service.admin().describe_share_group("workers").partitions[0].waiting == 1
+
+
+def test_facts_are_text_that_an_environment_can_hold() -> None:
+    record = ShareRecord("t", 1, 2, 3, b"a\0b", None, (("h", b"\xff"),), 4, "lock")
+    told = facts(record)
+    assert told["PENSTOCK_RECORD_KEY_BASE64"] == "YQBi"
+    assert "PENSTOCK_RECORD_KEY" not in told
+    assert told["PENSTOCK_RECORD_IS_NULL"] == "1"
+    assert json.loads(told["PENSTOCK_RECORD_HEADERS"]) == [["h", {"base64": "/w=="}]]
+    assert {**os.environ, **told}["PENSTOCK_RECORD_DELIVERY_COUNT"] == "4"
