@@ -22,6 +22,8 @@ _EMPTY = """
 from penstock import Admin
 
 with Admin() as admin:
+    for share_group in admin.list_share_groups():
+        admin.delete_share_group(share_group.group)
     for group in admin.list_groups():
         admin.delete_group(group.group)
     for topic in admin.list_topics():
