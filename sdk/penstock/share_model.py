@@ -75,7 +75,7 @@ class ShareGroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """What one call of a redrive did: records that it `moved`, that its filter `skipped`, and that are `remaining`."""
+    """The work of one redrive call: records that it `moved`, that its filter `skipped`, and that are `remaining`."""
 
     moved: int
     remaining: int

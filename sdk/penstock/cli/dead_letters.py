@@ -135,7 +135,7 @@ def purge(service: Service, topic: str, yes: bool) -> None:
 
 
 class Pace:
-    """How many records the next call may move, and how long to wait after it. No rate is no wait."""
+    """The size of the next call, and the wait after it. No rate is no wait."""
 
     def __init__(self, rate: int | None, records_max: int | None) -> None:
         self._rate = rate

@@ -30,7 +30,7 @@ class Verb(Enum):
 
 
 class Wish(NamedTuple):
-    """What to do with records. `delay_ms` None leaves the delay to the service; `is_uncounted` is for releases."""
+    """A decision about records. `delay_ms` None leaves the delay to the service; `is_uncounted` is for releases."""
 
     verb: Verb
     delay_ms: int | None = None
@@ -85,7 +85,7 @@ class _Entry:
 
 
 class AcknowledgementQueue:
-    """What was not sent yet, by lock and wish. `due_ms` is when it must go, also without an acquire to carry it."""
+    """The entries that were not sent yet, by lock and wish. At `due_ms` they go, also without an acquire."""
 
     def __init__(self, linger_ms: int) -> None:
         self._linger_ms = linger_ms

@@ -103,7 +103,7 @@ def _acquired(call: ShareCall, request: HttpRequest, response: Response) -> Shar
 
 
 def _lock(call: ShareCall, header: Mapping[str, Any], entry: Mapping[str, Any], batches: memoryview) -> AcquiredLock:
-    """One lock with its records. How long it lasts counts from before the request was sent: the safe side."""
+    """One lock with its records. Its time counts from before the request was sent: the safe side."""
     key = LockKey(entry["topic"], entry["partition"], entry["lock_id"])
     left_ms = entry.get("until_ms_left")
     sent, lasts_ms = (call.sent, header["lock_ms"]) if left_ms is None else (call.sent_last, left_ms)

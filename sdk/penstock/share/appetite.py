@@ -1,4 +1,4 @@
-"""How many records a consumer acquires, and when it acquires ahead.
+"""The number of records that a consumer acquires, and the time to acquire ahead.
 
 A worker that takes more than it can handle keeps records from the other workers. A worker that takes one at a time
 waits for the service after each. So it measures how long the application has a record, without the time in which the
@@ -45,7 +45,7 @@ class Appetite:
         self._begun += records
 
     def ask(self, now_ms: int) -> int:
-        """How many records to acquire now."""
+        """The number of records to acquire now."""
         self._measure(now_ms)
         if self._record_ms is None:
             return min(self._max_records, max(SDK_SHARE_FIRST_RECORDS, 2 * self._workers))

@@ -7,8 +7,8 @@
 Invariants:
 
 - A record that is not in hand is handed out only while its lock has not ended by either clock.
-- A lock is renewed while a record under it is in hand, from the middle of its time on, `hold_ms_max` at most. What is
-  at hand by then goes back: a consumer that needs half of its lock's time for the records before is no use to these.
+- A lock is renewed while a record under it is in hand, from the middle of its time on, `hold_ms_max` at most. Records
+  that are still at hand go back: the consumer needs half of its lock's time for the records before them.
 - In a group that is ordered by key, a lock may hold several records of a key. They are handed to handlers one after the
   other. The service releases those behind a record that is released, so they are handed out no more.
 - The entry in the service decides whether a lock holds, not a clock. So what was acknowledged is sent, however late.
@@ -100,7 +100,7 @@ class HeldLocks:
         return self._locks.get(key)
 
     def add(self, lock: AcquiredLock) -> None:
-        """Take a lock. One that is held already only lasts longer: the service has repeated its answer."""
+        """Take a lock. If it is held already, it lasts longer: the service has repeated its answer."""
         held = self._locks.get(lock.key)
         if held is not None:
             held.renew(lock.sent, lock.lasts_ms)
@@ -199,7 +199,7 @@ class HeldLocks:
         return bool(lock.in_hand) and not lock.since.later(self._hold_ms_max).has_come(now)
 
     def due_ms(self) -> int:
-        """When a lock must be renewed, or ends, by the monotonic clock."""
+        """The next time at which a lock must be renewed, or ends, by the monotonic clock."""
         due = [lock.ends.monotonic_ms for lock in self._locks.values() if not lock.has_ended]
         due += [
             lock.renew_from.monotonic_ms

@@ -101,12 +101,12 @@ class Keeper:
                     self._renew(lock, now)
 
     def next_look_ms(self) -> int:
-        """When `look` has something to do, by the monotonic clock."""
+        """The next time at which `look` has something to do, by the monotonic clock."""
         idle_ms = self._moved_ms + SDK_SHARE_GIVE_BACK_MS if self.locks.at_hand else NEVER_MS
         return min(self.locks.due_ms(), idle_ms)
 
     def entries(self, now: Moment) -> tuple[Acknowledgement, ...]:
-        """What a request shall carry."""
+        """The entries for a request to carry."""
         return self.queue.take(SDK_SHARE_ENTRIES_MAX, now.monotonic_ms)
 
     def answered(self, call: ShareCall, answer: ShareAnswer) -> None:

@@ -148,12 +148,12 @@ class ShareConsumer:
 
     @property
     def locks_lost(self) -> int:
-        """How many records were lost to other consumers while this one had them."""
+        """The number of records that other consumers got while this one had them."""
         return self._core.keeper.lost_count
 
     @property
     def skipped_batches(self) -> int:
-        """How many undecodable batches this consumer has rejected."""
+        """The number of undecodable batches that this consumer has rejected."""
         return self._core.keeper.skipped_batches
 
     # The end.

@@ -299,7 +299,7 @@ class ShareCore:
 
 
 def wish_after(error: BaseException | None) -> Wish:
-    """What becomes of a record whose handler ended so."""
+    """The fate of a record whose handler ended so."""
     if error is None:
         return ACCEPT
     return reject(error.reason) if isinstance(error, Reject) else RELEASE

@@ -1,4 +1,4 @@
-"""How a share consumer waits while its group has nothing for it: asleep until a wake-up, or by long polls.
+"""A share consumer waits while its group has nothing for it: asleep until a wake-up, or by long polls.
 
 | the last acquire found nothing, and                 | the next one goes                                           |
 |-----------------------------------------------------|-------------------------------------------------------------|
@@ -55,7 +55,7 @@ class ShareWaiting:
             self._is_woken = True
 
     def due_ms(self) -> int:
-        """When the next acquire may go out."""
+        """The time from which the next acquire may go out."""
         watch = self.watch
         if watch is None or not self._is_quiet:
             return 0
