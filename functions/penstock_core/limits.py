@@ -149,6 +149,7 @@ SHARE_KEY_BATCH_MAX = 100
 SHARE_ACKNOWLEDGEMENTS_MAX = 100  # in one request
 SHARE_ATTEMPTS_MAX = 8  # updates of one share item by an acknowledgement; other writers may come between
 SHARE_ACQUIRE_ATTEMPTS_MAX = 4  # updates of one share item by an acquire: then it looks elsewhere
+SHARE_KEY_ATTEMPTS_MAX = 2  # of an acquire by key, which reads the fresh records for each
 SHARE_LOOKS_FIRST = 4  # partitions that an acquire looks at first; then four times as many, and so on up to 100
 SHARE_LOOK_MS_MAX = 5_000  # that one acquire spends on looking at partitions
 SHARE_WINDOW_RECORDS = 500  # that an acquire by key reads ahead

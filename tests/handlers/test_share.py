@@ -134,6 +134,7 @@ def test_values_that_are_no_text_come_in_base64(orders: Service) -> None:
 
 
 def test_results_that_fit_into_no_frame_are_told(workers: Service) -> None:
+    acquire(workers, max_records=1)
     wide = {**ACK, "offsets": [[2 * n, 2 * n + 1] for n in range(10**9, 10**9 + 512)]}
     answer = workers.call("POST", f"{GROUP}/acquire", {"acknowledge": [wide] * 100})
     assert (answer.status, answer.error["code"], answer.error["maybe_applied"]) == (413, "RESPONSE_TOO_LARGE", True)

@@ -85,7 +85,7 @@ def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence
     )
     wake_workers(instance, [key for key, result in zip(keys, results, strict=True) if _must_wake(result)])
     found = dict(zip(keys, results.all_ok(), strict=True))
-    outcomes = [(index, _unknown(entries[index])) for index in places.get(None, ())]
+    outcomes = unknown_outcomes(entries, places)
     for key, result in found.items():
         outcomes += answered(entries, places[key], result.answers)
     outcomes.sort(key=lambda each: each[0])
@@ -163,6 +163,19 @@ def answered(
     ]
 
 
+def unknown_outcomes(
+    entries: Sequence[AckEntry], places: Mapping[ShareKey | None, Sequence[int]]
+) -> list[tuple[int, AckOutcome]]:
+    """The outcomes of the entries without a partition of the group, each with its place: their locks are lost."""
+    return [
+        (
+            place,
+            AckOutcome(entry=entries[place], ranges=entries[place].acknowledgement.offsets, result=AckResult.LOST),
+        )
+        for place in places.get(None, ())
+    ]
+
+
 def count_outcomes(instance: Instance, outcomes: Iterable[AckOutcome]) -> None:
     """Count the records by what became of them."""
     for each in outcomes:
@@ -223,7 +236,3 @@ def _repeats_release(acknowledgement: Acknowledgement, answer: AckAnswer) -> boo
 
 def _lost(index: int) -> AckAnswer:
     return AckAnswer(index=index, ranges=(), result=AckResult.LOST)
-
-
-def _unknown(entry: AckEntry) -> AckOutcome:
-    return AckOutcome(entry=entry, ranges=entry.acknowledgement.offsets, result=AckResult.LOST)

@@ -6,6 +6,7 @@ So a busy worker costs two reads, one update and the ranged gets for each batch 
 
 import base64
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
@@ -26,10 +27,12 @@ from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import arming
 from penstock_service.instance.instance import Instance
+from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes
 from penstock_service.share.bury import bury
 from penstock_service.share.hand_over import HandedPartition, hand_over
-from penstock_service.share.look_through import Look, look_through
+from penstock_service.share.look import Look
+from penstock_service.share.look_through import look_through
 from penstock_service.share.partitions_in_turn import strays
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
@@ -117,7 +120,8 @@ def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
     call = _Call(instance, group, wish)
     look = call.look(request, entries)
     outcomes += [outcome for _, outcome in sorted(look.outcomes, key=lambda each: each[0])]
-    look, watched, handed = call.records(request, look)
+    with errors_maybe_applied() if wish.acknowledgements or look.taken else nullcontext():
+        look, watched, handed = call.records(request, look)
     now_ms = instance.clock.now_ms()
     return Acquired(
         group=group,

@@ -29,7 +29,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.segments.read_range import is_missing
 from penstock_service.share.acknowledge import acknowledge_partition
 from penstock_service.share.client_lock import marked_lock_id
-from penstock_service.share.look_through import Taken
+from penstock_service.share.look import Taken
 from penstock_service.share.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.sift import filter_of, sift

@@ -9,8 +9,9 @@ A repeated acquire has the same nonce, so it looks in the same order. Where it m
 lock and nothing else: its first try has got it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import islice
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -18,16 +19,17 @@ from penstock_core.ids import Offset, Partition, PartitionKey, TopicName
 from penstock_core.limits import (
     HEADS_AT_ONCE,
     SHARE_ACQUIRE_ATTEMPTS_MAX,
+    SHARE_KEY_ATTEMPTS_MAX,
     SHARE_LOOK_MS_MAX,
     SHARE_LOOKS_FIRST,
     SHARE_READ_BYTES_MAX,
+    SHARE_UNREAD_PAUSE_MS,
 )
 from penstock_core.log.index import Head
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.acquire import (
     AcquirePlan,
     AcquireRequest,
-    Grant,
     LogBounds,
     grants,
     next_available_ms,
@@ -37,14 +39,16 @@ from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState, locks_of
 from penstock_service.instance.instance import Instance
+from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.share.acknowledge import (
     AckEntry,
-    AckOutcome,
     acknowledge_partition,
     answered,
     by_partition,
+    unknown_outcomes,
 )
 from penstock_service.share.fresh_window import fresh_window
+from penstock_service.share.look import Look, Taken
 from penstock_service.share.partitions_in_turn import in_turn
 from penstock_service.share.read_batches import StoredBatch
 from penstock_service.share.record_sizes import records_within
@@ -52,41 +56,6 @@ from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.sift import filter_of
 
 _GROWTH = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """The locks that the acquire has in one partition, the state that shows them, and batches that were read before."""
-
-    partition: SharePartition
-    state: ShareState
-    grants: Sequence[Grant]
-    batches: Sequence[StoredBatch] = ()
-
-
-@dataclass(slots=True, kw_only=True)
-class Look:
-    """What a look has found.
-
-    `idle` are the partitions that had nothing. `is_complete`: these are all partitions of the group. `is_blocked`: some
-    have fresh records, and no room for them in flight. `has_passed`: fresh records were finished without being handed
-    out, and there are more. `available_ms` is the time until a record comes back.
-    """
-
-    taken: list[Taken] = field(default_factory=list)
-    outcomes: list[tuple[int, AckOutcome]] = field(default_factory=list)
-    woken: list[ShareKey] = field(default_factory=list)
-    idle: list[SharePartition] = field(default_factory=list)
-    is_complete: bool = False
-    is_blocked: bool = False
-    is_alone: bool = False
-    has_passed: bool = False
-    available_ms: int | None = None
-
-    def note_available(self, available_ms: int | None) -> None:
-        """A record comes back after that time."""
-        times = [each for each in (self.available_ms, available_ms) if each is not None]
-        self.available_ms = min(times, default=None)
 
 
 def look_through(
@@ -154,13 +123,19 @@ class _Search:
         self._records_left = request.records_max
         self._bytes_left = self._bytes_max = bytes_max
         self._deadline_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
-        self.look = Look()
+        self.look = Look(outcomes=unknown_outcomes(entries, self._places))
 
     def run(self, partitions: Iterator[tuple[TopicName, ShareKey]]) -> None:
-        """Look, round by round."""
+        """Look, round by round. Once something may have changed, a failure is `maybe_applied`."""
         first = self._acknowledged()
         if first:
             self._round(first)
+        with errors_maybe_applied() if first else nullcontext():
+            self._look_on(partitions, first)
+
+    def _look_on(
+        self, partitions: Iterator[tuple[TopicName, ShareKey]], first: Sequence[tuple[TopicName, ShareKey]]
+    ) -> None:
         known = {key for _, key in first}
         others = ((topic, key) for topic, key in partitions if key not in known)
         size = SHARE_LOOKS_FIRST
@@ -192,6 +167,16 @@ class _Search:
             heads.update(stores.log.heads([key.partition_key for key in keys]))
 
         self._instance.executor.map(_call, [read_states, read_heads]).all_ok()
+        with errors_maybe_applied() if len(chosen) > 1 else nullcontext():
+            self._visit(chosen, states, heads)
+
+    def _visit(
+        self,
+        chosen: Sequence[tuple[TopicName, ShareKey]],
+        states: Mapping[ShareKey, ShareState],
+        heads: Mapping[PartitionKey, Head],
+    ) -> None:
+        """Take records, or only acknowledge. An update of an earlier partition may be done when a later one fails."""
         has_own = any(locks_of(state, self._request.nonce) for state in states.values())
         for topic, key in chosen:
             head, state = heads.get(key.partition_key), states.get(key)
@@ -216,7 +201,7 @@ class _Search:
             self._acknowledge_only(key, None)
             self.look.idle.append(partition)
             return
-        for _ in range(SHARE_ACQUIRE_ATTEMPTS_MAX):
+        for _ in range(SHARE_KEY_ATTEMPTS_MAX if self._config.is_by_key else SHARE_ACQUIRE_ATTEMPTS_MAX):
             plan, batches = self._plan(partition, state)
             if plan.is_alone and self.look.taken:
                 break  # its records may kill the worker: another acquire takes them, alone
@@ -283,6 +268,8 @@ class _Search:
             self.look.has_passed |= has_moved and state.position < partition.head.next_offset
             self.look.idle.append(replace(partition, state=state))
             self.look.note_available(next_available_ms(state, self._config, self._request.now_ms))
+            if state.position < partition.head.next_offset and not plan.is_blocked:
+                self.look.note_available(SHARE_UNREAD_PAUSE_MS)  # they cannot be read now
             return
         self.look.taken.append(Taken(partition=partition, state=state, grants=found, batches=batches))
         self.look.is_alone |= plan.is_alone

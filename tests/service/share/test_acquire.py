@@ -1,6 +1,8 @@
 """An acquire locks records, reads them, and finds its own locks again."""
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce
 from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_service.instance.instance import Instance
-from penstock_service.share.acknowledge import acknowledge
+from penstock_service.share.acknowledge import AckEntry, acknowledge
 from penstock_service.share.partitions_in_turn import in_turn, strays
 from tests.service.share.sharing import (
     GROUP,
@@ -26,6 +28,7 @@ from tests.service.share.sharing import (
 from tests.support.refusals import refused
 from tests.support.service import (
     LOST_ANSWER,
+    UNAVAILABLE,
     Intercepted,
     SteppedClock,
     another_instance,
@@ -221,3 +224,37 @@ def test_unknown_group_is_refused(instance: Instance) -> None:
     new_topic(instance)
     refused(ErrorCode.UNKNOWN_SHARE_GROUP, lambda: take(instance))
     refused(ErrorCode.INVALID_NAME, lambda: acknowledge(instance, "a b", ()))
+
+
+def test_acknowledgements_of_nothing_are_answered_by_an_acquire_too(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    [lock] = locks_in(take(instance, 1))
+    entry = entry_of(lock)
+    unknown = AckEntry(topic="returns", partition=0, client_lock_id="x", acknowledgement=entry.acknowledgement)
+    acquired = take(instance, 1, nonce=STAYS, acknowledge=[unknown, entry])
+    assert [each.result for each in acquired.acknowledged] == [AckResult.LOST, AckResult.OK]
+    assert [each.entry for each in acquired.acknowledged] == [unknown, entry]
+
+
+def test_failure_after_a_lock_says_that_it_may_be_there(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+
+    def fail(_original: object, *_: object) -> bytes:
+        raise UNAVAILABLE
+
+    zones = [Intercepted(zone, get=fail) for zone in instance.stores.zones]
+    updates: list[int] = []
+
+    def once(original: Callable[..., Any], *arguments: Any) -> Any:
+        updates.append(1)
+        if len(updates) > 1:
+            raise UNAVAILABLE
+        return original(*arguments)
+
+    share = Intercepted(instance.stores.share, update=once)
+    with pytest.raises(PenstockError) as caught:
+        take(another_instance(instance, zones=zones, share=share), nonce=STAYS)
+    assert caught.value.maybe_applied
+    assert len(offsets_in(take(instance, nonce=STAYS))) == 3

@@ -1,0 +1,45 @@
+"""What one look through the partitions of a share group has found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from penstock_core.share.acquire import Grant
+from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_service.share.acknowledge import AckOutcome
+from penstock_service.share.read_batches import StoredBatch
+from penstock_service.share.share_partitions import SharePartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The locks that the acquire has in one partition, the state that shows them, and batches that were read before."""
+
+    partition: SharePartition
+    state: ShareState
+    grants: Sequence[Grant]
+    batches: Sequence[StoredBatch] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Look:
+    """What a look has found.
+
+    `idle` are the partitions that had nothing. `is_complete`: these are all partitions of the group. `is_blocked`: some
+    have fresh records, and no room for them in flight. `has_passed`: fresh records were finished without being handed
+    out, and there are more. `available_ms` is the time until a record comes back.
+    """
+
+    taken: list[Taken] = field(default_factory=list)
+    outcomes: list[tuple[int, AckOutcome]] = field(default_factory=list)
+    woken: list[ShareKey] = field(default_factory=list)
+    idle: list[SharePartition] = field(default_factory=list)
+    is_complete: bool = False
+    is_blocked: bool = False
+    is_alone: bool = False
+    has_passed: bool = False
+    available_ms: int | None = None
+
+    def note_available(self, available_ms: int | None) -> None:
+        """A record comes back after that time."""
+        times = [each for each in (self.available_ms, available_ms) if each is not None]
+        self.available_ms = min(times, default=None)
