@@ -162,7 +162,7 @@ def _stack(state_dir: Path, checkout: Path | None) -> Iterator[Stack]:
 def _target(stack: Stack, proxy_url: str, folder: Path) -> Target:
     with Admin(transport=stack.transport()) as admin:
         for topic in TOPICS:
-            admin.create_topic(topic, partitions=PARTITIONS)
+            admin.create_topic(topic, partitions=PARTITIONS, config={"index_tags": True})
         admin.create_topic(KEYED, partitions=PARTITIONS, config={"cleanup_policy": "compact"})
     return Target(
         url=stack.url.replace(stack.endpoint_url, proxy_url),

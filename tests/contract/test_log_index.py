@@ -191,7 +191,7 @@ def test_raise_log_start_is_refused_when_there_is_no_head(ports: Ports) -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
 
 
-def _located(ports: Ports) -> list[LocatedRef]:
+def located_refs(ports: Ports) -> list[LocatedRef]:
     """Every ref, of pages and tail."""
     pages = ports.log.pages(KEY, Offset(0), 1_000)
     return [located for page in pages for located in page.located()] + list(ports.log.heads([KEY])[KEY].located_tail())
@@ -204,35 +204,18 @@ def debts(ports: Ports) -> list[LocatedRef]:
     for number in range(TAIL_ROLL_REFS * 3 // 2):
         head = ports.log.append(KEY, replace(ref(number), zones=0b001), 0b110).head
         roll_if_due(ports.log, KEY, head)
-    return _located(ports)
+    return located_refs(ports)
 
 
 @pytest.mark.parametrize("index", [0, 7, TAIL_ROLL_REFS - 1, TAIL_ROLL_REFS, TAIL_ROLL_REFS * 3 // 2 - 1])
 def test_mark_stored_sets_the_bits_in_that_ref_only(ports: Ports, debts: list[LocatedRef], index: int) -> None:
     assert ports.log.mark_stored(KEY, {debts[index]: 0b100})
     marked = replace(debts[index], ref=replace(debts[index].ref, zones=0b101))
-    assert _located(ports) == [*debts[:index], marked, *debts[index + 1 :]]
+    assert located_refs(ports) == [*debts[:index], marked, *debts[index + 1 :]]
     # The other bits of the caller's ref are old by now, which does no harm.
     assert ports.log.mark_stored(KEY, {debts[index]: 0b010})
     assert ports.log.mark_stored(KEY, {debts[index]: 0b110})
-    assert _located(ports)[index].ref.zones == 0b111
-
-
-def test_tag_filter_and_delivery_time_stay_over_appends_rolls_and_repairs(ports: Ports) -> None:
-    ports.log.create_head(KEY)
-    wanted = [
-        replace(ref(number), zones=0b001, tag_filter=2**64 - 1 - number, delivered_ms=number or None)
-        for number in range(TAIL_ROLL_REFS + 2)
-    ]
-    for each in wanted:
-        roll_if_due(ports.log, KEY, ports.log.append(KEY, each, 0).head)
-    assert [located.ref for located in _located(ports)] == wanted
-    for index in (3, TAIL_ROLL_REFS + 1):
-        assert ports.log.mark_stored(KEY, {_located(ports)[index]: 0b010})
-        wanted[index] = replace(wanted[index], zones=0b011)
-    assert [located.ref for located in _located(ports)] == wanted
-    [page] = ports.log.pages(KEY, Offset(0), 1)
-    assert page.max_timestamp_ms == max(each.max_timestamp_ms for each in wanted[:TAIL_ROLL_REFS])
+    assert located_refs(ports)[index].ref.zones == 0b111
 
 
 def test_mark_stored_sets_the_bits_of_many_refs_with_one_write_for_a_tail_or_page(
@@ -251,7 +234,7 @@ def test_mark_stored_sets_the_bits_of_many_refs_with_one_write_for_a_tail_or_pag
 
         monkeypatch.setattr(client, "update_if", counted)
     assert ports.log.mark_stored(KEY, {gone: 0b100, **marks}) == len(debts)
-    assert [located.ref.zones for located in _located(ports)] == [0b001 | zones for zones in marks.values()]
+    assert [located.ref.zones for located in located_refs(ports)] == [0b001 | zones for zones in marks.values()]
     assert len(writes) in (0, 2), "in memory there are no writes to count"
     assert ports.log.mark_stored(KEY, marks) == len(debts)
     assert len(writes) in (0, 2), "nothing is written where nothing changes"
@@ -265,7 +248,7 @@ def test_mark_stored_finds_a_ref_that_has_rolled_meanwhile(ports: Ports) -> None
     debt = head.located_tail()[5]
     roll(ports.log, KEY)
     assert ports.log.mark_stored(KEY, {debt: 0b100})
-    assert [located.ref.zones for located in _located(ports)] == [0b011] * 5 + [0b111] + [0b011] * 10
+    assert [located.ref.zones for located in located_refs(ports)] == [0b011] * 5 + [0b111] + [0b011] * 10
 
 
 def test_mark_stored_finds_a_ref_that_rolls_between_its_read_and_its_write(
@@ -287,7 +270,7 @@ def test_mark_stored_finds_a_ref_that_rolls_between_its_read_and_its_write(
 
     monkeypatch.setattr(ports.log, "heads", heads)
     assert ports.log.mark_stored(KEY, {head.located_tail()[5]: 0b100})
-    assert _located(ports)[5].ref.zones == 0b111
+    assert located_refs(ports)[5].ref.zones == 0b111
 
 
 def test_mark_stored_keeps_what_is_appended_meanwhile(
@@ -303,9 +286,9 @@ def test_mark_stored_keeps_what_is_appended_meanwhile(
 
     monkeypatch.setattr(ports.log, "heads", heads)
     assert ports.log.mark_stored(KEY, {debts[-1]: 0b100})
-    if (rest := _located(ports)[len(debts) :]) != []:  # in memory, nothing is read outside the lock
+    if (rest := located_refs(ports)[len(debts) :]) != []:  # in memory, nothing is read outside the lock
         assert [located.ref for located in rest] == [ref(99)]
-    assert _located(ports)[len(debts) - 1].ref.zones == 0b101
+    assert located_refs(ports)[len(debts) - 1].ref.zones == 0b101
 
 
 def test_mark_stored_says_so_when_the_ref_is_gone(ports: Ports, debts: list[LocatedRef]) -> None:
@@ -315,7 +298,7 @@ def test_mark_stored_says_so_when_the_ref_is_gone(ports: Ports, debts: list[Loca
         shifted = replace(debts[index], base_offset=Offset(debts[index].base_offset + 1))
         assert not ports.log.mark_stored(KEY, {shifted: 0b100})
     assert not ports.log.mark_stored(OTHER, {debts[-1]: 0b100})
-    assert _located(ports) == debts
+    assert located_refs(ports) == debts
     ports.log.delete_head(KEY)
     assert not ports.log.mark_stored(KEY, {debts[-1]: 0b100})
     assert ports.log.heads([KEY]) == {}

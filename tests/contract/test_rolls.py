@@ -8,8 +8,8 @@ from penstock_core.log.index import EMPTY_HEAD, Head, Page
 from penstock_core.log.roll import next_page, shortened, without_producers
 from penstock_core.records.producer_state import ProducerState
 from tests.contract.conftest import Ports
-from tests.contract.test_log_index import KEY, OTHER, append_sequenced, ref, sequenced
-from tests.support.rolling import roll
+from tests.contract.test_log_index import KEY, OTHER, append_sequenced, located_refs, ref, sequenced
+from tests.support.rolling import roll, roll_if_due
 
 
 def _many_producers(ports: Ports) -> Head:
@@ -136,3 +136,20 @@ def test_replace_page_is_refused_when_there_is_none(ports: Ports) -> None:
     _, page = _due(ports)
     assert not ports.log.replace_page(KEY, page, page)
     assert _visible(ports) == []
+
+
+def test_tag_filter_and_delivery_time_stay_over_appends_rolls_and_repairs(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    wanted = [
+        replace(ref(number), zones=0b001, tag_filter=2**64 - 1 - number, delivered_ms=number or None)
+        for number in range(TAIL_ROLL_REFS + 2)
+    ]
+    for each in wanted:
+        roll_if_due(ports.log, KEY, ports.log.append(KEY, each, 0).head)
+    assert [located.ref for located in located_refs(ports)] == wanted
+    for index in (3, TAIL_ROLL_REFS + 1):
+        assert ports.log.mark_stored(KEY, {located_refs(ports)[index]: 0b010})
+        wanted[index] = replace(wanted[index], zones=0b011)
+    assert [located.ref for located in located_refs(ports)] == wanted
+    [page] = ports.log.pages(KEY, Offset(0), 1)
+    assert page.max_timestamp_ms == max(each.max_timestamp_ms for each in wanted[:TAIL_ROLL_REFS])

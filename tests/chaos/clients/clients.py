@@ -35,6 +35,7 @@ _GROUP_LIFE_S = 10.0
 _COMMIT_EACH_S = 1.0
 _PAUSE_S = 0.15
 _TRUNCATE_EACH_S = 6.0
+_FILTERED_TAG = "7"  # a tenth of the records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +83,15 @@ def run_producers(target: Target, specs: list[ProducerSpec], stop: Event) -> Non
 
 
 def run_consumers(target: Target, stop: Event) -> None:
-    """A process's entry: a consumer at the tail, one of a group that comes back, a slow one, and an operator.
-
-    The operator truncates.
+    """A process's entry: a consumer at the tail, one of a group that comes back, a slow one, one with a filter, and an
+    operator, who truncates.
     """
     with target.recorder("consumers") as recorder:
         run_all(
             [
                 partial(_follow, target, recorder, stop, "tail", max_records=500, pause_s=0.0),
                 partial(_follow, target, recorder, stop, "slow", max_records=20, pause_s=0.25),
+                partial(_follow, target, recorder, stop, "filtered", max_records=500, pause_s=0.0, tag=_FILTERED_TAG),
                 partial(_run_group, target, recorder, stop),
                 partial(_truncate, target, recorder, stop),
             ]
@@ -192,18 +193,32 @@ def _send(
         note(json.dumps(answer).encode() + b"\n")
 
     try:
-        producer.send(topic, make_value(name, size), key=key, on_delivery=delivered)
+        headers = [("tag", name[-1].encode())]
+        producer.send(topic, make_value(name, size), key=key, headers=headers, on_delivery=delivered)
     except UnavailableError:
         return  # the topic could not be looked up: nothing was sent
 
 
-def _follow(target: Target, recorder: Recorder, stop: Event, name: str, *, max_records: int, pause_s: float) -> None:
+def _follow(
+    target: Target,
+    recorder: Recorder,
+    stop: Event,
+    name: str,
+    *,
+    max_records: int,
+    pause_s: float,
+    tag: str | None = None,
+) -> None:
+    """Reads all partitions from their start, with `tag` only the records of that tag, which ends their names."""
     partitions = target.all_partitions()
-    with Consumer(transport=target.transport(), max_poll_records=max_records, max_in_flight=1) as consumer:
+    wanted = None if tag is None else {"tag": [tag]}
+    with Consumer(
+        transport=target.transport(), max_poll_records=max_records, max_in_flight=1, filter=wanted
+    ) as consumer:
         consumer.assign(partitions)
         recorder.done(name, Function.ASSIGN, [Assign((), tuple((each, 0) for each in partitions))])
         while not stop.is_set():
-            _poll(consumer, recorder, name, partitions, 1_000)
+            _poll(consumer, recorder, name, partitions, 1_000, tag=tag)
             stop.wait(pause_s)
 
 
@@ -300,6 +315,7 @@ def _poll(
     timeout_ms: int,
     *,
     group: str | None = None,
+    tag: str | None = None,
 ) -> None:
     operation = recorder.invoke(process, Function.POLL, group=group)
     try:
@@ -310,4 +326,6 @@ def _poll(
     found: dict[TopicPartition, list[tuple[int, str]]] = {each: [] for each in partitions}
     for record in records:
         found[TopicPartition(record.topic, record.partition)].append((record.offset, name_of(record.value)))
-    recorder.ok(operation, [Poll(each, tuple(rows)) for each, rows in found.items()])
+    if tag is not None and any(not value.endswith(tag) for rows in found.values() for _, value in rows):
+        raise AssertionError(f"a filter by tag {tag} let pass {found}")
+    recorder.ok(operation, [Poll(each, tuple(rows), None, tag) for each, rows in found.items()])

@@ -41,7 +41,8 @@ class RealTimeLag:
             if type(op) is Send and op.offset is not None:
                 self._know(op.where, op.offset, operation.end_ns)
             elif type(op) is Poll:
-                is_empty[op.where] = not op.records and is_empty.get(op.where, True)
+                if op.ending is None:  # a filter passes over records that nobody tells
+                    is_empty[op.where] = not op.records and is_empty.get(op.where, True)
                 if op.records:
                     self._know(op.where, op.records[-1][0], operation.end_ns)
         for where, returned_nothing in is_empty.items():
