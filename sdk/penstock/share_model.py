@@ -75,7 +75,7 @@ class ShareGroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """The work of one redrive call: records that it `moved`, that its filter `skipped`, and that are `remaining`."""
+    """The work of one redrive call. `remaining` counts all records that were not moved, skipped ones among them."""
 
     moved: int
     remaining: int

@@ -212,9 +212,10 @@ class Admin:
     ) -> Redrive:
         """Move some records of a dead-letter topic back to where they came from, or to the topic `to`.
 
-        `filter` is a filter policy over their headers: it leaves the other records where they are. `records_max` bounds
-        one call. Call it until `remaining` is 0. Each record moves in a transaction, so a call that was killed has
-        moved each record once or not at all.
+        `filter` is a filter policy over their headers, as {"penstock.dead-letter.group": ["workers"]}. Records that do
+        not match, or have no topic to go to, stay: they count as `skipped`, and come up again after a minute.
+        `records_max` bounds one call, 500 at most. Call it until nothing is moved. Each record moves once, in a
+        transaction, also when a call dies or two run at once.
         """
         return self._client.call(share_group_calls.redrive(topic, to, filter, records_max))
 

@@ -86,7 +86,12 @@ def show(service: Service, topic: str, partition: int, offset: int) -> None:
 @click.option("--to", metavar="TOPIC", help="Send the records there; by default to where each came from.")
 @FILTER
 @click.option("--rate", type=click.IntRange(min=1), metavar="N", help="Move at most N records a second.")
-@click.option("--records-max", type=click.IntRange(min=1), metavar="N", help="Move at most N records in all.")
+@click.option(
+    "--records-max",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop after N records; more may move where an answer was lost.",
+)
 @service_command
 def redrive(
     service: Service,
@@ -102,19 +107,22 @@ def redrive(
     """
     pace = Pace(rate, records_max)
     stop = threading.Event()
-    moved = skipped = remaining = 0
+    moved = skipped = remaining = passed = 0
     admin = Admin(transport=service.transport)
     with stopped_by_signals(stop.set), _progress(is_shown=not service.as_json) as (progress, task):
         while not stop.is_set() and (wanted := pace.next_call(moved)):
             done = admin.redrive(topic, to=to, filter=policy, records_max=wanted)
             moved, skipped, remaining = moved + done.moved, skipped + done.skipped, done.remaining
-            progress.update(task, completed=moved + skipped, total=moved + skipped + remaining)
-            if not remaining or not (done.moved or done.skipped):
-                break
+            progress.update(task, completed=moved, total=moved + remaining)
+            passed = 0 if done.moved else passed + done.skipped
+            if not done.moved and (not done.skipped or passed >= remaining):
+                break  # the rest was passed over since the last one moved
             stop.wait(pace.pause_ms(moved) / 1_000)
     service.say(
         {"moved": moved, "skipped": skipped, "remaining": remaining},
-        f"moved {moved} records, skipped {skipped}, {remaining} remain",
+        f"moved {moved} records; {remaining} remain, which did not match or had no topic to go to"
+        if remaining and not stop.is_set() and records_max is None
+        else f"moved {moved} records; {remaining} remain",
     )
 
 

@@ -9,7 +9,7 @@ from penstock.cli.dead_letters import CALL_RECORDS_MAX, Pace
 from penstock.http.http_message import Response
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
-from tests.sdk.http.faulty_transport import FaultyTransport, answer
+from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_answer
 
 
 @pytest.fixture(autouse=True)
@@ -66,15 +66,48 @@ def test_purge_removes_all_records_when_you_agree(service: MemoryPenstock) -> No
     assert service.records("orders.dead") == []
 
 
-def test_redrive_calls_until_nothing_remains(service: MemoryPenstock) -> None:
+REDRIVE = "/v1/topics/orders.dead/redrive"
+
+
+def test_redrive_sends_records_back_to_where_they_came_from(service: MemoryPenstock) -> None:
+    done = run_json(service.transport, "dead-letters", "redrive", "orders.dead")
+    assert done == {"moved": 2, "skipped": 0, "remaining": 0}
+    back = service.records("orders")[2:]
+    assert [(each.value, each.headers) for each in back] == [(b"one", ()), (b"two", ())]
+    assert run_json(service.transport, "dead-letters", "redrive", "orders.dead")["moved"] == 0
+
+
+def test_redrive_moves_what_matches_to_another_topic_and_leaves_the_rest(service: MemoryPenstock) -> None:
+    service.create_topic("elsewhere")
+    policy = json.dumps({"penstock.dead-letter.reason": ["bad: two"]})
+    arguments = ("dead-letters", "redrive", "orders.dead", "--to", "elsewhere", "--filter", policy)
+    done = run_json(service.transport, *arguments)
+    assert (done["moved"], done["remaining"]) == (1, 1)
+    assert [each.value for each in service.records("elsewhere")] == [b"two"]
+    assert "moved 0 records; 1 remain" in run(service.transport, *arguments).stdout
+
+
+def test_redrive_whose_answers_are_lost_moves_each_record_once(service: MemoryPenstock) -> None:
     faulty = FaultyTransport(service.transport)
-    answers = [{"moved": 500, "remaining": 30, "skipped": 0}, {"moved": 29, "remaining": 0, "skipped": 1}]
-    path = "/v1/topics/orders.dead/redrive"
-    faulty.faults[path] = [answer(200, json.dumps(each).encode()) for each in answers]
-    done = run_json(faulty, "dead-letters", "redrive", "orders.dead", "--to", "orders", "--filter", '{"a": ["b"]}')
-    assert done == {"moved": 529, "skipped": 1, "remaining": 0}
-    bodies = [json.loads(body) for _, called, body in faulty.calls if called == path]
-    assert bodies == [{"to": "orders", "filter": {"a": ["b"]}, "records_max": CALL_RECORDS_MAX}] * 2
+    faulty.faults[REDRIVE] = [lost_answer, lost_answer]
+    done = run_json(faulty, "dead-letters", "redrive", "orders.dead", "--records-max", "1")
+    assert done["remaining"] == 0  # two calls were applied, and their answers were lost
+    assert sorted(each.value or b"" for each in service.records("orders")[2:]) == [b"one", b"two"]
+
+
+def test_redrive_goes_on_until_no_record_moves(service: MemoryPenstock) -> None:
+    faulty = FaultyTransport(service.transport)
+    answers = [
+        {"moved": 500, "remaining": 40, "skipped": 9},
+        {"moved": 0, "remaining": 40, "skipped": 30},
+        {"moved": 10, "remaining": 30, "skipped": 0},
+        {"moved": 0, "remaining": 30, "skipped": 30},
+    ]
+    faulty.faults[REDRIVE] = [answer(200, json.dumps(each).encode()) for each in answers]
+    done = run_json(faulty, "dead-letters", "redrive", "orders.dead")
+    assert (done["moved"], done["remaining"]) == (510, 30)
+    assert faulty.count(REDRIVE) == 4
+    assert json.loads(faulty.calls[0][2]) == {"to": None, "filter": None, "records_max": CALL_RECORDS_MAX}
 
 
 def test_redrive_stops_at_the_records_that_were_asked_for(service: MemoryPenstock) -> None:
@@ -85,7 +118,7 @@ def test_redrive_stops_at_the_records_that_were_asked_for(service: MemoryPenstoc
         asked.append(json.loads(faulty.calls[-1][2])["records_max"])
         return Response(200, {}, json.dumps({"moved": asked[-1], "remaining": 900, "skipped": 0}).encode())
 
-    faulty.faults["/v1/topics/orders.dead/redrive"] = [redriven] * 3
+    faulty.faults[REDRIVE] = [redriven] * 3
     done = run_json(faulty, "dead-letters", "redrive", "orders.dead", "--records-max", "700")
     assert done == {"moved": 700, "skipped": 0, "remaining": 900}
     assert asked == [500, 200]
