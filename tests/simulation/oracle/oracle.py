@@ -9,6 +9,7 @@ from penstock_core.ids import Offset, PartitionKey, SegmentId, TopicId
 from penstock_core.limits import FAILED_PUTS_MAX, PUT_TIMEOUT_MS
 from penstock_core.log.index import Head, HeadAppend
 from penstock_core.log.ref import LocatedRef, Ref, Tier
+from penstock_core.log.timer import Timer, delivered_ref
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import decode
 from penstock_core.transaction import Transaction
@@ -50,6 +51,7 @@ class Oracle:
         self.removals = Removals(state, self.log)
         self.merges = Merges(state, self.log, self.removals)
         self._marks_of_sweeps: set[SegmentId] = set()
+        self.timers_waiting: dict[SegmentId, PartitionKey] = {}  # by the segment that each of them names
         self._puts: dict[str, dict[str, list[ObservedPut]]] = {}  # by function instance and zone, as they began
 
     def topic_created(self, topic: Topic) -> None:
@@ -68,6 +70,8 @@ class Oracle:
             self._observe_log(method, arguments, outcome)
         elif label == "transactions" and method == "commit" and outcome:
             self._transacted(arguments[0])
+        elif label == "timers":
+            self._observe_timers(method, arguments, outcome)
         elif label == "topics":
             self._observe_topics(method, arguments, outcome)
         elif label == "zone_states" and method == "change":
@@ -91,6 +95,10 @@ class Oracle:
                 self.destroyed.discard((label, arguments[0]))  # a put overwrites nothing, so another body stays
             self.removals.stored(label, arguments[0])
         elif method == "delete":
+            for segment_id in arguments[0]:
+                key = self.timers_waiting.get(segment_id)
+                is_named = key is not None and label == "archive" and key.topic_id not in self.deleted_at_ms
+                expect(not is_named, f"segment {segment_id.hex()} was swept while a timer of {key} waits for it")
             self.removals.objects_deleted(label, [each for each in arguments[0] if each not in self._marks_of_sweeps])
             self.destroyed.difference_update((label, segment_id) for segment_id in arguments[0])
 
@@ -110,6 +118,27 @@ class Oracle:
             self.removals.topic_deleted(arguments[0].topic_id)
         elif method == "forget_deleted":
             self.removals.topic_forgotten(arguments[0])
+
+    def _observe_timers(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        if method == "put" and outcome == arguments[0]:
+            self._marks_of_sweeps.discard(outcome.ref.segment_id)
+            self.removals.stored("archive", outcome.ref.segment_id)
+            self.timers_waiting[outcome.ref.segment_id] = outcome.key
+        elif method == "cancel" and outcome is not None:
+            self.timers_waiting.pop(outcome.ref.segment_id, None)
+        elif method == "promote" and outcome:
+            self._promoted(*arguments)
+
+    def _promoted(self, key: PartitionKey, timers: Sequence[Timer], now_ms: int) -> None:
+        head = self._state.stores.log.heads([key])[key]
+        latest_ms = EPOCH_MS + self._state.scheduler.now_ms + CLOCK_SKEW_MS
+        for index, timer in enumerate(timers):
+            due_ms = timer.place.due_ms
+            expect(due_ms <= now_ms <= latest_ms, f"timer {timer.place} of {key} was delivered early, at {now_ms}")
+            behind = sum(each.ref.offset_span for each in timers[index + 1 :])
+            at = replace(head, next_offset=Offset(head.next_offset - behind))
+            self._appended(key, delivered_ref(timer, now_ms), at, 0)
+            self.timers_waiting.pop(timer.ref.segment_id, None)
 
     def _observe_log(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         if head := head_appended_to(method, outcome):

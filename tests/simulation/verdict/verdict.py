@@ -6,6 +6,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import GroupName, Partition, PartitionKey
 from penstock_core.limits import FETCH_BYTES_MAX, TAIL_ROLL_REFS
 from penstock_core.log.ref import Tier
+from penstock_core.log.retention import searched_ms
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import check_stored
@@ -124,19 +125,21 @@ def _check_times(simulation: Simulation, topic: Topic, key: PartitionKey) -> Non
     """Compare the first record at or after some times with a scan of the log."""
     start = simulation.oracle.log_starts.get(key, 0)
     records = [
-        (entry.base_offset + index, entry.ref.max_timestamp_ms)
+        (entry.base_offset + index, searched_ms(entry.ref))
         for entry in simulation.oracle.log.appends.get(key, ())
         for index in range(len(entry.values))
     ]
     if not records:
         return
+    has_delayed = any(entry.ref.delivered_ms is not None for entry in simulation.oracle.log.appends.get(key, ()))
     for share in (0.0, 0.3, 0.6, 0.9):
         time_ms = EPOCH_MS + int(share * simulation.scheduler.now_ms)
         [answer] = list_offsets(simulation.bare, topic.name, time_ms, key.partition).all_ok()
         # Only the timestamp of a ref's newest record is known here.
         refs = [offset for offset, newest_ms in records if newest_ms >= time_ms and offset >= start]
         expect((answer.offset is None) == (not refs), f"offset of {key} at {time_ms} is {answer.offset}")
-        if answer.offset is not None:
+        # A merged ref has the newest time of the delayed records in it, so a search may begin too low there.
+        if answer.offset is not None and not has_delayed:
             expect(answer.offset >= refs[0], f"offset of {key} at {time_ms} is {answer.offset}, below {refs[0]}")
     [end] = list_offsets(simulation.bare, topic.name, OffsetSpec.LATEST, key.partition).all_ok()
     expect(end.offset == simulation.oracle.log.ends.get(key, 0), f"the latest offset of {key} is {end.offset}")
