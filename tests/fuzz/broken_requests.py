@@ -43,6 +43,7 @@ class RequestFuzzer:
             self._produce, self._produce, self._produce, self._fetch, self._fetch, self._transact, self._producers,
             self._produce_json, self._read_json, self._topics, self._topic, self._offsets, self._truncate,
             self._groups, self._group, self._heartbeat, self._commit, self._reset, self._zone, self._nothing,
+            self._share_group, self._acquire, self._acquire, self._acknowledge, self._redrive,
         )  # fmt: skip
 
     def request(self) -> FuzzedRequest:
@@ -224,6 +225,52 @@ class RequestFuzzer:
         )
         body = {"topic": self._or_odd(rng.choice(TOPICS)), name: self._or_odd(value), "dry_run": rng.random() < 0.5}
         return self._json("POST", f"/v1/groups/{self._name(GROUPS)}/reset", body)
+
+    def _share_group(self) -> FuzzedRequest:
+        rng = self._random
+        method, path = rng.choice(("GET", "PUT", "PUT", "DELETE", "POST")), f"/v1/share-groups/{self._name(GROUPS)}"
+        if method == "PUT":
+            names = ("lock_ms", "deliveries_max", "dead_letter_topic", "ordering", "filter", "start", "in_flight_max")
+            value = rng.choice((5_000, None, "bills", "key", "latest", {"name": ["a"]}, *_ODD_VALUES))
+            config = {rng.choice(names): value} if rng.random() < 0.7 else {}
+            return self._json(method, path, {"topics": self._or_odd([rng.choice(TOPICS)]), "config": config})
+        if method == "POST":
+            to = rng.choice(("earliest", "latest", {"offset": rng.randrange(9)}, {"timestamp_ms": 5}, *_ODD_VALUES))
+            return self._json(method, f"{path}/reset", {"topic": self._or_odd(rng.choice(TOPICS)), "to": to})
+        return FuzzedRequest(method=method, path=path)
+
+    def _acquire(self) -> FuzzedRequest:
+        rng = self._random
+        body = {
+            "nonce": self._or_odd(rng.choice(("aaaaaaaa", "bbbbbbbb", None))),
+            "max_records": self._or_odd(rng.choice((1, 5, 500))),
+            "max_bytes": self._or_odd(rng.choice((1, 2**20))),
+            "lock_ms": self._or_odd(rng.choice((1_000, None))),
+            "arm": self._or_odd(rng.random() < 0.5),
+            "acknowledge": self._or_odd([self._or_odd(self._acknowledgement()) for _ in range(rng.choice((0, 0, 2)))]),
+        }
+        path = f"/v1/share-groups/{self._name(GROUPS)}/{rng.choice(('records', 'acquire'))}"
+        return self._json("POST", path, body)
+
+    def _acknowledge(self) -> FuzzedRequest:
+        entries = [self._or_odd(self._acknowledgement()) for _ in range(self._random.choice((1, 2, 9)))]
+        return self._json("POST", f"/v1/share-groups/{self._name(GROUPS)}/acknowledge", {"acknowledge": entries})
+
+    def _acknowledgement(self) -> dict[str, Any]:
+        rng = self._random
+        start = rng.randrange(20)
+        return {
+            "topic": self._or_odd(rng.choice(TOPICS)),
+            "partition": self._or_odd(rng.randrange(4)),
+            "lock_id": self._or_odd(rng.choice(("aaaaaaaa.0", "bbbbbbbb.0~AAABAaIFyyNAAAEBAAQ~1234", "~", "a~~~~"))),
+            "offsets": self._or_odd(rng.choice((None, [[start, start + 3]], [[0, 2**63 - 1]]))),
+            "type": self._or_odd(rng.choice(("accept", "release", "reject", "renew"))),
+        }
+
+    def _redrive(self) -> FuzzedRequest:
+        rng = self._random
+        body = {"to": self._or_odd(rng.choice((None, "bills"))), "filter": self._or_odd({"name": ["a"]})}
+        return self._json("POST", f"/v1/topics/{self._name(TOPICS)}/redrive", body if rng.random() < 0.6 else {})
 
     def _zone(self) -> FuzzedRequest:
         if self._random.random() < 0.6:
