@@ -1,13 +1,15 @@
 """List share groups, and describe one: what is in flight in each partition, what is available, what waits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_core.ids import Offset, TopicName, segment_time_ms
 from penstock_core.limits import HEADS_AT_ONCE
 from penstock_core.log.index import Head
-from penstock_core.share.retry import available_ms
-from penstock_core.share.share_group import ShareGroup
+from penstock_core.share.read_first import NO_KEY
+from penstock_core.share.record_set import RecordSet
+from penstock_core.share.retry import available_ms, is_last_delivery
+from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.index.reader import page_at
 from penstock_service.instance.instance import Instance
@@ -19,8 +21,9 @@ class ShareGroupPartition:
     """One partition of a share group.
 
     - All records below `start_offset` are finished, and those from `position` on were never handed out.
-    - `in_flight` records are locked. `available` ones may be acquired now, fresh ones among them. `waiting` ones may be
-      later, or wait for the dead-letter topic. Compaction may have removed some of them.
+    - `in_flight` records are locked. `available` ones may be acquired now, and all fresh ones count among them.
+      `waiting` ones may be later, are behind another one of their key, or wait for the dead-letter topic. Compaction
+      may have removed some of them.
     - `oldest_age_ms` is the age of the oldest of all these, since its append; None if there are none.
     """
 
@@ -85,22 +88,7 @@ def _partition(
 ) -> ShareGroupPartition:
     now_ms = instance.clock.now_ms()
     state = state or ShareState(position=Offset(0))
-    expired = ((0, head.log_start_offset),)
-    in_flight = available = waiting = 0
-    for lock_id, lock in state.locks.items():
-        count = lock.held.minus(expired).count
-        if lock.until_ms > now_ms:
-            in_flight += count
-        elif available_ms(group.config, lock_id, lock) <= now_ms:
-            available += count
-        else:
-            waiting += count
-    for wait in state.waits.values():
-        count = wait.records.minus(expired).count
-        if wait.available_ms <= now_ms and not wait.is_rejected:
-            available += count
-        else:
-            waiting += count
+    in_flight, available, waiting = _counts(group.config, head, state, now_ms)
     available += max(0, head.next_offset - max(state.position, head.log_start_offset))
     start = Offset(max(state.start_offset, head.log_start_offset))
     return ShareGroupPartition(
@@ -113,6 +101,47 @@ def _partition(
         waiting=waiting,
         oldest_age_ms=_age_ms(instance, key, head, start, now_ms),
     )
+
+
+def _counts(config: ShareGroupConfig, head: Head, state: ShareState, now_ms: int) -> tuple[int, int, int]:
+    """The records that are locked, those that may be acquired, and those that wait, of all that were handed out."""
+    expired = ((0, head.log_start_offset),)
+    leaders = _leaders(state, head)
+    in_flight = available = waiting = 0
+    for lock_id, lock in state.locks.items():
+        held = lock.held.minus(expired)
+        is_due = available_ms(config, lock_id, lock) <= now_ms and not is_last_delivery(config, lock.deliveries)
+        if lock.until_ms > now_ms:
+            in_flight += held.count
+        elif is_due:
+            available += _leading(held, leaders)
+            waiting += held.count - _leading(held, leaders)
+        else:
+            waiting += held.count
+    for wait in state.waits.values():
+        records = wait.records.minus(expired)
+        is_dead = wait.is_rejected or is_last_delivery(config, wait.deliveries)
+        leading = _leading(records, leaders) if wait.available_ms <= now_ms and not is_dead else 0
+        available += leading
+        waiting += records.count - leading
+    return in_flight, available, waiting
+
+
+def _leaders(state: ShareState, head: Head) -> dict[int, int]:
+    """With order by key: the first unfinished offset of each key's hash."""
+    first: dict[int, int] = {}
+    for records in state.entries():
+        for offset, key_hash in records.minus(((0, head.log_start_offset),)).hash_by_offset().items():
+            first[key_hash] = min(offset, first.get(key_hash, offset))
+    return first
+
+
+def _leading(records: RecordSet, leaders: Mapping[int, int]) -> int:
+    """The number of records that no earlier one of their key holds up."""
+    if not records.hashes:
+        return records.count
+    hashes = records.hash_by_offset()
+    return sum(key_hash == NO_KEY or leaders[key_hash] == offset for offset, key_hash in hashes.items())
 
 
 def _age_ms(instance: Instance, key: ShareKey, head: Head, offset: Offset, now_ms: int) -> int | None:

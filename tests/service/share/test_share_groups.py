@@ -6,8 +6,11 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.outcomes import outcome_of
+from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckResult, AckType
+from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
+from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.delete_share_group import delete_share_group
 from penstock_service.share.describe_share_group import describe_share_group, list_share_groups
 from penstock_service.share.put_share_group import put_share_group
@@ -108,6 +111,19 @@ def test_description_counts_what_is_in_flight_available_and_waiting(instance: In
     assert (partition.start_offset, partition.position) == (1, 6)
     assert (partition.in_flight, partition.available, partition.waiting, partition.lag) == (3, 4, 2, 9)
     assert partition.oldest_age_ms == 7_000
+
+
+def test_description_by_key_counts_what_is_behind_another_record_as_waiting(instance: Instance) -> None:
+    new_topic(instance)
+    new_group(instance, ordering="key")
+    records = [NewRecord(1_000, key, b"v") for key in (b"a", b"a", b"b")]
+    produce(instance, [ProduceEntry(topic="orders", partition=0, data=encode(records))], Acks.QUORUM).all_ok()
+    held = take(instance)
+    _, [partition], _ = describe_share_group(instance, GROUP, "", 10)
+    assert (partition.in_flight, partition.available, partition.waiting) == (2, 0, 1)
+    finish(instance, held, AckType.RELEASE, delay_ms=0)
+    _, [partition], _ = describe_share_group(instance, GROUP, "", 10)
+    assert (partition.in_flight, partition.available, partition.waiting) == (0, 2, 1)
 
 
 def test_description_comes_in_pages(instance: Instance) -> None:
