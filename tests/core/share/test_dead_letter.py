@@ -1,0 +1,44 @@
+"""The record that a dead letter is."""
+
+from penstock_core.ids import parse_group_name, parse_topic_name
+from penstock_core.records.codec import NewRecord, decode, encode
+from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter, own_headers, undecodable_letter
+
+_ORIGIN = DeadLetterOrigin(
+    topic=parse_topic_name("orders"),
+    partition=3,
+    offset=42,
+    group=parse_group_name("workers"),
+    reason="no such customer",
+    deliveries=5,
+    time_ms=9_000,
+)
+_OURS = [
+    ("penstock.dead-letter.topic", b"orders"),
+    ("penstock.dead-letter.partition", b"3"),
+    ("penstock.dead-letter.offset", b"42"),
+    ("penstock.dead-letter.group", b"workers"),
+    ("penstock.dead-letter.reason", b"no such customer"),
+    ("penstock.dead-letter.deliveries", b"5"),
+    ("penstock.dead-letter.time_ms", b"9000"),
+]
+
+
+def test_dead_letter_has_the_record_and_tells_its_way() -> None:
+    [record] = decode(encode([NewRecord(1_234, b"k", b"v", [("type", b"order"), ("none", None)])]))
+    letter = dead_letter(record, _ORIGIN)
+    assert (letter.timestamp_ms, letter.key, letter.value) == (1_234, b"k", b"v")
+    assert list(letter.headers) == [("type", b"order"), ("none", None), *_OURS]
+
+
+def test_headers_of_dead_letters_that_came_with_the_record_are_dropped() -> None:
+    forged = [("penstock.dead-letter.topic", b"payroll"), ("type", b"order"), ("penstock.dead-letter.extra", b"")]
+    [record] = decode(encode([NewRecord(0, None, b"v", forged)]))
+    assert list(dead_letter(record, _ORIGIN).headers) == [("type", b"order"), *_OURS]
+    assert list(own_headers(record.headers)) == [("type", b"order")]
+
+
+def test_undecodable_batch_is_the_value_of_its_letter() -> None:
+    letter = undecodable_letter(b"\x00garbage", _ORIGIN)
+    assert (letter.timestamp_ms, letter.key, letter.value) == (9_000, None, b"\x00garbage")
+    assert list(letter.headers) == _OURS
