@@ -24,6 +24,27 @@ class ShareRecord(NamedTuple):
     lock_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAcceptance:
+    """Records under one lock that a transaction accepts. `offsets` are half-open ranges."""
+
+    group: str
+    topic: str
+    partition: int
+    lock_id: str
+    offsets: tuple[tuple[int, int], ...]
+
+    def to_json(self) -> dict[str, object]:
+        """The acceptance as the HTTP API takes it."""
+        return {
+            "group": self.group,
+            "topic": self.topic,
+            "partition": self.partition,
+            "lock_id": self.lock_id,
+            "offsets": [list(each) for each in self.offsets],
+        }
+
+
 class Reject(Exception):  # noqa: N818 - the word for what it asks
     """Raise it in a handler to reject the record: it goes to the dead-letter topic, and is not tried again.
 

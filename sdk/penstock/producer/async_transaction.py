@@ -1,7 +1,7 @@
 """Transactions as users of the asynchronous producer see them; transaction_core.py decides."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -9,7 +9,8 @@ from penstock.model import RecordMetadata, TopicPartition
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.delivery import FutureFollower, resolve, resolve_quietly
 from penstock.producer.producer_core import ProducerCore
-from penstock.producer.transaction import LeaseHolder, group_offsets
+from penstock.producer.transaction import LeaseHolder, LockHolder, group_offsets
+from penstock.share_model import ShareRecord
 from penstock.system import wall_clock_ms
 from penstock_core.records.codec import Headers
 
@@ -21,6 +22,7 @@ class AsyncTransaction:
         self._core = core
         self._sender = sender
         self._transaction = core.new_transaction()
+        self._accepted: list[tuple[LockHolder, list[ShareRecord]]] = []
 
     async def send(  # noqa: PLR0913 - as Producer.send
         self,
@@ -49,6 +51,12 @@ class AsyncTransaction:
         """As `Transaction.send_offsets`. It is not awaited: the offsets travel with the commit."""
         self._transaction.add_offsets(group_offsets(offsets, group))
 
+    def accept(self, records: ShareRecord | Iterable[ShareRecord], consumer: LockHolder) -> None:
+        """As `Transaction.accept`. It is not awaited: the acceptances travel with the commit."""
+        chosen = [records] if isinstance(records, ShareRecord) else list(records)
+        self._transaction.add_acceptances(consumer.acceptances(chosen))
+        self._accepted.append((consumer, chosen))
+
     async def __aenter__(self) -> Self:
         """Begin the transaction."""
         await self._sender.drive(self._transaction.begin())
@@ -66,4 +74,6 @@ class AsyncTransaction:
         except BaseException as failure:
             resolve_quietly(self._transaction.abort(failure))
             raise
+        for consumer, records in self._accepted:
+            consumer.settled(records)
         resolve(finished)

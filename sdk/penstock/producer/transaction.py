@@ -1,6 +1,6 @@
 """Transactions as users of the threaded producer see them; transaction_core.py decides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -9,6 +9,7 @@ from penstock.model import GroupOffset, TopicPartition
 from penstock.producer.delivery import Delivery, resolve, resolve_quietly
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.sender import Sender
+from penstock.share_model import ShareAcceptance, ShareRecord
 from penstock.system import wall_clock_ms
 from penstock_core.ids import parse_group_name
 from penstock_core.records.codec import Headers
@@ -19,6 +20,16 @@ class LeaseHolder(Protocol):
 
     def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> Sequence[GroupOffset]:
         """The offsets, with the leases that prove that this member owns their partitions."""
+
+
+class LockHolder(Protocol):
+    """A consumer of a share group."""
+
+    def acceptances(self, records: Iterable[ShareRecord]) -> Sequence[ShareAcceptance]:
+        """The records with the locks that prove that this consumer has them."""
+
+    def settled(self, records: Iterable[ShareRecord]) -> None:
+        """A transaction has accepted the records."""
 
 
 class Transaction:
@@ -38,6 +49,7 @@ class Transaction:
         self._core = core
         self._sender = sender
         self._transaction = core.new_transaction()
+        self._accepted: list[tuple[LockHolder, list[ShareRecord]]] = []
 
     def send(  # noqa: PLR0913 - callers name all but two
         self,
@@ -71,6 +83,19 @@ class Transaction:
         with self._sender.lock:
             self._transaction.add_offsets(entries)
 
+    def accept(self, records: ShareRecord | Iterable[ShareRecord], consumer: LockHolder) -> None:
+        """Accept records of a share group with the transaction: they are finished if and only if it commits.
+
+        `consumer` is the ShareConsumer that has them. It renews their locks until then. If the block raises, release
+        them, or they come again when their locks end. A lost lock makes the commit raise LockLostError. Raises
+        LockLostError and InvalidError for records that the consumer has no more.
+        """
+        chosen = [records] if isinstance(records, ShareRecord) else list(records)
+        acceptances = consumer.acceptances(chosen)
+        with self._sender.lock:
+            self._transaction.add_acceptances(acceptances)
+        self._accepted.append((consumer, chosen))
+
     def __enter__(self) -> Self:
         """Begin the transaction."""
         with self._sender.lock:
@@ -90,6 +115,8 @@ class Transaction:
         except BaseException as failure:  # a KeyboardInterrupt too
             self._abort(failure)
             raise
+        for consumer, records in self._accepted:
+            consumer.settled(records)
         resolve(finished)
 
     def _abort(self, cause: BaseException) -> None:

@@ -22,6 +22,7 @@ from penstock.producer.accumulator import ENTRY_OVERHEAD_BYTES, TIMER_OVERHEAD_B
 from penstock.producer.delays import Timer
 from penstock.producer.producer_batch import ProducerBatch, TopicQueues, entry_fields
 from penstock.retry import NEVER_MS
+from penstock.share_model import ShareAcceptance
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records import frame
 from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max
@@ -117,6 +118,7 @@ class TransactionCore:
         self._all: dict[_Place, list[ProducerBatch]] = {}
         self._timers: dict[tuple[str, int, int], Timer] = {}  # by due time, of the next request
         self._offsets: dict[tuple[str, TopicPartition], GroupOffset] = {}
+        self._acceptances: list[ShareAcceptance] = []
         self._waiting_bytes = 0
         self._nonce = state.new_nonce()  # no stage and no commit of another transaction is taken for one of this
         self._stages = 0
@@ -190,6 +192,11 @@ class TransactionCore:
         for each in offsets:
             self._offsets[each.group, each.partition] = each
 
+    def add_acceptances(self, acceptances: Iterable[ShareAcceptance]) -> None:
+        """Accept these records of share groups with the transaction."""
+        self._check_open()
+        self._acceptances += acceptances
+
     def make_room(self) -> Steps[None]:
         """If the waiting batches fill a request, stage them. One request.
 
@@ -238,14 +245,15 @@ class TransactionCore:
         it begins a new epoch to learn the outcome. If that is not answered either, the error says `maybe_applied`.
         """
         yield from self._until_staged()
-        if not (self._all or self._offsets):
+        if not (self._all or self._offsets or self._acceptances):
             self._end()
             return []
         results: Sequence[Mapping[str, object]] = ()
         self._is_committing = True
         try:
             offsets = [each.to_json() for each in self._offsets.values()]
-            answer = yield self._request({"stages": self._stages, "offsets": offsets})
+            shared = {"acknowledgements": [each.to_json() for each in self._acceptances]} if self._acceptances else {}
+            answer = yield self._request({"stages": self._stages, "offsets": offsets, **shared})
             results = answer["results"]
         except PenstockError as error:
             self._state.failed(error)

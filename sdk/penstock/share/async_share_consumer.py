@@ -1,6 +1,7 @@
 """The share consumer for asyncio. share_core.py decides, share_tasks.py does the I/O."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -14,7 +15,7 @@ from penstock.share.runner import Handler
 from penstock.share.settings import ShareOptions, ShareSettings
 from penstock.share.share_consumer import check_poll, check_run, checked_settings, release_wish, share_core
 from penstock.share.share_tasks import ShareTasks
-from penstock.share_model import ShareRecord
+from penstock.share_model import ShareAcceptance, ShareRecord
 from penstock.system import monotonic_ms
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.limits import SDK_CALL_MS_MAX
@@ -106,6 +107,18 @@ class AsyncShareConsumer:
         self._tasks.start()
         if not await self._tasks.drive(self._core.flush(monotonic_ms() + timeout_ms)):
             raise TimeoutError(f"not everything was acknowledged in {timeout_ms} ms")
+
+    def is_held(self, record: ShareRecord) -> bool:
+        """As `ShareConsumer.is_held`. It makes no call."""
+        return self._core.keeper.locks.is_in_hand(record)
+
+    def acceptances(self, records: Iterable[ShareRecord]) -> Sequence[ShareAcceptance]:
+        """As `ShareConsumer.acceptances`. It makes no call."""
+        return self._core.acceptances(records)
+
+    def settled(self, records: Iterable[ShareRecord]) -> None:
+        """As `ShareConsumer.settled`. It makes no call."""
+        self._core.settled(records)
 
     @property
     def locks_lost(self) -> int:

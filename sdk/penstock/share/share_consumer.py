@@ -1,5 +1,6 @@
 """The share consumer with threads. share_core.py decides, share_threads.py does the I/O."""
 
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -13,7 +14,7 @@ from penstock.share.runner import Handler, Runner
 from penstock.share.settings import LOCK_MS_MAX, ShareOptions, ShareSettings
 from penstock.share.share_core import ShareCore
 from penstock.share.share_threads import ShareThreads
-from penstock.share_model import ShareRecord
+from penstock.share_model import ShareAcceptance, ShareRecord
 from penstock.system import monotonic_ms, new_nonce, process_name, wall_clock_ms
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.signals import stopped_by_signals
@@ -145,6 +146,22 @@ class ShareConsumer:
         steps = self._core.flush(monotonic_ms() + timeout_ms)
         if not self._threads.drive(steps, until_stopped=False):
             raise TimeoutError(f"not everything was acknowledged in {timeout_ms} ms")
+
+    def is_held(self, record: ShareRecord) -> bool:
+        """You have the record, and have not acknowledged it. False once the service has said that its lock is lost."""
+        with self._threads.lock:
+            return self._core.keeper.locks.is_in_hand(record)
+
+    def acceptances(self, records: Iterable[ShareRecord]) -> Sequence[ShareAcceptance]:
+        """The records with their locks, for a transaction's `accept`. Raises as `accept`."""
+        self._fork.check()
+        with self._threads.lock:
+            return self._core.acceptances(records)
+
+    def settled(self, records: Iterable[ShareRecord]) -> None:
+        """A transaction has accepted the records: it calls this itself."""
+        with self._threads.lock:
+            self._core.settled(records)
 
     @property
     def locks_lost(self) -> int:

@@ -12,18 +12,20 @@ Invariants:
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 from penstock.errors import ClosedError, InvalidError, LockLostError
 from penstock.http.steps import Steps, Wait
 from penstock.retry import NEVER_MS
-from penstock.share.acknowledgements import ACCEPT, RELEASE, Acknowledgement, Wish, reject
+from penstock.share.acknowledgements import ACCEPT, RELEASE, Acknowledgement, LockKey, Wish, ranges_of, reject
 from penstock.share.acquire_call import ShareAnswer, ShareCall
 from penstock.share.appetite import Appetite
+from penstock.share.held_locks import key_of
 from penstock.share.keeper import Keeper
 from penstock.share.moment import Clocks, Moment
 from penstock.share.settings import ShareSettings
 from penstock.share.waiting import ShareWaiting
-from penstock.share_model import Reject, ShareRecord
+from penstock.share_model import Reject, ShareAcceptance, ShareRecord
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_LEAVE_MS_MAX
 
@@ -125,12 +127,33 @@ class ShareCore:
         if self._is_over:
             raise ClosedError("the share consumer is closed")
         if not self.finish(record, wish):
-            place = f"offset {record.offset} of {record.topic}[{record.partition}]"
-            if self.keeper.was_lost(record):
-                raise LockLostError(
-                    ErrorCode.LOCK_LOST, f"{place}: its lock has ended, and another consumer may have the record"
-                )
-            raise InvalidError(ErrorCode.INVALID_REQUEST, f"{place} was acknowledged before, or was never handed out")
+            self._refuse(record)
+
+    def acceptances(self, records: Iterable[ShareRecord]) -> list[ShareAcceptance]:
+        """The records for a transaction to accept. Raises as `acknowledge`. The next poll does not accept them."""
+        by_lock: dict[LockKey, list[int]] = {}
+        chosen = list(records)
+        for record in chosen:
+            if not self.keeper.locks.is_in_hand(record):
+                self._refuse(record)
+            by_lock.setdefault(key_of(record), []).append(record.offset)
+        self._automatic = [record for record in self._automatic if record not in chosen]
+        return [
+            ShareAcceptance(
+                group=self._settings.group_id,
+                topic=key.topic,
+                partition=key.partition,
+                lock_id=key.lock_id,
+                offsets=tuple((start, end) for start, end in ranges_of(sorted(set(offsets)))),
+            )
+            for key, offsets in by_lock.items()
+        ]
+
+    def settled(self, records: Iterable[ShareRecord]) -> None:
+        """A transaction has accepted the records."""
+        for record in records:
+            if self.keeper.locks.put_aside(record) is not None:
+                self.keeper.locks.answered(key_of(record), [record.offset])
 
     def finish(self, record: ShareRecord, wish: Wish) -> bool:
         """As `acknowledge`, but False if the record is not in hand."""
@@ -231,6 +254,14 @@ class ShareCore:
         if self._attempt is not None and not self._is_acquiring:
             attempt, self._attempt = self._attempt, None
             self.keeper.failed(attempt, again_ms=now.monotonic_ms)
+
+    def _refuse(self, record: ShareRecord) -> NoReturn:
+        place = f"offset {record.offset} of {record.topic}[{record.partition}]"
+        if self.keeper.was_lost(record):
+            raise LockLostError(
+                ErrorCode.LOCK_LOST, f"{place}: its lock has ended, and another consumer may have the record"
+            )
+        raise InvalidError(ErrorCode.INVALID_REQUEST, f"{place} was acknowledged before, or was never handed out")
 
     def _wants_more(self) -> bool:
         if self.is_stopped:

@@ -2,16 +2,20 @@
 
 import inspect
 from collections.abc import Callable
+from typing import Any, overload
 
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.model import ConsumerRecord
 from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.async_transaction import AsyncTransaction
+from penstock.share.async_share_consumer import AsyncShareConsumer
+from penstock.share_model import ShareRecord
 from penstock.transformer.transformer import UncommittedRecords, check_passing
 from penstock_core.errors import PenstockError
 
 # The transformer awaits the result if it can be awaited.
 AsyncTransform = Callable[[ConsumerRecord, AsyncTransaction], object]
+AsyncShareTransform = Callable[[ShareRecord, AsyncTransaction], object]
 
 
 class AsyncTransformer:
@@ -25,7 +29,20 @@ class AsyncTransformer:
     If you cancel it, the records of the round come again: with the next round, or to the next owner of the partitions.
     """
 
-    def __init__(self, consumer: AsyncConsumer, producer: AsyncProducer, transform: AsyncTransform) -> None:
+    @overload
+    def __init__(self, consumer: AsyncConsumer, producer: AsyncProducer, transform: AsyncTransform) -> None: ...
+
+    @overload
+    def __init__(
+        self, consumer: AsyncShareConsumer, producer: AsyncProducer, transform: AsyncShareTransform
+    ) -> None: ...
+
+    def __init__(
+        self,
+        consumer: AsyncConsumer | AsyncShareConsumer,
+        producer: AsyncProducer,
+        transform: Callable[[Any, AsyncTransaction], object],
+    ) -> None:
         self._consumer = consumer
         self._producer = producer
         self._transform = transform
@@ -50,9 +67,34 @@ class AsyncTransformer:
                 check_passing(error, 0)
                 return 0
             self._has_begun = True
+        if isinstance(self._consumer, AsyncShareConsumer):
+            return await self._share_round(self._consumer, timeout_ms)
+        return await self._round(self._consumer, timeout_ms)
+
+    async def _share_round(self, consumer: AsyncShareConsumer, timeout_ms: int) -> int:
+        records = await consumer.poll(timeout_ms=timeout_ms)
+        if not records:
+            return 0
+        try:
+            async with self._producer.transaction() as transaction:
+                for record in records:
+                    made = self._transform(record, transaction)
+                    if inspect.isawaitable(made):
+                        await made
+                transaction.accept(records, consumer)
+        except BaseException as error:
+            for record in filter(consumer.is_held, records):
+                consumer.release(record)
+            if not isinstance(error, PenstockError):
+                raise
+            check_passing(error, len(records))
+            return 0
+        return len(records)
+
+    async def _round(self, consumer: AsyncConsumer, timeout_ms: int) -> int:
         if self._uncommitted:
-            await self._go_back()
-        records = await self._consumer.poll(timeout_ms=timeout_ms)
+            await self._go_back(consumer)
+        records = await consumer.poll(timeout_ms=timeout_ms)
         if not records:
             return 0
         ends = self._uncommitted.add(records)
@@ -62,16 +104,16 @@ class AsyncTransformer:
                     made = self._transform(record, transaction)
                     if inspect.isawaitable(made):
                         await made
-                transaction.send_offsets(ends, self._consumer)
+                transaction.send_offsets(ends, consumer)
         except PenstockError as error:
             check_passing(error, len(records))
             return 0
         self._uncommitted.clear()
         return len(records)
 
-    async def _go_back(self) -> None:
+    async def _go_back(self, consumer: AsyncConsumer) -> None:
         await self._producer.init_transactions()
-        for partition in self._uncommitted.partitions_in(await self._consumer.assignment()):
-            committed = await self._consumer.committed(partition)
-            await self._consumer.seek(partition, self._uncommitted.restart_offset(partition, committed))
+        for partition in self._uncommitted.partitions_in(await consumer.assignment()):
+            committed = await consumer.committed(partition)
+            await consumer.seek(partition, self._uncommitted.restart_offset(partition, committed))
         self._uncommitted.clear()

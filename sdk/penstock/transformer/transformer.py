@@ -2,15 +2,19 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Any, overload
 
 from penstock.consumer.consumer import Consumer
-from penstock.errors import FencedError, LeaseLostError, TopicReplacedError
+from penstock.errors import FencedError, LeaseLostError, LockLostError, TopicReplacedError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.producer.producer import Producer
 from penstock.producer.transaction import Transaction
+from penstock.share.share_consumer import ShareConsumer
+from penstock.share_model import ShareRecord
 from penstock_core.errors import ErrorCode, PenstockError
 
 Transform = Callable[[ConsumerRecord, Transaction], object]
+ShareTransform = Callable[[ShareRecord, Transaction], object]
 
 _log = logging.getLogger("penstock.transformer")
 
@@ -57,9 +61,20 @@ class Transformer:
     transaction fails, the consumer goes back to the group's committed offsets. Effects outside of the transaction may
     happen again. Give each process a transactional id of its own, and keep it over restarts: then its zombies are
     fenced.
+
+    With a `ShareConsumer` the transaction accepts its records. If it fails, the records are released, and come again
+    after the group's backoff, to this consumer or another.
     """
 
-    def __init__(self, consumer: Consumer, producer: Producer, transform: Transform) -> None:
+    @overload
+    def __init__(self, consumer: Consumer, producer: Producer, transform: Transform) -> None: ...
+
+    @overload
+    def __init__(self, consumer: ShareConsumer, producer: Producer, transform: ShareTransform) -> None: ...
+
+    def __init__(
+        self, consumer: Consumer | ShareConsumer, producer: Producer, transform: Callable[[Any, Transaction], object]
+    ) -> None:
         self._consumer = consumer
         self._producer = producer
         self._transform = transform
@@ -92,9 +107,32 @@ class Transformer:
                 check_passing(error, 0)
                 return 0
             self._has_begun = True
+        if isinstance(self._consumer, ShareConsumer):
+            return self._share_round(self._consumer, timeout_ms)
+        return self._round(self._consumer, timeout_ms)
+
+    def _share_round(self, consumer: ShareConsumer, timeout_ms: int) -> int:
+        records = consumer.poll(timeout_ms=timeout_ms)
+        if not records:
+            return 0
+        try:
+            with self._producer.transaction() as transaction:
+                for record in records:
+                    self._transform(record, transaction)
+                transaction.accept(records, consumer)
+        except BaseException as error:
+            for record in filter(consumer.is_held, records):
+                consumer.release(record)
+            if not isinstance(error, PenstockError):
+                raise
+            check_passing(error, len(records))
+            return 0
+        return len(records)
+
+    def _round(self, consumer: Consumer, timeout_ms: int) -> int:
         if self._uncommitted:
-            self._go_back()
-        records = self._consumer.poll(timeout_ms=timeout_ms)
+            self._go_back(consumer)
+        records = consumer.poll(timeout_ms=timeout_ms)
         if not records:
             return 0
         ends = self._uncommitted.add(records)
@@ -102,30 +140,31 @@ class Transformer:
             with self._producer.transaction() as transaction:
                 for record in records:
                     self._transform(record, transaction)
-                transaction.send_offsets(ends, self._consumer)
+                transaction.send_offsets(ends, consumer)
         except PenstockError as error:
             check_passing(error, len(records))
             return 0
         self._uncommitted.clear()
         return len(records)
 
-    def _go_back(self) -> None:
+    def _go_back(self, consumer: Consumer) -> None:
         """Go back to the group's committed offsets.
 
         It begins a new epoch if need be, so that no earlier commit comes after.
         """
         self._producer.init_transactions()
-        for partition in self._uncommitted.partitions_in(self._consumer.assignment()):
-            committed = self._consumer.committed(partition)
-            self._consumer.seek(partition, self._uncommitted.restart_offset(partition, committed))
+        for partition in self._uncommitted.partitions_in(consumer.assignment()):
+            committed = consumer.committed(partition)
+            consumer.seek(partition, self._uncommitted.restart_offset(partition, committed))
         self._uncommitted.clear()
 
 
 def check_passing(error: PenstockError, records: int) -> None:
     """Raise the error of a transaction unless another try may do better; log that its records come again."""
-    # After the loss of a lease another member has the partition, and a topic that was made anew starts anew: the next
-    # poll drops the records.
-    has_lost_lease = isinstance(error, LeaseLostError | TopicReplacedError) or error.code is ErrorCode.LEASE_FENCED
-    if not has_lost_lease and (isinstance(error, FencedError) or not error.code.is_retriable):
+    # After the loss of a lease or a lock another consumer has the records, and a topic that was made anew starts anew:
+    # the next poll drops the records.
+    is_lost = isinstance(error, LeaseLostError | LockLostError | TopicReplacedError)
+    is_lost |= error.code is ErrorCode.LEASE_FENCED
+    if not is_lost and (isinstance(error, FencedError) or not error.code.is_retriable):
         raise error
     _log.warning("%d records will be transformed again: %s", records, error)

@@ -151,14 +151,16 @@ def test_record_takes_effect_once_when_a_zombies_commit_comes_after_the_poll_of_
     commit = held.held
     assert commit is not None
     successor = _assigned(service.transport)
-    poll = successor._consumer.poll
+    consumer = successor._consumer
+    assert isinstance(consumer, Consumer)
+    poll = consumer.poll
 
     def poll_then_the_commit_arrives(**arguments: Any) -> list[ConsumerRecord]:
         records = poll(**arguments)
         service.transport.call(*commit)
         return records
 
-    with patch.object(successor._consumer, "poll", poll_then_the_commit_arrives):
+    with patch.object(consumer, "poll", poll_then_the_commit_arrives):
         assert successor.run_once() > 0
     assert Counter(_booked(service)).most_common(1)[0][1] == 1
 
