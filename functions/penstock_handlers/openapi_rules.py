@@ -43,6 +43,7 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "offset": PLACE,
     "timestamp": PLACE,
     "acks": ACKS,
+    "filter": {"type": "string", "maxLength": limits.FILTER_BYTES_MAX},
     "timer": SCHEDULED_ID,
 }
 _REQUEST_FIELDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
