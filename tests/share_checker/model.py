@@ -10,7 +10,8 @@ Invariants, checked at each application:
 - An acknowledgement takes effect only under the lock that holds the record then.
 - No acquire takes a record from a lock whose time is not over, unless the clock of its function is ahead.
 - A record is handed out `DELIVERIES_MAX` times at most, and buried once at most, unless it was accepted.
-- By key: no record is handed out while an earlier one of its key is unfinished elsewhere.
+- By key: no record is handed out while an earlier one of its key is unfinished elsewhere, and not for the dead-letter
+  topic.
 - Each share state can be worked off: acquires and burials alone finish every record.
 """
 
@@ -287,7 +288,9 @@ class Model:
             if is_live and granted & mask_of(lock.held.offsets()):
                 raise InvariantError("two workers hold a record's lock")
         if self.machine.is_by_key:
-            unfinished = ~self.machine.finished[after] & ((1 << self.machine.states[after].position) - 1) & ~granted
+            state_after = self.machine.states[after]
+            dead = mask_of(o for wait in state_after.waits.values() if wait.is_terminal for o in wait.records.offsets())
+            unfinished = ~self.machine.finished[after] & ((1 << state_after.position) - 1) & ~granted & ~dead
             for offset in range(RECORDS):
                 earlier = mask_of(other for other in range(offset) if KEYS[other] == KEYS[offset])
                 if granted >> offset & 1 and unfinished & earlier:

@@ -11,7 +11,8 @@ Only the entry decides whether a client still has its lock. An acknowledgement t
 as long as no other acquire has taken the records.
 
 An acknowledgement may come twice, because an answer was lost. So records that are as the client wants them answer DONE:
-finished ones; for a release, those that wait; for a reject, those that wait for the dead-letter topic.
+finished ones; for a release, those that wait; for a reject, those that wait for the dead-letter topic. A renewal has
+no such answer: only a lock that is there is renewed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -173,7 +174,7 @@ def released(config: ShareGroupConfig, each: Acknowledgement, lock: Lock, mine: 
     if each.is_uncounted:
         return Wait(0 if each.delay_ms is None else now_ms + each.delay_ms, max(lock.deliveries - 1, 0), mine)
     if is_last_delivery(config, lock.deliveries):
-        return Wait(0, lock.deliveries, mine)
+        return Wait(0, lock.deliveries, mine, is_dead=True)
     delay_ms = backoff_ms(config, lock.deliveries, each.lock_id) if each.delay_ms is None else each.delay_ms
     return Wait(now_ms + delay_ms, lock.deliveries, mine)
 
@@ -196,11 +197,11 @@ def _behind(held: RecordSet, mine: RecordSet) -> RecordSet:
 
 def _answers_of_others(draft: Draft, each: Acknowledgement, index: int, rest: RecordSet) -> list[AckAnswer]:
     """The answers for offsets that the lock does not hold any more, or never did."""
-    done = rest.only(((0, draft.position),))
+    done = EMPTY if each.type is AckType.RENEW else rest.only(((0, draft.position),))
     for lock in draft.locks.values():
         done = done.minus(lock.held.ranges)
     for wait in draft.waits.values():
-        is_as_wanted = each.type is AckType.RELEASE or (each.type is AckType.REJECT and wait.is_rejected)
+        is_as_wanted = each.type is AckType.RELEASE or (each.type is AckType.REJECT and wait.is_terminal)
         if not is_as_wanted:
             done = done.minus(wait.records.ranges)
     lost = rest.minus(done.ranges)

@@ -3,15 +3,14 @@
 Fresh records need no look at other entries: one update moves the position and adds a lock, wherever the position is
 then. Records that come again are taken from their entries as they were read.
 
-An expired lock is a **suspect**: one of its records may have killed its worker. An acquire takes one part of at most
-one suspect, so its records do not share one fate for ever. On the last delivery before the dead-letter topic, that part
-is one record, and the acquire hands out nothing else of the partition. So a record that kills its workers takes no
-other one along to the dead-letter topic.
+An expired lock is a **suspect**: one of its records may have killed its worker. The first acquire that takes it splits
+it into 8 parts: one for itself, and waits that stay suspects. Later acquires take one part each. An acquire that takes
+a part takes nothing else, and before the dead-letter topic the part is one record. So a record that kills its workers
+takes no other one along.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TypeVar
 
 from penstock_core.ids import LockId, LockNonce, Offset
@@ -19,13 +18,12 @@ from penstock_core.limits import (
     SHARE_ITEM_BYTES,
     SHARE_LOCKS_MAX,
     SHARE_SUSPECT_PARTS,
-    SHARE_WAITS_BYTES,
 )
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, acknowledge
 from penstock_core.share.draft import Draft
 from penstock_core.share.merge_waits import merge_waits
-from penstock_core.share.record_set import RecordSet, normalized
+from penstock_core.share.record_set import EMPTY, RecordSet, normalized
 from penstock_core.share.retry import available_ms, is_last_delivery
 from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_group import ShareGroupConfig
@@ -33,6 +31,7 @@ from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, loc
 from penstock_core.share.share_update import ShareUpdate
 
 _ENTRIES_PER_RETRY = 3  # an entry that is taken, the rest of it, and the new lock
+_ENTRIES_OF_SUSPECT = SHARE_SUSPECT_PARTS + 3  # the old lock, the new one, and the waits of the other parts
 _ENTRIES_OF_FRESH = 2  # its lock, and with order by key the wait of those that stay behind
 _WAITS_BESIDE_FRESH = 2  # that one acquire takes: one that takes all meets every other acquire
 
@@ -41,12 +40,16 @@ E = TypeVar("E", bound=tuple[object, object])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquireRequest:
-    """A wish for records. The same `nonce` again is the same wish."""
+    """A wish for records. The same `nonce` again is the same wish.
+
+    Without `takes_retries` it takes fresh records only: other acquires may refuse the update then only by the position.
+    """
 
     nonce: LockNonce
     records_max: int
     lock_ms: int
     now_ms: int
+    takes_retries: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ class AcquirePlan:
     - `planned` acknowledgements are in the update, the first ones. Plan the rest on the state after it.
     - `is_repeat`: the state has locks of this nonce, so nothing more is handed out.
     - `is_blocked`: there are fresh records, and no room for them in flight.
-    - `is_alone`: the acquire has a suspect on its last delivery. Hand out nothing else in the same call.
+    - `is_alone`: the acquire has a part of a suspect. Hand out nothing else in the same call.
     """
 
     update: ShareUpdate | None
@@ -104,7 +107,7 @@ def plan_acquire(
     hand_out = HandOut(draft, config, log, request)
     hand_out.retries()
     is_blocked = not hand_out.is_alone and hand_out.fresh()
-    merge_waits(draft, config, murmur2(request.nonce.encode()))
+    merge_waits(draft, config, request.now_ms, murmur2(request.nonce.encode()))
     return AcquirePlan(
         update=draft.update(),
         answers=answers,
@@ -129,7 +132,8 @@ def next_available_ms(state: ShareState, config: ShareGroupConfig, now_ms: int) 
     entries = [(wait.available_ms, wait.records) for wait in state.waits.values()]
     entries += [(available_ms(config, name, lock), lock.held) for name, lock in state.locks.items()]
     first: dict[int, int] = {}
-    for _, records in entries:
+    dead = {wait.records.start for wait in state.waits.values() if wait.is_terminal}
+    for records in (records for _, records in entries if records.start not in dead):
         for offset, key_hash in records.hash_by_offset().items():
             first[key_hash] = min(offset, first.get(key_hash, offset))
     times = [time_ms for time_ms, records in entries if _leads(records, first)]
@@ -140,7 +144,9 @@ def _leads(records: RecordSet, first: Mapping[int, int]) -> bool:
     """True if one of the records is the first unfinished one of its key, or has no order."""
     if not records.hashes:
         return True
-    return any(not key_hash or first[key_hash] == offset for offset, key_hash in records.hash_by_offset().items())
+    return any(
+        not key_hash or first.get(key_hash, offset) == offset for offset, key_hash in records.hash_by_offset().items()
+    )
 
 
 def fresh_room(draft: Draft, config: ShareGroupConfig) -> int:
@@ -149,7 +155,6 @@ def fresh_room(draft: Draft, config: ShareGroupConfig) -> int:
         draft.room() >= _ENTRIES_OF_FRESH
         and len(draft.locks) < SHARE_LOCKS_MAX
         and entries_bytes(draft.locks, draft.waits) < SHARE_ITEM_BYTES
-        and entries_bytes({}, draft.waits) < SHARE_WAITS_BYTES
     )
     return max(0, config.in_flight_max - draft.open) if has_place else 0
 
@@ -165,23 +170,29 @@ class HandOut:
         self._turn = murmur2(request.nonce.encode())
         self._left = request.records_max
         self._locks = 0
-        self._has_suspect = False
         self.is_alone = False
 
     def retries(self) -> None:
         """Take records that came back: half of the acquire at most while there are fresh ones."""
-        budget = self._left if not self._fresh_count() else max(1, self._left // 2)
-        if self._turn % 2:
-            budget -= self._suspect_part(budget)
-        if self.is_alone:
+        if not self._request.takes_retries:
             return
         waits = self._in_turn(self._available_waits())
-        for first, wait in islice(waits, _WAITS_BESIDE_FRESH if self._fresh_count() else None):
-            if not self._has_room(budget):
+        if self._turn % 2 or not (waits or self._fresh_count()):
+            self._suspect_part()
+        if self.is_alone:
+            return
+        budget, count = self._left, None
+        if self._fresh_count():
+            budget, count = (self._turn >> 1) % 2 if self._left == 1 else self._left // 2, _WAITS_BESIDE_FRESH
+        by_count: dict[int, RecordSet] = {}
+        for first, wait in waits[:count]:
+            if budget <= 0 or self._draft.room() < _ENTRIES_PER_RETRY * (1 + len(by_count)) + _ENTRIES_OF_FRESH:
                 break
-            budget -= self._take_wait(first, wait, budget)
-        if not self._has_suspect:
-            self._suspect_part(budget)
+            taken = self._take_wait(first, wait, budget)
+            budget -= taken.count
+            by_count[wait.deliveries] = by_count.get(wait.deliveries, EMPTY).plus(taken)
+        for deliveries, records in sorted(by_count.items()):
+            self._lock(records, deliveries)
 
     def fresh(self) -> bool:
         """Take fresh records. True if there are some, and no room for them."""
@@ -217,62 +228,44 @@ class HandOut:
         return [(first, wait) for first, wait in waits if wait.available_ms <= now_ms and self._comes_again(wait)]
 
     def _comes_again(self, wait: Wait) -> bool:
-        """True unless the records go to the dead-letter topic. Without such a topic, rejected ones are finished."""
-        if wait.is_rejected:
+        """True for what is handed out as it is: no suspect, and nothing that goes to the dead-letter topic.
+
+        Without such a topic, rejected records end with the update that meets them.
+        """
+        if wait.is_suspect:
+            return False
+        if wait.is_terminal:
             return self._config.dead_letter_topic is None
         return not is_last_delivery(self._config, wait.deliveries)
 
-    def _suspects(self) -> list[tuple[LockId, Lock]]:
-        now_ms = self._request.now_ms
-        return [
-            (name, lock)
-            for name, lock in self._draft.locks.items()
-            if not is_last_delivery(self._config, lock.deliveries) and available_ms(self._config, name, lock) <= now_ms
-        ]
-
-    def _in_turn(self, entries: list[E]) -> Iterator[E]:
+    def _in_turn(self, entries: list[E]) -> list[E]:
         """The entries from a place on that the nonce tells, so that acquires at the same time meet different ones."""
-        entries.sort(key=lambda entry: str(entry[0]))
         turn = self._turn % (len(entries) or 1)
-        yield from entries[turn:]
-        yield from entries[:turn]
+        return entries[turn:] + entries[:turn]
 
-    def _has_room(self, budget: int) -> bool:
-        return budget > 0 and self._draft.room() >= _ENTRIES_PER_RETRY + _ENTRIES_OF_FRESH
+    def _suspect_part(self) -> None:
+        """Take a part of one suspect, and nothing else."""
+        for name, entry in self._in_turn(suspects(self._draft, self._config, self._request.now_ms)):
+            if self._draft.room() < _ENTRIES_OF_SUSPECT:
+                return
+            records = entry.held if isinstance(entry, Lock) else entry.records
+            live = records.minus(((0, self._log.log_start),))
+            part = suspect_part(self._config, name, live, entry.deliveries).first(self._left)
+            remove_suspect(self._draft, name, entry)
+            put_suspects(self._draft, name, live.minus(part.ranges), entry.deliveries)
+            if part.ranges:
+                self._lock(part, entry.deliveries)
+                self.is_alone = True
+                return
 
-    def _suspect_part(self, budget: int) -> int:
-        """Take a part of one suspect, and drop those that have expired from the log. The number of records."""
-        for name, lock in self._in_turn(self._suspects()):
-            if not self._has_room(budget):
-                return 0
-            if count := self._take_suspect(name, lock, budget):
-                return count
-        return 0
-
-    def _take_wait(self, first: Offset, wait: Wait, budget: int) -> int:
+    def _take_wait(self, first: Offset, wait: Wait, budget: int) -> RecordSet:
         live = wait.records.minus(((0, self._log.log_start),))
         taken = live.first(0 if wait.is_rejected else budget)
         left = live.minus(taken.ranges)
         self._draft.remove_wait(first)
         if left.ranges and not wait.is_rejected:
             self._draft.put_wait(replace(wait, records=left))
-        self._lock(taken, wait.deliveries)
-        return taken.count
-
-    def _take_suspect(self, name: LockId, lock: Lock, budget: int) -> int:
-        live = lock.held.minus(((0, self._log.log_start),))
-        is_last = is_last_delivery(self._config, lock.deliveries + 1)
-        if is_last and self._locks and live.ranges:
-            return 0  # another acquire takes it, alone
-        part = 1 if is_last else max(1, live.count // SHARE_SUSPECT_PARTS)
-        if len(self._draft.locks) >= 2 * SHARE_LOCKS_MAX and not is_last:
-            part = live.count  # so that the item stays bounded
-        taken = live.first(min(part, budget))
-        self._draft.put_lock(name, replace(lock, records=live.minus(taken.ranges).shifted(-lock.base)))
-        self._lock(taken, lock.deliveries)
-        self._has_suspect = bool(taken.ranges)
-        self.is_alone = is_last and bool(taken.ranges)
-        return taken.count
+        return taken
 
     def _lock(self, records: RecordSet, deliveries: int) -> None:
         """Lock records that were handed out so often before."""
@@ -288,3 +281,45 @@ class HandOut:
     def _next_id(self) -> LockId:
         self._locks += 1
         return lock_id(self._request.nonce, self._locks - 1)
+
+
+def suspects(draft: Draft, config: ShareGroupConfig, now_ms: int) -> list[tuple[LockId | None, Lock | Wait]]:
+    """The entries whose worker may have died of them, with the ids of those that are locks."""
+    found: list[tuple[LockId | None, Lock | Wait]] = [
+        (name, lock)
+        for name, lock in sorted(draft.locks.items(), key=_name_of)
+        if not is_last_delivery(config, lock.deliveries) and available_ms(config, name, lock) <= now_ms
+    ]
+    for _, wait in sorted(draft.waits.items(), key=_name_of):
+        is_due = wait.available_ms <= now_ms and not is_last_delivery(config, wait.deliveries)
+        if wait.is_suspect and is_due and not wait.is_terminal:
+            found.append((None, wait))
+    return found
+
+
+def suspect_part(config: ShareGroupConfig, name: LockId | None, live: RecordSet, deliveries: int) -> RecordSet:
+    """The part of a suspect that one acquire takes: an eighth of a lock, a whole part; one record at last."""
+    if is_last_delivery(config, deliveries + 1):
+        return live.first(1)
+    return live if name is None else live.first(-(-live.count // SHARE_SUSPECT_PARTS))
+
+
+def remove_suspect(draft: Draft, name: LockId | None, entry: Lock | Wait) -> None:
+    """Take the suspect out of the draft."""
+    if name is not None:
+        draft.put_lock(name, None)
+    else:
+        draft.remove_wait(Offset(entry.records.start))
+
+
+def put_suspects(draft: Draft, name: LockId | None, left: RecordSet, deliveries: int) -> None:
+    """Put what is left of a suspect back: a lock in parts, a part as it is."""
+    size = left.count if name is None else -(-left.count // SHARE_SUSPECT_PARTS)
+    while left.ranges:
+        part = left.first(size)
+        left = left.minus(part.ranges)
+        draft.put_wait(Wait(0, deliveries, part, is_suspect=True))
+
+
+def _name_of(entry: tuple[LockId | Offset, object]) -> str | int:
+    return entry[0]

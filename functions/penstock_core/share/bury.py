@@ -70,9 +70,9 @@ def plan_wait_longer(state: ShareState, config: ShareGroupConfig, now_ms: int) -
             break
         if isinstance(entry, Lock):
             draft.put_lock(name, None)
-            draft.put_wait(Wait(later_ms, entry.deliveries, entry.held))
+            draft.put_wait(Wait(later_ms, entry.deliveries, entry.held, is_dead=True))
         else:
-            draft.put_wait(replace(entry, available_ms=later_ms))
+            draft.put_wait(replace(entry, available_ms=later_ms, is_dead=not entry.is_rejected))
     return draft.update()
 
 
@@ -86,7 +86,7 @@ def _due(state: ShareState, config: ShareGroupConfig, now_ms: int) -> Iterator[t
     if config.dead_letter_topic is None:
         return
     for _, wait in sorted(state.waits.items()):
-        if wait.available_ms <= now_ms and (wait.is_rejected or is_last_delivery(config, wait.deliveries)):
+        if wait.available_ms <= now_ms and (wait.is_terminal or is_last_delivery(config, wait.deliveries)):
             yield _NO_LOCK, wait
     for name, lock in sorted(state.locks.items()):
         if is_last_delivery(config, lock.deliveries) and available_ms(config, name, lock) <= now_ms:

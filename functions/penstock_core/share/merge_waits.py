@@ -21,41 +21,44 @@ from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Wait
 
-_NEAR = 3  # waits may come back late by this share of their pause
+_NEAR = 4  # waits may come back late by this share of their pause
 _MERGERS = 16
 _ENTRIES_AT_ONCE = 2  # that one merge touches: the two waits
 _NO_LOCK = LockId("")
 
-_Kind = tuple[int, int, str]
+_Kind = tuple[object, ...]
 
 
-def merge_waits(draft: Draft, config: ShareGroupConfig, turn: int) -> None:
+def merge_waits(draft: Draft, config: ShareGroupConfig, now_ms: int, turn: int) -> None:
     """Merge waits while the item is larger than `SHARE_MERGE_BYTES`. `turn` is the acquire's number."""
     if entries_bytes(draft.locks, draft.waits) <= SHARE_MERGE_BYTES:
         return
     new = {*draft.new_waits()}
-    near = _near(config, (wait for first, wait in sorted(draft.waits.items()) if first not in new))
+    near = _near(config, now_ms, (wait for first, wait in sorted(draft.waits.items()) if first not in new))
     for first in sorted(new):
         wait = draft.waits[first]
-        if targets := near.get(_kind(config, wait), []):
+        if targets := near.get(_kind(config, now_ms, wait), []):
             _put_into(draft, targets[turn % len(targets)], [wait])
     if turn % _MERGERS == 0:
-        near = _near(config, (wait for _, wait in sorted(draft.waits.items())))
+        near = _near(config, now_ms, (wait for _, wait in sorted(draft.waits.items())))
         for waits in sorted(near.values(), key=len, reverse=True):
             _put_into(draft, waits[0], waits[1:])
 
 
-def _near(config: ShareGroupConfig, waits: Iterable[Wait]) -> dict[_Kind, list[Wait]]:
-    """The waits by what those have in common that may be merged."""
+def _near(config: ShareGroupConfig, now_ms: int, waits: Iterable[Wait]) -> dict[_Kind, list[Wait]]:
+    """The waits by what those have in common that may be merged. Suspects stay apart."""
     near: dict[_Kind, list[Wait]] = {}
     for wait in waits:
-        near.setdefault(_kind(config, wait), []).append(wait)
+        if not wait.is_suspect:
+            near.setdefault(_kind(config, now_ms, wait), []).append(wait)
     return near
 
 
-def _kind(config: ShareGroupConfig, wait: Wait) -> _Kind:
-    width = max(1, backoff_ms(config, wait.deliveries, _NO_LOCK) // _NEAR)
-    return wait.deliveries, wait.available_ms // width, f"{wait.is_rejected}{wait.reason}"
+def _kind(config: ShareGroupConfig, now_ms: int, wait: Wait) -> _Kind:
+    """Equal for waits of one count whose times differ by a quarter of their pause, or of what is left, at most."""
+    left_bits = max(0, wait.available_ms - now_ms).bit_length()
+    width = max(1, backoff_ms(config, wait.deliveries, _NO_LOCK) // _NEAR, (1 << left_bits) // (2 * _NEAR))
+    return wait.deliveries, left_bits, wait.available_ms // width, wait.is_rejected, wait.is_dead, wait.reason
 
 
 def _put_into(draft: Draft, target: Wait, others: Iterable[Wait]) -> None:

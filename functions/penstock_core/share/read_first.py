@@ -19,11 +19,21 @@ from penstock_core.ids import LockId, Offset
 from penstock_core.limits import SHARE_SUSPECT_PARTS
 from penstock_core.records.partitioner import murmur2
 from penstock_core.share.acknowledge import Acknowledgement, acknowledge
-from penstock_core.share.acquire import AcquirePlan, AcquireRequest, HandOut, LogBounds, fresh_room
+from penstock_core.share.acquire import (
+    AcquirePlan,
+    AcquireRequest,
+    HandOut,
+    LogBounds,
+    fresh_room,
+    put_suspects,
+    remove_suspect,
+    suspect_part,
+    suspects,
+)
 from penstock_core.share.draft import Draft
 from penstock_core.share.merge_waits import merge_waits
 from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
-from penstock_core.share.retry import available_ms, is_last_delivery
+from penstock_core.share.retry import is_last_delivery
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, locks_of
 
@@ -33,7 +43,8 @@ Window = Sequence[int | None]
 missing, or not matching the filter."""
 
 _ENTRIES_PER_WAIT = 3  # an entry that is taken from, the rest of it, and a new lock
-_ENTRIES_KEPT = 5  # for a suspect, the rest of it, its lock, the lock of fresh records, and the wait of those behind
+_ENTRIES_KEPT = 2  # for the lock of fresh records, and the wait of those behind
+_ENTRIES_OF_SUSPECT = SHARE_SUSPECT_PARTS + 3  # the old lock, the new one, and the waits of the other parts
 
 
 def key_hash(key: bytes | None) -> int:
@@ -67,7 +78,7 @@ def plan_read_first(
         hand_out.retries()
         is_alone = hand_out.is_alone
         is_blocked = not is_alone and hand_out.fresh_of(window)
-    merge_waits(draft, config, murmur2(request.nonce.encode()))
+    merge_waits(draft, config, request.now_ms, murmur2(request.nonce.encode()))
     return AcquirePlan(
         update=draft.update(), answers=answers, planned=planned, is_blocked=is_blocked, is_alone=is_alone
     )
@@ -99,24 +110,17 @@ class _Ordered:
         self._taken: dict[int, int] = {}  # key -> records that it takes
 
     def take(self, window: Window) -> tuple[bool, bool]:
-        """Take records that came back, then fresh ones. Whether fresh ones had no room, and `is_alone`."""
+        """Take a part of a suspect, or records that came back and then fresh ones.
+
+        Returns whether fresh ones had no room, and `is_alone`.
+        """
         sources = self._sources()
         waits = [source for source in sources if source.name is None and self._comes_again(source.entry)]
-        suspect = self._suspect(sources)
-        is_last = suspect is not None and is_last_delivery(self._config, suspect.entry.deliveries + 1)
-        if self._draft.room() < _ENTRIES_KEPT:
-            suspect, is_last = None, False
-        if suspect is not None and is_last and (self._turn % 2 or not (waits or window)):
-            suspect.limit = 1
-            self._choose(sources)
-            if suspect.taken:
-                self._lock_all(sources, {})
-                return False, True
-            suspect.limit = 0
-        for source in self._in_turn(waits)[: max(0, self._draft.room() - _ENTRIES_KEPT) // _ENTRIES_PER_WAIT]:
+        if self._request.takes_retries and (self._turn % 2 or not (waits or window)) and self._take_suspect(sources):
+            return False, True
+        places = max(0, self._draft.room() - _ENTRIES_KEPT) // _ENTRIES_PER_WAIT if self._request.takes_retries else 0
+        for source in self._in_turn(waits)[:places]:
             source.limit = max(1, source.records.count)
-        if suspect is not None and not is_last:
-            suspect.limit = max(1, suspect.records.count // SHARE_SUSPECT_PARTS)
         self._choose(sources)
         fresh, behind, passed, is_blocked = self._fresh(window)
         self._lock_all(sources, fresh)
@@ -126,6 +130,34 @@ class _Ordered:
             self._draft.pass_over(passed)
         return is_blocked, False
 
+    def _take_suspect(self, sources: Sequence[_Source]) -> bool:
+        """Take records of one suspect that lead their keys. False if no suspect has some.
+
+        The other records leave their lock, too. So its worker, if it is only slow, finishes none of them before an
+        earlier one of their key.
+        """
+        by_records = {source.entry.records.start + _base(source.entry): source for source in sources}
+        found = suspects(self._draft, self._config, self._request.now_ms)
+        turn = self._turn % (len(found) or 1)
+        for name, entry in found[turn:] + found[:turn]:
+            if self._draft.room() < _ENTRIES_OF_SUSPECT:
+                return False
+            source = by_records[entry.records.start + _base(entry)]
+            if not source.records.ranges:
+                remove_suspect(self._draft, name, entry)
+                continue
+            source.limit = suspect_part(self._config, name, source.records, entry.deliveries).count
+            self._choose(sources)
+            source.limit = 0
+            if source.taken:
+                hashes = source.records.hash_by_offset()
+                chosen = {offset: hashes[offset] for offset in source.taken}
+                remove_suspect(self._draft, name, entry)
+                put_suspects(self._draft, name, source.records.minus(_ranges_of(chosen)), entry.deliveries)
+                self._lock(chosen, entry.deliveries)
+                return True
+        return False
+
     def _sources(self) -> list[_Source]:
         """All entries, without the records that have expired from the log."""
         expired = ((0, int(self._log.log_start)),)
@@ -133,23 +165,12 @@ class _Ordered:
         return found + [_Source(None, wait, wait.records.minus(expired)) for wait in self._draft.waits.values()]
 
     def _comes_again(self, entry: Lock | Wait) -> bool:
-        """True if the wait may be handed out now. A rejected one is, when there is no dead-letter topic: it ends."""
-        if not isinstance(entry, Wait) or entry.available_ms > self._request.now_ms:
+        """True if the wait may be handed out now, as in `acquire.HandOut`."""
+        if not isinstance(entry, Wait) or entry.available_ms > self._request.now_ms or entry.is_suspect:
             return False
-        if entry.is_rejected:
+        if entry.is_terminal:
             return self._config.dead_letter_topic is None
         return not is_last_delivery(self._config, entry.deliveries)
-
-    def _suspect(self, sources: Sequence[_Source]) -> _Source | None:
-        suspects = [
-            source
-            for source in sources
-            if source.name is not None
-            and isinstance(source.entry, Lock)
-            and not is_last_delivery(self._config, source.entry.deliveries)
-            and available_ms(self._config, source.name, source.entry) <= self._request.now_ms
-        ]
-        return next(iter(self._in_turn(suspects)), None)
 
     def _in_turn(self, sources: list[_Source]) -> list[_Source]:
         turn = self._turn % (len(sources) or 1)
@@ -166,9 +187,10 @@ class _Ordered:
             for offset, value in zip(source.records.offsets(), source.records.hashes, strict=True)
         ]
         for offset, value, source in sorted(pairs, key=_offset_of):
-            is_rejected = isinstance(source.entry, Wait) and source.entry.is_rejected
-            if is_rejected and source.limit:
-                continue  # it is finished with this update
+            if isinstance(source.entry, Wait) and source.entry.is_terminal and not source.limit:
+                continue  # a record that goes to the dead-letter topic has left the order
+            if isinstance(source.entry, Wait) and source.entry.is_rejected:
+                continue  # without a dead-letter topic it is finished with this update
             if self._takes(value, has_more=len(source.taken) < source.limit):
                 source.taken.append(offset)
 
@@ -202,7 +224,7 @@ class _Ordered:
         return fresh, behind, end - self._draft.position if end > first else 0, is_blocked
 
     def _lock_all(self, sources: Sequence[_Source], fresh: dict[int, int]) -> None:
-        """Take what was chosen out of its entries, and lock it: one lock for each count, and one for the suspect."""
+        """Take what was chosen out of its waits, and lock it: one lock for each count."""
         by_count: dict[int, dict[int, int]] = {0: dict(fresh)}
         for source in sources:
             if not source.limit:
@@ -210,12 +232,6 @@ class _Ordered:
             hashes = source.records.hash_by_offset()
             chosen = {offset: hashes[offset] for offset in source.taken}
             left = source.records.minus(_ranges_of(chosen))
-            if source.name is not None and isinstance(source.entry, Lock):
-                if chosen or not source.records.ranges:
-                    rest = left.shifted(-source.entry.base)
-                    self._draft.put_lock(source.name, replace(source.entry, records=rest))
-                    self._lock(chosen, source.entry.deliveries)
-                continue
             is_rejected = isinstance(source.entry, Wait) and source.entry.is_rejected
             if chosen or is_rejected or not left.ranges:
                 self._take_wait(source, EMPTY if is_rejected else left)
@@ -240,6 +256,10 @@ class _Ordered:
         name = lock_id(self._request.nonce, self._locks)
         self._locks += 1
         self._draft.put_lock(name, Lock(base, until_ms, deliveries + 1, records.shifted(-base)))
+
+
+def _base(entry: Lock | Wait) -> int:
+    return entry.base if isinstance(entry, Lock) else 0
 
 
 def _offset_of(pair: tuple[int, int, _Source]) -> int:

@@ -7,7 +7,7 @@ All numbers are big-endian; a varint has 7 bits a byte, the lowest first, and th
 | version                    | u8: 1                                                                             |
 | until_ms, or available_ms  | 6 bytes                                                                           |
 | deliveries                 | u16; stays at 65,535                                                              |
-| flags                      | u8, of a wait only: 1 if its records were rejected                                |
+| flags                      | u8, of a wait only: 1 rejected, 2 dead, 4 suspect                                 |
 | ranges                     | a varint of their number; for each two: the gap before it, and its length         |
 | reason                     | of a rejected wait only: a varint of its length, and UTF-8                        |
 | hashes                     | 4 bytes for each record in order, or nothing                                      |
@@ -30,7 +30,7 @@ from penstock_core.share.share_state import Lock, Wait
 VERSION = 1
 DELIVERIES_MAX = 0xFFFF
 _TIME_MAX = 2**48 - 1
-_REJECTED = 1
+_REJECTED, _DEAD, _SUSPECT = 1, 2, 4
 _HASH_BYTES = 4
 _VARINT_BYTES_MAX = 10
 _TOKEN_SEPARATOR = "~"  # noqa: S105 - a separator, no password
@@ -57,7 +57,7 @@ def encode_wait(wait: Wait) -> bytes:
     return b"".join(
         (
             _fixed(wait.available_ms, wait.deliveries),
-            bytes((_REJECTED if wait.is_rejected else 0,)),
+            bytes((_REJECTED * wait.is_rejected | _DEAD * wait.is_dead | _SUSPECT * wait.is_suspect,)),
             _ranges(records),
             _varint(len(reason)) + reason if wait.is_rejected else b"",
             _hashes(records),
@@ -76,7 +76,15 @@ def decode_wait(first: Offset, data: bytes) -> Wait:
         reason = reader.take(reader.varint()).decode() if is_rejected else ""
     except UnicodeDecodeError as error:
         raise reader.corrupt() from error
-    return Wait(available_ms, deliveries, reader.with_hashes(ranges).shifted(first), is_rejected, reason)
+    return Wait(
+        available_ms,
+        deliveries,
+        reader.with_hashes(ranges).shifted(first),
+        is_rejected,
+        reason,
+        is_dead=bool(flags & _DEAD),
+        is_suspect=bool(flags & _SUSPECT),
+    )
 
 
 def client_lock_id(lock_id: LockId, lock: Lock, generation: int) -> str:

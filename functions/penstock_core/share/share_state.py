@@ -70,6 +70,8 @@ class Wait:
     - `available_ms` is from when they may be handed out again, or moved to the dead-letter topic.
     - `deliveries` counts how often they were handed out.
     - `is_rejected` says that a client rejected them, for `reason`.
+    - `is_dead` says that their last delivery has ended. That stays so, whatever bound is set later.
+    - `is_suspect` says that their lock expired: one of them may have killed its worker.
     """
 
     available_ms: int
@@ -77,6 +79,13 @@ class Wait:
     records: RecordSet
     is_rejected: bool = False
     reason: str = ""
+    is_dead: bool = False
+    is_suspect: bool = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """True if the records go to the dead-letter topic."""
+        return self.is_rejected or self.is_dead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

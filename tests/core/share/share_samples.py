@@ -31,11 +31,14 @@ LOCKS = st.builds(
     Lock, st.integers(0, 2**40).map(Offset), st.integers(0, 2**48 - 1), st.integers(0, 65_535), ENTRY_SETS
 )
 WAITS = st.builds(
-    lambda time, deliveries, records, reason: Wait(time, deliveries, records, reason is not None, reason or ""),
+    lambda time, deliveries, records, reason, flags: Wait(
+        time, deliveries, records, reason is not None, reason or "", *flags
+    ),
     st.integers(0, 2**48 - 1),
     st.integers(0, 65_535),
     ENTRY_SETS,
     st.none() | st.text(max_size=50),
+    st.tuples(st.booleans(), st.booleans()),
 )
 
 

@@ -59,6 +59,12 @@ def test_repeated_acknowledgement_of_finished_offsets_answers_done(kind: AckType
     assert (after, results) == (accepted, [(((2, 5),), DONE)])
 
 
+def test_renewal_of_finished_records_is_lost() -> None:
+    accepted, _ = acknowledged(HELD, ack(AckType.ACCEPT))
+    _, results = acknowledged(accepted, ack(AckType.RENEW, (0, 10)))
+    assert results == [(((0, 10),), LOST)]
+
+
 def test_repeated_release_and_reject_answer_done_while_the_records_wait() -> None:
     waiting, _ = acknowledged(HELD, ack(AckType.RELEASE, (0, 2)), ack(AckType.REJECT, (2, 3)), config=WITH_DEAD_LETTERS)
     _, results = acknowledged(waiting, ack(AckType.RELEASE, (0, 2)), ack(AckType.REJECT, (2, 3)))
@@ -97,7 +103,7 @@ def test_release_may_tell_its_delay_and_take_the_delivery_back() -> None:
 def test_release_after_the_last_delivery_waits_for_the_dead_letter_topic_only() -> None:
     last = ShareState(position=Offset(4), open=4, locks={FIRST_ID: Lock(Offset(0), NOW_MS, 3, RecordSet(((0, 4),)))})
     after, _ = acknowledged(last, ack(AckType.RELEASE, delay_ms=60_000), config=WITH_DEAD_LETTERS)
-    assert after.waits == {0: Wait(0, 3, RecordSet(((0, 4),)))}
+    assert after.waits == {0: Wait(0, 3, RecordSet(((0, 4),)), is_dead=True)}
 
 
 def test_rejected_records_wait_for_the_dead_letter_topic_with_their_reason() -> None:

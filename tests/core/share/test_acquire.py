@@ -134,9 +134,9 @@ def test_number_of_locks_is_bounded() -> None:
 
 
 def test_large_item_gives_no_fresh_records() -> None:
-    waits = {Offset(at): Wait(EXPIRED_MS, 1 + at, RecordSet(((at, at + 1),))) for at in range(0, 400, 2)}
-    state = ShareState(position=Offset(400), open=200, waits=waits)
-    assert plan_acquire(state, PLAIN, log(), request()).is_blocked
+    waits = {Offset(at): Wait(EXPIRED_MS, 1 + at, RecordSet(((at, at + 1),))) for at in range(0, 1800, 2)}
+    state = ShareState(position=Offset(1800), open=900, waits=waits)
+    assert plan_acquire(state, PLAIN, log(2_000), request()).is_blocked
 
 
 def test_released_records_come_again_once_their_pause_is_over() -> None:
@@ -163,54 +163,102 @@ def test_two_acquires_of_the_same_wait_exclude_each_other() -> None:
     assert apply(state, plans[1].update) is None
 
 
-def test_lock_is_retaken_after_its_time_and_the_pause() -> None:
+def test_expired_lock_is_split_after_its_time_and_the_pause() -> None:
     state = acquired(NEW, records_max=16)
     ends_ms = NOW_MS + LOCK_MS + backoff_ms(PLAIN, 1, LockId("nonce-01.0"))
     assert plan_acquire(state, PLAIN, log(16), request(OTHER, 16, ends_ms - 1)).update is None
-    taken = acquired(state, OTHER, 16, now_ms=ends_ms, next_offset=16)
-    assert held(taken, OTHER) == [(((0, 16 // SHARE_SUSPECT_PARTS),), 2)]
-    assert held(taken) == [(((2, 16),), 1)]
+    plan = plan_acquire(state, PLAIN, log(16), request(OTHER, 16, ends_ms))
+    taken = applied(state, plan)
+    assert plan.is_alone
+    assert held(taken, OTHER) == [(((0, 2),), 2)]
+    assert held(taken) == []
+    assert taken.waits == {
+        first: Wait(0, 1, RecordSet(((first, first + 2),)), is_suspect=True) for first in range(2, 16, 2)
+    }
+    assert len(taken.waits) == SHARE_SUSPECT_PARTS - 1
 
 
-def test_old_holder_may_accept_the_rest_of_its_expired_lock() -> None:
+def test_old_holder_has_lost_its_expired_lock_once_another_acquire_has_a_part() -> None:
     taken = acquired(acquired(NEW), OTHER, now_ms=EXPIRED_MS, next_offset=10)
     after, results = acknowledged(taken, ack(AckType.ACCEPT, (0, 10)))
-    assert results == [(((1, 10),), AckResult.OK), (((0, 1),), AckResult.LOST)]
-    assert held(after, OTHER) == [(((0, 1),), 2)]
+    assert after == taken
+    assert results == [(((0, 10),), AckResult.LOST)]
 
 
-def test_last_delivery_of_a_suspect_goes_alone() -> None:
-    locks = {A: Lock(Offset(0), NOW_MS, 2, RecordSet(((0, 30),)))}
-    state = ShareState(position=Offset(30), open=30, locks=locks)
-    plan = plan_acquire(state, WITH_DEAD_LETTERS, log(), request(now_ms=EXPIRED_MS))
-    assert plan.is_alone
-    after = applied(state, plan)
-    assert held(after) == [(((0, 1),), 3)]
-    assert after.position == 30, "no fresh records beside it"
+def suspects_of(deliveries: int) -> ShareState:
+    """A suspect of 30 records, another one, a part, and a wait that is none."""
+    locks = {
+        A: Lock(Offset(0), NOW_MS, deliveries, RecordSet(((0, 30),))),
+        B: Lock(Offset(30), NOW_MS, 1, RecordSet(((0, 30),))),
+    }
+    waits = {
+        Offset(60): Wait(0, 1, RecordSet(((60, 61),))),
+        Offset(61): Wait(0, deliveries, RecordSet(((61, 64),)), is_suspect=True),
+    }
+    return ShareState(position=Offset(64), open=64, locks=locks, waits=waits)
 
 
 @given(st.sampled_from(NONCES))
-def test_last_delivery_of_a_suspect_has_no_company_of_other_records(nonce: LockNonce) -> None:
-    locks = {
-        A: Lock(Offset(0), NOW_MS, 2, RecordSet(((0, 30),))),
-        B: Lock(Offset(30), NOW_MS, 1, RecordSet(((0, 30),))),
-    }
-    waits = {Offset(60): Wait(0, 1, RecordSet(((60, 61),)))}
-    state = ShareState(position=Offset(61), open=61, locks=locks, waits=waits)
-    after = applied(state, plan_acquire(state, WITH_DEAD_LETTERS, log(), request(nonce, now_ms=EXPIRED_MS)))
-    found = held(after, nonce)
-    is_last = [deliveries == 3 for _, deliveries in found]
-    assert found == [(((0, 1),), 3)] or not any(is_last)
+def test_part_of_a_suspect_goes_alone_and_at_last_as_one_record(nonce: LockNonce) -> None:
+    for deliveries in (1, 2):
+        state = suspects_of(deliveries)
+        plan = plan_acquire(state, WITH_DEAD_LETTERS, log(), request(nonce, 50, EXPIRED_MS))
+        after = applied(state, plan)
+        [*found] = held(after, nonce)
+        records = [offset for ranges, _ in found for start, end in ranges for offset in range(start, end)]
+        if plan.is_alone:
+            assert after.position == 64, "no fresh records"
+            [(_, count)] = found
+            assert len(records) == 1 if count == 3 else len(records) in (3, 4)
+        else:
+            assert {*records}.isdisjoint({*range(60), 61, 62, 63})
+
+
+def test_suspects_come_first_when_there_is_nothing_else() -> None:
+    for nonce in NONCES:
+        state = suspects_of(1)
+        waits = {first: wait for first, wait in state.waits.items() if wait.is_suspect}
+        state = replace(state, waits=waits, open=63)
+        assert plan_acquire(state, PLAIN, log(64), request(nonce, 50, EXPIRED_MS)).is_alone
 
 
 def test_every_suspect_gets_its_turn() -> None:
-    locks = {A: Lock(Offset(0), NOW_MS, 2, RecordSet(((0, 8),))), B: Lock(Offset(8), NOW_MS, 1, RecordSet(((0, 8),)))}
-    waits = {Offset(16): Wait(0, 1, RecordSet(((16, 400),)))}
-    state = ShareState(position=Offset(400), open=400, locks=locks, waits=waits)
+    state = suspects_of(2)
     for number, nonce in enumerate(NONCES):
-        state = acquired(state, nonce, config=WITH_DEAD_LETTERS, now_ms=EXPIRED_MS + number, next_offset=10_000)
-    suspects = {deliveries for nonce in NONCES for ranges, deliveries in held(state, nonce) if ranges[0][0] < 8}
-    assert suspects == {3}
+        state = acquired(state, nonce, 5, config=WITH_DEAD_LETTERS, now_ms=EXPIRED_MS + number, next_offset=10_000)
+    taken = {offset for nonce in NONCES for ranges, _ in held(state, nonce) for offset in range(*ranges[0])}
+    assert taken & {*range(30)}
+    assert taken & {*range(30, 60)}
+    assert taken & {61, 62, 63}
+
+
+def test_acquire_of_one_record_takes_a_fresh_one_or_one_that_came_back() -> None:
+    waiting, _ = acknowledged(acquired(NEW), ack(AckType.RELEASE, delay_ms=0))
+    found = {held(acquired(waiting, nonce, 1), nonce)[0] for nonce in NONCES}
+    assert found == {(((0, 1),), 2), (((10, 11),), 1)}
+
+
+def test_acquire_without_retries_takes_fresh_records_only() -> None:
+    state = suspects_of(1)
+    plan = plan_acquire(state, PLAIN, log(), replace(request(now_ms=EXPIRED_MS), takes_retries=False))
+    assert plan.update is not None
+    assert (plan.update.expected_locks, plan.update.expected_waits) == ({"nonce-01.0": None}, {})
+
+
+def test_records_of_one_count_share_a_lock() -> None:
+    waits = {Offset(at): Wait(0, 1 + at % 2, RecordSet(((at, at + 1),))) for at in range(4)}
+    state = ShareState(position=Offset(4), open=4, waits=waits)
+    found = held(acquired(state, next_offset=4))
+    assert sorted(count for _, count in found) == [2, 3]
+    assert sum(RecordSet(ranges).count for ranges, _ in found) in (3, 4)
+
+
+def test_dead_records_stay_dead_when_the_bound_rises() -> None:
+    waits = {Offset(0): Wait(0, 3, RecordSet(((0, 1),)), is_dead=True)}
+    state = ShareState(position=Offset(1), open=1, waits=waits)
+    more = replace(WITH_DEAD_LETTERS, deliveries_max=9)
+    assert plan_acquire(state, more, log(1), request()).update is None
+    assert held(acquired(state, next_offset=1)) == [(((0, 1),), 4)], "without a dead-letter topic it comes again"
 
 
 def test_records_on_their_last_delivery_and_rejected_ones_are_not_handed_out() -> None:
@@ -233,8 +281,10 @@ def test_records_that_retention_removed_are_finished_when_they_would_come_again(
     locks = {A: Lock(Offset(0), NOW_MS, 1, RecordSet(((0, 10),)))}
     waits = {Offset(10): Wait(0, 1, RecordSet(((10, 30),)))}
     state = ShareState(position=Offset(30), open=30, locks=locks, waits=waits)
-    after = applied(state, plan_acquire(state, PLAIN, log(30, 25), request(now_ms=EXPIRED_MS)))
-    assert after.unfinished() == ((25, 30),)
+    for nonce in NONCES[:4]:
+        plan = plan_acquire(state, PLAIN, log(30, 25), request(nonce, now_ms=EXPIRED_MS))
+        state = state if plan.update is None else applied(state, plan)
+    assert state.unfinished() == ((25, 30),)
 
 
 def test_one_update_acknowledges_and_acquires() -> None:

@@ -22,7 +22,7 @@ def waiting(count: int, **changes: object) -> ShareState:
 
 def merged(state: ShareState) -> ShareState:
     draft = Draft(state)
-    merge_waits(draft, PLAIN, 0)
+    merge_waits(draft, PLAIN, NOW_MS - 60_000, 0)
     update = draft.update()
     after = state if update is None else apply(state, update)
     assert after is not None
@@ -37,7 +37,7 @@ def test_small_items_are_left_alone() -> None:
 
 
 def test_near_waits_become_one_that_is_available_at_the_last_time() -> None:
-    state = waiting(100)
+    state = waiting(150)
     after = merged(state)
     merged_count = SHARE_ENTRIES_MAX - 1
     assert len(after.waits) == len(state.waits) - merged_count + 1
@@ -47,11 +47,11 @@ def test_near_waits_become_one_that_is_available_at_the_last_time() -> None:
 
 
 def test_released_records_go_into_a_wait_that_is_there() -> None:
-    state = waiting(100)
+    state = waiting(150)
     draft = Draft(state)
     released = Wait(NOW_MS + 50, 8, RecordSet(((1, 2),)))
     draft.put_wait(released)
-    merge_waits(draft, PLAIN, 7)
+    merge_waits(draft, PLAIN, NOW_MS - 60_000, 7)
     update = draft.update()
     assert update is not None
     [target] = [wait for wait in update.waits.values() if wait is not None]
@@ -63,9 +63,9 @@ def test_released_records_go_into_a_wait_that_is_there() -> None:
 def test_acquires_of_other_turns_choose_other_waits() -> None:
     chosen = set()
     for turn in range(1, 15):
-        draft = Draft(waiting(100))
+        draft = Draft(waiting(150))
         draft.put_wait(Wait(NOW_MS + 50, 8, RecordSet(((1, 2),))))
-        merge_waits(draft, PLAIN, turn)
+        merge_waits(draft, PLAIN, NOW_MS - 60_000, turn)
         update = draft.update()
         assert update is not None
         chosen |= update.expected_waits.keys() - {1}
@@ -73,16 +73,16 @@ def test_acquires_of_other_turns_choose_other_waits() -> None:
 
 
 def test_merging_ends_with_a_small_item() -> None:
-    state = waiting(100)
+    state = waiting(150)
     for _ in range(10):
         state = merged(state)
     assert entries_bytes({}, state.waits) <= SHARE_MERGE_BYTES
 
 
 def test_waits_of_other_counts_or_times_stay_apart() -> None:
-    state = waiting(100)
+    state = waiting(150)
     waits = {
-        first: replace(wait, deliveries=1 + first % 2, available_ms=NOW_MS + 10_000 * (first % 5))
+        first: replace(wait, deliveries=1 + first % 2, available_ms=NOW_MS + 1_000_000 * (first % 5))
         for first, wait in state.waits.items()
     }
     after = merged(replace(state, waits=waits))
@@ -92,7 +92,7 @@ def test_waits_of_other_counts_or_times_stay_apart() -> None:
 
 
 def test_rejected_waits_stay_apart_by_their_reasons() -> None:
-    state = waiting(100, is_rejected=True, available_ms=0)
+    state = waiting(150, is_rejected=True, available_ms=0)
     waits = {first: replace(wait, reason=f"reason {first % 2}") for first, wait in state.waits.items()}
     after = merged(replace(state, waits=waits))
     assert len(after.waits) < len(waits)

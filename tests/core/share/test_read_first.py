@@ -122,7 +122,7 @@ def test_window_begins_at_the_log_start() -> None:
     assert (held(state), state.position) == ([(((40, 41),), 1)], 42)
 
 
-def test_expired_lock_comes_again_in_parts_and_blocks_its_keys() -> None:
+def test_expired_lock_is_split_and_none_of_its_records_stays_with_its_worker() -> None:
     records = RecordSet(((0, 16),), tuple(range(1, 17)))
     behind = Wait(0, 0, RecordSet(((16, 18),), (1, 99)))
     state = ShareState(
@@ -131,11 +131,20 @@ def test_expired_lock_comes_again_in_parts_and_blocks_its_keys() -> None:
         locks={LockId("worker-1.0"): Lock(Offset(0), NOW_MS, 1, records)},
         waits={Offset(16): behind},
     )
-    again = take(state, (), now_ms=EXPIRED_MS)
-    assert sorted(held(again)) == [(((0, 2),), 2), (((17, 18),), 1)]
+    found = set()
+    for nonce in NONCES:
+        plan = plan_read_first(state, BY_KEY, log(), request(nonce, now_ms=EXPIRED_MS), ())
+        after = applied(state, plan)
+        found.add((plan.is_alone, *held(after, nonce)))
+        assert plan.is_alone == ("worker-1.0" not in after.locks)
+        assert (
+            len([wait for wait in after.waits.values() if wait.is_suspect])
+            == (8 if plan.is_alone else 0) - 1 * plan.is_alone
+        )
+    assert found == {(True, (((0, 2),), 2)), (False, (((17, 18),), 1))}
 
 
-def test_last_delivery_of_a_suspect_goes_alone() -> None:
+def test_last_delivery_of_a_suspect_is_one_record() -> None:
     records = RecordSet(((0, 3),), (1, 2, 1))
     state = ShareState(position=Offset(3), open=3, locks={LockId("worker-1.0"): Lock(Offset(0), NOW_MS, 2, records)})
     found = set()
@@ -146,6 +155,15 @@ def test_last_delivery_of_a_suspect_goes_alone() -> None:
     assert found == {(True, (((0, 1),), 3)), (False, (((3, 4),), 1))}
 
 
+def test_suspect_part_gives_what_leads_its_keys() -> None:
+    first = Wait(NOW_MS * 9, 1, RecordSet(((0, 1),), (1,)))
+    part = Wait(0, 1, RecordSet(((1, 4),), (1, 2, 1)), is_suspect=True)
+    state = ShareState(position=Offset(4), open=4, waits={Offset(0): first, Offset(1): part})
+    after = take(state, ())
+    assert held(after) == [(((2, 3),), 2)]
+    assert after.waits[Offset(1)] == Wait(0, 1, RecordSet(((1, 2), (3, 4)), (1, 1)), is_suspect=True)
+
+
 def test_lock_whose_records_expired_from_the_log_goes_away() -> None:
     state = ShareState(
         position=Offset(2),
@@ -153,16 +171,20 @@ def test_lock_whose_records_expired_from_the_log_goes_away() -> None:
         locks={LockId("worker-1.0"): Lock(Offset(0), NOW_MS, 1, RecordSet(((0, 1),), (1,)))},
         waits={Offset(1): Wait(0, 0, RecordSet(((1, 2),), (1,)))},
     )
-    plan = plan_read_first(state, BY_KEY, log(9, 9), request(now_ms=EXPIRED_MS), ())
-    assert applied(state, plan).open == 0
+    for nonce in NONCES[:4]:
+        plan = plan_read_first(state, BY_KEY, log(9, 9), request(nonce, now_ms=EXPIRED_MS), ())
+        state = state if plan.update is None else applied(state, plan)
+    assert state.open == 0
 
 
-def test_rejected_record_blocks_its_key_until_it_is_buried() -> None:
+def test_record_for_the_dead_letter_topic_has_left_the_order() -> None:
     state = take(NEW, [1, 1], config=LAST)
     rejected, _ = acknowledged(state, ack(AckType.REJECT, (0, 1)), config=LAST)
-    assert plan_read_first(rejected, LAST, log(), request(OTHER), ()).update is None
+    assert held(take(rejected, (), OTHER, config=LAST), OTHER) == [(((1, 2),), 1)]
+    assert next_available_ms(rejected, LAST, NOW_MS) == 0
     without = replace(LAST, dead_letter_topic=None, deliveries_max=None)
-    assert held(take(rejected, (), OTHER, config=without), OTHER) == [(((1, 2),), 1)]
+    after = take(rejected, (), OTHER, config=without)
+    assert (held(after, OTHER), after.open) == ([(((1, 2),), 1)], 1)
 
 
 def test_repeat_and_acknowledgements_in_the_same_call() -> None:
@@ -227,12 +249,13 @@ def test_any_series_of_calls_keeps_order_by_key(config: ShareGroupConfig, data: 
 
 
 def assert_in_order(state: ShareState, nonce: LockNonce, config: ShareGroupConfig) -> None:
-    """No record that the acquire got has an earlier unfinished one of its key with somebody else."""
+    """No record that the acquire got has an earlier one of its key with somebody else, but one that is for the dead."""
     owner: dict[int, tuple[int, str]] = {}
     for name, lock in state.locks.items():
         owner |= {offset: (value, name.split(".")[0]) for offset, value in lock.held.hash_by_offset().items()}
     for wait in state.waits.values():
-        owner |= {offset: (value, "") for offset, value in wait.records.hash_by_offset().items()}
+        if not wait.is_terminal:
+            owner |= {offset: (value, "") for offset, value in wait.records.hash_by_offset().items()}
     mine: dict[int, int] = {}
     for offset, (value, holder) in owner.items():
         if holder == nonce and value:

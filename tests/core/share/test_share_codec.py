@@ -55,6 +55,14 @@ def test_rejected_wait_has_the_bytes_of_today() -> None:
     assert encode_wait(wait).hex() == "01" + "000000000005" + "0002" + "01" + "01" + "0001" + "03626164" + "00000001"
 
 
+def test_dead_and_suspect_waits_have_the_bytes_of_today() -> None:
+    records = RecordSet(((9, 10),))
+    assert encode_wait(Wait(5, 2, records, is_dead=True)).hex() == "01" + "000000000005" + "0002" + "02" + "01" + "0001"
+    assert (
+        encode_wait(Wait(5, 2, records, is_suspect=True)).hex() == "01" + "000000000005" + "0002" + "04" + "01" + "0001"
+    )
+
+
 def test_deliveries_stay_at_the_largest_number() -> None:
     lock = Lock(Offset(0), 1, 70_000, RecordSet(((0, 1),)))
     assert decode_lock(Offset(0), encode_lock(lock)).deliveries == 65_535
