@@ -72,7 +72,7 @@ def test_profile_that_the_region_cannot_have_is_refused(name: str, profile: str,
 
 def test_more_reserved_instances_than_lambda_gives_are_refused() -> None:
     context = {"account_concurrency": "1000", "reserved_concurrency": "produce=400"}
-    with pytest.raises(ValueError, match=re.escape("955 of the 1,000 instances")):
+    with pytest.raises(ValueError, match=re.escape("970 of the 1,000 instances")):
         overridden(STAGES["prod"], context.get)
     context = {"account_concurrency": "10", "reserved_concurrency": "fetch=5"}
     with pytest.raises(ValueError, match="leave 100"):
