@@ -25,7 +25,7 @@ from penstock.producer.delays import Timer
 from penstock.producer.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError
-from penstock_core.limits import REQUEST_PARTITIONS_MAX
+from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_REQUEST_TIMERS_MAX
 from penstock_core.records.codec import BatchBuilder, Headers
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
@@ -138,7 +138,11 @@ class Accumulator:
         free.sort(key=lambda queue: (self._ready_at_ms(queue) > now_ms, queue.batches[0].created_ms))
         entries: list[Entry] = []
         room = self._settings.request_bytes - FRAME_OVERHEAD_BYTES
+        timers_left = SDK_REQUEST_TIMERS_MAX
         for queue in free[:REQUEST_PARTITIONS_MAX]:
+            if queue.timer is not None and not timers_left:
+                continue
+            timers_left -= queue.timer is not None
             room -= ENTRY_OVERHEAD_BYTES + len(queue.topic.name) + (TIMER_OVERHEAD_BYTES if queue.timer else 0)
             batches = self._sent_before(queue) or _that_fit(queue, room, is_first=not entries)
             size = sum(batch.size_bytes for batch in batches)

@@ -11,7 +11,7 @@ from penstock.producer.delays import Timer, Timers
 from penstock.producer.produce_call import produce_request
 from penstock.producer.transaction import Transaction
 from penstock.testing import MemoryPenstock
-from penstock_core.limits import TIMER_DELAY_MS_MAX
+from penstock_core.limits import SDK_REQUEST_TIMERS_MAX, TIMER_DELAY_MS_MAX
 from penstock_core.records import frame
 from tests.sdk.client_kinds import ClientKind
 from tests.sdk.producer.accumulator_fixtures import MAYBE, append, new_accumulator, new_topic, values_of
@@ -168,3 +168,15 @@ def test_delayed_records_of_a_transaction_come_if_it_commits(service: MemoryPens
     until(lambda: len(service.records(orders)) == 2)
     assert [record.value for record in service.records(orders)] == [b"now", b"later"]
     assert service.admin().list_scheduled(orders) == []
+
+
+def test_request_takes_few_timers_and_all_else_that_is_ready() -> None:
+    accumulator, topic, found = new_accumulator(), new_topic(), timers()
+    for number in range(SDK_REQUEST_TIMERS_MAX + 2):
+        timer = found.timer(NOW + 100 * number, None, cancellable=False)
+        assert timer is not None
+        delayed(accumulator, topic, b"later", timer)
+    append(accumulator, topic, 1, b"now")
+    first, second = accumulator.drain(100), accumulator.drain(100)
+    assert [len(first), len(second)] == [SDK_REQUEST_TIMERS_MAX + 1, 2]
+    assert first[-1].queue.timer is None
