@@ -171,7 +171,7 @@ def test_delayed_records_of_a_transaction_come_if_it_commits(service: MemoryPens
 
 
 def test_request_takes_few_timers_and_all_else_that_is_ready() -> None:
-    accumulator, topic, found = new_accumulator(), new_topic(), timers()
+    accumulator, topic, found = new_accumulator(request_bytes=100_000), new_topic(), timers()
     for number in range(SDK_REQUEST_TIMERS_MAX + 2):
         timer = found.timer(NOW + 100 * number, None, cancellable=False)
         assert timer is not None
