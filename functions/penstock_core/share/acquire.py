@@ -176,6 +176,7 @@ class HandOut:
         """Take records that came back: half of the acquire at most while there are fresh ones."""
         if not self._request.takes_retries:
             return
+        drop_expired(self._draft, self._config, self._log, self._request.now_ms)
         waits = self._in_turn(self._available_waits())
         if self._turn % 2 or not (waits or self._fresh_count()):
             self._suspect_part()
@@ -295,6 +296,14 @@ def suspects(draft: Draft, config: ShareGroupConfig, now_ms: int) -> list[tuple[
         if wait.is_suspect and is_due and not wait.is_terminal:
             found.append((None, wait))
     return found
+
+
+def drop_expired(draft: Draft, config: ShareGroupConfig, log: LogBounds, now_ms: int) -> None:
+    """Finish suspects whose records lie below the log start, while the draft has room."""
+    for name, entry in suspects(draft, config, now_ms):
+        records = entry.held if isinstance(entry, Lock) else entry.records
+        if records.end <= log.log_start and draft.room() > _ENTRIES_OF_SUSPECT:
+            remove_suspect(draft, name, entry)
 
 
 def suspect_part(config: ShareGroupConfig, name: LockId | None, live: RecordSet, deliveries: int) -> RecordSet:

@@ -24,6 +24,7 @@ from penstock_core.share.acquire import (
     AcquireRequest,
     HandOut,
     LogBounds,
+    drop_expired,
     fresh_room,
     put_suspects,
     remove_suspect,
@@ -114,6 +115,8 @@ class _Ordered:
 
         Returns whether fresh ones had no room, and `is_alone`.
         """
+        if self._request.takes_retries:
+            drop_expired(self._draft, self._config, self._log, self._request.now_ms)
         sources = self._sources()
         waits = [source for source in sources if source.name is None and self._comes_again(source.entry)]
         if self._request.takes_retries and (self._turn % 2 or not (waits or window)) and self._take_suspect(sources):
