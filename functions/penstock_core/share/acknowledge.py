@@ -103,13 +103,15 @@ def plan_acknowledge(
 def plan_blind(config: ShareGroupConfig, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> AckPlan | None:
     """The acknowledgements without a read, as if their locks were as they were handed out.
 
-    None if one of them does not tell its lock, if they are of several generations, or if nothing would be written: read
-    the state then. If the update is refused, plan on the state that the refusal tells.
+    None if one of them does not tell its lock, if they are of several generations, if nothing would be written, or if a
+    release may give back more than its lock has: read the state then. If the update is refused, plan on the state that the refusal tells.
     """
     locks = {each.lock_id: each.handed_out for each in acknowledgements if each.handed_out is not None}
     generations = {each.generation for each in acknowledgements}
     if len(generations) != 1 or any(each.handed_out is None for each in acknowledgements):
         return None
+    if config.key_batch_max > 1 and any(each.type is AckType.RELEASE for each in acknowledgements):
+        return None  # what stands behind the records may be in other locks of their acquire
     state = ShareState(
         generation=generations.pop(),
         position=Offset(max(lock.held.end for lock in locks.values())),
@@ -127,14 +129,21 @@ def acknowledge(
     answers: list[AckAnswer] = []
     planned = 0
     for index, each in enumerate(acknowledgements):
-        if draft.room() < _ENTRIES_AT_ONCE:
+        siblings = _siblings(draft, each)
+        if draft.room() < _ENTRIES_AT_ONCE + 2 * len(siblings):
             break
         planned += 1
         lock = draft.locks.get(each.lock_id)
         wanted = _wanted(each, lock)
+        if each.handed_out is not None and each.generation != draft.generation:
+            # A reset has taken the lock. Offsets below the new position are skipped, which is not what the client did.
+            answers.append(AckAnswer(index=index, ranges=wanted, result=AckResult.LOST))
+            continue
         mine = EMPTY if lock is None else lock.held.only(wanted)
         if lock is not None and mine.ranges:
             _acknowledge_lock(draft, config, each, lock, mine, now_ms)
+            for name in siblings:
+                take_behind(draft, name, mine)
             answers.append(AckAnswer(index=index, ranges=mine.ranges, result=AckResult.OK))
         answers += _answers_of_others(draft, each, index, RecordSet(wanted).minus(mine.ranges))
     return answers, planned
@@ -193,6 +202,29 @@ def _behind(held: RecordSet, mine: RecordSet) -> RecordSet:
         if key_hash and offset not in ours and offset > first.get(key_hash, offset)
     ]
     return held.only(normalized(later))
+
+
+def locks_beside(draft: Draft, lock_id: LockId) -> list[LockId]:
+    """The other locks of the same acquire."""
+    nonce = lock_id.rpartition(".")[0]
+    return [name for name in draft.locks if name != lock_id and name.rpartition(".")[0] == nonce]
+
+
+def take_behind(draft: Draft, name: LockId, gone: RecordSet) -> None:
+    """Take out of the lock what stands behind one of the records that are gone, of the same key. It was not tried yet."""
+    lock = draft.locks[name]
+    behind = _behind(lock.held, gone)
+    if behind.ranges:
+        draft.put_lock(name, replace(lock, records=lock.held.minus(behind.ranges).shifted(-lock.base)))
+        draft.put_wait(Wait(0, max(lock.deliveries - 1, 0), behind))
+
+
+def _siblings(draft: Draft, each: Acknowledgement) -> list[LockId]:
+    """With order by key: the locks beside the one that a release is for."""
+    lock = draft.locks.get(each.lock_id)
+    if each.type is not AckType.RELEASE or lock is None or not lock.records.hashes:
+        return []
+    return locks_beside(draft, each.lock_id)
 
 
 def _answers_of_others(draft: Draft, each: Acknowledgement, index: int, rest: RecordSet) -> list[AckAnswer]:

@@ -27,6 +27,11 @@ class Draft:
         self.takes_waiter: bool = False
 
     @property
+    def generation(self) -> int:
+        """The generation as it was read."""
+        return self._read.generation
+
+    @property
     def position(self) -> Offset:
         """The position as it was read."""
         return self._read.position

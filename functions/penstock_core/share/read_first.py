@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import SHARE_SUSPECT_PARTS
 from penstock_core.records.partitioner import murmur2
-from penstock_core.share.acknowledge import Acknowledgement, acknowledge
+from penstock_core.share.acknowledge import Acknowledgement, acknowledge, locks_beside, take_behind
 from penstock_core.share.acquire import (
     AcquirePlan,
     AcquireRequest,
@@ -122,7 +122,7 @@ class _Ordered:
         if self._request.takes_retries and (self._turn % 2 or not (waits or window)) and self._take_suspect(sources):
             return False, True
         places = max(0, self._draft.room() - _ENTRIES_KEPT) // _ENTRIES_PER_WAIT if self._request.takes_retries else 0
-        for source in self._in_turn(waits)[:places]:
+        for source in self._leading_first(sources, self._in_turn(waits))[:places]:
             source.limit = max(1, source.records.count)
         self._choose(sources)
         fresh, behind, passed, is_blocked = self._fresh(window)
@@ -136,14 +136,15 @@ class _Ordered:
     def _take_suspect(self, sources: Sequence[_Source]) -> bool:
         """Take records of one suspect that lead their keys. False if no suspect has some.
 
-        The other records leave their lock, too. So its worker, if it is only slow, finishes none of them before an
+        The other records leave their lock, too, and those behind them the other locks of its acquire. So its worker, if it is only slow, finishes none of them before an
         earlier one of their key.
         """
         by_records = {source.entry.records.start + _base(source.entry): source for source in sources}
         found = suspects(self._draft, self._config, self._request.now_ms)
         turn = self._turn % (len(found) or 1)
         for name, entry in found[turn:] + found[:turn]:
-            if self._draft.room() < _ENTRIES_OF_SUSPECT:
+            beside = [] if name is None else locks_beside(self._draft, name)
+            if self._draft.room() < _ENTRIES_OF_SUSPECT + 2 * len(beside):
                 return False
             source = by_records[entry.records.start + _base(entry)]
             if not source.records.ranges:
@@ -157,6 +158,8 @@ class _Ordered:
                 chosen = {offset: hashes[offset] for offset in source.taken}
                 remove_suspect(self._draft, name, entry)
                 put_suspects(self._draft, name, source.records.minus(_ranges_of(chosen)), entry.deliveries)
+                for other in beside:
+                    take_behind(self._draft, other, _record_set(chosen))
                 self._lock(chosen, entry.deliveries)
                 return True
         return False
@@ -174,6 +177,18 @@ class _Ordered:
         if entry.is_terminal:
             return self._config.dead_letter_topic is None
         return not is_last_delivery(self._config, entry.deliveries)
+
+    def _leading_first(self, sources: Sequence[_Source], waits: list[_Source]) -> list[_Source]:
+        """Begin with waits that have a record to hand out: the first unfinished one of its key, or one without a key.
+
+        An update touches few entries. Behind a hot key there may be many that wait for their turn.
+        """
+        first: dict[int, int] = {}
+        for source in sources:
+            if not (isinstance(source.entry, Wait) and source.entry.is_terminal):
+                for offset, value in source.records.hash_by_offset().items():
+                    first[value] = min(offset, first.get(value, offset))
+        return sorted(waits, key=lambda source: not _leads(source.records, first))
 
     def _in_turn(self, sources: list[_Source]) -> list[_Source]:
         turn = self._turn % (len(sources) or 1)
@@ -259,6 +274,12 @@ class _Ordered:
         name = lock_id(self._request.nonce, self._locks)
         self._locks += 1
         self._draft.put_lock(name, Lock(base, until_ms, deliveries + 1, records.shifted(-base)))
+
+
+def _leads(records: RecordSet, first: Mapping[int, int]) -> bool:
+    """True if one of the records leads its key, or if none is left of them."""
+    pairs = records.hash_by_offset().items()
+    return not records.ranges or any(value == NO_KEY or first.get(value, offset) == offset for offset, value in pairs)
 
 
 def _base(entry: Lock | Wait) -> int:

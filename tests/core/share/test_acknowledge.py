@@ -218,3 +218,14 @@ def test_release_takes_the_later_records_of_the_same_key_along_uncounted() -> No
     }
     assert held(after) == [(((0, 2), (3, 5)), 2)]
     assert results == [(((2, 3),), OK)]
+
+
+@pytest.mark.parametrize("position", [0, 10])
+def test_acknowledgement_answers_lock_lost_when_a_reset_has_taken_the_lock(position: int) -> None:
+    lock = HELD.locks[FIRST_ID]
+    lock_id, generation, handed_out = parse_client_lock_id(client_lock_id(FIRST_ID, lock, HELD.generation))
+    mine = Acknowledgement(lock_id=lock_id, type=AckType.ACCEPT, generation=generation, handed_out=handed_out)
+    reset = ShareState(generation=HELD.generation + 1, position=Offset(position))
+    plan = plan_acknowledge(reset, PLAIN, [mine], NOW_MS)
+    assert plan.update is None
+    assert [(each.ranges, each.result) for each in plan.answers] == [(((0, 10),), LOST)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import LockId, LockNonce, Offset
 from penstock_core.records.partitioner import murmur2
-from penstock_core.share.acknowledge import AckType
+from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.acquire import next_available_ms
 from penstock_core.share.read_first import NO_KEY, key_hash, plan_read_first
 from penstock_core.share.record_set import RecordSet
@@ -266,3 +266,35 @@ def assert_in_order(state: ShareState, nonce: LockNonce, config: ShareGroupConfi
 
 
 RANGES = st.builds(lambda start, length: (start, start + length), st.integers(0, 30), st.integers(1, 8))
+
+
+def test_record_is_handed_out_when_many_waits_stand_behind_others_of_their_keys() -> None:
+    waits = {Offset(offset): Wait(0, 0, RecordSet(((offset, offset + 1),), (1,))) for offset in range(2, 42, 2)}
+    state = ShareState(position=Offset(50), open=len(waits), waits=waits)
+    for nonce in NONCES:
+        assert held(take(state, (), nonce), nonce) == [(((2, 3),), 1)]
+
+
+def test_slow_worker_cannot_finish_later_records_of_a_key_when_the_first_is_handed_out_again() -> None:
+    again = acknowledged(take(NEW, [1, 2]), ack(AckType.RELEASE, (0, 1), delay_ms=0), config=BATCHES)[0]
+    slow = take(again, [1], OTHER, config=BATCHES)  # a lock for record 0, which was handed out before, and one for 2
+    assert sorted(held(slow, OTHER)) == [(((0, 1),), 2), (((2, 3),), 1)]
+    nonce = next(nonce for nonce in NONCES if held(_retaken(slow, nonce), nonce) == [(((0, 1),), 3)])
+    retaken = _retaken(slow, nonce)
+    after, results = acknowledged(
+        retaken, ack(AckType.ACCEPT, (2, 3), nonce=OTHER), ack(AckType.ACCEPT, (2, 3), nonce=OTHER, index=1)
+    )
+    assert (after, {result for _, result in results}) == (retaken, {AckResult.LOST})
+
+
+def _retaken(state: ShareState, nonce: LockNonce) -> ShareState:
+    return take(state, (), nonce, config=BATCHES, now_ms=EXPIRED_MS, records_max=1)
+
+
+def test_release_gives_back_later_records_of_its_key_when_they_are_in_another_lock_of_the_acquire() -> None:
+    again = acknowledged(take(NEW, [1, 2]), ack(AckType.RELEASE, (0, 1), delay_ms=0), config=BATCHES)[0]
+    both = take(again, [1], OTHER, config=BATCHES)
+    index = next(index for index in (0, 1) if both.locks[LockId(f"{OTHER}.{index}")].deliveries == 2)
+    after, _ = acknowledged(both, ack(AckType.RELEASE, (0, 1), nonce=OTHER, index=index), config=BATCHES)
+    assert held(after, OTHER) == []
+    assert {first: wait.deliveries for first, wait in after.waits.items()} == {0: 2, 2: 0}
