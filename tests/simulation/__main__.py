@@ -13,10 +13,12 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
+from tests.simulation.engine.reduction import Reduction, parse_reduction
 from tests.simulation.engine.scheduler import as_text, format_entry
 from tests.simulation.regressions import read_regressions
 from tests.simulation.run import Result, run
 from tests.simulation.service.simulation import PROFILES
+from tests.simulation.shrink import shrink
 from tests.simulation.workloads import MIXED, WORKLOADS
 
 _TAIL_LINES = 40
@@ -71,10 +73,21 @@ class _Summary:
 @click.option("--workload", default=MIXED, help=f"Joined by commas: {', '.join(WORKLOADS)}; or {MIXED}.")
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="express3", help="The zones of the service.")
 @click.option("--trace", is_flag=True, help="Print the whole trace of --seed.")
+@click.option("--reduction", "reduced", default="", help="What to leave out of --seed, as a shrunk run printed it.")
+@click.option("--shrink/--no-shrink", "must_shrink", default=True, help="Shrink the first seed that fails.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Processes.")
 def main(
-    seed: int | None, seeds: str | None, workload: str, profile: str, trace: bool, as_json: bool, jobs: int
+    *,
+    seed: int | None,
+    seeds: str | None,
+    workload: str,
+    profile: str,
+    trace: bool,
+    reduced: str,
+    must_shrink: bool,
+    as_json: bool,
+    jobs: int,
 ) -> None:
     """Run the simulator (docs/explanation/simulation.md). Seeds that once failed run first, unless you ask for one."""
     if (seed is None) == (seeds is None):
@@ -83,7 +96,7 @@ def main(
         raise click.UsageError(f"--workload {workload}: use {', '.join(WORKLOADS)}, joined by commas, or {MIXED}")
     console = Console(highlight=False, soft_wrap=True, stderr=as_json)
     if seed is not None:
-        result = run(seed, workload, profile)
+        result = run(seed, workload, profile, _parse_reduction(reduced))
         if trace:
             for entry in result.trace:
                 click.echo(format_entry(entry))
@@ -100,19 +113,41 @@ def main(
     else:
         _print(console, summary)
     for failure in summary.failures[:_FAILURES_SHOWN]:
-        console.print(explain(failure), markup=False)
+        is_first = failure is summary.failures[0] and not reduced
+        console.print(explain(failure, must_shrink=must_shrink and is_first), markup=False)
     sys.exit(1 if summary.failures else 0)
 
 
-def explain(result: Result) -> str:
-    """Describe the failure: what failed, the end of its trace, and how to replay it."""
+def explain(result: Result, *, must_shrink: bool = True) -> str:
+    """Describe the failure: what failed, the end of its trace, how to replay it, and a shorter run that fails so."""
+    described = _describe(result)
+    if not must_shrink:
+        return described
+    shrunk = shrink(result)
+    if shrunk.result is result:
+        return f"{described}\n\n{shrunk.runs} shorter runs do not fail like this."
+    return (
+        f"{described}\n\nA shorter run that fails like this, the best of {shrunk.runs}: {shrunk.result.steps:,} steps "
+        f"in place of {result.steps:,}.\n{_describe(shrunk.result)}"
+    )
+
+
+def _describe(result: Result) -> str:
     workloads = ",".join(result.workloads)
+    reduction = f' --reduction "{result.reduction}"' if str(result.reduction) else ""
     return (
         f"\nseed {result.seed}, workloads {workloads}: {result.failure}\n\nThe end of its trace:\n"
         f"{result.tail(_TAIL_LINES)}\n\nReplay it: python -m tests.simulation --seed {result.seed} "
-        f"--workload {workloads} --profile {result.profile} --trace\nKeep it: add `{result.seed} {workloads} # why` to "
-        "tests/simulation/regressions.txt"
+        f"--workload {workloads} --profile {result.profile}{reduction} --trace\n"
+        f"Keep it: add `{result.seed} {workloads} # why` to tests/simulation/regressions.txt"
     )
+
+
+def _parse_reduction(text: str) -> Reduction:
+    try:
+        return parse_reduction(text)
+    except ValueError as error:
+        raise click.UsageError(f"--reduction: {error}") from error
 
 
 def _parse_range(text: str) -> range:

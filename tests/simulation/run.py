@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.simulation.clients.producer import count_outcomes
+from tests.simulation.engine.reduction import NOTHING, Reduction
 from tests.simulation.engine.scheduler import TraceEntry, format_entry
 from tests.simulation.oracle.violation import ViolationError
 from tests.simulation.service.simulation import Simulation
@@ -24,7 +25,11 @@ class Result:
     seed: int
     profile: str
     workloads: tuple[str, ...]
+    reduction: Reduction = NOTHING
+    clients: int  # that the workloads have started
     steps: int
+    ended_ms: float  # the simulated time at the end
+    struck: frozenset[str]  # the kinds of fault that struck
     faults: Counter[str]
     acknowledged: int
     maybe: int
@@ -43,7 +48,7 @@ class Result:
         return hashlib.sha256("\n".join(map(format_entry, self.trace)).encode()).hexdigest()
 
 
-def run(seed: int, workload: str = MIXED, profile: str = "express3") -> Result:
+def run(seed: int, workload: str = MIXED, profile: str = "express3", reduction: Reduction = NOTHING) -> Result:
     """Run one seed. `workload` is a name, several joined by commas, or "mixed", where the seed chooses.
 
     A profile with one zone leaves out the workloads that spoil or move zones.
@@ -51,18 +56,23 @@ def run(seed: int, workload: str = MIXED, profile: str = "express3") -> Result:
     names = choose(Random(seed)) if workload == MIXED else workload.split(",")
     if profile == "standard1":
         names = [name for name in names if name not in OF_ZONES]
-    simulation = Simulation(seed, profile)
+    simulation = Simulation(seed, profile, reduction)
     # Zone loss decides which acks the others may use: it goes first.
     for name in sorted(names, key=list(WORKLOADS)[::-1].index):
         WORKLOADS[name](simulation)
     with _no_collection():
         failure = _failure_of(simulation)
+    ended_ms = simulation.scheduler.now_ms
     outcomes = count_outcomes(simulation)
     return Result(
         seed=seed,
         profile=profile,
         workloads=tuple(names),
+        reduction=reduction,
+        clients=simulation.clients,
         steps=simulation.scheduler.steps,
+        ended_ms=ended_ms,
+        struck=frozenset(simulation.faults.counts),
         faults=simulation.faults.counts + simulation.counts,
         acknowledged=outcomes["acknowledged"],
         maybe=outcomes["maybe"],

@@ -104,7 +104,8 @@ def plan_blind(config: ShareGroupConfig, acknowledgements: Sequence[Acknowledgem
     """The acknowledgements without a read, as if their locks were as they were handed out.
 
     None if one of them does not tell its lock, if they are of several generations, if nothing would be written, or if a
-    release may give back more than its lock has: read the state then. If the update is refused, plan on the state that the refusal tells.
+    release may give back more than its lock has: read the state then. If the update is refused, plan on the state that
+    the refusal tells.
     """
     locks = {each.lock_id: each.handed_out for each in acknowledgements if each.handed_out is not None}
     generations = {each.generation for each in acknowledgements}
@@ -211,7 +212,7 @@ def locks_beside(draft: Draft, lock_id: LockId) -> list[LockId]:
 
 
 def take_behind(draft: Draft, name: LockId, gone: RecordSet) -> None:
-    """Take out of the lock what stands behind one of the records that are gone, of the same key. It was not tried yet."""
+    """Take out of the lock what stands behind one of the records that are gone, and has the same key."""
     lock = draft.locks[name]
     behind = _behind(lock.held, gone)
     if behind.ranges:

@@ -136,8 +136,8 @@ class _Ordered:
     def _take_suspect(self, sources: Sequence[_Source]) -> bool:
         """Take records of one suspect that lead their keys. False if no suspect has some.
 
-        The other records leave their lock, too, and those behind them the other locks of its acquire. So its worker, if it is only slow, finishes none of them before an
-        earlier one of their key.
+        The other records leave their lock, too, and those behind them the other locks of the same acquire. So its
+        worker, if it is only slow, finishes none of them before an earlier one of their key.
         """
         by_records = {source.entry.records.start + _base(source.entry): source for source in sources}
         found = suspects(self._draft, self._config, self._request.now_ms)

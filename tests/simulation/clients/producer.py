@@ -1,6 +1,7 @@
 """A producer of the SDK: its own accumulator decides what to send, and tasks of the simulation carry the requests."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.producer.accumulator import UNKNOWN_OFFSET, Accumulator, AccumulatorSettings, Entry
@@ -52,10 +53,12 @@ class SimulatedProducer:
         is_batching: bool = True,
         is_idempotent: bool | None = None,
         is_tagging: bool = False,
+        key_of: Callable[[str], str | None] | None = None,
     ) -> None:
         self._simulation = simulation
         self._scheduler = simulation.scheduler
         self._name = name
+        self._key_of = key_of
         self._acks = acks
         self._records = records
         self._pace_ms = pace_ms
@@ -103,7 +106,10 @@ class SimulatedProducer:
         if self._queues.fresh_until_ms <= now_ms and not self._describe():
             return None
         headers = headers_of(value) if self._is_tagging else ()
-        return self._accumulator.append(self._queues, None, None, value.encode(), headers, EPOCH_MS + now_ms, now_ms)
+        key = None if self._key_of is None else self._key_of(value)
+        record_key = None if key is None else key.encode()
+        time_ms = EPOCH_MS + now_ms
+        return self._accumulator.append(self._queues, None, record_key, value.encode(), headers, time_ms, now_ms)
 
     def _describe(self) -> bool:
         name = self._queues.name

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
+from tests.simulation.engine.reduction import NOTHING, Reduction
+
 
 class Fault(Enum):
     """A fault of one storage call."""
@@ -36,6 +38,7 @@ class FaultPlan:
     late_ms: float = 20_000.0  # the longest time from its request until a late write takes effect
     is_calm: bool = False
     counts: Counter[str] = field(default_factory=Counter)
+    reduction: Reduction = NOTHING
     _bounds: list[tuple[float, Fault]] = field(default_factory=list)
 
     @classmethod
@@ -65,8 +68,14 @@ class FaultPlan:
         fault = next(fault for bound, fault in self._bounds if drawn < bound)
         if (fault in WRITES_ONLY and not is_write) or (fault is Fault.REPEATED and not is_repeatable):
             return None
-        self.counts[fault.value] += 1
-        return fault
+        return fault if self.strikes(fault.value) else None
+
+    def strikes(self, name: str) -> bool:
+        """Count a fault that was drawn. False if the run is to do without it."""
+        if name in self.reduction.no_faults or self.counts.total() >= self.reduction.faults_max:
+            return False
+        self.counts[name] += 1
+        return True
 
     def latency(self, method: str = "") -> float:
         """Draw the latency in milliseconds of one way: to the store, or back."""

@@ -38,6 +38,8 @@ class Scheduler:
         self.now_ms = 0.0
         self.steps = 0
         self.trace: list[TraceEntry] = []
+        self.steps_max: float = STEPS_MAX
+        self.on_pause: Callable[[Task], object] = lambda _: None  # may raise, and end the task
         self._queue: list[tuple[float, int, Task, int]] = []
         self._order = count()
         self._hub = getcurrent()
@@ -51,6 +53,7 @@ class Scheduler:
 
     def pause(self, duration_ms: float) -> None:
         """Let other tasks run for `duration_ms` of simulated time."""
+        self.on_pause(self.current)
         self._wake_at(self.current, self.now_ms + duration_ms)
         self._hub.switch()
 
@@ -71,9 +74,9 @@ class Scheduler:
             self._wake_at(task, self.now_ms)
 
     def run(self) -> None:
-        """Run until no task has anything left to do. Raises RuntimeError after `STEPS_MAX` steps."""
+        """Run until no task has anything left to do. Raises RuntimeError after `steps_max` steps."""
         while self._queue:
-            if self.steps >= STEPS_MAX:
+            if self.steps >= self.steps_max:
                 raise RuntimeError(f"the run does not end: it has taken {self.steps:,} steps")
             at_ms, _, task, ticket = heapq.heappop(self._queue)
             if ticket != task.ticket or task.dead:

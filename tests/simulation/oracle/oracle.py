@@ -12,7 +12,7 @@ from penstock_core.log.ref import LocatedRef, Ref, Tier
 from penstock_core.log.timer import Timer, delivered_ref
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import decode
-from penstock_core.transaction import Transaction
+from penstock_core.transaction import Move, Transaction
 from penstock_core.zones.zone_state import ZoneStates
 from tests.simulation.engine.run_state import RunState
 from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
@@ -68,7 +68,7 @@ class Oracle:
             self.merges.swapped(*arguments)
         elif label == "log":
             self._observe_log(method, arguments, outcome)
-        elif label == "transactions" and method == "commit" and outcome:
+        elif label == "transactions" and method in ("commit", "move") and outcome:
             self._transacted(arguments[0])
         elif label == "timers":
             self._observe_timers(method, arguments, outcome)
@@ -161,7 +161,7 @@ class Oracle:
                 f"log start of {key} is {outcome.log_start_offset} of {outcome.next_offset}, raised to {offset}",
             )
 
-    def _transacted(self, transaction: Transaction) -> None:
+    def _transacted(self, transaction: Transaction | Move) -> None:
         heads = self._state.stores.log.heads([*transaction.refs])
         for key, refs in transaction.refs.items():
             for index, ref in enumerate(refs):

@@ -42,7 +42,7 @@ READS = {
         "get_whole",
     ),
     *("deleted", "list_keys", "list_folders", "leases", "find_leases", "get_group", "find_groups", "registered"),
-    *("members", "find_members", "get_target", "retired", "find_merged"),
+    *("members", "find_members", "get_target", "retired", "find_merged", "find_states", "list_groups"),
 }
 REPEATABLE = {
     *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
@@ -55,6 +55,8 @@ REPEATABLE = {
     *(f"memberships.{method}" for method in ("register", "unregister", "touch_member", "remove_member")),
     *(f"memberships.{method}" for method in ("put_target", "remove_targets", "delete_group")),
     *(f"archive.{method}" for method in ("put", "upload", "delete")),
+    *(f"share.{method}" for method in ("update", "create_state", "delete_state")),
+    "transactions.move",
     "compaction.swap",
     "groups.delete_lease",
     "wake_ups.publish",

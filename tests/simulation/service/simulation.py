@@ -1,6 +1,7 @@
 """One simulated service: its stores, its function instances, the checks on both, and the calls of its clients."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -19,9 +20,10 @@ from penstock_service.topics.create_topic import create_topic
 from tests.simulation.engine.claims import Claims
 from tests.simulation.engine.executor import Killed
 from tests.simulation.engine.faults import FaultPlan
+from tests.simulation.engine.reduction import NOTHING, Reduction
 from tests.simulation.engine.run_history import RunHistory
 from tests.simulation.engine.run_state import RunState
-from tests.simulation.engine.scheduler import Scheduler
+from tests.simulation.engine.scheduler import STEPS_MAX, Scheduler, Task
 from tests.simulation.engine.time_and_chance import SchedulerClock, SimulatedEntropy
 from tests.simulation.engine.timing import FUNCTION_TIMEOUT_MS
 from tests.simulation.oracle.violation import expect
@@ -52,10 +54,11 @@ class Freezes:
 class Simulation:
     """All of one run. `stores` are the bare stores, and `bare` is an instance on them whose calls never fail."""
 
-    def __init__(self, seed: int, profile: str = "express3") -> None:
+    def __init__(self, seed: int, profile: str = "express3", reduction: Reduction = NOTHING) -> None:
         zones, fallback_zones, hour_zones = PROFILES[profile]
         self.scheduler = Scheduler(seed)
         self.faults = FaultPlan.chosen(self.scheduler.random)
+        self.faults.reduction = reduction
         transaction_ms = self.scheduler.random.choice([0.0, 5.0, 50.0])
         entropy = SimulatedEntropy(self.scheduler)
         self._wake_ups = MemoryWakeUps()
@@ -89,7 +92,12 @@ class Simulation:
         self.final_checks: list[Callable[[], None]] = []  # of workloads, once faults are over
         self.freezes: Freezes | None = None  # without, instances run on after their answers
         self.is_over = False  # clients without an end of their own end now
-        self._working = 0
+        self.clients = 0  # that were started by `work`
+        self._reduction = reduction
+        self._working: set[Task] = set()
+        self._calling: set[Task] = set()
+        self.scheduler.on_pause = self._end_perhaps
+        self.scheduler.steps_max = min(STEPS_MAX, reduction.steps_max)
         self._instances: list[SimulatedInstance] = []
         self._instance_count = 0
         self._bursts_ms: list[float] = []
@@ -122,19 +130,30 @@ class Simulation:
 
     def work(self, name: str, run: Callable[[], object], *, delay_ms: float = 0.0) -> None:
         """Start a client that ends by itself. Once all such clients have ended, `is_over` becomes true."""
-        self._working += 1
+        number, self.clients = self.clients, self.clients + 1
 
         def until_done() -> None:
-            run()
-            self._working -= 1
+            if number not in self._reduction.no_clients:
+                with suppress(_ClientEndsError):
+                    run()
+            self._working.remove(task)
             self.is_over = not self._working
 
-        self.scheduler.spawn(name, until_done, delay_ms=delay_ms)
+        task = self.scheduler.spawn(name, until_done, delay_ms=delay_ms)
+        self._working.add(task)
 
     def call(self, run: Callable[[Instance], T], *, is_read: bool) -> T:
         """Call the service as a client does: a free function instance runs the use case, and the answer may be lost."""
         scheduler = self.scheduler
         scheduler.pause(self.faults.latency())
+        self._calling.add(scheduler.current)
+        try:
+            return self._call(run, is_read=is_read)
+        finally:
+            self._calling.remove(scheduler.current)
+
+    def _call(self, run: Callable[[Instance], T], *, is_read: bool) -> T:
+        scheduler = self.scheduler
         instance = self._free_instance()
         instance.thaw()
         instance.is_busy = True
@@ -168,7 +187,8 @@ class Simulation:
             scheduler.block(deadline_ms - scheduler.now_ms)
         instance.on_death = _ignore_death
         scheduler.pause(self.faults.latency())
-        if not answer or (not self.faults.is_calm and scheduler.random.random() < self.lost_answer_rate):
+        is_lost = bool(answer) and not self.faults.is_calm and scheduler.random.random() < self.lost_answer_rate
+        if not answer or (is_lost and self.faults.strikes("lost answer")):
             self.count("lost answer" if answer else "no answer")
             raise PenstockError(ErrorCode.INTERNAL, "simulated: the service did not answer", maybe_applied=not is_read)
         if isinstance(answer[0], PenstockError):
@@ -200,6 +220,12 @@ class Simulation:
             self.bare.tuning,
         )
 
+    def _end_perhaps(self, task: Task) -> None:
+        """End a client of a reduced run. One that has sent a request waits for its answer."""
+        is_client = task in self._working and task not in self._calling
+        if is_client and self.scheduler.now_ms >= self._reduction.ends_ms:
+            raise _ClientEndsError
+
     def _free_instance(self) -> SimulatedInstance:
         self._instances = [instance for instance in self._instances if not instance.is_dead]
         now_ms = self.scheduler.now_ms
@@ -214,6 +240,10 @@ class Simulation:
         random = self.scheduler.random
         if not instance.is_dead and random.random() < freezes.rate:
             instance.freeze(random.uniform(*freezes.duration_ms), stops_monotonic=freezes.stop_monotonic)
+
+
+class _ClientEndsError(BaseException):
+    """The run is a reduced one, in which the client ends here. No client catches this."""
 
 
 class _StoresClock(SchedulerClock):

@@ -39,7 +39,7 @@ class SimulatedStorage:
         self.oracle.observe(label, method, arguments, outcome)
         for observe in self.observers:
             observe(label, method, arguments, outcome)
-        if label == "transactions" and method == "commit" and outcome is True:
+        if label == "transactions" and method in ("commit", "move") and outcome is True:
             heads = self._state.stores.log.heads([*arguments[0].refs])
             for key in (key for key, owed in arguments[0].unconfirmed.items() if owed):
                 self._stream_number += 1

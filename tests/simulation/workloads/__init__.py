@@ -14,6 +14,7 @@ from tests.simulation.workloads import (
     numbering,
     recreation,
     rolling,
+    sharing,
     timers,
     traffic,
     transactions,
@@ -60,6 +61,7 @@ WORKLOADS: dict[str, Install] = {
     "retention": retention.install,
     "sweep": sweep.install,
     "freezing": freezing.install,
+    "sharing": sharing.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone

@@ -1,0 +1,182 @@
+"""Defects of share groups: of what an update expects, of what plans decide, and of what is told."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from penstock_core.ids import LockId
+from penstock_core.share import acknowledge as acknowledge_plan
+from penstock_core.share import acquire as acquire_plan
+from penstock_core.share import bury as bury_plan
+from penstock_core.share import read_first, retry, share_update
+from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, AckResult, AckType
+from penstock_core.share.draft import Draft
+from penstock_core.share.record_set import RecordSet
+from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_state import Lock, ShareState
+from penstock_core.share.share_update import ShareUpdate
+from penstock_core.transaction import Move
+from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.share import read_batches
+from penstock_service.share.read_batches import FoundBatches
+from tests.simulation.mutants.mutant import Mutant, Patch
+
+
+def _holding(mutated: Callable[[ShareState, ShareUpdate], ShareUpdate]) -> Patch:
+    """The store checks the conditions of another update than the one it makes."""
+    original = share_update._holds
+    return patch.object(share_update, "_holds", lambda state, update: original(state, mutated(state, update)))
+
+
+def _lock_ids_not_expected_absent() -> Patch:
+    def without_absent(_state: ShareState, update: ShareUpdate) -> ShareUpdate:
+        expected = {name: lock for name, lock in update.expected_locks.items() if lock is not None}
+        return replace(update, expected_locks=expected)
+
+    return _holding(without_absent)
+
+
+def _base_not_compared() -> Patch:
+    def with_any_base(state: ShareState, update: ShareUpdate) -> ShareUpdate:
+        expected = {
+            name: lock if lock is None or name not in state.locks else replace(lock, base=state.locks[name].base)
+            for name, lock in update.expected_locks.items()
+        }
+        return replace(update, expected_locks=expected)
+
+    return _holding(with_any_base)
+
+
+def _locks_removed_without_comparing() -> Patch:
+    def without_removed(_state: ShareState, update: ShareUpdate) -> ShareUpdate:
+        expected = {name: lock for name, lock in update.expected_locks.items() if update.locks.get(name) is not None}
+        return replace(update, expected_locks=expected)
+
+    return _holding(without_removed)
+
+
+def _waits_not_compared() -> Patch:
+    return _holding(lambda _state, update: replace(update, expected_waits={}))
+
+
+def _generation_ignored() -> Patch:
+    return _holding(lambda state, update: replace(update, generation=state.generation))
+
+
+def _deliveries_not_counted() -> Patch:
+    original = acquire_plan.HandOut._lock
+
+    def lock(self: acquire_plan.HandOut, records: RecordSet, deliveries: int) -> None:
+        original(self, records, deliveries - 1)
+
+    return patch.object(acquire_plan.HandOut, "_lock", lock)
+
+
+def _burial_without_condition() -> Patch:
+    original = MemoryTransactionStore.move
+
+    def move(self: MemoryTransactionStore, move: Move) -> bool:
+        shares = [
+            replace(each, update=replace(each.update, expected_locks={}, expected_waits={})) for each in move.shares
+        ]
+        return original(self, replace(move, shares=shares))
+
+    return patch.object(MemoryTransactionStore, "move", move)
+
+
+def _buried_early() -> Patch:
+    def is_last_delivery(config: ShareGroupConfig, deliveries: int) -> bool:
+        return config.deliveries_max is not None and deliveries >= config.deliveries_max - 1
+
+    return patch.object(bury_plan, "is_last_delivery", is_last_delivery)
+
+
+def _open_drifts() -> Patch:
+    original = Draft._open_delta
+    return patch.object(Draft, "_open_delta", lambda self: max(original(self), -2))
+
+
+def _done_for_a_retaken_lock() -> Patch:
+    def answers(_draft: Draft, _each: Acknowledgement, index: int, rest: RecordSet) -> list[AckAnswer]:
+        return [AckAnswer(index=index, ranges=rest.ranges, result=AckResult.DONE)] if rest.ranges else []
+
+    return patch.object(acknowledge_plan, "_answers_of_others", answers)
+
+
+def _done_after_a_reset() -> Patch:
+    original = acknowledge_plan.acknowledge
+
+    def acknowledge(draft: Draft, config: ShareGroupConfig, acknowledgements: Any, now_ms: int) -> Any:
+        stale = [replace(each, generation=draft.generation) for each in acknowledgements]
+        return original(draft, config, stale, now_ms)
+
+    stack = ExitStack()
+    for module in (acknowledge_plan, acquire_plan, read_first):
+        stack.enter_context(patch.object(module, "acknowledge", acknowledge))
+    return stack
+
+
+def _key_order_ignored() -> Patch:
+    def takes(self: read_first._Ordered, _value: int, *, has_more: bool) -> bool:
+        takes = has_more and self._left > 0
+        self._left -= takes
+        return takes
+
+    return patch.object(read_first._Ordered, "_takes", takes)
+
+
+def _suspects_not_split() -> Patch:
+    return patch.object(acquire_plan, "SHARE_SUSPECT_PARTS", 1)
+
+
+def _locks_taken_early() -> Patch:
+    original = retry.available_ms
+
+    def available_ms(config: ShareGroupConfig, lock_id: LockId, lock: Lock) -> int:
+        return original(config, lock_id, lock) - 2_000
+
+    return patch.object(acquire_plan, "available_ms", available_ms)
+
+
+def _rejected_is_finished() -> Patch:
+    original = acknowledge_plan._acknowledge_lock
+
+    def acknowledge_lock(draft: Draft, config: ShareGroupConfig, each: Acknowledgement, *rest: Any) -> None:
+        is_reject = each.type is AckType.REJECT
+        original(draft, replace(config, dead_letter_topic=None) if is_reject else config, each, *rest)
+
+    return patch.object(acknowledge_plan, "_acknowledge_lock", acknowledge_lock)
+
+
+def _repeat_takes_again() -> Patch:
+    return patch.object(acquire_plan, "locks_of", lambda _state, _nonce: {})
+
+
+def _unread_is_finished() -> Patch:
+    def told(found: FoundBatches, _log_start: int) -> FoundBatches:
+        return replace(found, removed=found.unreadable, unreadable=())
+
+    return patch.object(read_batches, "_told", told)
+
+
+SHARE_MUTANTS = [
+    Mutant("share: lock ids not expected absent", "sharing", _lock_ids_not_expected_absent),
+    Mutant("share: base not compared", "sharing", _base_not_compared),
+    Mutant("share: locks removed without comparing", "sharing", _locks_removed_without_comparing),
+    Mutant("share: waits not compared", "sharing", _waits_not_compared),
+    Mutant("share: generation ignored", "sharing", _generation_ignored),
+    Mutant("share: deliveries not counted", "sharing", _deliveries_not_counted),
+    Mutant("share: burial without condition", "sharing", _burial_without_condition),
+    Mutant("share: buried early", "sharing", _buried_early),
+    Mutant("share: open drifts", "sharing", _open_drifts),
+    Mutant("share: done for a retaken lock", "sharing", _done_for_a_retaken_lock),
+    Mutant("share: done after a reset", "sharing", _done_after_a_reset),
+    Mutant("share: key order ignored", "sharing", _key_order_ignored),
+    Mutant("share: suspects not split", "sharing", _suspects_not_split),
+    Mutant("share: locks taken early", "sharing", _locks_taken_early),
+    Mutant("share: rejected is finished", "sharing", _rejected_is_finished),
+    Mutant("share: repeat takes again", "sharing", _repeat_takes_again),
+    Mutant("share: unread is finished", "sharing", _unread_is_finished),
+]
