@@ -159,7 +159,7 @@ class _Ordered:
                 remove_suspect(self._draft, name, entry)
                 put_suspects(self._draft, name, source.records.minus(_ranges_of(chosen)), entry.deliveries)
                 for other in beside:
-                    take_behind(self._draft, other, _record_set(chosen))
+                    take_behind(self._draft, other, source.records)
                 self._lock(chosen, entry.deliveries)
                 return True
         return False

@@ -38,17 +38,6 @@ def _lock_ids_not_expected_absent() -> Patch:
     return _holding(without_absent)
 
 
-def _base_not_compared() -> Patch:
-    def with_any_base(state: ShareState, update: ShareUpdate) -> ShareUpdate:
-        expected = {
-            name: lock if lock is None or name not in state.locks else replace(lock, base=state.locks[name].base)
-            for name, lock in update.expected_locks.items()
-        }
-        return replace(update, expected_locks=expected)
-
-    return _holding(with_any_base)
-
-
 def _locks_removed_without_comparing() -> Patch:
     def without_removed(_state: ShareState, update: ShareUpdate) -> ShareUpdate:
         expected = {name: lock for name, lock in update.expected_locks.items() if update.locks.get(name) is not None}
@@ -59,10 +48,6 @@ def _locks_removed_without_comparing() -> Patch:
 
 def _waits_not_compared() -> Patch:
     return _holding(lambda _state, update: replace(update, expected_waits={}))
-
-
-def _generation_ignored() -> Patch:
-    return _holding(lambda state, update: replace(update, generation=state.generation))
 
 
 def _deliveries_not_counted() -> Patch:
@@ -163,10 +148,8 @@ def _unread_is_finished() -> Patch:
 
 SHARE_MUTANTS = [
     Mutant("share: lock ids not expected absent", "sharing", _lock_ids_not_expected_absent),
-    Mutant("share: base not compared", "sharing", _base_not_compared),
     Mutant("share: locks removed without comparing", "sharing", _locks_removed_without_comparing),
     Mutant("share: waits not compared", "sharing", _waits_not_compared),
-    Mutant("share: generation ignored", "sharing", _generation_ignored),
     Mutant("share: deliveries not counted", "sharing", _deliveries_not_counted),
     Mutant("share: burial without condition", "sharing", _burial_without_condition),
     Mutant("share: buried early", "sharing", _buried_early),
