@@ -9,6 +9,7 @@ import statistics
 import threading
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -59,8 +60,9 @@ def main(report: Report, records: int, shortest: float, longest: float, kill_eve
 
 def _measure(topic: str, records: int, delays_s: tuple[float, float]) -> Row:
     due_ms: dict[bytes, int] = {}
+    waits_ms: dict[bytes, int] = {}  # since when each record waits in the service
     came: Counter[bytes] = Counter()
-    late_ms: list[float] = []
+    late_ms: dict[bytes, int] = {}
     with Consumer(topic) as consumer, Producer(linger_ms=50) as producer:
         consumer.poll(timeout_ms=2_000)
         sent, started = [], time.monotonic()
@@ -68,28 +70,32 @@ def _measure(topic: str, records: int, delays_s: tuple[float, float]) -> Row:
             value = str(number).encode()
             delay_ms = int(random.uniform(*delays_s) * 1_000)
             sent.append(producer.send(topic, value, partition=number % PARTITIONS, delay_ms=delay_ms))
+            sent[-1].add_done_callback(partial(_note, waits_ms, value))
             due_ms[value] = sent[-1].batch.timer.deliver_at_ms  # type: ignore[union-attr]  # it has one
-        producer.flush()
-        failed = sum(each.exception() is not None for each in sent)
-        sending_s = time.monotonic() - started
-        ends_s = max(due_ms.values()) / 1_000 + _GIVE_UP_S
-        while len(came) < records - failed and time.time() < ends_s:
+        failed, sending_s, ends_s = 0, 0.0, time.time() + delays_s[1] + 2 * _GIVE_UP_S
+        while (not sending_s or len(came) < records - failed) and time.time() < ends_s:
             for record in consumer.poll(timeout_ms=500):
                 came[record.value or b""] += 1
-                late_ms.append(_now_ms() - due_ms[record.value or b""])
+                late_ms[record.value or b""] = _now_ms() - due_ms[record.value or b""]
+            if not sending_s and all(each.done() for each in sent):
+                failed = sum(each.exception() is not None for each in sent)
+                sending_s = time.monotonic() - started
         for record in consumer.poll(timeout_ms=3_000):  # what comes twice comes soon
             came[record.value or b""] += 1
-    cuts = statistics.quantiles(late_ms, n=100)
+    # A record that was sent late, because the stack is slow or its function died, says nothing of the delivery.
+    in_time = [late for value, late in late_ms.items() if waits_ms[value] <= due_ms[value]]
+    cuts = statistics.quantiles(in_time, n=100)
     return {
         "records": records,
         "sending_s": round(sending_s, 1),
         "refused": failed,
-        "early": sum(each < 0 for each in late_ms),
+        "waited_in_time": len(in_time),
+        "early": sum(each < 0 for each in late_ms.values()),
         "lost": records - failed - len(came),
         "twice": sum(count > 1 for count in came.values()),
         "late_p50_ms": round(cuts[49]),
         "late_p99_ms": round(cuts[98]),
-        "late_max_ms": round(max(late_ms)),
+        "late_max_ms": max(in_time),
     }
 
 
@@ -127,6 +133,10 @@ def _is_killed(process: Process) -> bool:
     except OSError:
         return False
     return any(f"ministack-lambda-penstock-{name}-" in command for name in _KILLED)
+
+
+def _note(times_ms: dict[bytes, int], value: bytes, _: object) -> None:
+    times_ms[value] = _now_ms()
 
 
 def _now_ms() -> int:
