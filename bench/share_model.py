@@ -44,7 +44,7 @@ UNITS_PER_S = 1_000.0  # of one partition key of DynamoDB
 BURST_MS = 1_000.0  # of units that a key may use ahead; DynamoDB allows minutes where a table is provisioned
 THROTTLED_MS = 50.0  # until the driver tries a throttled update again
 SHARE_OF_RATE_MIN, ONE_PARTITION_MIN = 0.95, 20_000  # the bars
-LINGERS_MS = (100.0, 0.0)  # besides the SDK's, for which an acknowledgement waits for an acquire
+LINGERS_MS = (500.0, 0.0)  # besides the SDK's, for which an acknowledgement waits for an acquire
 WARM_UP_MS = 5_000.0
 FINISHED = Offset(10**12)
 
