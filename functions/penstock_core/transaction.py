@@ -258,11 +258,17 @@ def check_transaction_size(
     timers: int = 0,
 ) -> None:
     """Raises TRANSACTION_TOO_LARGE if one write cannot hold a transaction over so many parts."""
-    if len(partitions) + len(offsets) + len(shares) + timers > TRANSACTION_PARTS_MAX:
+    counts = {
+        "partitions": len(partitions),
+        "offsets": len(offsets),
+        "share items": len(shares),
+        "delayed batches": timers,
+    }
+    if sum(counts.values()) > TRANSACTION_PARTS_MAX:
+        *others, last = [f"{count} {name}" for name, count in counts.items() if count]
         raise PenstockError(
             ErrorCode.TRANSACTION_TOO_LARGE,
-            f"a transaction over {len(partitions)} partitions, {len(offsets)} offsets, {len(shares)} share items and "
-            f"{timers} delayed batches: "
+            f"a transaction over {' and '.join([', '.join(others), last] if others else [last])}: "
             f"{TRANSACTION_PARTS_MAX} together at most. Nothing was written: commit more often, or to fewer partitions",
             limit=TRANSACTION_PARTS_MAX,
         )
