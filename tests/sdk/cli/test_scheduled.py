@@ -6,16 +6,16 @@ from tests.sdk.cli.command import run, run_json
 
 def test_delayed_lines_are_listed_and_cancelled(service: MemoryPenstock) -> None:
     service.create_topic("orders", partitions=1)
-    assert run(service.transport, "produce", "orders", "--delay", "10m", stdin=b"a\nb\n").exit_code == 0
+    assert run(service.transport, "produce", "orders", "--delay", "10m", stdin=b"a\n").exit_code == 0
     assert service.records("orders") == []
     [found] = run_json(service.transport, "scheduled", "list", "orders")
-    assert (found["partition"], found["records"]) == (0, 2)
+    assert (found["partition"], found["records"]) == (0, 1)
     assert run_json(service.transport, "scheduled", "list", "orders", "--partition", "0") == [found]
     name = found["scheduled_id"]
     shown = run(service.transport, "scheduled", "list", "orders")
     assert (shown.exit_code, "orders: scheduled" in shown.output) == (0, True)
     assert run_json(service.transport, "scheduled", "cancel", "orders", name) == found
-    assert run(service.transport, "scheduled", "cancel", "orders", name).output.startswith("cancelled 2 records")
+    assert run(service.transport, "scheduled", "cancel", "orders", name).output.startswith("cancelled 1 record")
     assert run_json(service.transport, "scheduled", "list", "orders") == []
 
 
