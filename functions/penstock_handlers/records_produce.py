@@ -113,7 +113,7 @@ class _Parsed:
 
 
 def _targets(instance: Instance, topic: Topic, records: Sequence[Record]) -> Mapping[_Target, list[_Parsed]]:
-    """Records by target. A partition is the record's own, else its key's. Others share one random partition.
+    """Records by target. A record names its partition, or its key does. Records without either share a random one.
 
     Delayed records of one partition and due time share a timer, unless they are cancellable.
     """

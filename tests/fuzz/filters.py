@@ -1,7 +1,7 @@
 """Filter policies that are wrong in one place or in many, and headers of any bytes.
 
-Each policy is refused with INVALID_FILTER and a place, or taken. What is taken matches as a naive reading of the policy
-does, and parses again from its own text.
+The parser refuses a policy with INVALID_FILTER and a place, or takes it. A filter that it takes matches as a naive
+reading of the policy does, and parses again from its own text.
 """
 
 import json

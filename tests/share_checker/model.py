@@ -61,7 +61,7 @@ class Worker(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call on its way. Nobody waits for the answer of a copy."""
+    """A call on its way. No worker waits for the answer of a copy."""
 
     kind: str  # acquire, acknowledge, bury
     worker: int

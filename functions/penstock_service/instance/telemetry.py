@@ -31,7 +31,7 @@ class Telemetry:
     """Counts and log entries since the last `take`. Safe for use by several threads.
 
     A thread may still work after its request's answer, perhaps minutes later, because Lambda has frozen it meanwhile.
-    What it notes then belongs to no request that runs, so it is dropped.
+    Its notes then belong to no request that runs, so the telemetry drops them.
     """
 
     def __init__(self) -> None:

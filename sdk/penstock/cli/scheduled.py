@@ -37,4 +37,4 @@ def list_scheduled(service: Service, topic: str, partition: int | None) -> None:
 def cancel(service: Service, topic: str, scheduled_id: str) -> None:
     """Cancel what waits under SCHEDULED_ID in TOPIC: its records never come."""
     cancelled = Admin(transport=service.transport).cancel_scheduled(topic, scheduled_id)
-    service.say(cancelled._asdict(), f"cancelled {cancelled.records} records of {topic}[{cancelled.partition}]")
+    service.say(cancelled._asdict(), f"cancelled in {topic}[{cancelled.partition}]: {cancelled.records} records")
