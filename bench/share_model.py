@@ -34,7 +34,7 @@ from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.share.share_update import ShareUpdate, apply
 from penstock_core.storage.dynamodb_limits import item_bytes
 from penstock_core.storage.share.share_state_item import share_item
-from penstock_service.share.partitions_in_turn import in_turn
+from penstock_service.share.acquire.partitions_in_turn import in_turn
 
 # Medians in milliseconds, and the sigma of their lognormal distributions.
 API_MS = (22.0, 0.35)  # API Gateway, the signature, the invocation and the handler's CPU

@@ -26,10 +26,10 @@ from penstock_handlers.edge.json_records import header_json, named
 from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire, parse_redrive
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckOutcome, acknowledge
-from penstock_service.share.acquire import Acquired, acquire
-from penstock_service.share.acquire_records import DecodedLock, acquire_records
-from penstock_service.share.hand_over import HandedLock
-from penstock_service.share.redrive import redrive
+from penstock_service.share.acquire.acquire import Acquired, acquire
+from penstock_service.share.acquire.acquire_records import DecodedLock, acquire_records
+from penstock_service.share.acquire.hand_over import HandedLock
+from penstock_service.share.dead_letters.redrive import redrive
 
 _FIELDS_BYTES_MAX = 700  # of a record's names, numbers and lock id, and the topic's name
 _LOST = "another consumer has these records by now, or the lock never had them: nothing was changed"

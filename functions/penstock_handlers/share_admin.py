@@ -29,15 +29,15 @@ from penstock_handlers.edge.share_answers import (
     ShareResetResult,
     ShareResetResults,
 )
-from penstock_service.share.delete_share_group import delete_share_group
-from penstock_service.share.describe_share_group import (
+from penstock_service.share.admin.delete_share_group import delete_share_group
+from penstock_service.share.admin.describe_share_group import (
     ShareGroupPartition,
     describe_share_group,
     list_share_groups,
     place_of,
 )
-from penstock_service.share.put_share_group import put_share_group
-from penstock_service.share.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
+from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
 
 app = json_app()

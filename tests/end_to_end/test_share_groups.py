@@ -91,7 +91,7 @@ def test_calls_of_a_busy_round_on_the_stack(workers: Workers, transport: HttpTra
     for number in range(4):
         append(transport, workers.topic, b"x")
         entries = [{"topic": workers.topic, "partition": 0, "lock_id": each, "type": "accept"} for each in held]
-        # A nonce that stays at the partition that it acknowledges (share/partitions_in_turn.py).
+        # A nonce that stays at the partition that it acknowledges (share/acquire/partitions_in_turn.py).
         body = {"nonce": f"calls-{number:03}", "acknowledge": entries}
         answer = workers.send("POST", "/records", body)
         assert answer.status == 200, answer.body

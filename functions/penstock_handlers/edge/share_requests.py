@@ -12,9 +12,9 @@ from penstock_core.share.record_set import Range
 from penstock_core.share.share_state import parse_lock_nonce
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_service.share.acknowledge import AckEntry
-from penstock_service.share.acquire import AcquireWish
+from penstock_service.share.acquire.acquire import AcquireWish
 from penstock_service.share.client_lock import parse_marked_lock_id
-from penstock_service.share.redrive import RedriveWish
+from penstock_service.share.dead_letters.redrive import RedriveWish
 from penstock_service.transactions.share_commits import Acceptance
 
 # The fields of one type of acknowledgement, and how the other types leave them out.

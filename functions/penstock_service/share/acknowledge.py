@@ -25,8 +25,8 @@ from penstock_core.share.record_set import Ranges
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
-from penstock_service.share.bury import bury
 from penstock_service.share.client_lock import mark_of
+from penstock_service.share.dead_letters.bury import bury
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 

@@ -11,10 +11,10 @@ from penstock_core.share.record_set import Ranges
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
-from penstock_service.share.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.acquire.hand_over import HandedLock
+from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.client_lock import parse_marked_lock_id
-from penstock_service.share.hand_over import HandedLock
-from penstock_service.share.put_share_group import put_share_group
 from tests.support.service import key_of
 
 GROUP = "workers"

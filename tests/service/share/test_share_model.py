@@ -14,7 +14,7 @@ from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.dead_letter import HEADER_PREFIX
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import acknowledge
-from penstock_service.share.hand_over import HandedLock
+from penstock_service.share.acquire.hand_over import HandedLock
 from tests.service.share.sharing import GROUP, entry_of, locks_in, new_group, take
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.service import LOST_ANSWER, Intercepted, SteppedClock, another_instance, ask, filled_topic, new_topic

@@ -12,7 +12,7 @@ from penstock_core.transaction import TransactionalProducer
 from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.instance.instance import Instance
-from penstock_service.share.acquire import Acquired
+from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.transactions.commit_transaction import commit_transaction
 from penstock_service.transactions.share_commits import Acceptance
 from penstock_service.transactions.transaction_part import TransactionPart

@@ -10,7 +10,7 @@ from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_core.share.share_state import ShareKey
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
-from penstock_service.share.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.client_lock import parse_marked_lock_id
 from tests.simulation.oracle.shares import ShareOracle
 from tests.simulation.oracle.violation import expect

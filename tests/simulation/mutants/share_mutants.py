@@ -19,8 +19,8 @@ from penstock_core.share.share_state import Lock, ShareState
 from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import Move
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
-from penstock_service.share import read_batches
-from penstock_service.share.read_batches import FoundBatches
+from penstock_service.share.batches import read_batches
+from penstock_service.share.batches.read_batches import FoundBatches
 from tests.simulation.mutants.mutant import Mutant, Patch
 
 

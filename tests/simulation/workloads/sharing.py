@@ -11,10 +11,10 @@ from penstock_core.ids import LockNonce
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.zones.quorum import Acks
 from penstock_service.share.acknowledge import AckEntry, acknowledge
-from penstock_service.share.acquire import AcquireWish, acquire
+from penstock_service.share.acquire.acquire import AcquireWish, acquire
+from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.share.client_lock import parse_marked_lock_id
-from penstock_service.share.put_share_group import put_share_group
-from penstock_service.share.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
 from tests.simulation.clients.admin import SimulatedAdmin
 from tests.simulation.clients.producer import SimulatedProducer

@@ -34,9 +34,9 @@ from penstock_core.transaction import ShareCommit
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
-from penstock_service.share.move_records import MovedRecords, encoded, move_records
-from penstock_service.share.read_batches import WantedRecords, read_batches
-from penstock_service.share.sift import decoded_among
+from penstock_service.share.batches.read_batches import WantedRecords, read_batches
+from penstock_service.share.batches.sift import decoded_among
+from penstock_service.share.dead_letters.move_records import MovedRecords, encoded, move_records
 
 _LOCK_MS = 60_000
 _NONCE_BYTES = 6

@@ -47,13 +47,13 @@ from penstock_service.share.acknowledge import (
     by_partition,
     unknown_outcomes,
 )
-from penstock_service.share.fresh_window import fresh_window
-from penstock_service.share.look import Look, Taken
-from penstock_service.share.partitions_in_turn import in_turn
-from penstock_service.share.read_batches import StoredBatch
-from penstock_service.share.record_sizes import records_within
+from penstock_service.share.acquire.fresh_window import fresh_window
+from penstock_service.share.acquire.look import Look, Taken
+from penstock_service.share.acquire.partitions_in_turn import in_turn
+from penstock_service.share.acquire.record_sizes import records_within
+from penstock_service.share.batches.read_batches import StoredBatch
+from penstock_service.share.batches.sift import filter_of
 from penstock_service.share.share_partitions import SharePartition
-from penstock_service.share.sift import filter_of
 
 _GROWTH = 4
 

@@ -21,8 +21,8 @@ from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Range, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_service.instance.instance import Instance
-from penstock_service.share.acquire import Acquired, AcquireWish, acquire
-from penstock_service.share.hand_over import (
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
+from penstock_service.share.acquire.hand_over import (
     Fate,
     HandedLock,
     HandedPartition,
@@ -31,8 +31,8 @@ from penstock_service.share.hand_over import (
     undecodable_fate,
     with_batches,
 )
-from penstock_service.share.read_batches import StoredBatch
-from penstock_service.share.sift import decoded_among
+from penstock_service.share.batches.read_batches import StoredBatch
+from penstock_service.share.batches.sift import decoded_among
 
 SizeOf = Callable[[Record], int]
 """The bytes that a record takes in the answer, at least."""

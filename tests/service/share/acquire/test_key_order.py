@@ -13,8 +13,8 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.acknowledge import acknowledge
-from penstock_service.share.acquire import Acquired
-from penstock_service.share.partitions_in_turn import strays
+from penstock_service.share.acquire.acquire import Acquired
+from penstock_service.share.acquire.partitions_in_turn import strays
 from tests.service.share.sharing import (
     GROUP,
     entries_of,

@@ -11,10 +11,10 @@ from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.share.delete_share_group import delete_share_group
-from penstock_service.share.describe_share_group import describe_share_group, list_share_groups
-from penstock_service.share.put_share_group import put_share_group
-from penstock_service.share.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
+from penstock_service.share.admin.delete_share_group import delete_share_group
+from penstock_service.share.admin.describe_share_group import describe_share_group, list_share_groups
+from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.list_offsets import OffsetSpec

@@ -7,7 +7,7 @@ import pytest
 from penstock_core.share.acknowledge import AckType
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.instance.instance import Instance
-from penstock_service.share.reset_share_group import ShareResetTo, reset_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, state_of, take
 from tests.support.interleaving import interrupted_before

@@ -17,8 +17,8 @@ from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.read_range import is_missing
-from penstock_service.share.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
-from penstock_service.share.record_sizes import records_within
+from penstock_service.share.acquire.record_sizes import records_within
+from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition
 
 

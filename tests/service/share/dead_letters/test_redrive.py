@@ -12,8 +12,8 @@ from penstock_core.share.dead_letter import HEADER_PREFIX
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.share.describe_share_group import list_share_groups
-from penstock_service.share.redrive import Redriven, RedriveWish, redrive
+from penstock_service.share.admin.describe_share_group import list_share_groups
+from penstock_service.share.dead_letters.redrive import Redriven, RedriveWish, redrive
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import finish, new_group, offsets_in, take

@@ -11,7 +11,7 @@ from penstock_core.share.acknowledge import AckType
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.share.put_share_group import put_share_group
+from penstock_service.share.admin.put_share_group import put_share_group
 from tests.service.share.sharing import GROUP, finish, locks_in, new_group, offsets_in, state_of, take, values_in
 from tests.support.poison import undecodable_batch
 from tests.support.refusals import refused

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from penstock_core.share.acquire import Grant
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.share.acknowledge import AckOutcome
-from penstock_service.share.read_batches import StoredBatch
+from penstock_service.share.batches.read_batches import StoredBatch
 from penstock_service.share.share_partitions import SharePartition
 
 

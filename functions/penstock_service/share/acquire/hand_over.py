@@ -28,11 +28,11 @@ from penstock_core.share.share_state import ShareState, locks_of
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.read_range import is_missing
 from penstock_service.share.acknowledge import acknowledge_partition
+from penstock_service.share.acquire.look import Taken
+from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
+from penstock_service.share.batches.sift import filter_of, sift
 from penstock_service.share.client_lock import marked_lock_id
-from penstock_service.share.look import Taken
-from penstock_service.share.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition
-from penstock_service.share.sift import filter_of, sift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,11 @@ from penstock_core.share.share_update import arming
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes
-from penstock_service.share.bury import bury
-from penstock_service.share.hand_over import HandedPartition, hand_over
-from penstock_service.share.look import Look
-from penstock_service.share.look_through import look_through
-from penstock_service.share.partitions_in_turn import strays
+from penstock_service.share.acquire.hand_over import HandedPartition, hand_over
+from penstock_service.share.acquire.look import Look
+from penstock_service.share.acquire.look_through import look_through
+from penstock_service.share.acquire.partitions_in_turn import strays
+from penstock_service.share.dead_letters.bury import bury
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 

@@ -28,8 +28,8 @@ from penstock_core.transaction import ShareCommit
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
-from penstock_service.share.move_records import MovedRecords, encoded, move_records
-from penstock_service.share.read_batches import StoredBatch, WantedRecords, read_batches
+from penstock_service.share.batches.read_batches import StoredBatch, WantedRecords, read_batches
+from penstock_service.share.dead_letters.move_records import MovedRecords, encoded, move_records
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 

@@ -15,8 +15,8 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import PartitionBatches, append
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.share.acquire import AcquireWish
-from penstock_service.share.acquire_records import acquire_records
+from penstock_service.share.acquire.acquire import AcquireWish
+from penstock_service.share.acquire.acquire_records import acquire_records
 from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, results_of, state_of, take, values_in
 from tests.support.poison import undecodable_batch

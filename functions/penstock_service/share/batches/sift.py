@@ -9,7 +9,7 @@ from penstock_core.filters.policy import parse_filter
 from penstock_core.records.codec import Record, decode
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroupConfig
-from penstock_service.share.read_batches import StoredBatch
+from penstock_service.share.batches.read_batches import StoredBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

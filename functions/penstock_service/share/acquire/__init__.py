@@ -1,0 +1,1 @@
+"""Acquire records of a share group: find them, lock them, read them, hand them over."""

@@ -1,0 +1,1 @@
+"""Create, alter, describe, reset and delete share groups."""

@@ -1,0 +1,1 @@
+"""Dead letters: bury records in the dead-letter topic of their group, and move them back."""
