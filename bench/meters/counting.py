@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.http.client import Client
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport
+from penstock.http.transport import Transport, event_signer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +52,7 @@ class CountingTransport:
         return answer
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
-        return Client(self._inner).event_headers(host, body)
+        return event_signer(self._inner).event_headers(host, body)
 
     def close(self) -> None:
         self._inner.close()

@@ -34,9 +34,8 @@ from penstock.admin.admin import Admin
 from penstock.admin.async_admin import AsyncAdmin
 from penstock.consumer.async_consumer import AsyncConsumer
 from penstock.consumer.consumer import Consumer
-from penstock.http.client import Client
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport
+from penstock.http.transport import Transport, event_signer
 from penstock.model import ConsumerRecord, Topic, TopicPartition
 from penstock.producer.async_producer import AsyncProducer
 from penstock.producer.producer import Producer
@@ -92,7 +91,7 @@ class ThreadedTransport:
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As EventSigner says, by the inner transport. Raises NotConfiguredError if it signs nothing."""
-        return Client(self._inner).event_headers(host, body)
+        return event_signer(self._inner).event_headers(host, body)
 
     async def close(self) -> None:
         """Close the inner transport."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from penstock.errors import ConnectionFailedError
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport
+from penstock.http.transport import Transport, event_signer
 from penstock.system import monotonic_ms
 
 TELL_EVERY_MS = 1_000
@@ -57,10 +57,8 @@ class CommandTransport:
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
         """Send one request. Raises ServiceDownError if no request was ever answered, and this one was not sent."""
-        if self._transport is None:
-            self._transport = self._open()
         try:
-            answer = self._transport.call(method, path, query, headers, body)
+            answer = self._opened().call(method, path, query, headers, body)
         except ConnectionFailedError as error:
             if not self._has_answered and not error.maybe_applied:
                 raise ServiceDownError(error) from error
@@ -70,10 +68,19 @@ class CommandTransport:
         self._failures = 0
         return answer
 
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """Signed headers for wake-ups. Raises NotConfiguredError if the transport behind it cannot sign them."""
+        return event_signer(self._opened()).event_headers(host, body)
+
     def close(self) -> None:
         """Close the transport, if it was opened."""
         if self._transport is not None:
             self._transport.close()
+
+    def _opened(self) -> Transport:
+        if self._transport is None:
+            self._transport = self._open()
+        return self._transport
 
     def _note(self, error: ConnectionFailedError) -> None:
         self._failures += 1

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Mapping
 
-from penstock.errors import NotConfiguredError
 from penstock.http.async_transport import AsyncTransport
 from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
 from penstock.http.steps import Calls, Result, drive_async
-from penstock.http.transport import EventSigner
+from penstock.http.transport import event_signer
 from penstock.retry import Attempts, RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import PenstockError
@@ -49,9 +48,7 @@ class AsyncClient:
 
     async def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """As `Client.event_headers`, in a thread: it may ask for fresh credentials."""
-        if not isinstance(self._transport, EventSigner):
-            raise NotConfiguredError(f"{type(self._transport).__name__} signs nothing for wake-ups")
-        return await asyncio.to_thread(self._transport.event_headers, host, body)
+        return await asyncio.to_thread(event_signer(self._transport).event_headers, host, body)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -7,10 +7,9 @@ again only if the failure certainly changed nothing (retry.py). async_client.py 
 import time
 from collections.abc import Mapping
 
-from penstock.errors import NotConfiguredError
 from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
 from penstock.http.steps import Calls, Result, drive
-from penstock.http.transport import EventSigner, Transport
+from penstock.http.transport import Transport, event_signer
 from penstock.retry import Attempts, RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import PenstockError
@@ -55,9 +54,7 @@ class Client:
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """Signed headers for wake-ups. Raises NotConfiguredError if the transport cannot sign them."""
-        if not isinstance(self._transport, EventSigner):
-            raise NotConfiguredError(f"{type(self._transport).__name__} signs nothing for wake-ups")
-        return self._transport.event_headers(host, body)
+        return event_signer(self._transport).event_headers(host, body)
 
     def close(self) -> None:
         """Close the connections."""

@@ -7,7 +7,7 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from penstock.configuration import Configuration, find_configuration
-from penstock.errors import ConnectionFailedError
+from penstock.errors import ConnectionFailedError, NotConfiguredError
 from penstock.http.http_message import Response
 from penstock.http.signature import event_headers, sign
 from penstock.system import fork_count
@@ -42,6 +42,13 @@ class EventSigner(Protocol):
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
         """The headers of a signed `POST https://<host>/event` of AppSync Events. It may ask for fresh credentials."""
         ...
+
+
+def event_signer(transport: object) -> EventSigner:
+    """The transport, if it signs for wake-ups. Raises NotConfiguredError if not."""
+    if not isinstance(transport, EventSigner):
+        raise NotConfiguredError(f"{type(transport).__name__} signs nothing for wake-ups")
+    return transport
 
 
 class HttpTransport:

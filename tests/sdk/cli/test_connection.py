@@ -1,11 +1,12 @@
 import logging
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.connection import CommandTransport, ServiceDownError, without_logs_of_failed_calls
-from penstock.errors import ConnectionFailedError
+from penstock.errors import ConnectionFailedError, NotConfiguredError
 from penstock.http.http_message import Response
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run
@@ -110,6 +111,11 @@ class _Down:
         pass
 
 
+class _Signer(_Down):
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        return {"host": host, "length": str(len(body))}
+
+
 def test_first_call_that_may_have_been_sent_may_be_tried_again() -> None:
     told: list[str] = []
     transport = CommandTransport(lambda: _Down(maybe_applied=True), told.append)
@@ -119,3 +125,14 @@ def test_first_call_that_may_have_been_sent_may_be_tried_again() -> None:
     refused = CommandTransport(lambda: _Down(maybe_applied=False), told.append)
     with pytest.raises(ServiceDownError):
         refused.call("GET", "/", {}, {}, b"")
+
+
+def test_wake_ups_are_signed_by_the_transport_behind_a_command() -> None:
+    transport = CommandTransport(lambda: _Signer(maybe_applied=False), lambda _: None)
+    assert transport.event_headers("wake.example", b"{}") == {"host": "wake.example", "length": "2"}
+
+
+def test_wake_ups_are_refused_when_the_transport_behind_a_command_signs_none() -> None:
+    transport = CommandTransport(lambda: _Down(maybe_applied=False), lambda _: None)
+    with pytest.raises(NotConfiguredError, match="_Down signs nothing for wake-ups"):
+        transport.event_headers("wake.example", b"{}")
