@@ -1,10 +1,6 @@
-"""Sends a real text line by line into a topic, reads it back with two processes, and checks that nothing changed.
-
-`make run` runs it on the deployed local stack. Exit code 0: every record came back in its place.
-"""
+"""The log: a real text goes line by line into a topic. Two processes read it back, and nothing may have changed."""
 
 import multiprocessing
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -13,13 +9,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.loads.corpus import read_corpus, write_corpus
+from bench.loads.corpus import read_corpus
 from bench.meters.counting import CountingTransport, Counts
-from bench.report.recording import Report, reported
+from bench.report.recording import Report
 from bench.report.result import Row
 from penstock import Admin, Consumer, Producer, RecordMetadata, TopicPartition
 from penstock.http.transport import open_transport
@@ -45,22 +40,15 @@ class Leg:
         return self.counts.storage_calls.total()
 
 
-@click.command(help=__doc__)
-@reported("demo")
-def main(report: Report) -> None:
-    console = report.console
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = Path(folder) / "corpus"
-        lines, text_bytes = write_corpus(corpus)
-        console.print(
-            f"Text: Python's standard library, {lines:,} lines, {text_bytes / MB:.1f} MB; key: the source file."
-        )
-        topic = f"stdlib-lines-{time.time_ns() // 1_000_000:x}"
-        with Admin() as admin:
-            admin.create_topic(topic, partitions=PARTITIONS)
-        produced = _produce(topic, corpus, lines, console)
-        consumed, files = _consume(topic, lines, Path(folder), console)
-        difference = _compare(corpus, files)
+def show_log(report: Report, folder: Path, lines: int) -> None:
+    """Sends the corpus in `folder`, reads it back, and judges that every record came back in its place."""
+    console, corpus = report.console, folder / "corpus"
+    topic = f"stdlib-lines-{time.time_ns() // 1_000_000:x}"
+    with Admin() as admin:
+        admin.create_topic(topic, partitions=PARTITIONS)
+    produced = _produce(topic, corpus, lines, console)
+    consumed, files = _consume(topic, lines, folder, console)
+    difference = _compare(corpus, files)
     report.show(f"topic {topic}, {PARTITIONS} partitions", [_row("produced", produced), _row("consumed", consumed)])
     if difference is None:
         console.print("[bold green]Every record came back, in its place.[/]")
@@ -197,7 +185,3 @@ def _wait_a_moment(futures: Sequence[Future[Any]]) -> None:
             running[0].exception(timeout=0.1)
         except TimeoutError:
             return
-
-
-if __name__ == "__main__":
-    main()

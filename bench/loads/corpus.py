@@ -6,6 +6,7 @@ from pathlib import Path
 
 LINES_MIN = 100_000
 BYTES_MIN = 10_000_000
+SOURCES = Path(sysconfig.get_paths()["stdlib"])
 
 
 def write_corpus(target: Path) -> tuple[int, int]:
@@ -14,10 +15,9 @@ def write_corpus(target: Path) -> tuple[int, int]:
     It stops when it has at least `LINES_MIN` lines and `BYTES_MIN` bytes of text. The same Python gives the same file.
     """
     lines = text_bytes = 0
-    root = Path(sysconfig.get_paths()["stdlib"])
     with target.open("wb") as out:
-        for path in _sources(root):
-            name = str(path.relative_to(root)).encode()
+        for path in _sources():
+            name = str(path.relative_to(SOURCES)).encode()
             for line in path.read_bytes().splitlines():
                 out.write(name + b"\t" + line + b"\n")
                 lines += 1
@@ -25,7 +25,7 @@ def write_corpus(target: Path) -> tuple[int, int]:
             if lines >= LINES_MIN and text_bytes >= BYTES_MIN:
                 return lines, text_bytes
     raise RuntimeError(
-        f"the standard library in {root} has {lines} lines, {text_bytes} bytes: too little to show anything"
+        f"the standard library in {SOURCES} has {lines} lines, {text_bytes} bytes: too little to show anything"
     )
 
 
@@ -37,5 +37,5 @@ def read_corpus(source: Path) -> Iterator[tuple[bytes, bytes]]:
             yield key, value
 
 
-def _sources(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*.py") if "site-packages" not in path.parts)
+def _sources() -> list[Path]:
+    return sorted(path for path in SOURCES.rglob("*.py") if "site-packages" not in path.parts)

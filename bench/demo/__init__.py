@@ -1,0 +1,1 @@
+"""What `make run` shows: one topic as a log, another as a queue."""
