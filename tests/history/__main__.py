@@ -63,6 +63,14 @@ def _print(report: Report, console: Console) -> None:
         console.print(f"{counts.retry_duplicates:,} duplicates explained by retries, the first:")
         for anomaly in report.explained:
             console.print(f"  {_where(anomaly.where)} {escape(anomaly.text)}")
+    if counts.deliveries:
+        console.print(f"Share groups handed out {counts.deliveries:,} records.")
+    if report.lateness.records:
+        late = report.lateness
+        console.print(
+            f"{late.records:,} delayed records came. They were seen {late.p50_ms:,.0f} ms after their time at p50, "
+            f"{late.p99_ms:,.0f} ms at p99, {late.worst_ms:,.0f} ms at worst."
+        )
     _print_lag(console, "Worst real-time lag", report.worst_lag)
     _print_lag(console, "Worst real-time lag of a poll that returned nothing", report.worst_empty_lag)
     if report.is_clean:

@@ -12,10 +12,12 @@ from tests.history.checks.poll_order import PollOrder
 from tests.history.checks.send_order import SendOrder
 from tests.history.checks.truncation import Truncations
 from tests.history.checks.version_order import VersionOrder
-from tests.history.format import Commit, Poll, Send
+from tests.history.format import Acquired, Commit, Poll, Send
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.ledger import Ledger
 from tests.history.model.operations import Operation, read_operations
+from tests.history.queue.delays import Delays, Lateness
+from tests.history.queue.share_groups import ShareGroups
 from tests.history.report import Counts, Report, find_witnesses
 
 
@@ -26,6 +28,7 @@ class Options:
     allow_retry_duplicates: bool = False  # idempotence was off
     allow_unseen: bool = False  # no client read to the end
     examples_max: int = 5  # of each kind
+    clock_skew_ns: int = 0  # by which the clocks of the service may differ
 
 
 def check(lines: Iterable[str | bytes], options: Options | None = None) -> Report:
@@ -47,6 +50,7 @@ def check(lines: Iterable[str | bytes], options: Options | None = None) -> Repor
         counts=verdict.counts,
         worst_lag=_worst_first(verdict.lag.worst.values()),
         worst_empty_lag=_worst_first(verdict.lag.worst_empty.values()),
+        lateness=verdict.lateness,
     )
 
 
@@ -58,6 +62,7 @@ class Verdict:
     explained: list[Anomaly]
     counts: Counts
     lag: RealTimeLag
+    lateness: Lateness
 
 
 class Checker:
@@ -77,6 +82,8 @@ class Checker:
         self._groups = GroupProgress()
         self._atomicity = Atomicity()
         self._lag = RealTimeLag()
+        self._shares = ShareGroups(clock_skew_ns=options.clock_skew_ns)
+        self._delays = Delays(clock_skew_ns=options.clock_skew_ns)
         self._tally = _Tally()
 
     def observe(self, operation: Operation) -> None:
@@ -90,6 +97,8 @@ class Checker:
         self._groups.observe(operation)
         self._atomicity.observe(operation)
         self._lag.observe(operation, self._polls, self._truncations)
+        self._shares.observe(operation)
+        self._delays.observe(operation)
 
     def finish(self) -> Verdict:
         self._ledger.settle(self._order)
@@ -105,6 +114,7 @@ class Checker:
             explained=sorted(explained, key=_log_order),
             counts=self._tally.counts(retry_duplicates=len(explained), unseen=unseen),
             lag=self._lag,
+            lateness=self._delays.lateness(),
         )
 
     def _anomalies(self, explained: list[Anomaly]) -> Iterator[Anomaly]:
@@ -118,6 +128,8 @@ class Checker:
         was_read_to_end = not self._options.allow_unseen
         yield from self._ledger.anomalies(self._order, self._truncations, was_read_to_end=was_read_to_end)
         yield from self._atomicity.anomalies(self._order, self._ledger)
+        yield from self._shares.anomalies(self._order, self._truncations)
+        yield from self._delays.anomalies(self._order, self._ledger, self._truncations, was_read_to_end=was_read_to_end)
         yield from self._groups.anomalies(self._order, self._ledger, self._truncations)
         yield from self._committed.anomalies()
         yield from self._sends.anomalies(self._order, self._ledger)
@@ -127,6 +139,7 @@ class Checker:
 class _Tally:
     def __init__(self) -> None:
         self._operations = self._ok = self._maybe = self._failed = self._polls = self._read = self._commits = 0
+        self._deliveries = 0
 
     def observe(self, operation: Operation) -> None:
         self._operations += 1
@@ -139,6 +152,8 @@ class _Tally:
                 self._read += len(op.records)
             elif type(op) is Commit:
                 self._commits += operation.is_ok
+            elif type(op) is Acquired:
+                self._deliveries += len(op.records)
         self._polls += polls
         if operation.is_ok:
             self._ok += sends
@@ -156,6 +171,7 @@ class _Tally:
             polls=self._polls,
             records_read=self._read,
             commits=self._commits,
+            deliveries=self._deliveries,
             retry_duplicates=retry_duplicates,
             unseen=unseen,
         )

@@ -9,21 +9,24 @@
 - `process`: a string; one sequential client. A client that crashes comes back under a new name.
 - `id`: an integer that pairs an invoke with its completion; without it a process has one operation open at a time.
 - `type`: `invoke`; `ok` = done; `fail` = certainly without effect; `info` = maybe, as is an invoke never completed.
-- `f`: `send`, `poll`, `commit`, `committed`, `reset`, `assign`, `subscribe`, `seek`, `truncate`, or `txn` (sends, polls
-  and commits at once).
+- `f`: `send`, `poll`, `commit`, `committed`, `reset`, `assign`, `subscribe`, `seek`, `truncate`, or `txn` (sends,
+  polls, commits, schedules and acknowledgements at once). Of delayed records: `schedule`, `cancel`. Of share groups:
+  `share`, `acquire` (with acknowledgements), `acknowledge`, `dead-letters`, `drained`.
 - `time_ns`: of the event, from one monotonic clock (or a simulated one), never falling from line to line.
 - `start_ns`: on a completion that has no invoke line, when it began; its absence means at `time_ns`.
 - `wall_ms`: optional, for people; never judged.
 - `ops`: the micro-operations in order. A completion without them has those of its invoke. If an invoke names sends, its
   completion must name the same. All sends of a `send` to one partition are one append; a `txn` is one transaction.
 - `acks` (`quorum` if absent), `attempts` (how often the client sent it; absent: 1, or for a maybe, unknown).
-- `group`: of commits, and of what is committed; on a `poll` and an `assign` of a process that shares it.
+- `group`: of commits, and of what is committed; on a `poll` and an `assign` of a process that shares it; the share
+  group of all that concerns one, except `dead-letters`.
 
 | micro-operation | |
 |---|---|
 | `["send", topic, partition, value]` or `[…, offset]` | the offset is null or absent if unknown |
 | `["send", …, offset, [topic, partition, offset]]` | and the record that it was made from |
 | `["send", …, offset, [topic, partition, offset, name]]` | where several are made from one |
+| `["send", …, offset, source, key]` | the source may be null; the key is a string |
 | `["poll", topic, partition, [[offset, value], …]]` | one for each partition asked for, empty ones too |
 | `["poll", …, end_offset]` | and the end of the log, learned since the operation began; null: unknown |
 | `["poll", …, end_offset, ending]` | of a reader with a filter: it gets only the records whose value ends so |
@@ -36,6 +39,8 @@
 | `["subscribe", [topic, …]]` | the process may go on anywhere |
 | `["seek", topic, partition, position]` | null: wherever the client chose |
 | `["truncate", topic, partition, before_offset]` | records below may be gone from the moment of the invoke |
+
+`queue_codec` has the micro-operations of delayed records and share groups.
 
 A value is the identity of a record, a string or an integer, never sent to a partition for two different records.
 """
@@ -74,6 +79,31 @@ class Function(StrEnum):
     SUBSCRIBE = "subscribe"
     SEEK = "seek"
     TRUNCATE = "truncate"
+    SCHEDULE = "schedule"
+    CANCEL = "cancel"
+    SHARE = "share"
+    ACQUIRE = "acquire"
+    ACKNOWLEDGE = "acknowledge"
+    DEAD_LETTERS = "dead-letters"
+    DRAINED = "drained"
+
+
+class Verb(StrEnum):
+    """The types of acknowledgement. A give-back is a release that takes the delivery back."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    GIVE_BACK = "give-back"
+    REJECT = "reject"
+    RENEW = "renew"
+
+
+class AckResult(StrEnum):
+    """The result of an acknowledgement: done now, done before, or somebody else has the records."""
+
+    OK = "ok"
+    DONE = "done"
+    LOST = "LOCK_LOST"
 
 
 class Acks(StrEnum):
@@ -89,6 +119,7 @@ class Send:
     value: Value
     offset: int | None = None
     source: Source | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +174,80 @@ class Truncate:
     before_offset: int
 
 
-MicroOp = Send | Poll | Commit | Committed | Reset | Assign | Subscribe | Seek | Truncate
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    where: TopicPartition
+    value: Value
+    due_ns: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    topic: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The settings of a share group."""
+
+    topics: tuple[str, ...]
+    deliveries_max: int | None = None
+    is_by_key: bool = False
+    dead_letter_topic: str | None = None
+    ending: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    where: TopicPartition
+    lock_id: str
+    delivery_count: int
+    left_ms: int
+    records: tuple[tuple[int, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """`ranges` is None for all records of the lock, `result` before the answer."""
+
+    where: TopicPartition
+    lock_id: str
+    verb: Verb
+    ranges: tuple[tuple[int, int], ...] | None = None
+    result: AckResult | None = None
+    detail: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """One dead letter: its place in the dead-letter topic, its content, and what its headers tell."""
+
+    offset: int
+    value: Value
+    key: str | None
+    origin: TopicPartition
+    origin_offset: int
+    group: str
+    deliveries: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    where: TopicPartition
+    letters: tuple[DeadLetter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    topic: str
+
+
+LogOp = Send | Poll | Commit | Committed | Reset | Assign | Subscribe | Seek | Truncate
+QueueOp = Schedule | Cancel | Share | Acquired | Acknowledge | DeadLetters | Drained
+MicroOp = LogOp | QueueOp
 
 
 @dataclass(slots=True, kw_only=True)

@@ -78,10 +78,10 @@ class HistoryBuilder:
         invoked = [Send(op.where, op.value) if isinstance(op, Send) else op for op in ops if not isinstance(op, Poll)]
         self.recorder.ok(self.recorder.invoke(process, Function.TXN, invoked), ops)
 
-    def check(self, **options: bool) -> Report:
-        return check(self.lines, Options(**options))
+    def check(self, **options: int) -> Report:
+        return check(self.lines, Options(**options))  # type: ignore[arg-type]  # flags, and one number
 
-    def found(self, **options: bool) -> dict[str, int]:
+    def found(self, **options: int) -> dict[str, int]:
         """The number of anomalies of each kind."""
         return {str(kind): count for kind, count in self.check(**options).found.items()}
 

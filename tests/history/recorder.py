@@ -31,6 +31,7 @@ from tests.history.format import (
     Subscribe,
     Truncate,
 )
+from tests.history.queue_codec import encode_queue_op
 
 
 class LineStream(Protocol):
@@ -134,11 +135,11 @@ class Recorder:
 def encode_micro_op(op: MicroOp) -> list[object]:
     """Encode the micro-operation as JSON values, as `format` describes them."""
     match op:
-        case Send((topic, partition), value, offset, source):
-            if source is None:
-                return ["send", topic, partition, value, offset]
-            *place, name = source
-            return ["send", topic, partition, value, offset, [*place, name] if name else place]
+        case Send((topic, partition), value, offset, None, None):
+            return ["send", topic, partition, value, offset]
+        case Send((topic, partition), value, offset, source, key):
+            told = None if source is None else list(source) if source[-1] else list(source[:-1])
+            return ["send", topic, partition, value, offset, told, *([] if key is None else [key])]
         case Poll((topic, partition), records, None, None):
             return ["poll", topic, partition, records]
         case Poll((topic, partition), records, end_offset, None):
@@ -159,6 +160,8 @@ def encode_micro_op(op: MicroOp) -> list[object]:
             return ["seek", topic, partition, position]
         case Truncate((topic, partition), before_offset):
             return ["truncate", topic, partition, before_offset]
+        case _:
+            return encode_queue_op(op)
 
 
 def merge(paths: Iterable[Path], into: Path) -> None:

@@ -6,12 +6,17 @@ from itertools import islice
 
 from tests.history.checks.lag import Lag
 from tests.history.format import (
+    Acknowledge,
+    Acquired,
     Assign,
+    Cancel,
     Commit,
     Committed,
+    DeadLetters,
     MicroOp,
     Poll,
     Reset,
+    Schedule,
     Seek,
     Send,
     Subscribe,
@@ -21,8 +26,10 @@ from tests.history.format import (
 )
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.operations import Operation
+from tests.history.queue.delays import Lateness
 
 WITNESSES_MAX = 8  # for one anomaly
+RANGE_SHOWN = 1_000  # offsets of an acknowledgement that are looked up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +43,7 @@ class Counts:
     polls: int = 0
     records_read: int = 0
     commits: int = 0
+    deliveries: int = 0  # of records by share groups
     retry_duplicates: int = 0  # explained by repeated attempts; 0 unless they are allowed
     unseen: int = 0
 
@@ -66,6 +74,7 @@ class Report:
     counts: Counts
     worst_lag: tuple[Lag, ...]  # one per partition that lagged, the worst first
     worst_empty_lag: tuple[Lag, ...]  # of polls that returned nothing, likewise
+    lateness: Lateness  # of delayed records
 
     @property
     def is_clean(self) -> bool:
@@ -84,6 +93,7 @@ class Report:
             "counts": asdict(self.counts),
             "worst_lag": [asdict(lag) for lag in self.worst_lag],
             "worst_empty_lag": [asdict(lag) for lag in self.worst_empty_lag],
+            "lateness": asdict(self.lateness),
         }
 
 
@@ -118,10 +128,18 @@ def _mentions(operation: Operation) -> Iterable[tuple[TopicPartition, Value, str
             yield op.where, op.value, "value"
             if op.offset is not None:
                 yield op.where, op.offset, "offset"
-        elif type(op) is Poll:
+        elif type(op) is Poll or type(op) is Acquired:
             for offset, value in op.records:
                 yield op.where, offset, "offset"
                 yield op.where, value, "value"
+        elif type(op) is Acknowledge:
+            for start, end in op.ranges or ():
+                yield from ((op.where, offset, "offset") for offset in range(start, min(end, start + RANGE_SHOWN)))
+        elif type(op) is DeadLetters:
+            for letter in op.letters:
+                yield letter.origin, letter.origin_offset, "offset"
+        elif type(op) is Schedule:
+            yield op.where, op.value, "value"
 
 
 def _witness(operation: Operation, anomaly: Anomaly) -> Witness:
@@ -149,6 +167,17 @@ def _describe(op: MicroOp, anomaly: Anomaly) -> str:
             return f"to {position}"
         case Truncate(where, before_offset) if where == anomaly.where:
             return f"before {before_offset}"
+        case Acquired(where, lock_id, count, left_ms, records) if where == anomaly.where:
+            return f"lock {lock_id} for {left_ms} ms, delivery {count}, {_describe_records(records, anomaly)}"
+        case Acknowledge(where, lock_id, verb, ranges, result, _) if where == anomaly.where:
+            return f"{verb} of lock {lock_id}, {ranges or 'all of it'}: {result or 'not told'}"
+        case Schedule(where, value, due_ns, id) if where == anomaly.where and value in anomaly.values:
+            return f"{value!r} as {id}, due at {due_ns}"
+        case DeadLetters(where, letters):
+            found = [each for each in letters if each.origin == anomaly.where and each.origin_offset in anomaly.offsets]
+            return ", ".join(f"{each.value!r} at {where[0]}/{where[1]} {each.offset}" for each in found)
+        case Cancel(_, id):
+            return id
         case Assign(kept, started):
             return f"keeps {list(kept)}, starts {list(started)}"
         case Subscribe(topics):

@@ -5,26 +5,39 @@ import json
 import pytest
 
 from tests.history.format import (
+    Acknowledge,
+    AckResult,
     Acks,
+    Acquired,
     Assign,
+    Cancel,
     Commit,
     Committed,
+    DeadLetter,
+    DeadLetters,
+    Drained,
     Function,
     MalformedHistoryError,
     MicroOp,
     Outcome,
     Poll,
     Reset,
+    Schedule,
     Seek,
     Send,
+    Share,
     Subscribe,
     Truncate,
+    Verb,
 )
 from tests.history.history_builder import ORDERS, OTHER
 from tests.history.model.operations import read_operations
 from tests.history.parsing import parse_line
 from tests.history.recorder import encode_micro_op
 
+LETTER = DeadLetter(
+    offset=1, value="a", key=None, origin=ORDERS, origin_offset=3, group="g", deliveries=2, reason="rejected"
+)
 GOOD = {"process": "p", "type": "ok", "f": "send", "time_ns": 5, "ops": [["send", "orders", 0, "a", 1]]}
 
 
@@ -59,6 +72,23 @@ def line_of(**changes: object) -> str:
         (Function.SEEK, Seek(ORDERS, None)),
         (Function.SEEK, Seek(ORDERS, 9)),
         (Function.TRUNCATE, Truncate(ORDERS, 9)),
+        (Function.SEND, Send(ORDERS, "a", 1, None, "k")),
+        (Function.TXN, Send(ORDERS, "a", 1, ("in", 0, 7, "x"), "k")),
+        (Function.SCHEDULE, Schedule(ORDERS, "a", 99, "0-1-2")),
+        (Function.CANCEL, Cancel("orders", "0-1-2")),
+        (Function.SHARE, Share(topics=("orders",))),
+        (
+            Function.SHARE,
+            Share(topics=("a", "b"), deliveries_max=3, is_by_key=True, dead_letter_topic="d", ending="7"),
+        ),
+        (Function.ACQUIRE, Acquired(ORDERS, "n.0", 2, 500, ((3, "a"), (5, "b")))),
+        (Function.ACQUIRE, Acknowledge(ORDERS, "n.0", Verb.ACCEPT)),
+        (Function.TXN, Acknowledge(ORDERS, "n.0", Verb.ACCEPT, ((3, 4),))),
+        (Function.ACKNOWLEDGE, Acknowledge(ORDERS, "n.0", Verb.GIVE_BACK, ((3, 4), (6, 9)), AckResult.LOST)),
+        (Function.ACKNOWLEDGE, Acknowledge(ORDERS, "n.0", Verb.REJECT, None, AckResult.DONE, "because")),
+        (Function.ACKNOWLEDGE, Acknowledge(ORDERS, "n.0", Verb.RENEW, None, None, 500)),
+        (Function.DEAD_LETTERS, DeadLetters(OTHER, (LETTER,))),
+        (Function.DRAINED, Drained("orders")),
     ],
 )
 def test_parse_line_reads_what_the_recorder_writes(function: Function, op: MicroOp) -> None:
@@ -109,7 +139,8 @@ def test_parse_line_takes_optional_fields() -> None:
         (line_of(ops=[["poll", "orders", 0, []]]), "is none of send"),
         (line_of(f="txn", ops=[["seek", "orders", 0, 1]]), "is none of send, poll, commit"),
         (line_of(ops=[["send", "orders", 0]]), "has 3 elements"),
-        (line_of(ops=[["send", "orders", 0, "a", 1, None, 2]]), "has 7 elements"),
+        (line_of(ops=[["send", "orders", 0, "a", 1, None, "k", 2]]), "has 8 elements"),
+        (line_of(ops=[["send", "orders", 0, "a", 1, None, 2]]), "key 2"),
         (line_of(ops=[["send", 7, 0, "a"]]), "topic 7"),
         (line_of(ops=[["send", "orders", -1, "a"]]), "partition -1"),
         (line_of(ops=[["send", "orders", 0, None]]), "value None"),
@@ -127,6 +158,22 @@ def test_parse_line_takes_optional_fields() -> None:
         (line_of(f="subscribe", ops=[["subscribe", [1]]]), "topic 1"),
         (line_of(f="seek", ops=[["seek", "orders", 0, "end"]]), "position 'end'"),
         (line_of(f="truncate", ops=[["truncate", "orders", 0, None]]), "before_offset None"),
+        (line_of(f="schedule", ops=[["schedule", "orders", 0, "a", 9]]), "has 5 elements"),
+        (line_of(f="schedule", ops=[["schedule", "orders", 0, "a", 9, 7]]), "id 7"),
+        (line_of(f="cancel", ops=[["cancel", "orders"]]), "has 2 elements"),
+        (line_of(f="share", ops=[["share", {}]]), "topics None"),
+        (line_of(f="share", ops=[["share", ["orders"]]]), "are not an object"),
+        (line_of(f="share", ops=[["share", {"topics": [], "what": 1}]]), "are not an object"),
+        (line_of(f="share", ops=[["share", {"topics": [], "ordering": "any"}]]), "ordering 'any'"),
+        (line_of(f="acquire", ops=[["acquired", "orders", 0, "n", 1, 5]]), "has 6 elements"),
+        (line_of(f="acquire", ops=[["acquired", "orders", 0, "n", 1, 5, [["1", "a"]]]]), "offset '1'"),
+        (line_of(f="acquire", ops=[["acknowledge", "orders", 0, "n", "eat", None]]), "verb 'eat'"),
+        (line_of(f="acknowledge", ops=[["acknowledge", "orders", 0, "n", "accept", [[1]]]]), "[start, end]"),
+        (line_of(f="acknowledge", ops=[["acknowledge", "orders", 0, "n", "accept", [[2, 2]]]]), "is empty"),
+        (line_of(f="acknowledge", ops=[["acknowledge", "orders", 0, "n", "accept", None, "x"]]), "result 'x'"),
+        (line_of(f="dead-letters", ops=[["dead-letters", "d", 0, [[1, "a", None]]]]), "a dead letter is"),
+        (line_of(f="dead-letters", ops=[["dead-letters", "d", 0, [[1, "a", None, ["o", 0, 1]]]]]), "has 4 elements"),
+        (line_of(f="drained", ops=[["drained", 7]]), "topic 7"),
     ],
 )
 def test_parse_line_refuses_what_is_not_of_the_format(line: str | bytes, message: str) -> None:

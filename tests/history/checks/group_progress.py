@@ -2,7 +2,7 @@
 
 The check compares two commits only if one ended before the other began, with nothing but members' commits between. An
 operator's reset or deletion separates the commits before it from those after it. Commits that it overlaps are not
-judged.
+judged. A member with a filter may pass over the records that the filter excludes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,6 +40,16 @@ class _Progress:
     resets: list[tuple[int, float, int | None]] = field(default_factory=list)  # begin, end, offset
     given: set[int] = field(default_factory=set)
     start_offset: float = _NEVER
+    endings: set[str] = field(default_factory=set)  # of members with a filter
+
+    def note_filter(self, ending: str | None) -> None:
+        """Note that a member reads only the records whose value ends so; None: that it reads all."""
+        if ending is not None:
+            self.endings.add(ending)
+
+    def may_pass(self, value: Value) -> bool:
+        """Return whether a member may leave the record out, because its filter excludes it."""
+        return any(not str(value).endswith(ending) for ending in self.endings)
 
     def eras(self) -> dict[int, list[_Commit]]:
         """Return the commits by the number of resets that ended before them, without commits that a reset overlaps."""
@@ -71,8 +81,11 @@ class GroupProgress:
                 elif type(op) is Reset:
                     end_ns = operation.end_ns if operation.is_ok else _NEVER
                     self._at(operation.group, op.where).resets.append((operation.start_ns, end_ns, op.offset))
-                elif type(op) is Poll and op.records:
+                elif type(op) is Poll and not op.records:
+                    self._at(operation.group, op.where).note_filter(op.ending)
+                elif type(op) is Poll:
                     progress = self._at(operation.group, op.where)
+                    progress.note_filter(op.ending)
                     progress.given.update(offset for offset, _ in op.records)
                     progress.start_offset = min(progress.start_offset, op.records[0][0])
                 elif type(op) is Assign:
@@ -162,7 +175,9 @@ def _skipped(
     skipped = [
         offset
         for offset in sorted(value_at.keys() - progress.given)
-        if start_offset <= offset < furthest.offset and not ledger.may_be_missing(where, value_at[offset])
+        if start_offset <= offset < furthest.offset
+        and not ledger.may_be_missing(where, value_at[offset])
+        and not progress.may_pass(value_at[offset])
     ]
     if skipped:
         shown = skipped[:_SHOWN_OFFSETS]

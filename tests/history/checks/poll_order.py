@@ -1,9 +1,9 @@
 """The check that each process reads a partition in order: it never goes back, and leaves nothing out.
 
 Finds nonmonotonic-poll and poll-skip (between operations of a process), int-nonmonotonic-poll and int-poll-skip (within
-one), and offset-gap. A process that passes over an offset skips a record if one is known there, and else finds a gap.
-Three things excuse a jump: the client asked for it (assign, subscribe, seek), or moved during a poll, or the offsets
-were truncated.
+one), offset-gap, and the wrong-filter of a poll. A process that passes over an offset skips a record if one is known
+there, and else finds a gap. Three things excuse a jump: the client asked for it (assign, subscribe, seek), or moved
+during a poll, or the offsets were truncated.
 """
 
 from collections.abc import Iterator
@@ -80,6 +80,7 @@ class PollOrder:
         self._readers: dict[str, _Reader] = {}
         self._backward: list[Anomaly] = []
         self._jumps: list[_Jump] = []
+        self._unwanted: list[Anomaly] = []
 
     def observe(self, operation: Operation) -> None:
         reader = self._readers.get(operation.process)
@@ -113,6 +114,7 @@ class PollOrder:
     def anomalies(self, order: VersionOrder, ledger: Ledger, truncations: Truncations) -> Iterator[Anomaly]:
         """Call `ledger.settle` first: the check judges jumps by all that is known in the end."""
         yield from self._backward
+        yield from self._unwanted
         gaps: set[tuple[TopicPartition, int]] = set()
         for jump in self._jumps:
             start_offset = max(jump.start_offset, truncations.start_offset_at(jump.where, jump.operation.end_ns))
@@ -140,7 +142,9 @@ class PollOrder:
         if reader.has_moved_since(where, operation.invoke_line):
             lasts[where] = poll.records[-1][0]
             return
-        for offset, _ in poll.records:
+        for offset, value in poll.records:
+            if poll.ending is not None and not str(value).endswith(poll.ending):
+                self._unwanted.append(_unwanted(operation, where, offset, value))
             if offset != expected and expected >= 0:
                 line_before = operation.line if is_internal or position is None else position.line
                 if offset < expected:
@@ -178,6 +182,17 @@ def _backward(
         text=f"{operation.process} polled offset {offset} when {expected} was next",
         offsets=(expected - 1, offset) if expected else (offset,),
         lines=(line_before, operation.line),
+    )
+
+
+def _unwanted(operation: Operation, where: TopicPartition, offset: int, value: Value) -> Anomaly:
+    return Anomaly(
+        kind=Kind.WRONG_FILTER,
+        where=where,
+        text=f"{operation.process} polled {value!r} at offset {offset}, which its filter excludes",
+        offsets=(offset,),
+        values=(value,),
+        lines=(operation.line,),
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.history.format import Assign, Commit, Function, Poll, Reset, Seek
-from tests.history.history_builder import ORDERS, OTHER, HistoryBuilder, abc, read
+from tests.history.history_builder import ORDERS, OTHER, HistoryBuilder, abc, read, sent_and_read
 
 GROUP = "workers"
 
@@ -205,3 +205,15 @@ def test_record_that_nobody_promised_may_be_passed_over() -> None:
     give(history, "m", read((0, "b")))
     commit(history, "m", 1, 7)
     assert history.found() == {}
+
+
+def test_member_with_a_filter_may_pass_over_what_the_filter_excludes() -> None:
+    history = sent_and_read(("a7", 0), ("b8", 1), ("c7", 2))
+    begin_at(history, "m", 0)
+    give(history, "m", Poll(ORDERS, ((0, "a7"),), None, "7"))
+    give(history, "m", Poll(ORDERS, (), None, "7"))
+    commit(history, "m", 2, 7)
+    assert history.found() == {}
+    commit(history, "m", 3, 7)
+    [example] = history.check().examples
+    assert (str(example.anomaly.kind), example.anomaly.values) == ("group-skip", ("c7",))

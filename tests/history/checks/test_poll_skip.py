@@ -220,3 +220,12 @@ def test_no_int_poll_skip_when_the_polls_of_one_operation_follow_each_other() ->
     history = abc()
     history.polled("other", read((0, "a")), read((1, "b"), (2, "c")))
     assert history.found() == {}
+
+
+def test_wrong_filter_when_a_poll_returns_what_its_filter_excludes() -> None:
+    history = sent_and_read(("a7", 0), ("b8", 1))
+    history.assigned("picky", started=[(ORDERS, 0)])
+    history.polled("picky", Poll(ORDERS, ((0, "a7"), (1, "b8")), None, "7"))
+    [example] = history.check().examples
+    assert str(example.anomaly.kind) == "wrong-filter"
+    assert example.anomaly.text == "picky polled 'b8' at offset 1, which its filter excludes"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tests.history.checks.truncation import Truncations
 from tests.history.checks.version_order import VersionOrder
-from tests.history.format import Function, Poll, Send, TopicPartition, Value
+from tests.history.format import Acquired, Function, Poll, Schedule, Send, TopicPartition, Value
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.operations import Operation
 
@@ -36,10 +36,13 @@ class Ledger:
     def observe(self, operation: Operation) -> None:
         has_sent = lacks_offset = False
         for op in operation.ops:
-            if type(op) is Poll:
+            if type(op) is Poll or type(op) is Acquired:
                 flags = self._flags_in(op.where)
                 for _, value in op.records:
                     flags[value] = flags.get(value, 0) | READ
+            elif type(op) is Schedule:  # `Delays` judges what of it must come
+                flags = self._flags_in(op.where)
+                flags[op.value] = flags.get(op.value, 0) | (FAILED if operation.has_failed else MAYBE)
             elif type(op) is Send:
                 has_sent = True
                 lacks_offset = lacks_offset or op.offset is None
@@ -85,6 +88,10 @@ class Ledger:
     def has_taken_effect(self, where: TopicPartition, value: Value) -> bool:
         """Return whether `value` was read or acknowledged, or a record that was sent with it proves it."""
         return bool(self._flags_in(where).get(value, 0) & (KEPT | READ))
+
+    def is_proved(self, send: Send) -> bool:
+        """Return whether `send` was read, and no other operation sent that record."""
+        return self._is_proved([send])
 
     def was_resent(self, where: TopicPartition, value: Value) -> bool:
         """Return whether several operations that did not fail sent `value`."""

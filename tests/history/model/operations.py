@@ -15,6 +15,7 @@ from tests.history.format import (
     MicroOp,
     Outcome,
     Poll,
+    Schedule,
     Send,
     TopicPartition,
 )
@@ -157,7 +158,7 @@ def _attempts(event: Event) -> int | None:
 
 
 def _identities(event: Event) -> list[tuple[TopicPartition, object]]:
-    return [(op.where, op.value) for op in event.ops if type(op) is Send]
+    return [(op.where, op.value) for op in event.ops if type(op) is Send or type(op) is Schedule]
 
 
 def _name(event: Event) -> str:
