@@ -22,13 +22,13 @@ from penstock_handlers.edge.answer_models import (
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number
 from penstock_handlers.edge.json_api import (
+    PAGED,
     After,
     Digits,
+    JsonApp,
     count_fitting,
     error_json,
     instance_of,
-    json_app,
-    only_parameters,
     serve_with,
 )
 from penstock_handlers.edge.request_models import AlterGroup, ResetOffsets
@@ -38,30 +38,17 @@ from penstock_service.groups.describe_group import GroupPartition, describe_grou
 from penstock_service.groups.reset_offsets import ResetOffset, ResetTo, reset_offsets
 from penstock_service.topics.list_offsets import OffsetSpec
 
-app = json_app()
-_TAG = ["groups"]
+app = JsonApp("groups")
 
 
-@app.get(
-    "/v1/groups",
-    operation_id="listGroups",
-    summary="List groups",
-    tags=_TAG,
-    middlewares=[only_parameters("limit", "after")],
-)
+@app.operation("GET /v1/groups", "listGroups", "List groups", parameters=PAGED)
 def list_all(limit: Annotated[Digits, Query(ge=1, le=GROUP_LIST_MAX)] = GROUP_LIST_MAX, after: After = "") -> GroupList:
     """List the groups by name, `limit` at a time, from behind `after`."""
     groups, next_after = list_groups(instance_of(app).stores.memberships, limit, after)
     return {"groups": [_group(name, state) for name, state in groups], "next_after": next_after}
 
 
-@app.get(
-    "/v1/groups/<group>",
-    operation_id="describeGroup",
-    summary="Describe a group, with lag",
-    tags=_TAG,
-    middlewares=[only_parameters("limit", "after")],
-)
+@app.operation("GET /v1/groups/<group>", "describeGroup", "Describe a group, with lag", parameters=PAGED)
 def describe(
     group: Annotated[str, Path()],
     limit: Annotated[Digits, Query(ge=1, le=GROUP_PAGE_MAX)] = GROUP_PAGE_MAX,
@@ -85,40 +72,21 @@ def describe(
     }
 
 
-@app.patch(
-    "/v1/groups/<group>",
-    operation_id="alterGroup",
-    summary="Alter a group's settings",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("PATCH /v1/groups/<group>", "alterGroup", "Alter a group's settings")
 def alter(group: Annotated[str, Path()], request: AlterGroup) -> GroupAnswer:
     """Change some of a group's settings."""
     state = alter_group(instance_of(app), group, request.config)
     return _group(state.name, state)
 
 
-@app.delete(
-    "/v1/groups/<group>",
-    status_code=204,
-    operation_id="deleteGroup",
-    summary="Delete a group",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("DELETE /v1/groups/<group>", "deleteGroup", "Delete a group", status_code=204)
 def delete(group: Annotated[str, Path()]) -> Response[None]:
     """Delete a group without members, with its committed offsets."""
     delete_group(instance_of(app), group)
     return Response(status_code=204)
 
 
-@app.post(
-    "/v1/groups/<group>/reset",
-    operation_id="resetOffsets",
-    summary="Reset a group's offsets",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("POST /v1/groups/<group>/reset", "resetOffsets", "Reset a group's offsets")
 def reset(group: Annotated[str, Path()], request: ResetOffsets) -> ResetResults:
     """Set a group's offsets in one topic, or show what would change."""
     given = request.offsets

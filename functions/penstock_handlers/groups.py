@@ -21,13 +21,13 @@ from penstock_handlers.edge.answer_models import (
 )
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
+    PAGED,
     After,
     Digits,
+    JsonApp,
     count_fitting,
     error_json,
     instance_of,
-    json_app,
-    only_parameters,
     serve_with,
 )
 from penstock_handlers.edge.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson, WatchedPartition
@@ -35,16 +35,10 @@ from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_page
 from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest, heartbeat, leave
 
-app = json_app()
+app = JsonApp("groups")
 
 
-@app.post(
-    "/v1/groups/<group>/heartbeat",
-    operation_id="heartbeat",
-    summary="Join a group, stay, or leave it",
-    tags=["groups"],
-    middlewares=[only_parameters()],
-)
+@app.operation("POST /v1/groups/<group>/heartbeat", "heartbeat", "Join a group, stay, or leave it")
 def beat(group: Annotated[str, Path()], request: HeartbeatJson) -> HeartbeatAnswerJson:
     """Take a member's heartbeat, or its leave, and answer its leases."""
     if request.leave and (request.subscription is not None or request.owned is not None or request.watched):
@@ -54,13 +48,7 @@ def beat(group: Annotated[str, Path()], request: HeartbeatJson) -> HeartbeatAnsw
     return _answer_json((leave if request.leave else heartbeat)(instance_of(app), group, _beat(request)))
 
 
-@app.post(
-    "/v1/groups/<group>/offsets",
-    operation_id="commitOffsets",
-    summary="Commit offsets of a group",
-    tags=["groups"],
-    middlewares=[only_parameters()],
-)
+@app.operation("POST /v1/groups/<group>/offsets", "commitOffsets", "Commit offsets of a group")
 def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResults:
     """Commit offsets of a group, each for itself."""
     entries = [
@@ -79,12 +67,8 @@ def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResul
     return {"results": [_to_json(*pair) for pair in zip(entries, results, strict=True)]}
 
 
-@app.get(
-    "/v1/groups/<group>/offsets",
-    operation_id="committedOffsets",
-    summary="Read a group's offsets",
-    tags=["groups"],
-    middlewares=[only_parameters("topic", "limit", "after")],
+@app.operation(
+    "GET /v1/groups/<group>/offsets", "committedOffsets", "Read a group's offsets", parameters=("topic", *PAGED)
 )
 def committed(
     group: Annotated[str, Path()],

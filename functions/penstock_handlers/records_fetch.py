@@ -14,21 +14,20 @@ from penstock_handlers.edge.answer_models import FetchedRecord, FetchedRecords
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import whole_number
 from penstock_handlers.edge.http import bytes_in_envelope
-from penstock_handlers.edge.json_api import Digits, instance_of, json_app, only_parameters, serve_with, to_json
+from penstock_handlers.edge.json_api import Digits, JsonApp, instance_of, serve_with, to_json
 from penstock_handlers.edge.json_records import header_json, named
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 
-app = json_app()
+app = JsonApp("records")
 
 
-@app.get(
-    "/v1/topics/<topic>/partitions/<partition>/records",
-    operation_id="fetchRecords",
-    summary="Fetch records",
-    tags=["records"],
-    middlewares=[only_parameters("offset", "topic_id", "max_bytes", "wait_ms", "filter")],
+@app.operation(
+    "GET /v1/topics/<topic>/partitions/<partition>/records",
+    "fetchRecords",
+    "Fetch records",
+    parameters=("offset", "topic_id", "max_bytes", "wait_ms", "filter"),
 )
 def fetch_records(
     topic: Annotated[str, Path()],

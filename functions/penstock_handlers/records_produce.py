@@ -19,7 +19,7 @@ from penstock_core.records.partitioner import partition_for_key
 from penstock_core.zones.quorum import parse_acks
 from penstock_handlers.edge.answer_models import ProducedOffset, ProducedOffsets
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.json_api import error_json, instance_of, json_app, only_parameters, serve_with
+from penstock_handlers.edge.json_api import JsonApp, error_json, instance_of, serve_with
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
 from penstock_handlers.edge.request_models import ProduceRecords, Record
 from penstock_service.instance.instance import Instance
@@ -27,16 +27,10 @@ from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule
 from penstock_service.records.schedule import ScheduledRecords
 
-app = json_app()
+app = JsonApp("records")
 
 
-@app.post(
-    "/v1/topics/<topic>/records",
-    operation_id="produceRecords",
-    summary="Produce records",
-    tags=["records"],
-    middlewares=[only_parameters("acks")],
-)
+@app.operation("POST /v1/topics/<topic>/records", "produceRecords", "Produce records", parameters=("acks",))
 def produce_records(
     topic: Annotated[str, Path()], request: ProduceRecords, acks: Annotated[str, Query()] = "quorum"
 ) -> ProducedOffsets:

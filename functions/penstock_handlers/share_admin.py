@@ -11,13 +11,13 @@ from penstock_core.outcomes import Outcome
 from penstock_core.share.share_group import ShareGroup, share_group_config_to_json
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
+    PAGED,
     After,
     Digits,
+    JsonApp,
     count_fitting,
     error_json,
     instance_of,
-    json_app,
-    only_parameters,
     serve_with,
 )
 from penstock_handlers.edge.request_models import PutShareGroup, ResetShareGroup
@@ -40,17 +40,10 @@ from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
 
-app = json_app()
-_TAG = ["share groups"]
+app = JsonApp("share groups")
 
 
-@app.get(
-    "/v1/share-groups",
-    operation_id="listShareGroups",
-    summary="List share groups",
-    tags=_TAG,
-    middlewares=[only_parameters("limit", "after")],
-)
+@app.operation("GET /v1/share-groups", "listShareGroups", "List share groups", parameters=PAGED)
 def list_all(
     limit: Annotated[Digits, Query(ge=1, le=SHARE_GROUP_LIST_MAX)] = SHARE_GROUP_LIST_MAX, after: After = ""
 ) -> ShareGroupList:
@@ -63,25 +56,15 @@ def list_all(
     return {"share_groups": groups[:fitting], "next_after": next_after}
 
 
-@app.put(
-    "/v1/share-groups/<group>",
-    operation_id="putShareGroup",
-    summary="Create a share group, or alter it",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("PUT /v1/share-groups/<group>", "putShareGroup", "Create a share group, or alter it")
 def put(group: Annotated[str, Path()], request: PutShareGroup) -> ShareGroupAnswer:
     """Create a share group, or change its topics and some of its settings."""
     found, _ = put_share_group(instance_of(app), group, request.topics, request.config)
     return _group(found)
 
 
-@app.get(
-    "/v1/share-groups/<group>",
-    operation_id="describeShareGroup",
-    summary="Describe a share group, with lag",
-    tags=_TAG,
-    middlewares=[only_parameters("limit", "after")],
+@app.operation(
+    "GET /v1/share-groups/<group>", "describeShareGroup", "Describe a share group, with lag", parameters=PAGED
 )
 def describe(
     group: Annotated[str, Path()],
@@ -97,27 +80,14 @@ def describe(
     return {**_group(found), "partitions": partitions[:fitting], "next_after": next_after}
 
 
-@app.delete(
-    "/v1/share-groups/<group>",
-    status_code=204,
-    operation_id="deleteShareGroup",
-    summary="Delete a share group",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("DELETE /v1/share-groups/<group>", "deleteShareGroup", "Delete a share group", status_code=204)
 def delete(group: Annotated[str, Path()]) -> Response[None]:
     """Delete a share group. All of its locks are lost."""
     delete_share_group(instance_of(app), group)
     return Response(status_code=204)
 
 
-@app.post(
-    "/v1/share-groups/<group>/reset",
-    operation_id="resetShareGroup",
-    summary="Reset a share group",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("POST /v1/share-groups/<group>/reset", "resetShareGroup", "Reset a share group")
 def reset(group: Annotated[str, Path()], request: ResetShareGroup) -> ShareResetResults:
     """Set the place at which a share group goes on in a topic. All of its locks there are lost."""
     results = reset_share_group(instance_of(app), group, request.topic, _reset_to(request), request.partitions)

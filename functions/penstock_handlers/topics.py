@@ -27,12 +27,12 @@ from penstock_handlers.edge.answer_models import (
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number, whole_number
 from penstock_handlers.edge.json_api import (
+    PAGED,
     After,
     Digits,
+    JsonApp,
     error_json,
     instance_of,
-    json_app,
-    only_parameters,
     serve_with,
 )
 from penstock_handlers.edge.request_models import AlterTopic, CreateTopic, Number
@@ -44,56 +44,30 @@ from penstock_service.topics.describe_topic import describe_topic, list_topics
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 from penstock_service.topics.truncate import truncate
 
-app = json_app()
-_TAG = ["topics"]
+app = JsonApp("topics")
 
 
-@app.post(
-    "/v1/topics",
-    status_code=201,
-    operation_id="createTopic",
-    summary="Create a topic",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("POST /v1/topics", "createTopic", "Create a topic", status_code=201)
 def create(request: CreateTopic) -> TopicAnswer:
     """Create a topic."""
     return _topic(create_topic(instance_of(app), request.name, request.partitions, request.config))
 
 
-@app.get(
-    "/v1/topics",
-    operation_id="listTopics",
-    summary="List topics",
-    tags=_TAG,
-    middlewares=[only_parameters("limit", "after")],
-)
+@app.operation("GET /v1/topics", "listTopics", "List topics", parameters=PAGED)
 def list_all(limit: Annotated[Digits, Query(ge=1, le=TOPIC_LIST_MAX)] = TOPIC_LIST_MAX, after: After = "") -> TopicList:
     """List the topics by name, `limit` at a time, from behind `after`."""
     topics, next_after = list_topics(instance_of(app).stores.topics, limit, after)
     return {"topics": [_topic(topic) for topic in topics], "next_after": next_after}
 
 
-@app.get(
-    "/v1/metadata",
-    operation_id="topicMetadata",
-    summary="A topic's partitions and settings",
-    tags=_TAG,
-    middlewares=[only_parameters("topic")],
-)
+@app.operation("GET /v1/metadata", "topicMetadata", "A topic's partitions and settings", parameters=("topic",))
 def metadata(topic: Annotated[str, Query()]) -> TopicAnswer:
     """Answer a topic without the bounds of its partitions: one read of one item."""
     # Not below /v1/topics/{topic}: IAM's * matches slashes, and a caller of this may not be allowed to read records.
     return _topic(instance_of(app).topic_cache.read_through(topic))
 
 
-@app.get(
-    "/v1/wake-ups",
-    operation_id="wakeUps",
-    summary="Where readers receive wake-ups",
-    tags=["wake-ups"],
-    middlewares=[only_parameters()],
-)
+@app.operation("GET /v1/wake-ups", "wakeUps", "Where readers receive wake-ups", tag="wake-ups")
 def wake_ups() -> WakeUpPlaceAnswer:
     """Answer the WebSocket on which a reader waits for records. Reads nothing."""
     place = instance_of(app).stores.wake_ups.place
@@ -107,13 +81,7 @@ def wake_ups() -> WakeUpPlaceAnswer:
     }
 
 
-@app.get(
-    "/v1/topics/<topic>",
-    operation_id="describeTopic",
-    summary="Describe a topic",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("GET /v1/topics/<topic>", "describeTopic", "Describe a topic")
 def describe(topic: Annotated[str, Path()]) -> TopicDescription:
     """Describe a topic, with the bounds of each partition."""
     instance = instance_of(app)
@@ -129,34 +97,24 @@ def describe(topic: Annotated[str, Path()]) -> TopicDescription:
     return {**_topic(found), "offsets": offsets}
 
 
-@app.patch(
-    "/v1/topics/<topic>", operation_id="alterTopic", summary="Alter a topic", tags=_TAG, middlewares=[only_parameters()]
-)
+@app.operation("PATCH /v1/topics/<topic>", "alterTopic", "Alter a topic")
 def alter(topic: Annotated[str, Path()], request: AlterTopic) -> TopicAnswer:
     """Add partitions to a topic, or change some of its settings."""
     return _topic(alter_topic(instance_of(app), topic, request.partitions, request.config))
 
 
-@app.delete(
-    "/v1/topics/<topic>",
-    status_code=204,
-    operation_id="deleteTopic",
-    summary="Delete a topic",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("DELETE /v1/topics/<topic>", "deleteTopic", "Delete a topic", status_code=204)
 def delete(topic: Annotated[str, Path()]) -> Response[None]:
     """Delete a topic with its records."""
     delete_topic(instance_of(app), topic)
     return Response(status_code=204)
 
 
-@app.get(
-    "/v1/topics/<topic>/offsets",
-    operation_id="listOffsets",
-    summary="Offsets by time, or of the ends",
-    tags=_TAG,
-    middlewares=[only_parameters("timestamp", "partition")],
+@app.operation(
+    "GET /v1/topics/<topic>/offsets",
+    "listOffsets",
+    "Offsets by time, or of the ends",
+    parameters=("timestamp", "partition"),
 )
 def offsets(
     topic: Annotated[str, Path()],
@@ -178,13 +136,7 @@ def offsets(
     }
 
 
-@app.post(
-    "/v1/topics/<topic>/truncate",
-    operation_id="truncateTopic",
-    summary="Remove records",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("POST /v1/topics/<topic>/truncate", "truncateTopic", "Remove records")
 def truncate_topic(
     topic: Annotated[str, Path()],
     before: Annotated[
@@ -197,12 +149,8 @@ def truncate_topic(
     return {"partitions": [_truncated(*pair) for pair in zip(wanted, results, strict=True)]}
 
 
-@app.get(
-    "/v1/topics/<topic>/scheduled",
-    operation_id="listScheduled",
-    summary="List delayed records",
-    tags=_TAG,
-    middlewares=[only_parameters("limit", "after", "partition")],
+@app.operation(
+    "GET /v1/topics/<topic>/scheduled", "listScheduled", "List delayed records", parameters=(*PAGED, "partition")
 )
 def scheduled(
     topic: Annotated[str, Path()],
@@ -215,13 +163,7 @@ def scheduled(
     return {"scheduled": [_scheduled(timer) for timer in page.timers], "next_after": page.next_after}
 
 
-@app.delete(
-    "/v1/topics/<topic>/scheduled/<timer>",
-    operation_id="cancelScheduled",
-    summary="Cancel delayed records",
-    tags=_TAG,
-    middlewares=[only_parameters()],
-)
+@app.operation("DELETE /v1/topics/<topic>/scheduled/<timer>", "cancelScheduled", "Cancel delayed records")
 def cancel(topic: Annotated[str, Path()], timer: Annotated[str, Path()]) -> ScheduledTimer:
     """Cancel delayed records that wait. They never come. A repeat gets the same answer."""
     return _scheduled(cancel_scheduled(instance_of(app), topic, timer))

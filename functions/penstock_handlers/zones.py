@@ -10,15 +10,15 @@ from penstock_core.version import VERSION
 from penstock_core.zones.zone_state import ZoneState, ZoneStatus
 from penstock_handlers.edge.answer_models import ZoneAnswer, ZoneList
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.json_api import instance_of, json_app, only_parameters, serve_with
+from penstock_handlers.edge.json_api import JsonApp, instance_of, serve_with
 from penstock_handlers.edge.request_models import MoveZone
 from penstock_service.segments.move_zone import list_zones, move_zone_by_operator
 
-app = json_app()
+app = JsonApp("zones")
 _PROFILE_IN_PROCESS = "local"  # of `penstock dev` and `penstock.testing`, which have no environment of a function
 
 
-@app.get("/v1/zones", operation_id="listZones", summary="List zones", tags=["zones"], middlewares=[only_parameters()])
+@app.operation("GET /v1/zones", "listZones", "List zones")
 def list_all() -> ZoneList:
     """List the zones with their states, the release of the service, and its storage profile."""
     return {
@@ -28,13 +28,7 @@ def list_all() -> ZoneList:
     }
 
 
-@app.post(
-    "/v1/zones/<zone>",
-    operation_id="moveZone",
-    summary="Take a zone out, or let it catch up",
-    tags=["zones"],
-    middlewares=[only_parameters()],
-)
+@app.operation("POST /v1/zones/<zone>", "moveZone", "Take a zone out, or let it catch up")
 def move(zone: Annotated[str, Path()], request: MoveZone) -> ZoneAnswer:
     """Take a zone out, or let it catch up."""
     state = move_zone_by_operator(instance_of(app), zone, ZoneStatus(request.state), request.reason)

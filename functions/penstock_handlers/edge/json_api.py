@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
@@ -48,39 +48,52 @@ Digits = Annotated[int, BeforeValidator(_digits)]
 
 # The place behind which a page of a list starts: a name or the text of a partition. A key of DynamoDB can be as long.
 After = Annotated[str, Query(max_length=NAME_LENGTH_MAX)]
+PAGED = ("limit", "after")
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
-def json_app() -> APIGatewayHttpResolver:
-    """A resolver that answers errors in our form: 400 INVALID_REQUEST names each wrong field and its value."""
-    app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_body, serializer=to_json)
+class JsonApp(APIGatewayHttpResolver):
+    """The JSON routes of a function. `tag` names them in the OpenAPI document.
 
-    def on_invalid(error: RequestValidationError) -> Response[dict[str, Any]]:
-        return _error_response(PenstockError(ErrorCode.INVALID_REQUEST, _explain(error)))
+    It answers errors in our form: 400 INVALID_REQUEST names each wrong field and its value.
+    """
 
-    def on_unknown_route(_error: NotFoundError) -> Response[dict[str, Any]]:
-        http = app.current_event.request_context.http
+    def __init__(self, tag: str) -> None:
+        super().__init__(enable_validation=True, json_body_deserializer=parse_body, serializer=to_json)
+        self._tag = tag
+        self.exception_handler(PenstockError)(_error_response)
+        self.exception_handler(RequestValidationError)(_on_invalid)
+        self.not_found(self._on_unknown_route)
+
+    def operation(
+        self,
+        place: str,
+        operation_id: str,
+        summary: str,
+        *,
+        parameters: Sequence[str] = (),
+        status_code: int = 200,
+        tag: str | None = None,
+    ) -> Callable[[_Handler], _Handler]:
+        """Decorate the handler of one route. `place` is its method and path, such as "GET /v1/groups".
+
+        The route refuses query parameters other than `parameters`: a typo must not act as the default.
+        """
+        method, path = place.split(" ")
+        return self.route(
+            path,
+            method,
+            operation_id=operation_id,
+            summary=summary,
+            tags=[tag or self._tag],
+            status_code=status_code,
+            middlewares=[_only_parameters(parameters)],
+        )
+
+    def _on_unknown_route(self, _error: NotFoundError) -> Response[dict[str, Any]]:
+        http = self.current_event.request_context.http
         return _error_response(unknown_route(http.method, http.path))
-
-    app.exception_handler(PenstockError)(_error_response)
-    app.exception_handler(RequestValidationError)(on_invalid)
-    app.not_found(on_unknown_route)
-    return app
-
-
-def only_parameters(*known: str) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
-    """Middleware that refuses query parameters other than `known`: a typo must not act as the default."""
-
-    def check(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
-        for name in app.current_event.query_string_parameters:
-            if name not in known:
-                raise PenstockError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"unknown parameter {shown(name)}: "
-                    + (f"known are {', '.join(known)}" if known else "this route takes none"),
-                )
-        return next_middleware(app)
-
-    return check
 
 
 def serve_with(app: APIGatewayHttpResolver) -> Serve:
@@ -128,6 +141,24 @@ def count_fitting(items: Sequence[Any]) -> int:
         if index and size > JSON_RESPONSE_BYTES_MAX:
             return index
     return len(items)
+
+
+def _only_parameters(known: Sequence[str]) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
+    def check(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+        for name in app.current_event.query_string_parameters:
+            if name not in known:
+                raise PenstockError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"unknown parameter {shown(name)}: "
+                    + (f"known are {', '.join(known)}" if known else "this route takes none"),
+                )
+        return next_middleware(app)
+
+    return check
+
+
+def _on_invalid(error: RequestValidationError) -> Response[dict[str, Any]]:
+    return _error_response(PenstockError(ErrorCode.INVALID_REQUEST, _explain(error)))
 
 
 def _error_response(error: PenstockError) -> Response[dict[str, Any]]:
