@@ -5,19 +5,15 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
-from penstock_core.errors import PenstockError
 from penstock_core.groups.group import GroupConfig, GroupState, Member, group_config_to_json
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
-from penstock_core.outcomes import Outcome
 from penstock_handlers.edge.answer_models import (
     GroupAnswer,
     GroupDescriptionAnswer,
     GroupList,
     GroupMemberAnswer,
     GroupPartitionAnswer,
-    ResetResult,
-    ResetResults,
 )
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number
@@ -27,15 +23,15 @@ from penstock_handlers.edge.json_api import (
     Digits,
     JsonApp,
     count_fitting,
-    error_json,
     instance_of,
     serve_with,
 )
 from penstock_handlers.edge.request_models import AlterGroup, ResetOffsets
+from penstock_handlers.edge.reset_answer import ResetResults, reset_results
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.describe_group import GroupPartition, describe_group, list_groups
-from penstock_service.groups.reset_offsets import ResetOffset, ResetTo, reset_offsets
+from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.topics.list_offsets import OffsetSpec
 
 app = JsonApp("groups")
@@ -105,7 +101,7 @@ def reset(group: Annotated[str, Path()], request: ResetOffsets) -> ResetResults:
         is_dry_run=request.dry_run,
         is_forced=request.force,
     )
-    return {"partitions": [_reset(*each) for each in results]}
+    return reset_results(results)
 
 
 def _group(name: GroupName, state: GroupState | None) -> GroupAnswer:
@@ -147,12 +143,6 @@ def _partition(each: GroupPartition) -> GroupPartitionAnswer:
         "high_watermark": each.high_watermark,
         "lag": each.lag,
     }
-
-
-def _reset(partition: int, result: Outcome[ResetOffset]) -> ResetResult:
-    if isinstance(result, PenstockError):
-        return {"partition": partition, "error": error_json(result)}
-    return {"partition": partition, "old_offset": result.old_offset, "new_offset": result.new_offset}
 
 
 serve = serve_with(app)

@@ -7,7 +7,6 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import GROUP_PAGE_MAX, SHARE_GROUP_LIST_MAX
-from penstock_core.outcomes import Outcome
 from penstock_core.share.share_group import ShareGroup, share_group_config_to_json
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
@@ -16,18 +15,16 @@ from penstock_handlers.edge.json_api import (
     Digits,
     JsonApp,
     count_fitting,
-    error_json,
     instance_of,
     serve_with,
 )
 from penstock_handlers.edge.request_models import PutShareGroup, ResetShareGroup
+from penstock_handlers.edge.reset_answer import ResetResults, reset_results
 from penstock_handlers.edge.share_answers import (
     ShareGroupAnswer,
     ShareGroupDescriptionAnswer,
     ShareGroupList,
     ShareGroupPartitionAnswer,
-    ShareResetResult,
-    ShareResetResults,
 )
 from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.describe_share_group import (
@@ -37,7 +34,7 @@ from penstock_service.share.admin.describe_share_group import (
     place_of,
 )
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.share.admin.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
 
 app = JsonApp("share groups")
@@ -88,10 +85,10 @@ def delete(group: Annotated[str, Path()]) -> Response[None]:
 
 
 @app.operation("POST /v1/share-groups/<group>/reset", "resetShareGroup", "Reset a share group")
-def reset(group: Annotated[str, Path()], request: ResetShareGroup) -> ShareResetResults:
+def reset(group: Annotated[str, Path()], request: ResetShareGroup) -> ResetResults:
     """Set the place at which a share group goes on in a topic. All of its locks there are lost."""
     results = reset_share_group(instance_of(app), group, request.topic, _reset_to(request), request.partitions)
-    return {"partitions": [_reset(*each) for each in results]}
+    return reset_results(results)
 
 
 def _reset_to(request: ResetShareGroup) -> ShareResetTo:
@@ -126,12 +123,6 @@ def _partition(each: ShareGroupPartition) -> ShareGroupPartitionAnswer:
         "lag": each.lag,
         "oldest_age_ms": each.oldest_age_ms,
     }
-
-
-def _reset(partition: int, result: Outcome[ShareResetOffset]) -> ShareResetResult:
-    if isinstance(result, PenstockError):
-        return {"partition": partition, "error": error_json(result)}
-    return {"partition": partition, "old_offset": result.old_offset, "new_offset": result.new_offset}
 
 
 serve = serve_with(app)

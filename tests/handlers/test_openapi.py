@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from penstock_handlers import openapi
 from penstock_handlers.edge import answer_models as answers
 from penstock_handlers.edge import share_answers as shares
+from penstock_handlers.edge.reset_answer import ResetResults
 from penstock_handlers.router import ROUTES
 from tests.handlers.service import Service
 from tests.support.service import batch
@@ -111,7 +112,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         {"topic": "orders", "offsets": {"0": 1, "1": 99}},
         {},
         200,
-        answers.ResetResults,
+        ResetResults,
     ),
     (
         "PUT /v1/share-groups/{group}",
@@ -145,7 +146,7 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
         {"topic": "orders", "to": {"offset": 1}},
         {},
         200,
-        shares.ShareResetResults,
+        ResetResults,
     ),
     ("POST /v1/topics/{topic}/redrive", "/v1/topics/orders/redrive", {}, {}, 200, shares.RedriveAnswer),
     ("DELETE /v1/share-groups/{group}", "/v1/share-groups/workers", b"", {}, 204, None),

@@ -269,21 +269,6 @@ class GroupDescriptionAnswer(GroupAnswer):
     next_after: str | None
 
 
-class ResetResult(TypedDict):
-    """A partition's offset before and after the reset, or the error that refused it."""
-
-    partition: int
-    old_offset: NotRequired[int | None]
-    new_offset: NotRequired[int]
-    error: NotRequired[Error]
-
-
-class ResetResults(TypedDict):
-    """One result per partition."""
-
-    partitions: list[ResetResult]
-
-
 class CommitResult(TypedDict):
     """Committed, if there is no error."""
 

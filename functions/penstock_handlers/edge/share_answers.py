@@ -4,7 +4,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from penstock_handlers.edge.answer_models import Base64Answer, Error
+from penstock_handlers.edge.answer_models import Base64Answer
 
 
 class ShareGroupAnswer(TypedDict):
@@ -44,21 +44,6 @@ class ShareGroupDescriptionAnswer(ShareGroupAnswer):
 
     partitions: list[ShareGroupPartitionAnswer]
     next_after: str | None
-
-
-class ShareResetResult(TypedDict):
-    """A partition's position before the reset and after it, or the error that refused it."""
-
-    partition: int
-    old_offset: NotRequired[int | None]
-    new_offset: NotRequired[int]
-    error: NotRequired[Error]
-
-
-class ShareResetResults(TypedDict):
-    """One result per partition."""
-
-    partitions: list[ShareResetResult]
 
 
 class AcquiredRecord(TypedDict):

@@ -28,6 +28,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Executor
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
+from penstock_service.topics.reset_offset import ResetOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +43,6 @@ class ResetTo:
     timestamp_ms: int | None = None
     shift_by: int | None = None
     offsets: Mapping[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetOffset:
-    """A partition's committed offset before the reset and after it (in a dry run: after it would be done)."""
-
-    old_offset: Offset | None
-    new_offset: Offset
 
 
 def reset_offsets(

@@ -16,11 +16,12 @@ from penstock_service.groups.committed_offsets import committed_offsets, committ
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.describe_group import describe_group, list_groups
 from penstock_service.groups.expire_offsets import expire_offsets
-from penstock_service.groups.reset_offsets import ResetOffset, ResetTo, reset_offsets
+from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.list_offsets import OffsetSpec
+from penstock_service.topics.reset_offset import ResetOffset
 from penstock_service.topics.truncate import truncate
 from tests.support.group_member import GroupMember, settle
 from tests.support.interleaving import InOrder

@@ -15,6 +15,7 @@ from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
 from penstock_service.share.wake_workers import wake_workers
 from penstock_service.topics.list_offsets import ListedOffset, OffsetSpec, list_offsets
+from penstock_service.topics.reset_offset import ResetOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +27,9 @@ class ShareResetTo:
     offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareResetOffset:
-    """A partition's position before the reset, None if it had none, and after it."""
-
-    old_offset: Offset | None
-    new_offset: Offset
-
-
 def reset_share_group(
     instance: Instance, name: str, topic_name: str, to: ShareResetTo, partitions: Sequence[int] | None = None
-) -> list[tuple[Partition, Outcome[ShareResetOffset]]]:
+) -> list[tuple[Partition, Outcome[ResetOffset]]]:
     """The result of each partition, in order of their numbers; all partitions of the topic without `partitions`.
 
     What `list_offsets` costs, and for each partition one read and one conditional update. Raises INVALID_NAME,
@@ -106,7 +99,7 @@ def _offset(listed: Outcome[ListedOffset], default: Offset) -> Offset:
     return default if listed.offset is None else listed.offset
 
 
-def _reset(instance: Instance, key: ShareKey, target: Outcome[Offset]) -> ShareResetOffset:
+def _reset(instance: Instance, key: ShareKey, target: Outcome[Offset]) -> ResetOffset:
     if isinstance(target, PenstockError):
         raise target
     share = instance.stores.share
@@ -116,10 +109,10 @@ def _reset(instance: Instance, key: ShareKey, target: Outcome[Offset]) -> ShareR
         if state is None:
             state = share.create_state(key, target)
             if state.position == target and not state.locks and not state.waits:
-                return ShareResetOffset(old_offset=None, new_offset=target)
+                return ResetOffset(old_offset=None, new_offset=target)
         old_offset = state.position if attempt == 0 else old_offset
         if share.reset(key, state, target):
-            return ShareResetOffset(old_offset=old_offset, new_offset=target)
+            return ResetOffset(old_offset=old_offset, new_offset=target)
     raise PenstockError(
         ErrorCode.CONCURRENT_UPDATE, f"partition {key.partition_key} was reset by others all the time: try again"
     )

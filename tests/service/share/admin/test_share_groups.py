@@ -14,10 +14,11 @@ from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.describe_share_group import describe_share_group, list_share_groups
 from penstock_service.share.admin.put_share_group import put_share_group
-from penstock_service.share.admin.reset_share_group import ShareResetOffset, ShareResetTo, reset_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.list_offsets import OffsetSpec
+from penstock_service.topics.reset_offset import ResetOffset
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, state_of, take
 from tests.support.interleaving import interrupted_before
 from tests.support.refusals import refused
@@ -155,7 +156,7 @@ def test_reset_goes_to_its_place(instance: Instance, to: ShareResetTo, offset: i
     new_group(instance)
     take(instance, 3), take(instance, 3)
     results = reset_share_group(instance, GROUP, "orders", to)
-    assert [(number, result.new_offset) for number, result in results if isinstance(result, ShareResetOffset)] == [
+    assert [(number, result.new_offset) for number, result in results if isinstance(result, ResetOffset)] == [
         (0, offset),
         (1, offset),
     ]
@@ -169,7 +170,7 @@ def test_reset_beyond_the_log_is_refused_by_partition(instance: Instance) -> Non
     (_, bad), (_, good) = reset_share_group(instance, GROUP, "orders", ShareResetTo(offset=2))
     assert isinstance(bad, PenstockError)
     assert bad.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert good == ShareResetOffset(old_offset=None, new_offset=2)  # type: ignore[arg-type]
+    assert good == ResetOffset(old_offset=None, new_offset=2)  # type: ignore[arg-type]
     assert offsets_in(take(instance)) == []
 
 
