@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeR
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
+from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.records.json_lines import json_line
 from penstock.cli.service import Service, service_command, time_text
 from penstock.cli.share_groups import FILTER
@@ -128,7 +129,7 @@ def redrive(
 
 @dead_letters.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@YES
 @service_command
 def purge(service: Service, topic: str, yes: bool) -> None:
     """Remove all records that TOPIC holds now, for ever."""
@@ -136,8 +137,7 @@ def purge(service: Service, topic: str, yes: bool) -> None:
     ends = {partition: offset or 0 for partition, offset in admin.list_offsets(topic, "latest").items()}
     starts = admin.list_offsets(topic, "earliest")
     count = sum(end - (starts.get(partition) or 0) for partition, end in ends.items())
-    if not yes:
-        click.confirm(f"Remove {count} records of {topic}?", abort=True, err=True)
+    confirm(f"Remove {count} records of {topic}?", yes=yes)
     admin.truncate(topic, ends)
     service.say({"topic": topic, "purged": count}, f"removed {count} records of {topic}")
 

@@ -8,8 +8,16 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_groups, complete_topics
-from penstock.cli.options.settings import GROUP_DEFAULTS, changed_settings_text, parse_settings, settings_text
-from penstock.cli.options.times import TIME, TIME_FORMS
+from penstock.cli.options.confirmation import YES, confirm
+from penstock.cli.options.settings import (
+    BACK_TO_DEFAULT,
+    CONFIG,
+    GROUP_DEFAULTS,
+    changed_settings_text,
+    parse_settings,
+    settings_text,
+)
+from penstock.cli.resets import AT, PARTITIONS, TO, show_resets
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
 from penstock.model import CommittedOffset, TopicPartition
 
@@ -120,14 +128,8 @@ def describe(service: Service, group: str) -> None:
 
 @groups.command()
 @click.argument("group", shell_complete=complete_groups)
-@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting; you may repeat this.")
-@click.option(
-    "--default",
-    "defaults",
-    multiple=True,
-    metavar="NAME",
-    help="Set a setting back to its default; you may repeat this.",
-)
+@CONFIG
+@BACK_TO_DEFAULT
 @service_command
 def alter(service: Service, group: str, settings: tuple[str, ...], defaults: tuple[str, ...]) -> None:
     """Change settings of GROUP, also before a member joins it."""
@@ -142,12 +144,10 @@ def alter(service: Service, group: str, settings: tuple[str, ...], defaults: tup
 @click.argument("group", shell_complete=complete_groups)
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("offsets", nargs=-1, metavar="[PARTITION=OFFSET...]")
-@click.option("--to", type=click.Choice(["earliest", "latest"]), help="To this end of the partition.")
-@click.option(
-    "--at", "at_ms", type=TIME, metavar="TIME", help=f"To the first record at or after this time: {TIME_FORMS}."
-)
+@TO
+@AT
 @click.option("--shift-by", type=int, metavar="N", help="By N records forward, or back if N is negative.")
-@click.option("--partition", "partitions", type=int, multiple=True, help="Only this partition; you may repeat this.")
+@PARTITIONS
 @click.option("--dry-run", is_flag=True, help="Show the new offsets, and change nothing.")
 @click.option("--force", is_flag=True, help="Even if the group has members: they start again from the new offsets.")
 @service_command
@@ -175,21 +175,16 @@ def reset(
         dry_run=dry_run,
         force=force,
     )
-    service.show(
-        [{"partition": partition, **asdict(each)} for partition, each in done.items()],
-        title=f"{group} would be set, nothing was changed" if dry_run else f"{group} was set",
-        columns=("partition", "old offset", "new offset"),
-        rows=[(partition, each.old_offset, each.new_offset) for partition, each in done.items()],
-    )
+    title = f"{group} would be set, nothing was changed" if dry_run else f"{group} was set"
+    show_resets(service, done, title=title, what="offset")
 
 
 @groups.command()
 @click.argument("group", shell_complete=complete_groups)
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@YES
 @service_command
 def delete(service: Service, group: str, yes: bool) -> None:
     """Delete GROUP and its offsets."""
-    if not yes:
-        click.confirm(f"Delete group {group} and its offsets?", abort=True, err=True)
+    confirm(f"Delete group {group} and its offsets?", yes=yes)
     Admin(transport=service.transport).delete_group(group)
     service.say({"deleted": group}, f"deleted {group}")

@@ -9,10 +9,11 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_share_groups, complete_topics
+from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.options.duration import duration_text
 from penstock.cli.options.filters import filter_text
-from penstock.cli.options.settings import parse_settings
-from penstock.cli.options.times import TIME, TIME_FORMS
+from penstock.cli.options.settings import BACK_TO_DEFAULT, parse_settings
+from penstock.cli.resets import AT, PARTITIONS, TO, show_resets
 from penstock.cli.service import Service, service_command
 from penstock.share_model import ShareGroup
 
@@ -131,13 +132,7 @@ def describe(service: Service, group: str) -> None:
 @DEAD_LETTERS
 @FILTER
 @CONFIG
-@click.option(
-    "--default",
-    "defaults",
-    multiple=True,
-    metavar="NAME",
-    help="Set a setting back to its default; you may repeat this.",
-)
+@BACK_TO_DEFAULT
 @service_command
 def alter(
     service: Service,
@@ -158,11 +153,11 @@ def alter(
 @share_groups.command()
 @click.argument("group", shell_complete=complete_share_groups)
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--to", type=click.Choice(["earliest", "latest"]), help="To this end of the partition.")
-@click.option("--at", "at_ms", type=TIME, metavar="TIME", help=f"To the first record at or after: {TIME_FORMS}.")
+@TO
+@AT
 @click.option("--offset", type=click.IntRange(min=0), help="To this offset.")
-@click.option("--partition", "partitions", type=int, multiple=True, help="Only this partition; you may repeat this.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@PARTITIONS
+@YES
 @service_command
 def reset(
     service: Service,
@@ -177,27 +172,20 @@ def reset(
     """Hand out the records of TOPIC again from a place on. All locks of these partitions are lost."""
     if sum(each is not None for each in (to, at_ms, offset)) != 1:
         raise click.UsageError("give one of --to, --at and --offset")
-    if not yes:
-        click.confirm(f"Reset share group {group} in {topic}? Consumers lose their locks.", abort=True, err=True)
+    confirm(f"Reset share group {group} in {topic}? Consumers lose their locks.", yes=yes)
     done = Admin(transport=service.transport).reset_share_group(
         group, topic, to=to, timestamp_ms=at_ms, offset=offset, partitions=partitions or None
     )
-    service.show(
-        [{"partition": partition, **asdict(each)} for partition, each in done.items()],
-        title=f"{group} was set",
-        columns=("partition", "old position", "new position"),
-        rows=[(partition, each.old_offset, each.new_offset) for partition, each in done.items()],
-    )
+    show_resets(service, done, title=f"{group} was set", what="position")
 
 
 @share_groups.command()
 @click.argument("group", shell_complete=complete_share_groups)
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@YES
 @service_command
 def delete(service: Service, group: str, yes: bool) -> None:
     """Delete GROUP and its state. All its locks are lost; the records stay."""
-    if not yes:
-        click.confirm(f"Delete share group {group}?", abort=True, err=True)
+    confirm(f"Delete share group {group}?", yes=yes)
     Admin(transport=service.transport).delete_share_group(group)
     service.say({"deleted": group}, f"deleted {group}")
 

@@ -8,13 +8,19 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
+from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.options.duration import DURATION, duration_text
-from penstock.cli.options.settings import TOPIC_DEFAULTS, changed_settings_text, parse_settings, settings_text
+from penstock.cli.options.settings import (
+    BACK_TO_DEFAULT,
+    CONFIG,
+    TOPIC_DEFAULTS,
+    changed_settings_text,
+    parse_settings,
+    settings_text,
+)
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
 from penstock.model import Topic
 from penstock_core.limits import UNLIMITED
-
-YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.group()
@@ -28,7 +34,7 @@ def topics() -> None:
     "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="The number of partitions."
 )
 @click.option("--retention", type=DURATION, help="How long to keep records, such as 90m, 12h, 14d, or forever.")
-@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting; you may repeat this.")
+@CONFIG
 @service_command
 def create(service: Service, name: str, partitions: int, retention: int | None, settings: tuple[str, ...]) -> None:
     """Create the topic NAME."""
@@ -68,14 +74,8 @@ def describe(service: Service, name: str) -> None:
 @click.argument("name", shell_complete=complete_topics)
 @click.option("--partitions", type=click.IntRange(min=1), help="The new number of partitions; it can only grow.")
 @click.option("--retention", type=DURATION, help="How long to keep records, such as 90m, 12h, 14d, or forever.")
-@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting; you may repeat this.")
-@click.option(
-    "--default",
-    "defaults",
-    multiple=True,
-    metavar="NAME",
-    help="Set a setting back to its default; you may repeat this.",
-)
+@CONFIG
+@BACK_TO_DEFAULT
 @service_command
 def alter(
     service: Service,
@@ -105,8 +105,7 @@ def alter(
 @service_command
 def delete(service: Service, name: str, yes: bool) -> None:
     """Delete the topic NAME and all its records."""
-    if not yes:
-        click.confirm(f"Delete {name} and all its records, for ever?", abort=True, err=True)
+    confirm(f"Delete {name} and all its records, for ever?", yes=yes)
     Admin(transport=service.transport).delete_topic(name)
     service.say({"deleted": name}, f"deleted {name}")
 
@@ -119,8 +118,7 @@ def delete(service: Service, name: str, yes: bool) -> None:
 def truncate(service: Service, name: str, offsets: tuple[str, ...], yes: bool) -> None:
     """Remove the records of the topic NAME below an offset, in one or more partitions."""
     before = parse_offsets(offsets)
-    if not yes:
-        click.confirm(f"Remove records of {name}, for ever?", abort=True, err=True)
+    confirm(f"Remove records of {name}, for ever?", yes=yes)
     starts = Admin(transport=service.transport).truncate(name, before)
     service.show(
         [{"partition": partition, "log_start_offset": start} for partition, start in starts.items()],

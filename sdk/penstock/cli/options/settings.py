@@ -4,11 +4,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import click
+
 from penstock.cli.options.duration import DURATION
 from penstock.cli.service import parse_pairs
 from penstock_core.groups.group import GroupConfig
 from penstock_core.log.topic import TopicConfig
 
+CONFIG = click.option(
+    "--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting; you may repeat this."
+)
+BACK_TO_DEFAULT = click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    metavar="NAME",
+    help="Set a setting back to its default; you may repeat this.",
+)
 TOPIC_DEFAULTS = asdict(TopicConfig())
 GROUP_DEFAULTS = asdict(GroupConfig())
 
