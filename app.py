@@ -12,18 +12,15 @@ from aws_cdk import aws_lambda as lambda_
 
 from infra.assets import functions_asset
 from infra.jobs.job_packages import job_packages
-from infra.overrides import OVERRIDES, overridden
-from infra.settings import settings_of_context
+from infra.overrides import settings_of_app
 from infra.stack import PenstockStack
 
 
 def main() -> None:
     """Synthesizes the stage that the context names."""
     app = cdk.App()
-    context = {name: app.node.try_get_context(name) for name in ("stage", "region", "profile", *OVERRIDES)}
     try:
-        settings = overridden(settings_of_context(context, os.environ.get("CDK_DEFAULT_REGION")), context.get)
-        _ = settings.zones  # so that a profile that the region cannot have is told of here
+        settings = settings_of_app(app.node.get_all_context(), os.environ.get("CDK_DEFAULT_REGION"))
     except ValueError as error:
         sys.exit(f"penstock: {error}")
     root = Path(__file__).parent

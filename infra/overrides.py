@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
 
-from infra.settings import AT_ONCE, RestoredTables, StageSettings
+from infra.settings import AT_ONCE, RestoredTables, StageSettings, settings_of_context
 from infra.walls import reserved_concurrency
 
 _SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
@@ -67,6 +69,24 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "restored_tables": _restored,
     "canary": _canary,
 }
+CONTEXT_NAMES = ("stage", "region", "profile", *OVERRIDES)
+
+# The CDK names its own context with a colon, a slash or an @, as in `@aws-cdk/core:…`, but for these two.
+_PLAIN_NAMES_OF_CDK = ("acknowledged-issue-numbers", "cli-telemetry")
+_PLAIN = re.compile(r"[^:/@]*")
+
+
+def settings_of_app(context: Mapping[str, Any], region: str | None) -> StageSettings:
+    """Returns the settings that the whole context of a CDK app asks for. `region` is that of your credentials.
+
+    Raises ValueError, with the name or value and what is allowed, for a name that is neither ours nor the CDK's, for a
+    wrong value, and for a profile that the region cannot have.
+    """
+    for name in context:
+        _check_name(name)
+    settings = overridden(settings_of_context(context, region), context.get)
+    _ = settings.zones
+    return settings
 
 
 def overridden(settings: StageSettings, context: Callable[[str], object]) -> StageSettings:
@@ -79,3 +99,11 @@ def overridden(settings: StageSettings, context: Callable[[str], object]) -> Sta
         if value is not None:
             settings = change(settings, str(value))
     return settings
+
+
+def _check_name(name: str) -> None:
+    if name in CONTEXT_NAMES or name in _PLAIN_NAMES_OF_CDK or not _PLAIN.fullmatch(name):
+        return
+    close = get_close_matches(name.lower().replace("-", "_"), CONTEXT_NAMES, n=1)
+    meant = f"do you mean {close[0]}? " if close else ""
+    raise ValueError(f"{name:.100}=… is no setting: {meant}give one of {', '.join(CONTEXT_NAMES)}")

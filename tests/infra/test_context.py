@@ -1,4 +1,4 @@
-"""What `cdk deploy -c name=value` takes: each wrong value is refused, with the value and what is allowed."""
+"""What `cdk deploy -c name=value` takes: each wrong name or value is refused, with it and what is allowed."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.overrides import OVERRIDES, overridden
+from infra.overrides import CONTEXT_NAMES, OVERRIDES, overridden, settings_of_app
 from infra.settings import STAGES, settings_of_context
 
 pytestmark = pytest.mark.synth
@@ -53,7 +53,52 @@ def test_wrong_value_is_refused_with_what_is_allowed(setting: str, value: str, a
 
 
 def test_wrong_values_of_every_setting_are_tried() -> None:
-    assert {setting for setting, *_ in WRONG} == {"stage", "region", "profile", *OVERRIDES}
+    assert {setting for setting, *_ in WRONG} == set(CONTEXT_NAMES)
+    assert set(OVERRIDES) < set(CONTEXT_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("stag", "do you mean stage?"),
+        ("regoin", "do you mean region?"),
+        ("alarm_topic", "do you mean alarm_topic_arn?"),
+        ("alarm-topic-arn", "do you mean alarm_topic_arn?"),
+        ("alarmTopicArn", "do you mean alarm_topic_arn?"),
+        ("reserved_concurency", "do you mean reserved_concurrency?"),
+        ("Canary", "do you mean canary?"),
+        ("team", "is no setting: give one of"),
+    ],
+)
+def test_unknown_name_is_refused_with_the_name_that_is_like_it(name: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{name}=…")) as caught:
+        settings_of_app({"stage": "dev", "region": "eu-central-1", name: "value"}, None)
+    assert meant in str(caught.value)
+    assert str(caught.value).endswith(f"give one of {', '.join(CONTEXT_NAMES)}")
+
+
+def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
+    names_of_cdk = {
+        "@aws-cdk/core:checkSecretUsage": True,
+        "aws:cdk:enable-path-metadata": True,
+        "availability-zones:account=123456789012:region=eu-central-1": ["eu-central-1a"],
+        "ami:account=123456789012:filters.name.0=al2023:region=eu-central-1": "ami-1",
+        "acknowledged-issue-numbers": [19836],
+        "cli-telemetry": False,
+    }
+    ours = {
+        "stage": "dev",
+        "region": "eu-central-1",
+        "profile": "standard1",
+        "alarm_topic_arn": "arn:aws:sns:eu-central-1:123456789012:operators",
+        "account_concurrency": "1000",
+        "reserved_concurrency": "off",
+        "restored_tables": RESTORED,
+        "canary": "off",
+    }
+    assert set(ours) == set(CONTEXT_NAMES)
+    settings = settings_of_app({**names_of_cdk, **ours}, None)
+    assert (settings.name, settings.alarm_topic_arn) == ("penstock-dev", ours["alarm_topic_arn"])
 
 
 @pytest.mark.parametrize(
@@ -65,9 +110,8 @@ def test_wrong_values_of_every_setting_are_tried() -> None:
     ],
 )
 def test_profile_that_the_region_cannot_have_is_refused(name: str, profile: str, region: str | None, told: str) -> None:
-    settings = settings_of_context({"stage": name, "profile": profile, "region": region}, None)
     with pytest.raises(ValueError, match=re.escape(told)):
-        _ = settings.zones
+        settings_of_app({"stage": name, "profile": profile, "region": region}, None)
 
 
 def test_more_reserved_instances_than_lambda_gives_are_refused() -> None:
@@ -94,12 +138,13 @@ def test_app_says_in_one_line_what_is_wrong() -> None:
     done = subprocess.run(
         [sys.executable, "app.py"],
         cwd=CHECKOUT,
-        env={"CDK_CONTEXT_JSON": '{"stage": "dev", "profile": "express9"}', "PATH": "/usr/bin:/bin:/usr/local/bin"},
+        env={"CDK_CONTEXT_JSON": '{"stage": "dev", "profil": "express2"}', "PATH": "/usr/bin:/bin:/usr/local/bin"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 1
     told = [line for line in done.stderr.splitlines() if line.startswith("penstock: ")]
-    assert told == ["penstock: profile='express9' does not exist: choose one of express3, express2, standard1, local"]
+    allowed = ", ".join(CONTEXT_NAMES)
+    assert told == [f"penstock: profil=… is no setting: do you mean profile? give one of {allowed}"]
     assert "Traceback" not in done.stderr
