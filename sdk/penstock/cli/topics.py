@@ -9,7 +9,7 @@ import click
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
 from penstock.cli.options.confirmation import YES, confirm
-from penstock.cli.options.duration import DURATION, duration_text
+from penstock.cli.options.duration import DURATION_OR_FOREVER, duration_text
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
     CONFIG,
@@ -33,7 +33,9 @@ def topics() -> None:
 @click.option(
     "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="The number of partitions."
 )
-@click.option("--retention", type=DURATION, help="How long to keep records, such as 90m, 12h, 14d, or forever.")
+@click.option(
+    "--retention", type=DURATION_OR_FOREVER, help="How long to keep records, such as 90m, 12h, 14d, or forever."
+)
 @CONFIG
 @service_command
 def create(service: Service, name: str, partitions: int, retention: int | None, settings: tuple[str, ...]) -> None:
@@ -73,7 +75,9 @@ def describe(service: Service, name: str) -> None:
 @topics.command()
 @click.argument("name", shell_complete=complete_topics)
 @click.option("--partitions", type=click.IntRange(min=1), help="The new number of partitions; it can only grow.")
-@click.option("--retention", type=DURATION, help="How long to keep records, such as 90m, 12h, 14d, or forever.")
+@click.option(
+    "--retention", type=DURATION_OR_FOREVER, help="How long to keep records, such as 90m, 12h, 14d, or forever."
+)
 @CONFIG
 @BACK_TO_DEFAULT
 @service_command

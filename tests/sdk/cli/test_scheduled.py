@@ -1,5 +1,7 @@
 """`penstock produce --delay` and `penstock scheduled`: records wait, are listed, and are cancelled."""
 
+import pytest
+
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
 
@@ -19,9 +21,28 @@ def test_delayed_lines_are_listed_and_cancelled(service: MemoryPenstock) -> None
     assert run_json(service.transport, "scheduled", "list", "orders") == []
 
 
-def test_wrong_delay_and_unknown_id_are_refused(service: MemoryPenstock) -> None:
+@pytest.mark.parametrize(
+    ("delay", "way_out"),
+    [
+        ("soon", "write a number with s, m, h or d\n"),
+        ("-5m", "write a number with s, m, h or d\n"),
+        ("forever", "write a number with s, m, h or d\n"),
+        ("366d", "give 365d at most\n"),
+    ],
+)
+def test_wrong_delay_is_refused_with_the_value_and_the_way_out(
+    service: MemoryPenstock, delay: str, way_out: str
+) -> None:
     service.create_topic("orders", partitions=1)
-    assert run(service.transport, "produce", "orders", "--delay", "soon", stdin=b"a").exit_code == 2
-    assert run(service.transport, "produce", "orders", "--delay", "366d", stdin=b"a").exit_code == 1
+    refused = run(service.transport, "produce", "orders", "--delay", delay, stdin=b"a\n")
+    assert refused.exit_code == 2
+    assert f"Invalid value for '--delay': '{delay}' is " in refused.stderr
+    assert refused.stderr.endswith(way_out)
+    assert run_json(service.transport, "scheduled", "list", "orders") == []
+    assert run(service.transport, "produce", "orders", "--delay", "364d", stdin=b"a\n").exit_code == 0
+
+
+def test_unknown_timer_is_refused(service: MemoryPenstock) -> None:
+    service.create_topic("orders", partitions=1)
     gone = run(service.transport, "scheduled", "cancel", "orders", f"0-5-{'0' * 32}")
     assert (gone.exit_code, "UNKNOWN_TIMER" in gone.output) == (1, True)

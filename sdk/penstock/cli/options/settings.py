@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.options.duration import DURATION
+from penstock.cli.options.duration import DURATION_OR_FOREVER
 from penstock.cli.service import parse_pairs
 from penstock_core.groups.group import GroupConfig
 from penstock_core.log.topic import TopicConfig
@@ -52,4 +52,4 @@ def _value(name: str, text: str) -> int | str | bool:
         return text == "true"
     if text.removeprefix("-").isdecimal() and text.isascii():
         return int(text)
-    return DURATION.convert(text, None, None) if name.endswith(("_ms", "_ms_min", "_ms_max")) else text
+    return DURATION_OR_FOREVER.convert(text, None, None) if name.endswith(("_ms", "_ms_min", "_ms_max")) else text

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
-from penstock.cli.options.duration import DURATION
+from penstock.cli.options.duration import Duration
 from penstock.cli.records.json_lines import parse_json_line
 from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
@@ -23,6 +23,7 @@ from penstock.producer.producer import Producer
 from penstock.producer.settings import ACKS
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import TIMER_DELAY_MS_MAX
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import ACKS_ALIASES
 
@@ -120,7 +121,11 @@ class _AcksChoice(click.Choice[str]):
     "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record; you may repeat this."
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Send all records to this partition.")
-@click.option("--delay", type=DURATION, help="Let the records wait for so long first, such as 30s, 10m or 14d.")
+@click.option(
+    "--delay",
+    type=Duration(has_forever=False, ms_max=TIMER_DELAY_MS_MAX),
+    help="Let the records wait for so long first, such as 30s, 10m or 14d.",
+)
 @click.option("--by-key", is_flag=True, help="With --format json: pass over `partition`, and let the key decide.")
 @click.option(
     "--acks",
