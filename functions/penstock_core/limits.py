@@ -246,18 +246,20 @@ TIMER_PAST_MS_MAX = 15 * 60_000  # a due time may lie so far back: clocks differ
 TIMER_MARK_KEPT_MS = 24 * 3_600_000  # after a delivery: far longer than a retry of the put may be late
 TIMER_MINUTE_KEPT_MS = 20 * 60_000  # an index item outlives its minute: longer than a late timer may be put
 TIMER_ORPHAN_MS = 24 * 3_600_000  # timers of a partition without a head are deleted so long after their due time
-TIMERS_PER_MINUTE_MAX = 300_000  # of one partition: 5,000 a second
+TIMERS_PER_MINUTE_MAX = 90_000  # of one partition: 1,500 a second
 TIMERS_RESERVED = 100  # at once by one instance, which may use fewer
 TIMERS_PROMOTED_MAX = 90  # in one transaction
-TIMERS_READ_MAX = 900  # in one query of a promotion: ten transactions
+TIMERS_READ_MAX = 900  # at once by a promotion: ten transactions
+TIMER_SHARDS = 8  # keys that share the timers of a partition (format: an id has one shard)
 TIMER_INDEX_SHARDS = 16  # keys of the index of due minutes, over which the minutes go round
 TIMER_MESSAGE_MS_MAX = 15 * 60_000  # SQS delays a message so long
 TIMER_EARLY_MS_MAX = 1_500  # a message that comes so early waits in its function; another one is sent for later times
 TIMER_SKEW_MS = 500  # a timer put so shortly before its message comes due sends another message
 PROMOTE_TAIL_REFS_MAX = 512  # a longer tail must roll before timers are appended to it
-PROMOTE_ATTEMPTS_MAX = 5  # transactions in a row that other promoters or cancels refuse
+PROMOTE_ATTEMPTS_MAX = 5  # transactions in a row that are refused while the same timer stays the first
+PROMOTE_BACKOFF_MS_MAX = 1_000.0  # of a promoter that another one has overtaken
 SCHEDULED_PAGE_MAX = 1_000  # timers in one page of the list
-SCHEDULED_PARTITIONS_MAX = 100  # partitions that one page looks at, a query for each
+SCHEDULED_PARTITIONS_MAX = 100  # partitions that one page looks at, 8 queries for each
 
 # DynamoDB's own limits, which the adapters in memory hold too.
 ITEM_BYTES_MAX = 400 * KIB

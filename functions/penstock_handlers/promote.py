@@ -6,10 +6,14 @@ run each minute promotes what is overdue, whatever became of its messages.
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from penstock_core.errors import PenstockError
+from penstock_core.ids import PartitionKey
+from penstock_core.log.timer import DueSecond
 from penstock_core.log.timer_message import decode_due_second
+from penstock_core.outcomes import Outcome, Outcomes
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
 from penstock_service.instance.instance import Instance
 from penstock_service.timers.promote import Promotion, promote_second
@@ -43,18 +47,36 @@ def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Promotion, dict
 def _from_queue(
     records: Sequence[Mapping[str, Any]], instance: Instance, budget_ms: int
 ) -> tuple[Promotion, dict[str, int], list[str]]:
+    """Many instances may announce one second: it is promoted once for all of their messages.
+
+    The seconds of a partition go one after the other. Side by side, they would refuse each other's transactions.
+    """
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
-    results = instance.executor.map(
-        lambda record: promote_second(instance, decode_due_second(record["body"]), deadline_ms), records
-    )
-    total, failed = Promotion(), []
-    for record, result in zip(records, results, strict=True):
+    seconds = Outcomes.collect(lambda record: decode_due_second(record["body"]), records)
+    of_keys = [
+        list(of_key) for _, of_key in groupby(sorted(set(seconds.ok), key=lambda each: (each.key, each.second)), _key)
+    ]
+
+    def promote(of_key: Sequence[DueSecond]) -> list[Outcome[Promotion]]:
+        return [*Outcomes.collect(lambda second: promote_second(instance, second, deadline_ms), of_key)]
+
+    done: dict[DueSecond, Outcome[Promotion]] = {}
+    for of_key, outcomes in zip(of_keys, instance.executor.map(promote, of_keys).all_ok(), strict=True):
+        done.update(zip(of_key, outcomes, strict=True))
+    failed = []
+    for record, second in zip(records, seconds, strict=True):
+        result = second if isinstance(second, PenstockError) else done[second]
         if isinstance(result, PenstockError):
             instance.telemetry.log("promotion_failed", message=record["messageId"], error=str(result))
             failed.append(record["messageId"])
-        else:
-            total = total.plus(result)
+    total = Promotion()
+    for each in Outcomes([*done.values()]).ok:
+        total = total.plus(each)
     return total, {"messages_taken": len(records), "promotions_failed": len(failed)}, failed
+
+
+def _key(second: DueSecond) -> PartitionKey:
+    return second.key
 
 
 def _observed_serve(event: Mapping[str, Any], instance: Instance, stopwatch: Stopwatch) -> Answer:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock_core.limits import JSON_RECORDS_MAX, TIMER_DELAY_MS_MAX
+from penstock_core.log.delivery import Delivery
 from penstock_core.log.timer import second_of
 from penstock_core.log.timer_message import encode_due_second
 from penstock_core.records import frame
@@ -184,10 +185,10 @@ def test_messages_promote_their_second_and_failures_come_again(delayed: Service,
     ]
     records.append({"messageId": "bad", "body": "{}"})
 
-    def failing(original: Any, key: Any, *arguments: Any) -> bool:
-        if key == keys[1]:
+    def failing(original: Any, delivery: Delivery) -> object:
+        if delivery.key == keys[1]:
             raise UNAVAILABLE
-        return bool(original(key, *arguments))
+        return original(delivery)
 
     broken: Instance = with_stores(
         delayed.instance, timers=Intercepted(delayed.instance.stores.timers, promote=failing)

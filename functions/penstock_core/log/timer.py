@@ -8,10 +8,12 @@
 A timer leaves WAITING once. Its id is the client's: a repeated put finds the first one, in whatever state.
 
 The timers of a partition are in the order of (due time, id). Ids rise in a producer, so the order of its records of one
-due time is kept. The minutes in which a partition has timers are noted in an index of due minutes.
+due time is kept. A timer's id gives it one of `TIMER_SHARDS` shards, which share the partition's load. The minutes in
+which a partition has timers are noted in an index of due minutes.
 """
 
 import re
+import zlib
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -24,6 +26,7 @@ from penstock_core.limits import (
     TIMER_MESSAGE_MS_MAX,
     TIMER_MINUTE_KEPT_MS,
     TIMER_PAST_MS_MAX,
+    TIMER_SHARDS,
     TOPIC_PARTITIONS_MAX,
 )
 from penstock_core.log.ref import Ref
@@ -46,6 +49,19 @@ class TimerPlace(NamedTuple):
 
     due_ms: int
     timer_id: TimerId
+
+    @property
+    def shard(self) -> int:
+        """The shard of the timer, from its id alone: a repeat of its put looks in the same one."""
+        return zlib.crc32(self.timer_id) % TIMER_SHARDS
+
+
+class PlaceRange(NamedTuple):
+    """The places with a due time in `[start_ms, end_ms)`, behind `after` if it is given."""
+
+    start_ms: int
+    end_ms: int
+    after: TimerPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

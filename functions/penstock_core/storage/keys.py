@@ -13,7 +13,7 @@
 | log    | `<topic id>#<partition>` | `compaction`                                      | compaction_item             |
 | log    | `<topic id>#<partition>` | `retired#<ms>#<end offset>`                       | retired_item                |
 | log    | `<topic id>#<partition>` | `sequences#<end offset>#<ms>`                     | merged_sequences_item       |
-| log    | `<topic id>#<partition>` | `timer#<due ms, 15 digits>#<id, 32 hex>`          | timer_item                  |
+| log    | `<id>#<n>#timers#<s>`    | `timer#<due ms, 15 digits>#<id, 32 hex>`          | timer_item                  |
 | log    | `#timers#<shard>`        | `<minute, 10 digits>#<topic id>#<partition>`      | due_minute_item             |
 | log    | `#timers`                | `switch`                                          | timers_switch_item          |
 | log    | `#transactional#<id>`    | `producer`                                        | transactional_producer_item |
@@ -26,7 +26,8 @@
 | groups | `#share_groups`          | share group name                                  | share_group_item            |
 | groups | `share#<id>#<partition>` | `state`                                           | share_state_item            |
 
-The name of a topic or group has no `#`, so no such name equals a key that has one. `<id>` is a share group's id.
+The name of a topic or group has no `#`, so no such name equals a key that has one. `<id>` is a share group's id, or a
+topic's with `<n>` for its partition and `<s>` for the timer's shard.
 
 S3: the key follows from the segment id and the bucket's `KeyLayout` alone (docs/adr/0037).
 

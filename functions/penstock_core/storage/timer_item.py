@@ -1,7 +1,7 @@
 """The items of delayed records: timers, the index of due minutes, and the switch of their triggers (docs/adr/0039).
 
 ```
-log table   pk "<topic id>#<partition>"   sk "timer#<due ms, 15 digits>#<id, 32 hex>"
+log table   pk "<topic id>#<partition>#timers#<shard>"   sk "timer#<due ms, 15 digits>#<id, 32 hex>"
 ref            B   where the records are (log/ref.py)
 crc            N   CRC-32C of their batches
 announced      BOOL  true if the writer sends the message that starts the delivery; else missing
@@ -37,9 +37,17 @@ def timer_sort_key(due_ms: int, suffix: str = "") -> str:
     return f"{TIMER_PREFIX}{due_ms:015d}#{suffix}"
 
 
+def timer_shard_key(key: PartitionKey, shard: int) -> str:
+    """The partition key of a shard of the partition's timers."""
+    return f"{key}{TIMERS}#{shard}"
+
+
 def timer_key(key: PartitionKey, place: TimerPlace) -> Item:
     """The key of one timer."""
-    return {"pk": {"S": str(key)}, "sk": {"S": timer_sort_key(place.due_ms, place.timer_id.hex())}}
+    return {
+        "pk": {"S": timer_shard_key(key, place.shard)},
+        "sk": {"S": timer_sort_key(place.due_ms, place.timer_id.hex())},
+    }
 
 
 def timer_item(timer: Timer) -> Item:
@@ -65,7 +73,7 @@ def parse_timer(item: Mapping[str, Any]) -> Timer:
     check_item("timer", item)
     _, due_ms, timer_id = item["sk"]["S"].split("#")
     return Timer(
-        key=parse_partition_key(item["pk"]["S"]),
+        key=parse_partition_key(item["pk"]["S"].partition(TIMERS)[0]),
         place=TimerPlace(int(due_ms), TimerId(bytes.fromhex(timer_id))),
         ref=decode_ref(item["ref"]["B"]),
         crc=int(item["crc"]["N"]),

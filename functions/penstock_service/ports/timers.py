@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock_core.ids import PartitionKey
-from penstock_core.log.timer import DueMinute, DueSecond, Timer, TimerPlace
+from penstock_core.log.delivery import Delivery, DeliveryOutcome
+from penstock_core.log.timer import DueMinute, DueSecond, PlaceRange, Timer, TimerPlace
 
 
 class TimerStore(Protocol):
@@ -25,20 +26,18 @@ class TimerStore(Protocol):
     def get(self, key: PartitionKey, place: TimerPlace) -> Timer | None:
         """The timer or its mark, None if there is none. One read."""
 
-    def waiting(
-        self, key: PartitionKey, start_ms: int, end_ms: int, limit: int, after: TimerPlace | None = None
-    ) -> Sequence[Timer]:
-        """The timers that wait with a due time in `[start_ms, end_ms)`, behind `after`, in order, `limit` at most.
+    def waiting(self, key: PartitionKey, shard: int, places: PlaceRange, limit: int) -> Sequence[Timer]:
+        """The timers of one shard that wait in that range, in order, `limit` at most.
 
-        One query, and one more for each `limit` marks among them.
+        One query. If it meets marks, one more for each megabyte of marks and timers.
         """
 
-    def promote(self, key: PartitionKey, timers: Sequence[Timer], now_ms: int) -> bool:
+    def promote(self, delivery: Delivery) -> DeliveryOutcome:
         """Appends the refs of the timers to the head, in order, and marks the timers delivered: all or nothing.
 
-        `TIMERS_PROMOTED_MAX` timers of the partition at most. Leaves the waiter in the head. False if one of them waits
-        no more. Raises UNKNOWN_PARTITION if there is no head. One transaction, repeated if it may have been applied,
-        because its conditions refuse a second one.
+        `TIMERS_PROMOTED_MAX` timers of the partition at most. Leaves the waiter in the head. Raises UNKNOWN_PARTITION
+        for a plain delivery if there is no head. One transaction, repeated if it may have been applied, because its
+        conditions refuse a second one.
         """
 
     def cancel(self, key: PartitionKey, place: TimerPlace, now_ms: int) -> Timer | None:

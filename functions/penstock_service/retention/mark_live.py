@@ -19,9 +19,10 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey, SegmentId, segment_time_ms
 from penstock_core.limits import INDEX_MARK_PAGES, TIMER_MS_MAX, TIMERS_READ_MAX
 from penstock_core.log.index import Head, safe_log_start
-from penstock_core.log.timer import MINUTE_MS
+from penstock_core.log.timer import MINUTE_MS, PlaceRange
 from penstock_core.log.topic import Topic
 from penstock_service.index.reader import head_past_gap, pages_forward
+from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.instance.instance import Instance
 
 
@@ -77,7 +78,7 @@ def mark_portion(
     the tail, add its segments before the heads are read here. Then a ref that has moved by the time of that read is in
     the tail or in a page. A ref that comes after it names a segment that its age spares.
 
-    One read of heads, and a query for each 500 pages. If the stage has had timers, a query for each partition and for
+    One read of heads, and a query for each 500 pages. If the stage has had timers, 8 queries for each partition and for
     each 900 of its timers, and 17 reads for the first portion. Raises what reading the index raises, and
     CORRUPT_SEGMENT if it is damaged.
     """
@@ -107,7 +108,7 @@ def _due_timers(instance: Instance) -> DueTimers:
 def _mark_timers(instance: Instance, key: PartitionKey, live: LiveSegments) -> None:
     due = live.due or _due_timers(instance)
     start_ms, after = due.first_ms.get(key, due.read_ms), None
-    while found := instance.stores.timers.waiting(key, start_ms, TIMER_MS_MAX, TIMERS_READ_MAX, after):
+    while found := waiting_timers(instance, key, PlaceRange(start_ms, TIMER_MS_MAX, after), TIMERS_READ_MAX):
         live.add(timer.ref.segment_id for timer in found)
         after = found[-1].place
 

@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import TIMER_MS_MAX, TIMERS_READ_MAX, TOPIC_PARTITIONS_MAX
+from penstock_core.log.timer import PlaceRange
 from penstock_core.log.topic import DeletedTopic
+from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.retention.retention_run import RetentionResult, RetentionRun, delete_pages
 
 
@@ -71,7 +73,7 @@ def _delete_timers(run: RetentionRun, keys: Sequence[PartitionKey]) -> bool:
 
     def delete_of(key: PartitionKey) -> bool:
         while not run.is_time_up:
-            found = timers.waiting(key, 0, TIMER_MS_MAX, TIMERS_READ_MAX)
+            found = waiting_timers(run.instance, key, PlaceRange(0, TIMER_MS_MAX), TIMERS_READ_MAX)
             if not found:
                 return True
             run.instance.executor.map(lambda timer: timers.delete(key, timer.place), found).all_ok()

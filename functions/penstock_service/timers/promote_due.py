@@ -12,7 +12,8 @@ from itertools import groupby
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.limits import TIMER_ORPHAN_MS, TIMERS_READ_MAX
-from penstock_core.log.timer import MINUTE_MS, DueMinute, DueSecond, is_minute_over, second_of
+from penstock_core.log.timer import MINUTE_MS, DueMinute, DueSecond, PlaceRange, is_minute_over, second_of
+from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.timer_messages import send_messages
 from penstock_service.timers.promote import Promotion, promote_partition
@@ -42,9 +43,9 @@ class DueRun:
 def promote_due(instance: Instance, *, budget_ms: float) -> DueRun:
     """One run over all partitions with due minutes up to the next one, as far as the time allows.
 
-    16 queries; for each partition what `promote_partition` costs, and a query for each minute of this and the next one;
-    a query and a delete for each minute that leaves the index. A partition that fails is counted, and the next run
-    meets it again. Raises what reading the index raises.
+    16 queries; for each partition what `promote_partition` costs, and 8 queries for each minute of this and the next
+    one; 8 queries and a delete for each minute that leaves the index. A partition that fails is counted, and the next
+    run meets it again. Raises what reading the index raises.
     """
     deadline_ms = instance.clock.monotonic_ms() + budget_ms
     now_ms = instance.clock.now_ms()
@@ -83,11 +84,12 @@ def _run(instance: Instance, minutes: Sequence[DueMinute], deadline_ms: float) -
 
 def _announce(instance: Instance, minutes: Sequence[DueMinute], now_ms: int) -> int:
     """Sends the messages for timers of these minutes that their writers have not announced. Raises nothing."""
-    timers = instance.stores.timers
 
     def seconds_of(minute: DueMinute) -> set[DueSecond]:
         start_ms, seconds, after = max(minute.start_ms, now_ms + 1), set[DueSecond](), None
-        while found := timers.waiting(minute.key, start_ms, minute.end_ms, TIMERS_READ_MAX, after):
+        while found := waiting_timers(
+            instance, minute.key, PlaceRange(start_ms, minute.end_ms, after), TIMERS_READ_MAX
+        ):
             seconds |= {second_of(each.place.due_ms, each.key) for each in found if not each.is_announced}
             after = found[-1].place
         return seconds
@@ -101,14 +103,14 @@ def _announce(instance: Instance, minutes: Sequence[DueMinute], now_ms: int) -> 
 
 
 def _is_empty(instance: Instance, minute: DueMinute) -> bool:
-    return not instance.stores.timers.waiting(minute.key, minute.start_ms, minute.end_ms, 1)
+    return not waiting_timers(instance, minute.key, PlaceRange(minute.start_ms, minute.end_ms), 1)
 
 
 def _remove_orphans(instance: Instance, key: PartitionKey, minutes: Sequence[DueMinute], now_ms: int) -> DueRun:
     timers = instance.stores.timers
     forgotten = 0
     for minute in (each for each in minutes if now_ms - each.end_ms > TIMER_ORPHAN_MS):
-        while found := timers.waiting(key, minute.start_ms, minute.end_ms, TIMERS_READ_MAX):
+        while found := waiting_timers(instance, key, PlaceRange(minute.start_ms, minute.end_ms), TIMERS_READ_MAX):
             for timer in found:
                 timers.delete(key, timer.place)
         timers.forget_minute(minute)

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import SCHEDULED_PARTITIONS_MAX, TIMER_MS_MAX, TOPIC_PARTITIONS_MAX
-from penstock_core.log.timer import MINUTE_MS, Timer, TimerPlace, TimerState, parse_scheduled_id, scheduled_id
+from penstock_core.log.timer import (
+    MINUTE_MS,
+    PlaceRange,
+    Timer,
+    TimerPlace,
+    TimerState,
+    parse_scheduled_id,
+    scheduled_id,
+)
+from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.instance.instance import Instance
 
 
@@ -26,8 +35,9 @@ def list_scheduled(
 ) -> ScheduledPage:
     """One page of a topic's timers that wait, `limit` at most.
 
-    One read of the topic, 17 reads for the place of overdue timers, and a query for each of
-    `SCHEDULED_PARTITIONS_MAX` partitions at most. Raises UNKNOWN_TOPIC, UNKNOWN_PARTITION and INVALID_REQUEST.
+    One read of the topic, 17 reads for the place of overdue timers, 8 queries for each of `SCHEDULED_PARTITIONS_MAX`
+    partitions at most, and 8 for each further part of the page. Raises UNKNOWN_TOPIC, UNKNOWN_PARTITION and
+    INVALID_REQUEST.
     """
     topic = instance.topic_cache.read_through(topic_name)
     if partition is not None:
@@ -41,11 +51,12 @@ def list_scheduled(
             return ScheduledPage(timers=found, next_after=f"{number}")
         key = PartitionKey(topic.topic_id, number)
         behind = place if number == start else None
-        found += instance.stores.timers.waiting(
-            key, first_ms.get(key, now_ms), TIMER_MS_MAX, limit - len(found), behind
-        )
-        if len(found) == limit:
-            return ScheduledPage(timers=found, next_after=scheduled_id(number, found[-1].place))
+        places = PlaceRange(first_ms.get(key, now_ms), TIMER_MS_MAX, behind)
+        while more := waiting_timers(instance, key, places, limit - len(found)):
+            found += more
+            if len(found) == limit:
+                return ScheduledPage(timers=found, next_after=scheduled_id(number, found[-1].place))
+            places = places._replace(after=found[-1].place)
     return ScheduledPage(timers=found, next_after=None)
 
 

@@ -32,7 +32,7 @@ def test_timer_item_golden() -> None:
     ref = item.pop("ref")["B"]
     assert len(ref) == 43
     assert item == {
-        "pk": {"S": "0f0f0f0f0f0f0f0f0f0f#3"},
+        "pk": {"S": "0f0f0f0f0f0f0f0f0f0f#3#timers#1"},
         "sk": {"S": "timer#001800000000123#00000000000000000000000000000009"},
         "crc": {"N": "7"},
         "settled_ms": {"N": "1800000000200"},

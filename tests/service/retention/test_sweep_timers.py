@@ -14,6 +14,7 @@ from tests.service.retention.sweeping import DAY_MS, run, settle
 from tests.service.timers.delays import FOREVER_MS, delay, place
 from tests.support.interleaving import interrupted_before
 from tests.support.service import Intercepted, SteppedClock, key_of, new_topic, read_all, with_stores
+from tests.support.timers import waiting
 
 
 def archived(instance: Instance) -> int:
@@ -92,7 +93,7 @@ def test_deleted_topic_loses_its_timers_and_their_segments(instance: Instance, c
     delete_topic(instance, topic)
     settle(instance, clock)
     clock.time_ms += LOG_START_GRACE_MS
-    assert not instance.stores.timers.waiting(key, 0, 10**15, 9)
+    assert not waiting(instance.stores.timers, key, 0, 10**15, 9)
     assert not instance.stores.topics.deleted()
     clock.time_ms += SWEEP_GRACE_MS + 1
     assert run(instance).deleted == 3

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import PROMOTE_ATTEMPTS_MAX, TIMERS_PROMOTED_MAX
+from penstock_core.limits import PROMOTE_ATTEMPTS_MAX, TIMER_SHARDS, TIMERS_PROMOTED_MAX
+from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.timer import TimerState, second_of
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.instance.instance import Instance
@@ -15,6 +16,7 @@ from tests.service.timers.delays import FOREVER_MS, delay, place, sent
 from tests.support.refusals import refused
 from tests.support.service import (
     LOST_ANSWER,
+    UNAVAILABLE,
     Intercepted,
     SteppedClock,
     head_of,
@@ -66,17 +68,15 @@ def test_many_timers_go_in_several_transactions_and_roll(instance: Instance, clo
     count = 2 * TIMERS_PROMOTED_MAX + 1
     for number in range(count):
         delay(instance, topic, clock.now_ms(), str(number), number=number)
-    chunks: list[int] = []
+    chunks: list[tuple[int, int]] = []
 
-    def counting(original: Any, key: object, timers: Any, now_ms: int) -> bool:
-        chunks.append(len(timers))
-        return bool(original(key, timers, now_ms))
+    def counting(original: Any, delivery: Delivery) -> object:
+        chunks.append((len(delivery.timers), delivery.actions))
+        return original(delivery)
 
-    assert (
-        promote(with_stores(instance, timers=Intercepted(instance.stores.timers, promote=counting)), topic).timers
-        == count
-    )
-    assert chunks == [TIMERS_PROMOTED_MAX, TIMERS_PROMOTED_MAX, 1]
+    counted = with_stores(instance, timers=Intercepted(instance.stores.timers, promote=counting))
+    assert promote(counted, topic).timers == count
+    assert chunks == [(90, 1 + 5 + 90), (90, 1 + 6 + 90), (1, 1 + 1)], "pages go in the same transaction"
     assert values(instance, topic) == [*map(str, range(count))]
     assert len(head_of(instance, topic).tail) < 16
 
@@ -88,21 +88,22 @@ def test_cancelled_timer_never_comes_and_those_beside_it_do(
         delay(instance, topic, clock.now_ms(), str(number), number=number)
     key, due_ms = key_of(instance, topic), clock.now_ms()
 
-    def cancel_first(original: Any, *arguments: Any) -> bool:
+    def cancel_first(original: Any, *arguments: Any) -> object:
         instance.stores.timers.cancel(key, place(due_ms, 1), due_ms)
-        return bool(original(*arguments))
+        return original(*arguments)
 
     raced = with_stores(instance, timers=Intercepted(instance.stores.timers, promote=cancel_first))
-    assert promote(raced, topic) == Promotion(timers=2, records=2, refused=1)
+    done = promote(raced, topic)
+    assert (done.timers, done.refused, done.is_finished) == (2, 1, True)
     assert values(instance, topic) == ["0", "2"]
 
 
 def test_second_promoter_is_refused_and_finds_nothing_left(instance: Instance, clock: SteppedClock, topic: str) -> None:
     delay(instance, topic, clock.now_ms(), "a")
 
-    def other_first(original: Any, *arguments: Any) -> bool:
+    def other_first(original: Any, *arguments: Any) -> object:
         promote(instance, topic)
-        return bool(original(*arguments))
+        return original(*arguments)
 
     raced = with_stores(instance, timers=Intercepted(instance.stores.timers, promote=other_first))
     assert promote(raced, topic) == Promotion(refused=1)
@@ -113,9 +114,9 @@ def test_promoter_that_others_always_overtake_gives_up(instance: Instance, clock
     delay(instance, topic, clock.now_ms(), "a")
     tries: list[int] = []
 
-    def overtaken(*_: Any) -> bool:
+    def overtaken(*_: Any) -> DeliveryOutcome:
         tries.append(1)
-        return False
+        return DeliveryOutcome.SETTLED
 
     raced = with_stores(instance, timers=Intercepted(instance.stores.timers, promote=overtaken))
     refused(ErrorCode.CONCURRENT_UPDATE, lambda: promote(raced, topic))
@@ -126,7 +127,7 @@ def test_promoter_that_others_always_overtake_gives_up(instance: Instance, clock
 def test_lost_answer_delivers_once(instance: Instance, clock: SteppedClock, topic: str) -> None:
     delay(instance, topic, clock.now_ms(), "a")
 
-    def lost(original: Any, *arguments: Any) -> bool:
+    def lost(original: Any, *arguments: Any) -> None:
         original(*arguments)
         raise LOST_ANSWER
 
@@ -150,15 +151,85 @@ def test_frozen_promoter_reads_again(instance: Instance, clock: SteppedClock, to
 
     slow = with_stores(instance, timers=Intercepted(instance.stores.timers, waiting=freeze))
     assert promote(slow, topic).timers == 1
-    assert reads == [1, 1, 0]
+    rounds = [sum(reads[at : at + TIMER_SHARDS]) for at in range(0, len(reads), TIMER_SHARDS)]
+    assert rounds == [1, 1, 0]
     assert head_of(instance, topic).tail[0].delivered_ms == clock.now_ms()
+
+
+def test_append_that_comes_between_changes_no_offset_and_ends_the_rolling(
+    instance: Instance, clock: SteppedClock, topic: str
+) -> None:
+    count = 2 * TIMERS_PROMOTED_MAX
+    for number in range(count):
+        delay(instance, topic, clock.now_ms(), str(number), number=number)
+    outcomes: list[tuple[bool, DeliveryOutcome]] = []
+
+    def append_first(original: Any, delivery: Delivery) -> DeliveryOutcome:
+        if not outcomes:
+            send(instance, topic, "now")
+        outcome: DeliveryOutcome = original(delivery)
+        outcomes.append((delivery.roll is not None, outcome))
+        return outcome
+
+    raced = with_stores(instance, timers=Intercepted(instance.stores.timers, promote=append_first))
+    done = promote(raced, topic)
+    assert (done.timers, done.refused, done.is_finished) == (count, 1, True)
+    plain = (False, DeliveryOutcome.DONE)
+    assert outcomes == [(True, DeliveryOutcome.MOVED), plain, plain]
+    assert values(instance, topic) == ["now", *map(str, range(count))]
+    assert len(head_of(instance, topic).tail) < 16
+
+
+def test_promoter_that_is_overtaken_waits_and_looks_again(instance: Instance, clock: SteppedClock, topic: str) -> None:
+    count = 3 * TIMERS_PROMOTED_MAX
+    for number in range(count):
+        delay(instance, topic, clock.now_ms(), str(number), number=number)
+    key, tries = key_of(instance, topic), []
+
+    def other_is_faster(original: Any, delivery: Delivery) -> object:
+        tries.append(1)
+        if len(tries) % 2:
+            plain = Delivery(key=key, timers=delivery.timers, now_ms=delivery.now_ms)
+            assert instance.stores.timers.promote(plain) is DeliveryOutcome.DONE
+        return original(delivery)
+
+    raced = with_stores(instance, timers=Intercepted(instance.stores.timers, promote=other_is_faster))
+    done = promote(raced, topic)
+    assert (done.timers, done.refused) == (TIMERS_PROMOTED_MAX, 2), "no refusal in a row: another one made progress"
+    assert len(clock.sleeps) == 2
+    assert values(instance, topic) == [*map(str, range(count))]
+
+
+def armed(instance: Instance, topic: str, wake_ups: MemoryWakeUps) -> Instance:
+    """The instance, and a reader that waits for the first record."""
+    waking = with_stores(instance, wake_ups=wake_ups)
+    entries = [FetchEntry(topic=topic, partition=0, offset=0, max_bytes=1_000)]
+    fetch(waking, entries, max_bytes=1_000, min_bytes=1, wait_ms=0, must_arm=True).all_ok()
+    return waking
+
+
+def test_failure_behind_a_delivery_leaves_no_reader_asleep(instance: Instance, clock: SteppedClock, topic: str) -> None:
+    wake_ups = MemoryWakeUps()
+    waking = armed(instance, topic, wake_ups)
+    for number in range(TIMERS_PROMOTED_MAX + 1):
+        delay(waking, topic, clock.now_ms(), str(number), number=number)
+    tries: list[int] = []
+
+    def failing(original: Any, delivery: Delivery) -> object:
+        tries.append(1)
+        if len(tries) == 2:
+            raise UNAVAILABLE
+        return original(delivery)
+
+    unlucky = with_stores(waking, timers=Intercepted(instance.stores.timers, promote=failing))
+    refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: promote(unlucky, topic))
+    assert head_of(instance, topic).next_offset == TIMERS_PROMOTED_MAX
+    assert len(wake_ups.messages) == 1
 
 
 def test_promotion_wakes_the_readers_that_wait(instance: Instance, clock: SteppedClock, topic: str) -> None:
     wake_ups = MemoryWakeUps()
-    waking = with_stores(instance, wake_ups=wake_ups)
-    entries = [FetchEntry(topic=topic, partition=0, offset=0, max_bytes=1_000)]
-    fetch(waking, entries, max_bytes=1_000, min_bytes=1, wait_ms=0, must_arm=True).all_ok()
+    waking = armed(instance, topic, wake_ups)
     delay(waking, topic, clock.now_ms(), "a", "b")
     assert not wake_ups.messages
     promote(waking, topic)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock_core.limits import TIMER_MINUTE_KEPT_MS, TIMER_ORPHAN_MS
+from penstock_core.log.delivery import Delivery
 from penstock_core.log.timer import minute_of
 from penstock_service.instance.instance import Instance
 from penstock_service.timers.promote_due import promote_due
@@ -19,6 +20,7 @@ from tests.support.service import (
     read_all,
     with_stores,
 )
+from tests.support.timers import waiting
 
 MINUTE, DAY = 60_000, 24 * 3_600_000
 FAR = 10**9
@@ -99,10 +101,10 @@ def test_partition_that_fails_stops_no_other(instance: Instance, clock: SteppedC
         delay(instance, topic, clock.now_ms(), "a", partition=partition)
     key = key_of(instance, topic, 0)
 
-    def failing(original: Any, wanted: Any, *arguments: Any) -> bool:
-        if wanted == key:
+    def failing(original: Any, delivery: Delivery) -> object:
+        if delivery.key == key:
             raise UNAVAILABLE
-        return bool(original(wanted, *arguments))
+        return original(delivery)
 
     broken = with_stores(instance, timers=Intercepted(instance.stores.timers, promote=failing))
     done = promote_due(broken, budget_ms=1_000)
@@ -119,8 +121,8 @@ def test_timers_of_a_topic_that_is_gone_are_removed_a_day_later(
     instance.stores.log.delete_head(key)
     clock.time_ms = minute_of(due_ms, key).end_ms + TIMER_ORPHAN_MS
     assert promote_due(instance, budget_ms=1_000).minutes_forgotten == 0
-    assert len(instance.stores.timers.waiting(key, 0, FAR, 9)) == 1
+    assert len(waiting(instance.stores.timers, key, 0, FAR, 9)) == 1
     clock.time_ms += 1
     assert promote_due(instance, budget_ms=1_000).minutes_forgotten == 1
-    assert not instance.stores.timers.waiting(key, 0, FAR, 9)
+    assert not waiting(instance.stores.timers, key, 0, FAR, 9)
     assert list(instance.stores.timers.due_minutes(FAR)) == []

@@ -27,6 +27,7 @@ from tests.support.service import (
     read_all,
     with_stores,
 )
+from tests.support.timers import waiting as still_waiting
 
 NAME = TransactionalId("ledger")
 FAR = 10**15
@@ -49,7 +50,7 @@ def part(*entries: ProduceEntry, number: int = 0, epoch: int = 0) -> Transaction
 
 
 def waiting(instance: Instance, topic: str) -> list[int]:
-    return [each.place.due_ms for each in instance.stores.timers.waiting(key_of(instance, topic), 0, FAR, 100)]
+    return [each.place.due_ms for each in still_waiting(instance.stores.timers, key_of(instance, topic), 0, FAR, 100)]
 
 
 def values(instance: Instance, topic: str, partition: int = 0) -> list[str]:

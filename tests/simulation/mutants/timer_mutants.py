@@ -1,11 +1,14 @@
 """Defects of timers: records that come twice, early or never, and segments that are swept while they wait."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from penstock_core.ids import PartitionKey
-from penstock_core.log.timer import Timer, TimerPlace, cancelled, delivered, delivered_ref
+from penstock_core.log.delivery import Delivery, DeliveryOutcome
+from penstock_core.log.timer import PlaceRange, Timer, TimerPlace, cancelled, delivered
+from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.timers import MemoryTimerStore
 from penstock_service.retention import mark_live
 from penstock_service.timers import promote_due as promote_due_module
@@ -15,46 +18,60 @@ from tests.simulation.mutants.mutant import Mutant, Patch
 def _delivered_twice() -> Patch:
     """The transaction appends, and does not ask whether the timers wait."""
 
-    def promote(self: MemoryTimerStore, key: PartitionKey, timers: Sequence[Timer], now_ms: int) -> bool:
+    def promote(self: MemoryTimerStore, delivery: Delivery) -> DeliveryOutcome:
         with self._lock, self._log.held():
-            for timer in timers:
-                self._log.append_held(key, delivered_ref(timer, now_ms))
-            return bool(_original_promote(self, key, [], now_ms)) and _settle_all(self, key, timers)
+            if not self._log.deliver_held(delivery):
+                return DeliveryOutcome.MOVED
+            for timer in delivery.timers:
+                there = self._places.get((timer.key, timer.place.shard), [])
+                if timer.place in there:
+                    there.remove(timer.place)
+            return DeliveryOutcome.DONE
 
     return patch.object(MemoryTimerStore, "promote", promote)
-
-
-def _settle_all(store: MemoryTimerStore, key: PartitionKey, timers: Sequence[Timer]) -> bool:
-    for timer in timers:
-        if timer.place in store._places.get(key, []):
-            store._places[key].remove(timer.place)
-    return True
-
-
-_original_promote = MemoryTimerStore.promote
 
 
 def _early() -> Patch:
     original = MemoryTimerStore.waiting
 
     def waiting(
-        self: MemoryTimerStore, key: PartitionKey, start_ms: int, end_ms: int, limit: int, *after: TimerPlace | None
+        self: MemoryTimerStore, key: PartitionKey, shard: int, places: PlaceRange, limit: int
     ) -> Sequence[Timer]:
-        return original(self, key, start_ms, end_ms + 2_000, limit, *after)
+        return original(self, key, shard, places._replace(end_ms=places.end_ms + 2_000), limit)
 
     return patch.object(MemoryTimerStore, "waiting", waiting)
 
 
 def _lost_after_a_lost_answer() -> Patch:
     """The marks are a write of their own. If the answer to the append is lost, the timers have left all the same."""
+    original = MemoryTimerStore.promote
 
-    def promote(self: MemoryTimerStore, key: PartitionKey, timers: Sequence[Timer], now_ms: int) -> bool:
-        is_done = _original_promote(self, key, timers[:-1] or timers, now_ms)
-        if is_done and len(timers) > 1:
-            self._settle(delivered(timers[-1], now_ms))
-        return is_done
+    def promote(self: MemoryTimerStore, delivery: Delivery) -> DeliveryOutcome:
+        timers = delivery.timers
+        fewer = Delivery(key=delivery.key, timers=timers[:-1] or timers, now_ms=delivery.now_ms)
+        outcome = original(self, fewer)
+        if outcome is DeliveryOutcome.DONE and len(timers) > 1:
+            self._settle(delivered(timers[-1], delivery.now_ms))
+        return outcome
 
     return patch.object(MemoryTimerStore, "promote", promote)
+
+
+def _rolled_as_seen() -> Patch:
+    """The transaction rolls the tail that the promoter has seen, and does not ask whether it is still the same."""
+    original = MemoryLogIndex.deliver_held
+
+    def deliver_held(self: MemoryLogIndex, delivery: Delivery) -> bool:
+        head, roll = self._heads.get(delivery.key), delivery.roll
+        if head is None or roll is None:
+            return original(self, delivery)
+        pages = self._pages.setdefault(delivery.key, [])
+        pages.extend(page for page in roll.pages if page not in pages)
+        pages.sort(key=lambda page: page.end_offset)
+        self._heads[delivery.key] = replace(roll.after, waiter_ms=head.waiter_ms)
+        return True
+
+    return patch.object(MemoryLogIndex, "deliver_held", deliver_held)
 
 
 def _cancelled_and_delivered() -> Patch:
@@ -93,6 +110,7 @@ TIMER_MUTANTS = [
     Mutant("delivered twice", "timers", _delivered_twice),
     Mutant("delivered early", "timers", _early),
     Mutant("lost between mark and append", "timers", _lost_after_a_lost_answer),
+    Mutant("rolled as seen", "timers", _rolled_as_seen),
     Mutant("cancelled and delivered", "timers", _cancelled_and_delivered),
     Mutant("timer put anew", "timers", _timer_put_anew),
     Mutant("minute forgotten at once", "timers", _minute_forgotten_at_once),

@@ -7,9 +7,10 @@ from typing import Any
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, PartitionKey, SegmentId, TopicId
 from penstock_core.limits import FAILED_PUTS_MAX, PUT_TIMEOUT_MS
+from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.index import Head, HeadAppend
 from penstock_core.log.ref import LocatedRef, Ref, Tier
-from penstock_core.log.timer import Timer, delivered_ref
+from penstock_core.log.timer import delivered_ref
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import decode
 from penstock_core.transaction import Move, Transaction
@@ -126,10 +127,11 @@ class Oracle:
             self.timers_waiting[outcome.ref.segment_id] = outcome.key
         elif method == "cancel" and outcome is not None:
             self.timers_waiting.pop(outcome.ref.segment_id, None)
-        elif method == "promote" and outcome:
-            self._promoted(*arguments)
+        elif method == "promote" and outcome is DeliveryOutcome.DONE:
+            self._promoted(arguments[0])
 
-    def _promoted(self, key: PartitionKey, timers: Sequence[Timer], now_ms: int) -> None:
+    def _promoted(self, delivery: Delivery) -> None:
+        key, timers, now_ms = delivery.key, delivery.timers, delivery.now_ms
         head = self._state.stores.log.heads([key])[key]
         latest_ms = EPOCH_MS + self._state.scheduler.now_ms + CLOCK_SKEW_MS
         for index, timer in enumerate(timers):
@@ -139,6 +141,8 @@ class Oracle:
             at = replace(head, next_offset=Offset(head.next_offset - behind))
             self._appended(key, delivered_ref(timer, now_ms), at, 0)
             self.timers_waiting.pop(timer.ref.segment_id, None)
+        if delivery.roll is not None:
+            self._check_bits(key, self.log.check_index(key))
 
     def _observe_log(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         if head := head_appended_to(method, outcome):

@@ -1,10 +1,11 @@
 """Writers delay records, and cancel some, while promoters run by messages and each minute, twice at once.
 
-Messages are lost, doubled and late. Instances die, answers are lost, and clocks differ. In the end each record that was
-acknowledged and not cancelled is in the log once, and a cancelled one is not.
+Some records are not delayed: their appends come between the transactions of promoters. Messages are lost, doubled and
+late. Instances die, answers are lost, and clocks differ. In the end each record that was acknowledged and not cancelled
+is in the log once, and a cancelled one is not.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -33,12 +34,10 @@ _TRIES_MAX = 10
 class _Delayed:
     """One record, with all facts that its writer knows of it."""
 
-    place: TimerPlace
     is_acked: bool = False
     is_maybe: bool = False
     is_cancelled: bool = False
     may_be_cancelled: bool = False
-    values: list[str] = field(default_factory=list)
 
 
 def install(simulation: Simulation) -> None:
@@ -67,21 +66,23 @@ class _Writer:
         for number in range(self._random.choice([3, 20, 40])):
             self._simulation.scheduler.pause(self._random.uniform(0.0, 300.0))
             value = f"{self._name}-{number}"
+            if self._random.random() < 0.1:
+                self._append(f"{value}-now")
             now_ms = EPOCH_MS + int(self._simulation.scheduler.now_ms)
             due_ms = now_ms + self._random.choice([0, 0, 500, 3_000, 30_000])
-            each = _Delayed(TimerPlace(due_ms, new_timer_id(now_ms, number, self._random.randbytes(6))))
-            self._sent[value] = each
-            self._schedule(value, each)
+            place = TimerPlace(due_ms, new_timer_id(now_ms, number, self._random.randbytes(6)))
+            each = self._sent[value] = _Delayed()
+            self._schedule(value, place, each)
             if each.is_acked and self._random.random() < 0.2:
                 self._simulation.scheduler.pause(self._random.uniform(0.0, 1.2 * (due_ms - now_ms)))
-                self._cancel(each)
+                self._cancel(place, each)
 
-    def _schedule(self, value: str, each: _Delayed) -> None:
+    def _schedule(self, value: str, place: TimerPlace, each: _Delayed) -> None:
         simulation = self._simulation
         operation = simulation.recorder.invoke(
             self._name, history.Function.SEND, [history.Send((self._topic, 0), value)], acks=history.Acks.QUORUM
         )
-        entry = ProduceEntry(topic=self._topic, partition=0, data=batch(value), timer=each.place)
+        entry = ProduceEntry(topic=self._topic, partition=0, data=batch(value), timer=place)
 
         def send(instance: Instance) -> Produced | PenstockError:
             return produce_or_schedule(instance, [entry], Acks.QUORUM)[0]
@@ -98,8 +99,26 @@ class _Writer:
             simulation.scheduler.pause(self._random.uniform(0.0, 2_000.0))
         simulation.recorder.maybe(operation)  # it comes later, and the history knows no delays
 
-    def _cancel(self, each: _Delayed) -> None:
-        name = scheduled_id(0, each.place)  # type: ignore[arg-type]  # it is partition 0
+    def _append(self, value: str) -> None:
+        """Sends a record that is not delayed, in one try: it comes between the transactions of promoters."""
+        simulation, each = self._simulation, _Delayed()
+        self._sent[value] = each
+        operation = simulation.recorder.invoke(
+            self._name, history.Function.SEND, [history.Send((self._topic, 0), value)], acks=history.Acks.QUORUM
+        )
+        entry = ProduceEntry(topic=self._topic, partition=0, data=batch(value))
+        try:
+            result = simulation.call(
+                lambda instance: produce_or_schedule(instance, [entry], Acks.QUORUM)[0], is_read=False
+            )
+        except PenstockError as error:
+            result = error
+        each.is_acked = not isinstance(result, PenstockError)
+        each.is_maybe = isinstance(result, PenstockError) and result.maybe_applied
+        simulation.recorder.maybe(operation)
+
+    def _cancel(self, place: TimerPlace, each: _Delayed) -> None:
+        name = scheduled_id(0, place)  # type: ignore[arg-type]  # it is partition 0
         for _ in range(_TRIES_MAX):
             each.may_be_cancelled = True
             try:

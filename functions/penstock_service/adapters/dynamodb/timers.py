@@ -5,10 +5,10 @@ from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
+from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.index import unknown_partition
-from penstock_core.log.ref import encode_ref, span
-from penstock_core.log.timer import DueMinute, Timer, TimerPlace, cancelled, delivered, delivered_ref
-from penstock_core.storage.head_item import head_key
+from penstock_core.log.timer import DueMinute, PlaceRange, Timer, TimerPlace, cancelled
+from penstock_core.storage.delivery_writes import head_write, page_writes, refused_outcome, timer_writes
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.timer_item import (
     due_minute_key,
@@ -22,6 +22,7 @@ from penstock_core.storage.timer_item import (
     switch_key,
     timer_key,
     timer_put,
+    timer_shard_key,
     timer_sort_key,
 )
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient
@@ -64,14 +65,14 @@ class DynamoDbTimerStore:
         item = self._client.get(self._table, timer_key(key, place))
         return None if item is None else parse_timer(item)
 
-    def waiting(
-        self, key: PartitionKey, start_ms: int, end_ms: int, limit: int, after: TimerPlace | None = None
-    ) -> Sequence[Timer]:
+    def waiting(self, key: PartitionKey, shard: int, places: PlaceRange, limit: int) -> Sequence[Timer]:
+        start_ms, end_ms, after = places
         if end_ms <= start_ms:
             return []
-        start: dict[str, Any] = {}
+        first = timer_sort_key(start_ms)
         if after is not None and after.due_ms >= start_ms:
-            start = {"ExclusiveStartKey": timer_key(key, after)}
+            first = timer_sort_key(after.due_ms, f"{after.timer_id.hex()}~")
+        pages: dict[str, Any] = {"Limit": limit}
         found: list[Timer] = []
         while True:
             answer = self._client.call(
@@ -81,39 +82,30 @@ class DynamoDbTimerStore:
                 KeyConditionExpression="pk = :partition AND sk BETWEEN :first AND :last",
                 FilterExpression="attribute_not_exists(settled_ms)",
                 ExpressionAttributeValues={
-                    ":partition": {"S": str(key)},
-                    ":first": {"S": timer_sort_key(start_ms)},
+                    ":partition": {"S": timer_shard_key(key, shard)},
+                    ":first": {"S": first},
                     ":last": {"S": timer_sort_key(end_ms)},
                 },
-                Limit=limit,
                 ConsistentRead=True,
-                **start,
+                **pages,
             )
             found += map(parse_timer, answer["Items"])
             if len(found) >= limit or "LastEvaluatedKey" not in answer:
                 return found[:limit]
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            pages = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}  # marks are many: a megabyte at a time
 
-    def promote(self, key: PartitionKey, timers: Sequence[Timer], now_ms: int) -> bool:
-        refs = [delivered_ref(timer, now_ms) for timer in timers]
-        head = {
-            "Key": head_key(key),
-            "UpdateExpression": "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), "
-            "under_replicated = :none",
-            "ConditionExpression": "attribute_exists(next_offset)",
-            "ExpressionAttributeValues": {
-                ":span": number(span(refs)),
-                ":refs": {"L": [{"B": encode_ref(ref)} for ref in refs]},
-                ":none": number(0),
-            },
-        }
-        updates = [head, *(settling(delivered(timer, now_ms)).arguments() for timer in timers)]
-        done = self._client.transact([{"Update": {"TableName": self._table, **each}} for each in updates])
-        if done is None:
-            return True
-        if done.is_refused(0):
-            raise unknown_partition(key)
-        return False
+    def promote(self, delivery: Delivery) -> DeliveryOutcome:
+        updates = [head_write(delivery), *timer_writes(delivery)]
+        head, *timers = [{"Update": {"TableName": self._table, **each.arguments()}} for each in updates]
+        pages = [{"Put": {"TableName": self._table, **each.arguments()}} for each in page_writes(delivery)]
+        actions = [head, *pages, *timers]
+        cancelled = self._client.transact(actions)
+        if cancelled is None:
+            return DeliveryOutcome.DONE
+        outcome = refused_outcome(delivery, [cancelled.is_refused(action) for action in range(len(actions))])
+        if outcome is None:
+            raise unknown_partition(delivery.key)
+        return outcome
 
     def cancel(self, key: PartitionKey, place: TimerPlace, now_ms: int) -> Timer | None:
         stored = self.get(key, place)

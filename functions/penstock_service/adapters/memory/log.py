@@ -5,8 +5,10 @@ from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 
 from penstock_core.ids import Offset, PartitionKey
+from penstock_core.log.delivery import Delivery
 from penstock_core.log.index import (
     EMPTY_HEAD,
     Head,
@@ -170,6 +172,23 @@ class MemoryLogIndex:
     def append_held(self, key: PartitionKey, ref: Ref) -> None:
         """Appends, for a transaction that holds the head."""
         self._change(key, lambda head: appended(head, ref))
+
+    def deliver_held(self, delivery: Delivery) -> bool:
+        """Appends the refs of timers, for a transaction that holds the head. False if a rolling delivery is refused."""
+        key, roll = delivery.key, delivery.roll
+        if roll is not None:
+            head = self._heads.get(key)
+            if head is None or (head.tail_base, head.tail) != (roll.before.tail_base, roll.before.tail):
+                return False
+            ends = {page.end_offset for page in roll.pages}
+            if ends & ({page.end_offset for page in self._pages.get(key, ())} | self._marks.get(key, set())):
+                return False
+        for ref in delivery.refs:
+            self.append_held(key, ref)
+        for page in () if roll is None else roll.pages:
+            self.put_page(key, page)
+            self._change_if(key, partial(shortened, page=page), is_held=True)
+        return True
 
     def _append(self, key: PartitionKey, append: Callable[[Head], Head | None]) -> HeadAppend:
         self._wait(key)

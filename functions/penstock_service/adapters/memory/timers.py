@@ -5,9 +5,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 from penstock_core.ids import PartitionKey, TimerId
-from penstock_core.log.index import unknown_partition
-from penstock_core.log.timer import DueMinute, DueSecond, Timer, TimerPlace, cancelled, delivered, delivered_ref
-from penstock_core.storage.dynamodb_limits import check_actions
+from penstock_core.log.delivery import Delivery, DeliveryOutcome
+from penstock_core.log.timer import DueMinute, DueSecond, PlaceRange, Timer, TimerPlace, cancelled, delivered
+from penstock_core.storage.delivery_writes import head_write
+from penstock_core.storage.dynamodb_limits import check_actions, check_update
 from penstock_service.adapters.memory.contention import Contention, held_items
 from penstock_service.adapters.memory.log import MemoryLogIndex
 
@@ -20,7 +21,7 @@ class MemoryTimerStore:
         self._contention = contention
         self._lock = threading.RLock()
         self._timers: dict[PartitionKey, dict[TimerPlace, Timer]] = {}
-        self._places: dict[PartitionKey, list[TimerPlace]] = {}  # of the timers that wait, in order
+        self._places: dict[tuple[PartitionKey, int], list[TimerPlace]] = {}  # by shard: of timers that wait, in order
         self._minutes: dict[DueMinute, int] = {}
         self._switched_on_ms: int | None = None
 
@@ -34,36 +35,35 @@ class MemoryTimerStore:
             timers = self._timers.setdefault(timer.key, {})
             if timer.place not in timers:
                 timers[timer.place] = timer
-                insort(self._places.setdefault(timer.key, []), timer.place)
+                insort(self._places.setdefault((timer.key, timer.place.shard), []), timer.place)
             return timers[timer.place]
 
     def get(self, key: PartitionKey, place: TimerPlace) -> Timer | None:
         with self._lock:
             return self._timers.get(key, {}).get(place)
 
-    def waiting(
-        self, key: PartitionKey, start_ms: int, end_ms: int, limit: int, after: TimerPlace | None = None
-    ) -> Sequence[Timer]:
+    def waiting(self, key: PartitionKey, shard: int, places: PlaceRange, limit: int) -> Sequence[Timer]:
         with self._lock:
-            places, timers = self._places.get(key, []), self._timers.get(key, {})
-            start = bisect_left(places, TimerPlace(start_ms, TimerId(b"")))
-            if after is not None:
-                start = max(start, bisect_right(places, after))
-            end = bisect_left(places, TimerPlace(end_ms, TimerId(b"")))
-            return [timers[place] for place in places[start : min(end, start + limit)]]
+            there, timers = self._places.get((key, shard), []), self._timers.get(key, {})
+            start = bisect_left(there, TimerPlace(places.start_ms, TimerId(b"")))
+            if places.after is not None:
+                start = max(start, bisect_right(there, places.after))
+            end = bisect_left(there, TimerPlace(places.end_ms, TimerId(b"")))
+            return [timers[place] for place in there[start : min(end, start + limit)]]
 
-    def promote(self, key: PartitionKey, timers: Sequence[Timer], now_ms: int) -> bool:
-        check_actions(1 + len(timers))
+    def promote(self, delivery: Delivery) -> DeliveryOutcome:
+        check_actions(delivery.actions)
+        check_update(head_write(delivery))
+        key = delivery.key
         with held_items(self._contention, [key]), self._lock, self._log.held():
-            stored = [self._timers.get(key, {}).get(timer.place) for timer in timers]
-            if key not in self._log.heads([key]):
-                raise unknown_partition(key)
+            stored = [self._timers.get(key, {}).get(timer.place) for timer in delivery.timers]
             if not all(each is not None and each.is_waiting for each in stored):
-                return False
-            for timer in timers:
-                self._log.append_held(key, delivered_ref(timer, now_ms))
-                self._settle(delivered(timer, now_ms))
-            return True
+                return DeliveryOutcome.SETTLED
+            if not self._log.deliver_held(delivery):
+                return DeliveryOutcome.MOVED
+            for timer in delivery.timers:
+                self._settle(delivered(timer, delivery.now_ms))
+            return DeliveryOutcome.DONE
 
     def cancel(self, key: PartitionKey, place: TimerPlace, now_ms: int) -> Timer | None:
         with self._lock:
@@ -76,7 +76,7 @@ class MemoryTimerStore:
         with self._lock:
             removed = self._timers.get(key, {}).pop(place, None)
             if removed is not None and removed.is_waiting:
-                self._places[key].remove(place)
+                self._places[key, place.shard].remove(place)
 
     def due_minutes(self, end_minute: int) -> Sequence[DueMinute]:
         with self._lock:
@@ -94,7 +94,7 @@ class MemoryTimerStore:
 
     def _settle(self, mark: Timer) -> Timer:
         self._timers[mark.key][mark.place] = mark
-        self._places[mark.key].remove(mark.place)
+        self._places[mark.key, mark.place.shard].remove(mark.place)
         return mark
 
 
