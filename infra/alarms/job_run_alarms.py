@@ -5,15 +5,15 @@ A message of the queue is the event, with the run's id. docs/how-to/jobs.md says
 
 from collections.abc import Mapping
 
-from aws_cdk import Acknowledgment, Duration, Validations
+from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.alarm_action import ring
 from infra.jobs.spark_application import SparkApplication
 from infra.jobs.spark_jobs import SparkJob
+from infra.service.queues import last_queue
 from infra.settings import StageSettings
 
 
@@ -30,16 +30,8 @@ class JobRunAlarms(Construct):
         jobs: Mapping[str, SparkJob],
     ) -> None:
         super().__init__(scope, construct_id)
-        queue = self.queue = sqs.Queue(
-            self,
-            "FailedRuns",
-            retention_period=Duration.days(14),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=settings.enforces_tls,
-        )
-        Validations.of(queue).acknowledge(
-            Acknowledgment(id="AwsSolutions-SQS3", reason="No program takes messages from this queue.")
-        )
+        reason = "No program takes messages from this queue."
+        queue = self.queue = last_queue(self, "FailedRuns", settings=settings, reason=reason)
         patterns = {
             "glue": events.EventPattern(
                 source=["aws.glue"],

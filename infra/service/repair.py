@@ -9,12 +9,11 @@ that the copy is missing, so the scrub finds it.
 
 import json
 
-from aws_cdk import Acknowledgment, Duration, Validations
+from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.alarm_action import ring
+from infra.service.queues import depend_on_role, last_queue, poll, ring_for_messages, work_queue
 from infra.settings import StageSettings
 from infra.storage.tables import Tables
 
@@ -24,7 +23,6 @@ _STREAM_ATTEMPTS_MAX = 5
 _STREAM_AGE_MAX = Duration.hours(1)
 _QUEUE_BATCH = 5
 _QUEUE_ATTEMPTS_MAX = 50
-_KEPT = Duration.days(14)
 # Pages have no such attribute. An append that every zone confirmed writes "0".
 STREAM_FILTER = {
     "dynamodb": {"NewImage": {"sk": {"S": ["head"]}, "under_replicated": {"N": [{"anything-but": ["0"]}]}}}
@@ -36,28 +34,15 @@ class RepairQueues(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
-        self._settings = settings
-        self.dead_repairs = self._queue("DeadRepairs")
-        self.dead_stream = self._queue("DeadStream")
-        for queue in (self.dead_repairs, self.dead_stream):
-            Validations.of(queue).acknowledge(
-                Acknowledgment(id="AwsSolutions-SQS3", reason="This queue is a dead-letter queue itself.")
-            )
-        self.repairs = self._queue(
-            "Repairs",
-            visibility_timeout=Duration.seconds(settings.repair_retry_s),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_repairs, max_receive_count=_QUEUE_ATTEMPTS_MAX),
-        )
-
-    def _queue(self, construct_id: str, **options: object) -> sqs.Queue:
-        """Makes a queue that CloudFormation names: SQS refuses a name for 60 s after its queue was deleted."""
-        return sqs.Queue(
+        self.dead_repairs = last_queue(self, "DeadRepairs", settings=settings)
+        self.dead_stream = last_queue(self, "DeadStream", settings=settings)
+        self.repairs = work_queue(
             self,
-            construct_id,
-            retention_period=_KEPT,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=self._settings.enforces_tls,
-            **options,  # type: ignore[arg-type]  # Queue names each option
+            "Repairs",
+            settings=settings,
+            retry_s=settings.repair_retry_s,
+            attempts_max=_QUEUE_ATTEMPTS_MAX,
+            dead=self.dead_repairs,
         )
 
 
@@ -75,7 +60,6 @@ class Repair(Construct):
         replicate: lambda_.IFunction,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._settings = settings
         stream = lambda_.CfnEventSourceMapping(
             self,
             "Stream",
@@ -95,26 +79,8 @@ class Repair(Construct):
                 on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(destination=queues.dead_stream.queue_arn)
             ),
         )
-        queue = lambda_.CfnEventSourceMapping(
-            self,
-            "Queue",
-            function_name=replicate.function_name,
-            event_source_arn=queues.repairs.queue_arn,
-            batch_size=_QUEUE_BATCH,
-            function_response_types=["ReportBatchItemFailures"],
-        )
-        for mapping in (stream, queue):  # Lambda refuses a mapping while its role may not read the source
-            if replicate.role is not None:
-                mapping.node.add_dependency(replicate.role)
+        depend_on_role(stream, replicate)
+        poll(self, "Queue", queue=queues.repairs, function=replicate, batch=_QUEUE_BATCH)
         if settings.has_alarms:
-            self._watch("repairs-dead", queues.dead_repairs)
-            self._watch("repair-stream-dead", queues.dead_stream)
-
-    def _watch(self, name: str, queue: sqs.Queue) -> None:
-        ring(
-            self,
-            name,
-            "repairs of segments failed on all attempts",
-            queue.metric_approximate_number_of_messages_visible(period=Duration.minutes(1), statistic="Maximum"),
-            settings=self._settings,
-        )
+            for name, queue in (("repairs-dead", queues.dead_repairs), ("repair-stream-dead", queues.dead_stream)):
+                ring_for_messages(self, name, "repairs of segments failed on all attempts", queue, settings=settings)

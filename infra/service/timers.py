@@ -8,19 +8,17 @@ A message that fails on all attempts goes to a dead-letter queue for 14 days, an
 it: the run each minute promotes what is overdue.
 """
 
-from aws_cdk import Acknowledgment, ArnFormat, Duration, Stack, Validations
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.alarm_action import ring
+from infra.service.queues import last_queue, poll, ring_for_messages, work_queue
 from infra.settings import StageSettings
 
 PROMOTE = "promote"
 _BATCH = 10
 _ATTEMPTS_MAX = 10
-_KEPT = Duration.days(14)
 
 
 class TimerQueues(Construct):
@@ -28,15 +26,14 @@ class TimerQueues(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
-        self._settings = settings
-        self.dead = self._queue("Dead")
-        Validations.of(self.dead).acknowledge(
-            Acknowledgment(id="AwsSolutions-SQS3", reason="This queue is a dead-letter queue itself.")
-        )
-        self.seconds = self._queue(
+        self.dead = last_queue(self, "Dead", settings=settings)
+        self.seconds = work_queue(
+            self,
             "Seconds",
-            visibility_timeout=Duration.seconds(settings.timer_retry_s),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead, max_receive_count=_ATTEMPTS_MAX),
+            settings=settings,
+            retry_s=settings.timer_retry_s,
+            attempts_max=_ATTEMPTS_MAX,
+            dead=self.dead,
         )
         self.rule_name = f"{settings.name}-{PROMOTE}"
         self.environment = f"{self.seconds.queue_url},{self.rule_name},{self.seconds.queue_arn}"
@@ -82,17 +79,6 @@ class TimerQueues(Construct):
             ),
         ]
 
-    def _queue(self, construct_id: str, **options: object) -> sqs.Queue:
-        """Makes a queue that CloudFormation names: SQS refuses a name for 60 s after its queue was deleted."""
-        return sqs.Queue(
-            self,
-            construct_id,
-            retention_period=_KEPT,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=self._settings.enforces_tls,
-            **options,  # type: ignore[arg-type]  # Queue names each option
-        )
-
 
 class TimerSource(Construct):
     """The pollers of `promote`, and the alarm on its dead letters."""
@@ -107,24 +93,8 @@ class TimerSource(Construct):
         promote: lambda_.IFunction,
     ) -> None:
         super().__init__(scope, construct_id)
-        mapping = lambda_.CfnEventSourceMapping(
-            self,
-            "Seconds",
-            function_name=promote.function_name,
-            event_source_arn=queues.seconds.queue_arn,
-            batch_size=_BATCH,
-            enabled=settings.timers_always_on,
-            function_response_types=["ReportBatchItemFailures"],
-        )
-        if promote.role is not None:  # Lambda refuses a mapping while its role may not read the source
-            mapping.node.add_dependency(promote.role)
+        is_on = settings.timers_always_on
+        poll(self, "Seconds", queue=queues.seconds, function=promote, batch=_BATCH, enabled=is_on)
         if settings.has_alarms:
-            ring(
-                self,
-                "timers-dead",
-                "messages that start deliveries of delayed records failed on all attempts",
-                queues.dead.metric_approximate_number_of_messages_visible(
-                    period=Duration.minutes(1), statistic="Maximum"
-                ),
-                settings=settings,
-            )
+            description = "messages that start deliveries of delayed records failed on all attempts"
+            ring_for_messages(self, "timers-dead", description, queues.dead, settings=settings)
