@@ -15,7 +15,7 @@ from penstock.http.steps import Result, Wait, drive_async
 from penstock.system import monotonic_ms, random_fraction
 from penstock.wake_ups.wake_task import WakeTask
 from penstock.workers.fork_guard import ForkGuard
-from penstock.workers.worker_tasks import Signal, WorkerTasks
+from penstock.workers.worker_tasks import Signal, Sleep, WorkerTasks
 
 
 class AsyncFetcher:
@@ -27,8 +27,7 @@ class AsyncFetcher:
         self._fork = fork
         self._client = client
         self._arrived = Signal()
-        self._work = Signal()
-        self._sleeps_until_ms = -1
+        self._sleep = Sleep()
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None  # known from the first start on
         self._tasks = WorkerTasks("penstock-fetcher", max_in_flight, self._next_request, self._carry)
@@ -60,9 +59,8 @@ class AsyncFetcher:
 
     def wake(self) -> None:
         """Wake the tasks, if they would sleep past the next request."""
-        if self._buffer.wake_at_ms < self._sleeps_until_ms:
-            self._sleeps_until_ms = -1
-            self._work.notify_all()
+        if self._buffer.wake_at_ms < self._sleep.ends_at_ms:
+            self._sleep.end()
         if self._heartbeater is not None:
             self._heartbeater.wake()
         if self._loop is not None and self._wake_ups is not None:
@@ -122,9 +120,7 @@ class AsyncFetcher:
                 self._wake_ups.wake()  # the buffer may want to watch other partitions now
             if request is not None:
                 return request
-            self._sleeps_until_ms = self._buffer.wake_at_ms
-            await self._work.wait(self._buffer.wake_at_ms)
-            self._sleeps_until_ms = -1
+            await self._sleep.until(self._buffer.wake_at_ms)
 
     async def _carry(self, request: FetchRequest) -> None:
         answer = await drive_async(fetch(request), self._client.try_once)

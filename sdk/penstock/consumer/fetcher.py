@@ -16,7 +16,7 @@ from penstock.http.steps import Result, Wait, drive
 from penstock.system import monotonic_ms, random_fraction
 from penstock.wake_ups.wake_thread import WakeThread
 from penstock.workers.fork_guard import ForkGuard
-from penstock.workers.worker_threads import Signal, WorkerThreads, released, seconds_until
+from penstock.workers.worker_threads import Signal, Sleep, WorkerThreads, released, seconds_until
 
 
 class Fetcher:
@@ -25,12 +25,11 @@ class Fetcher:
     def __init__(self, core: ConsumerCore, client: Client, *, max_in_flight: int, fork: ForkGuard) -> None:
         self.lock = threading.Lock()
         self._arrived = Signal(self.lock)
-        self._work = threading.Condition(self.lock)
+        self._sleep = Sleep(self.lock)
         self._core = core
         self._buffer = core.buffer
         self._fork = fork
         self._client = client
-        self._sleeps_until_ms = -1
         self._is_stopping = False
         self._threads = WorkerThreads("penstock-fetcher", max_in_flight, self._next_request, self._carry)
         self._wake_ups: WakeThread | None = None
@@ -67,9 +66,8 @@ class Fetcher:
 
     def wake(self) -> None:
         """Under the lock: wake the threads, if they would sleep past the next request."""
-        if self._buffer.wake_at_ms < self._sleeps_until_ms:
-            self._sleeps_until_ms = -1
-            self._work.notify()
+        if self._buffer.wake_at_ms < self._sleep.ends_at_ms:
+            self._sleep.end()
         if self._heartbeater is not None:
             self._heartbeater.wake()
         if self._wake_ups is not None:
@@ -91,7 +89,7 @@ class Fetcher:
         """
         with self.lock:
             self._is_stopping = True
-            self._work.notify_all()
+            self._sleep.end()
             self._arrived.notify_all()
             if self._buffer.waiting.watch is not None:
                 self._buffer.waiting.watch.close()
@@ -124,15 +122,12 @@ class Fetcher:
     def _next_request(self) -> FetchRequest | None:
         with self.lock:
             while not self._is_stopping:
-                now_ms = monotonic_ms()
-                request = self._buffer.next_request(now_ms)
+                request = self._buffer.next_request(monotonic_ms())
                 if self._wake_ups is not None:
                     self._wake_ups.wake()  # the buffer may want to watch other partitions now
                 if request is not None:
                     return request
-                self._sleeps_until_ms = self._buffer.wake_at_ms
-                self._work.wait(seconds_until(self._buffer.wake_at_ms, now_ms))
-                self._sleeps_until_ms = -1
+                self._sleep.until(self._buffer.wake_at_ms)
         return None
 
     def _carry(self, request: FetchRequest) -> None:

@@ -8,7 +8,7 @@ from penstock.group.membership import Membership, MemberState
 from penstock.http.async_client import AsyncClient
 from penstock.http.steps import drive_async
 from penstock.system import monotonic_ms, random_fraction
-from penstock.workers.worker_tasks import Signal, WorkerTasks
+from penstock.workers.worker_tasks import Signal, Sleep, WorkerTasks
 
 
 class AsyncHeartbeater:
@@ -28,8 +28,7 @@ class AsyncHeartbeater:
         self._client = client
         self._changed = changed
         self._after_heartbeat = after_heartbeat
-        self._due = Signal()
-        self._sleeps_until_ms = -1
+        self._sleep = Sleep()
         self._tasks = WorkerTasks("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
 
     def start(self) -> None:
@@ -38,9 +37,8 @@ class AsyncHeartbeater:
 
     def wake(self) -> None:
         """Wake the task, if it would sleep past the next heartbeat."""
-        if self._membership.wake_at_ms < self._sleeps_until_ms or self._membership.state is MemberState.ENDED:
-            self._sleeps_until_ms = -1
-            self._due.notify_all()
+        if self._membership.wake_at_ms < self._sleep.ends_at_ms or self._membership.state is MemberState.ENDED:
+            self._sleep.end()
 
     async def join(self) -> None:
         """Wait until the task ends: the membership must be closed.
@@ -58,9 +56,7 @@ class AsyncHeartbeater:
             heartbeat = self._membership.next_heartbeat(monotonic_ms())
             if heartbeat is not None or self._membership.state is MemberState.ENDED:
                 return heartbeat
-            self._sleeps_until_ms = self._membership.wake_at_ms
-            await self._due.wait(self._membership.wake_at_ms)
-            self._sleeps_until_ms = -1
+            await self._sleep.until(self._membership.wake_at_ms)
 
     async def _carry(self, heartbeat: HeartbeatRequest) -> None:
         answer = await drive_async(beat(self._group_id, heartbeat), self._client.try_once)

@@ -9,7 +9,7 @@ from penstock.group.membership import Membership, MemberState
 from penstock.http.client import Client
 from penstock.http.steps import drive
 from penstock.system import monotonic_ms, random_fraction
-from penstock.workers.worker_threads import Signal, WorkerThreads, seconds_until
+from penstock.workers.worker_threads import Signal, Sleep, WorkerThreads
 
 
 class Heartbeater:
@@ -34,8 +34,7 @@ class Heartbeater:
         self._lock = lock
         self._changed = changed
         self._after_heartbeat = after_heartbeat
-        self._due = threading.Condition(lock)
-        self._sleeps_until_ms = -1
+        self._sleep = Sleep(lock)
         self._threads = WorkerThreads("penstock-heartbeat", 1, self._next_heartbeat, self._carry)
 
     def start(self) -> None:
@@ -44,9 +43,8 @@ class Heartbeater:
 
     def wake(self) -> None:
         """Wake the thread, if it would sleep past the next heartbeat."""
-        if self._membership.wake_at_ms < self._sleeps_until_ms or self._membership.state is MemberState.ENDED:
-            self._sleeps_until_ms = -1
-            self._due.notify()
+        if self._membership.wake_at_ms < self._sleep.ends_at_ms or self._membership.state is MemberState.ENDED:
+            self._sleep.end()
 
     def join(self) -> None:
         """Wait until the thread ends: the membership must be closed.
@@ -58,13 +56,10 @@ class Heartbeater:
     def _next_heartbeat(self) -> HeartbeatRequest | None:
         with self._lock:
             while True:
-                now_ms = monotonic_ms()
-                heartbeat = self._membership.next_heartbeat(now_ms)
+                heartbeat = self._membership.next_heartbeat(monotonic_ms())
                 if heartbeat is not None or self._membership.state is MemberState.ENDED:
                     return heartbeat
-                self._sleeps_until_ms = self._membership.wake_at_ms
-                self._due.wait(seconds_until(self._membership.wake_at_ms, now_ms))
-                self._sleeps_until_ms = -1
+                self._sleep.until(self._membership.wake_at_ms)
 
     def _carry(self, heartbeat: HeartbeatRequest) -> None:
         answer = drive(beat(self._group_id, heartbeat), self._client.try_once)

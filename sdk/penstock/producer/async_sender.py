@@ -12,7 +12,7 @@ from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
 from penstock.system import monotonic_ms, random_fraction
-from penstock.workers.worker_tasks import Signal, WorkerTasks
+from penstock.workers.worker_tasks import Signal, Sleep, WorkerTasks
 
 
 class AsyncSender:
@@ -24,16 +24,14 @@ class AsyncSender:
         self._client = client
         self._acks = acks
         self._progress = Signal()
-        self._work = Signal()
-        self._sleeps_until_ms = -1
+        self._sleep = Sleep()
         self._tasks = WorkerTasks("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
 
     def wake(self) -> None:
         """Wake the sender after an append, if it would sleep past the next request."""
-        if self._accumulator.wake_at_ms < self._sleeps_until_ms:
-            self._sleeps_until_ms = -1
-            self._work.notify_all()
+        if self._accumulator.wake_at_ms < self._sleep.ends_at_ms:
+            self._sleep.end()
 
     async def yield_to_loop(self) -> None:
         """Let the loop send a request that is due: a program that never waits would keep the sender from it."""
@@ -58,7 +56,7 @@ class AsyncSender:
     def _abandon(self) -> None:
         self._is_stopping = True
         finished = self._core.abandon()
-        self._work.notify_all()
+        self._sleep.end()
         self._progress.notify_all()
         resolve(finished)
 
@@ -88,9 +86,7 @@ class AsyncSender:
                 return entries
             if self._is_stopping:
                 return None
-            self._sleeps_until_ms = self._accumulator.wake_at_ms
-            await self._work.wait(self._accumulator.wake_at_ms)
-            self._sleeps_until_ms = -1
+            await self._sleep.until(self._accumulator.wake_at_ms)
 
     async def _carry(self, entries: list[Entry]) -> None:
         try:

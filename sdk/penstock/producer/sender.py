@@ -13,7 +13,7 @@ from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
 from penstock.system import monotonic_ms, random_fraction
-from penstock.workers.worker_threads import WorkerThreads, released, seconds_until
+from penstock.workers.worker_threads import Sleep, WorkerThreads, released, seconds_until
 
 
 class Sender:
@@ -22,20 +22,18 @@ class Sender:
     def __init__(self, core: ProducerCore, client: Client, *, acks: str, max_in_flight: int) -> None:
         self.lock = threading.Lock()
         self._progress = threading.Condition(self.lock)
-        self._work = threading.Condition(self.lock)
+        self._sleep = Sleep(self.lock)
         self._core = core
         self._accumulator = core.accumulator
         self._client = client
         self._acks = acks
-        self._sleeps_until_ms = -1
         self._threads = WorkerThreads("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
 
     def wake(self) -> None:
         """Under the lock, after an append: wake the sender, if it would sleep past the next request."""
-        if self._accumulator.wake_at_ms < self._sleeps_until_ms:
-            self._sleeps_until_ms = -1
-            self._work.notify()
+        if self._accumulator.wake_at_ms < self._sleep.ends_at_ms:
+            self._sleep.end()
 
     def drive(self, steps: Steps[Result]) -> Result:
         """Under the lock: carry out a procedure of the core. The lock is released while the procedure waits."""
@@ -46,7 +44,7 @@ class Sender:
         with self.lock:
             self._is_stopping = True
             finished = self._core.abandon()
-            self._work.notify_all()
+            self._sleep.end()
             self._progress.notify_all()
         resolve(finished)
         self._threads.join()
@@ -78,13 +76,8 @@ class Sender:
                         return entries
                     if self._is_stopping:
                         return None
-                    self._sleep(now_ms)
+                    self._sleep.until(self._accumulator.wake_at_ms)
             resolve(expired)
-
-    def _sleep(self, now_ms: int) -> None:
-        self._sleeps_until_ms = wake_at_ms = self._accumulator.wake_at_ms
-        self._work.wait(seconds_until(wake_at_ms, now_ms))
-        self._sleeps_until_ms = -1
 
     def _carry(self, entries: list[Entry]) -> None:
         results: ProduceResults = drive(produce(entries, self._acks), self._client.try_once)

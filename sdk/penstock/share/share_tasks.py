@@ -15,7 +15,7 @@ from penstock.system import random_fraction
 from penstock.wake_ups.events import WakeUp
 from penstock.wake_ups.wake_task import WakeTask
 from penstock.workers.fork_guard import ForkGuard
-from penstock.workers.worker_tasks import Signal, WorkerTasks
+from penstock.workers.worker_tasks import Signal, Sleep, WorkerTasks
 
 _log = logging.getLogger("penstock.share")
 
@@ -33,8 +33,7 @@ class ShareTasks:
         self._fork = fork
         self._on_lock_lost = on_lock_lost
         self._changed = Signal()
-        self._work = Signal()
-        self._sleeps_until_ms = -1
+        self._sleep = Sleep()
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None  # known from the first start on
         self._tasks = WorkerTasks("penstock-share", _CALLS, self._next_call, self._carry)
@@ -59,9 +58,8 @@ class ShareTasks:
 
     def wake(self) -> None:
         """Wake the tasks, if they would sleep past the next request."""
-        if self._core.wake_at_ms < self._sleeps_until_ms:
-            self._sleeps_until_ms = -1
-            self._work.notify_all()
+        if self._core.wake_at_ms < self._sleep.ends_at_ms:
+            self._sleep.end()
         if self._loop is not None and self._wake_ups is not None:
             self._wake_ups.wake()
 
@@ -102,9 +100,7 @@ class ShareTasks:
             await self._tell()
             if call is not None:
                 return call
-            self._sleeps_until_ms = self._core.wake_at_ms
-            await self._work.wait(self._core.wake_at_ms)
-            self._sleeps_until_ms = -1
+            await self._sleep.until(self._core.wake_at_ms)
 
     async def _carry(self, call: ShareCall) -> None:
         answer = await drive_async(send(call), self._client.try_once)

@@ -13,7 +13,7 @@ from penstock.system import monotonic_ms, random_fraction
 from penstock.wake_ups.events import WakeUp
 from penstock.wake_ups.wake_thread import WakeThread
 from penstock.workers.fork_guard import ForkGuard
-from penstock.workers.worker_threads import Signal, WorkerThreads, released, seconds_until
+from penstock.workers.worker_threads import Signal, Sleep, WorkerThreads, released, seconds_until
 
 _log = logging.getLogger("penstock.share")
 
@@ -33,8 +33,7 @@ class ShareThreads:
         self._on_lock_lost = on_lock_lost
         self._arrived = Signal(self.lock, is_final=True)  # for calls that `stop` ends
         self._answered = Signal(self.lock)  # for the other calls
-        self._work = threading.Condition(self.lock)
-        self._sleeps_until_ms = -1
+        self._sleep = Sleep(self.lock)
         self._is_stopping = False
         self._threads = WorkerThreads("penstock-share", _CALLS, self._next_call, self._carry)
         self._wake_ups: WakeThread | None = None
@@ -77,7 +76,7 @@ class ShareThreads:
         """End the threads. Waits for the requests in flight."""
         with self.lock:
             self._is_stopping = True
-            self._work.notify_all()
+            self._sleep.end()
             self._notify()
             if self._core.waiting.watch is not None:
                 self._core.waiting.watch.close()
@@ -87,9 +86,8 @@ class ShareThreads:
             self._wake_ups.join()
 
     def _wake(self) -> None:
-        if self._core.wake_at_ms < self._sleeps_until_ms:
-            self._sleeps_until_ms = -1
-            self._work.notify()
+        if self._core.wake_at_ms < self._sleep.ends_at_ms:
+            self._sleep.end()
         if self._wake_ups is not None:
             self._wake_ups.wake()
 
@@ -112,9 +110,7 @@ class ShareThreads:
                 self._tell()
                 if call is not None:
                     return call
-                self._sleeps_until_ms = self._core.wake_at_ms
-                self._work.wait(seconds_until(self._core.wake_at_ms, monotonic_ms()))
-                self._sleeps_until_ms = -1
+                self._sleep.until(self._core.wake_at_ms)
         return None
 
     def _carry(self, call: ShareCall) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that take turns, as worker_threads.py has it for threads, and the signal that they wait on."""
+"""Tasks that take turns, as worker_threads.py has it for threads, and what they wait on."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,6 +30,28 @@ class Signal:
             await asyncio.wait((future,), timeout=seconds_until(until_ms, monotonic_ms()))
         finally:
             self._waiting.discard(future)
+
+
+class Sleep:
+    """The sleep of the task whose turn it is.
+
+    `ends_at_ms` is a time of the monotonic clock, or -1 while no task sleeps.
+    """
+
+    def __init__(self) -> None:
+        self._signal = Signal()
+        self.ends_at_ms = -1
+
+    async def until(self, until_ms: int) -> None:
+        """Sleep until this time, or until a call of `end`."""
+        self.ends_at_ms = until_ms
+        await self._signal.wait(until_ms)
+        self.ends_at_ms = -1
+
+    def end(self) -> None:
+        """End the sleep now."""
+        self.ends_at_ms = -1
+        self._signal.notify_all()
 
 
 class WorkerTasks(Generic[Job]):

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from penstock.retry import NEVER_MS
+from penstock.system import monotonic_ms
 
 Job = TypeVar("Job")
 
@@ -47,6 +48,28 @@ class Signal:
             if not self._is_final:
                 self._is_interrupted = False
         self._waiting.remove(waiter)
+
+
+class Sleep:
+    """The sleep of the thread whose turn it is, under a lock that it releases meanwhile.
+
+    `ends_at_ms` is a time of the monotonic clock, or -1 while no thread sleeps. Call `end` under the lock, too.
+    """
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._condition = threading.Condition(lock)
+        self.ends_at_ms = -1
+
+    def until(self, until_ms: int) -> None:
+        """Sleep until this time, or until a call of `end`."""
+        self.ends_at_ms = until_ms
+        self._condition.wait(seconds_until(until_ms, monotonic_ms()))
+        self.ends_at_ms = -1
+
+    def end(self) -> None:
+        """End the sleep now."""
+        self.ends_at_ms = -1
+        self._condition.notify_all()
 
 
 class WorkerThreads(Generic[Job]):
