@@ -45,7 +45,7 @@ class CountingTransport:
             bytes_sent=len(body),
             bytes_received=len(answer.body),
             cpu_ms=_cpu_ms(known.get("server-timing", "")),
-            storage_calls=_calls(known.get("penstock-storage-calls", "")),
+            storage_calls=storage_calls_of(answer),
         )
         with self._lock:
             self._by_path.setdefault(path, Counts()).add(counts)
@@ -62,9 +62,24 @@ class CountingTransport:
         with self._lock:
             return self._by_path.get(path, Counts())
 
+    def total(self) -> Counts:
+        """The counts of all paths since the last `reset`."""
+        found = Counts()
+        with self._lock:
+            for each in self._by_path.values():
+                found.add(each)
+        return found
+
     def reset(self) -> None:
         with self._lock:
             self._by_path.clear()
+
+
+def storage_calls_of(answer: Response) -> Counter[str]:
+    """The storage calls that the answer reports, by `service.Operation`."""
+    header = {name.lower(): value for name, value in answer.headers.items()}.get("penstock-storage-calls", "")
+    pairs = (part.split("=") for part in header.split(",") if part)
+    return Counter({name: int(count) for name, count in pairs})
 
 
 def _cpu_ms(server_timing: str) -> float:
@@ -73,8 +88,3 @@ def _cpu_ms(server_timing: str) -> float:
         if name == "cpu":
             return float(duration)
     return 0.0
-
-
-def _calls(header: str) -> Counter[str]:
-    pairs = (part.split("=") for part in header.split(",") if part)
-    return Counter({name: int(count) for name, count in pairs})

@@ -21,6 +21,14 @@ def test_group_reads_every_record_although_its_consumers_are_killed(stack: Stack
     _holds(stack, "bench.group_kills", "--records", "9000", "--records-per-s", "300", "--kills", "3")
 
 
+def test_share_group_accepts_every_record_once_although_its_workers_are_killed(stack: Stack) -> None:
+    _holds(stack, "bench.share_groups", "kills", "--records", "3000", "--workers", "6", "--kills", "6")
+
+
+def test_slow_record_of_a_share_group_holds_up_its_key_only(stack: Stack) -> None:
+    _holds(stack, "bench.share_groups", "slow-record", "--slow-s", "20", "--records-per-s", "50")
+
+
 @pytest.mark.parametrize("sink", ["files", "topic"])
 def test_stream_writes_each_offset_once_although_its_processes_are_killed(stack: Stack, sink: str) -> None:
     _holds(stack, "bench.spark.stream_kills", "--sink", sink, "--kills", "3")
