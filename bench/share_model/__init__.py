@@ -1,0 +1,1 @@
+"""A model of share groups on AWS, in simulated time: `python -m bench.share_model`."""
