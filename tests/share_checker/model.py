@@ -22,6 +22,7 @@ from typing import NamedTuple
 from penstock_core.ids import LockId, LockNonce
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.share_state import Lock
+from penstock_core.share.tending import tends
 from tests.share_checker.machine import (
     DELIVERIES_MAX,
     KEYS,
@@ -104,6 +105,7 @@ class Model:
         self._workers: Numbers[Worker] = Numbers()
         self._calls: Numbers[Call] = Numbers()
         self._drained: set[int] = set()
+        self._nonces: dict[tuple[int, int], LockNonce] = {}
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}  # one object for equal ones, to save memory
 
     def start(self) -> State:
@@ -162,13 +164,20 @@ class Model:
 
     def _acquire(self, state: State, index: int, worker: Worker, ahead: int = 0) -> State:
         """The worker's acquire is planned on the state as it is now, or finds that there is nothing to change."""
-        nonce = LockNonce(f"w{index}-{worker.acquires:05}")
+        nonce = self._nonce(index, worker.acquires)
         planned = self.machine.acquire(state.share, nonce, state.time + ahead, worker.acks)
         if planned is None:
             told = worker.told + self.machine.locks(state.share, nonce)
             return self._with(state, index, worker._replace(waits="", told=told, acks=()))
         waiting = self._with(state, index, worker._replace(waits="answer"))
         return self._sent(waiting, Call("acquire", index, nonce, planned, worker.acks, is_early=ahead > 0))
+
+    def _nonce(self, index: int, number: int) -> LockNonce:
+        """A nonce whose acquire tends while there are fresh records: every second one of each worker does."""
+        if (index, number) not in self._nonces:
+            names = (LockNonce(f"w{index}-{number:02}-{each:02}") for each in range(100))
+            self._nonces[index, number] = next(name for name in names if tends(name, 0) == bool((index + number) % 2))
+        return self._nonces[index, number]
 
     def _acknowledgements(self, state: State, index: int, worker: Worker) -> Iterator[tuple[str, State]]:
         """The worker acknowledges the first lock that it was told of, by what its lock id tells."""

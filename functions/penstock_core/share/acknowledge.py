@@ -182,7 +182,7 @@ def _acknowledge_lock(
 def released(config: ShareGroupConfig, each: Acknowledgement, lock: Lock, mine: RecordSet, now_ms: int) -> Wait:
     """The wait of records that a release takes out of the lock."""
     if each.is_uncounted:
-        return Wait(0 if each.delay_ms is None else now_ms + each.delay_ms, max(lock.deliveries - 1, 0), mine)
+        return Wait(now_ms + (each.delay_ms or 0), max(lock.deliveries - 1, 0), mine)
     if is_last_delivery(config, lock.deliveries):
         return Wait(0, lock.deliveries, mine, is_dead=True)
     delay_ms = backoff_ms(config, lock.deliveries, each.lock_id) if each.delay_ms is None else each.delay_ms

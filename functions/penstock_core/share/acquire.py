@@ -29,27 +29,24 @@ from penstock_core.share.share_codec import entries_bytes
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, locks_of
 from penstock_core.share.share_update import ShareUpdate
+from penstock_core.share.tending import tends
 
 _ENTRIES_PER_RETRY = 3  # an entry that is taken, the rest of it, and the new lock
 _ENTRIES_OF_SUSPECT = SHARE_SUSPECT_PARTS + 3  # the old lock, the new one, and the waits of the other parts
 _ENTRIES_OF_FRESH = 2  # its lock, and with order by key the wait of those that stay behind
-_WAITS_BESIDE_FRESH = 2  # that one acquire takes: one that takes all meets every other acquire
+_WAITS_BESIDE_FRESH = 8  # that one acquire takes: one that takes all meets every other acquire
 
 E = TypeVar("E", bound=tuple[object, object])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquireRequest:
-    """A wish for records. The same `nonce` again is the same wish.
-
-    Without `takes_retries` it takes fresh records only: other acquires may refuse the update then only by the position.
-    """
+    """A wish for records. The same `nonce` again is the same wish."""
 
     nonce: LockNonce
     records_max: int
     lock_ms: int
     now_ms: int
-    takes_retries: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +104,8 @@ def plan_acquire(
     hand_out = HandOut(draft, config, log, request)
     hand_out.retries()
     is_blocked = not hand_out.is_alone and hand_out.fresh()
-    merge_waits(draft, config, request.now_ms, murmur2(request.nonce.encode()))
+    if hand_out.is_tending:
+        merge_waits(draft, config, request.now_ms)
     return AcquirePlan(
         update=draft.update(),
         answers=answers,
@@ -171,10 +169,12 @@ class HandOut:
         self._left = request.records_max
         self._locks = 0
         self.is_alone = False
+        has_fresh = self._fresh_count() > 0 and fresh_room(draft, config) > 0
+        self.is_tending = not has_fresh or tends(request.nonce, self._overdue_ms())
 
     def retries(self) -> None:
-        """Take records that came back: half of the acquire at most while there are fresh ones."""
-        if not self._request.takes_retries:
+        """Take records that came back, if it is this acquire's turn: half of it at most while there are fresh ones."""
+        if not self.is_tending:
             return
         drop_expired(self._draft, self._config, self._log, self._request.now_ms)
         waits = self._in_turn(self._available_waits())
@@ -223,6 +223,17 @@ class HandOut:
     def _fresh_count(self) -> int:
         return max(0, self._log.next_offset - max(self._draft.position, self._log.log_start))
 
+    def _overdue_ms(self) -> int:
+        """How long the longest record has been due."""
+        now_ms = self._request.now_ms
+        due = [wait.available_ms for _, wait in self._available_waits()]
+        for name, entry in suspects(self._draft, self._config, now_ms):
+            if isinstance(entry, Wait):
+                due.append(entry.available_ms)
+            elif name is not None:
+                due.append(available_ms(self._config, name, entry))
+        return now_ms - min(due, default=now_ms)
+
     def _available_waits(self) -> list[tuple[Offset, Wait]]:
         now_ms = self._request.now_ms
         waits = self._draft.waits.items()
@@ -253,7 +264,7 @@ class HandOut:
             live = records.minus(((0, self._log.log_start),))
             part = suspect_part(self._config, name, live, entry.deliveries).first(self._left)
             remove_suspect(self._draft, name, entry)
-            put_suspects(self._draft, name, live.minus(part.ranges), entry.deliveries)
+            put_suspects(self._draft, name, entry, live.minus(part.ranges), self._request.now_ms)
             if part.ranges:
                 self._lock(part, entry.deliveries)
                 self.is_alone = True
@@ -321,13 +332,14 @@ def remove_suspect(draft: Draft, name: LockId | None, entry: Lock | Wait) -> Non
         draft.remove_wait(Offset(entry.records.start))
 
 
-def put_suspects(draft: Draft, name: LockId | None, left: RecordSet, deliveries: int) -> None:
-    """Put what is left of a suspect back: a lock in parts, a part as it is."""
+def put_suspects(draft: Draft, name: LockId | None, entry: Lock | Wait, left: RecordSet, now_ms: int) -> None:
+    """Put what is left of a suspect back: a lock in parts that are available now, a part as it is."""
     size = left.count if name is None else -(-left.count // SHARE_SUSPECT_PARTS)
+    since_ms = entry.available_ms if isinstance(entry, Wait) else now_ms
     while left.ranges:
         part = left.first(size)
         left = left.minus(part.ranges)
-        draft.put_wait(Wait(0, deliveries, part, is_suspect=True))
+        draft.put_wait(Wait(since_ms, entry.deliveries, part, is_suspect=True))
 
 
 def _name_of(entry: tuple[LockId | Offset, object]) -> str | int:

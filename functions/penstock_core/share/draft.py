@@ -41,10 +41,6 @@ class Draft:
         """The records in entries, after the changes so far."""
         return self._read.open + self._open_delta()
 
-    def new_waits(self) -> list[Offset]:
-        """The first offsets of waits that this draft has added."""
-        return [first for first in self._changed_waits if first in self.waits and first not in self._read.waits]
-
     def room(self) -> int:
         """How many more entries this update may touch."""
         return SHARE_ENTRIES_MAX - len(self._changed_locks) - len(self._changed_waits)

@@ -1,13 +1,8 @@
 """Waits that are merged, so that many records in retry leave the share item small.
 
 A wait costs about 20 bytes, a further range in it 2 or 3. Waits of the same count whose times are near become one,
-available at the last of these times. While the item is large, an acquire does so in two ways:
-
-- It puts records that it releases into a wait that is there, in place of a wait of their own.
-- One acquire of `_MERGERS` merges waits that are there.
-
-Both expect the waits as they were read, so acquires at the same time may refuse each other. A number that each acquire
-draws spreads them over the waits.
+available at the last of these times. While the item is large, the acquires that tend it (tending.py) do so. They expect
+the waits as they were read, so two of them at the same time may refuse each other.
 """
 
 from collections.abc import Iterable
@@ -22,27 +17,19 @@ from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Wait
 
 _NEAR = 4  # waits may come back late by this share of their pause
-_MERGERS = 16
 _ENTRIES_AT_ONCE = 2  # that one merge touches: the two waits
 _NO_LOCK = LockId("")
 
 _Kind = tuple[object, ...]
 
 
-def merge_waits(draft: Draft, config: ShareGroupConfig, now_ms: int, turn: int) -> None:
-    """Merge waits while the item is larger than `SHARE_MERGE_BYTES`. `turn` is the acquire's number."""
+def merge_waits(draft: Draft, config: ShareGroupConfig, now_ms: int) -> None:
+    """Merge waits while the item is larger than `SHARE_MERGE_BYTES`."""
     if entries_bytes(draft.locks, draft.waits) <= SHARE_MERGE_BYTES:
         return
-    new = {*draft.new_waits()}
-    near = _near(config, now_ms, (wait for first, wait in sorted(draft.waits.items()) if first not in new))
-    for first in sorted(new):
-        wait = draft.waits[first]
-        if targets := near.get(_kind(config, now_ms, wait), []):
-            _put_into(draft, targets[turn % len(targets)], [wait])
-    if turn % _MERGERS == 0:
-        near = _near(config, now_ms, (wait for _, wait in sorted(draft.waits.items())))
-        for waits in sorted(near.values(), key=len, reverse=True):
-            _put_into(draft, waits[0], waits[1:])
+    near = _near(config, now_ms, (wait for _, wait in sorted(draft.waits.items())))
+    for waits in sorted(near.values(), key=len, reverse=True):
+        _put_into(draft, waits[0], waits[1:])
 
 
 def _near(config: ShareGroupConfig, now_ms: int, waits: Iterable[Wait]) -> dict[_Kind, list[Wait]]:

@@ -8,6 +8,8 @@ the records that do not match: the position passes over them.
 without deliveries, so that the records of other keys behind them can go ahead. The next acquire looks at all unfinished
 records in order of their offsets, and takes those that lead their key.
 
+Every such acquire takes records that came back, too: it expects the position, so it meets the others anyway.
+
 An old view is safe. The position is as it was read, so no record has become unfinished since, and a finished record
 stays finished: no earlier record of a key can appear.
 """
@@ -37,6 +39,7 @@ from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
 from penstock_core.share.retry import is_last_delivery
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, locks_of
+from penstock_core.share.tending import tends
 
 NO_KEY = 0  # the hash of a record without a key: it has no order
 Window = Sequence[int | None]
@@ -74,12 +77,14 @@ def plan_read_first(
         return AcquirePlan(update=draft.update(), answers=answers, planned=planned, is_repeat=True)
     if config.is_by_key:
         is_blocked, is_alone = _Ordered(draft, config, log, request).take(window)
+        is_tending = tends(request.nonce, 0)
     else:
         hand_out = HandOut(draft, config, log, request)
         hand_out.retries()
-        is_alone = hand_out.is_alone
+        is_alone, is_tending = hand_out.is_alone, hand_out.is_tending
         is_blocked = not is_alone and hand_out.fresh_of(window)
-    merge_waits(draft, config, request.now_ms, murmur2(request.nonce.encode()))
+    if is_tending:
+        merge_waits(draft, config, request.now_ms)
     return AcquirePlan(
         update=draft.update(), answers=answers, planned=planned, is_blocked=is_blocked, is_alone=is_alone
     )
@@ -115,13 +120,12 @@ class _Ordered:
 
         Returns whether fresh ones had no room, and `is_alone`.
         """
-        if self._request.takes_retries:
-            drop_expired(self._draft, self._config, self._log, self._request.now_ms)
+        drop_expired(self._draft, self._config, self._log, self._request.now_ms)
         sources = self._sources()
         waits = [source for source in sources if source.name is None and self._comes_again(source.entry)]
-        if self._request.takes_retries and (self._turn % 2 or not (waits or window)) and self._take_suspect(sources):
+        if (self._turn % 2 or not (waits or window)) and self._take_suspect(sources):
             return False, True
-        places = max(0, self._draft.room() - _ENTRIES_KEPT) // _ENTRIES_PER_WAIT if self._request.takes_retries else 0
+        places = max(0, self._draft.room() - _ENTRIES_KEPT) // _ENTRIES_PER_WAIT
         for source in self._leading_first(sources, self._in_turn(waits))[:places]:
             source.limit = max(1, source.records.count)
         self._choose(sources)
@@ -157,7 +161,8 @@ class _Ordered:
                 hashes = source.records.hash_by_offset()
                 chosen = {offset: hashes[offset] for offset in source.taken}
                 remove_suspect(self._draft, name, entry)
-                put_suspects(self._draft, name, source.records.minus(_ranges_of(chosen)), entry.deliveries)
+                left = source.records.minus(_ranges_of(chosen))
+                put_suspects(self._draft, name, entry, left, self._request.now_ms)
                 for other in beside:
                     take_behind(self._draft, other, source.records)
                 self._lock(chosen, entry.deliveries)

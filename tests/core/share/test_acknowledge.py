@@ -95,7 +95,7 @@ def test_release_may_tell_its_delay_and_take_the_delivery_back() -> None:
     )
     assert [(wait.available_ms, wait.deliveries) for _, wait in sorted(after.waits.items())] == [
         (NOW_MS + 7, 1),
-        (0, 0),
+        (NOW_MS, 0),
         (NOW_MS + 9, 0),
     ]
 

@@ -149,7 +149,7 @@ def test_released_records_come_again_once_their_pause_is_over() -> None:
 
 def test_records_that_come_again_take_half_of_an_acquire_while_there_are_fresh_ones() -> None:
     waiting, _ = acknowledged(acquired(NEW, records_max=20), ack(AckType.RELEASE, delay_ms=0))
-    state = acquired(waiting, OTHER, records_max=8)
+    state = acquired(waiting, OTHER, records_max=8, now_ms=NOW_MS + 1_000)
     assert held(state, OTHER) == [(((0, 4),), 2), (((20, 24),), 1)]
     assert state.waits == {4: Wait(NOW_MS, 1, RecordSet(((4, 20),)))}
     assert held(acquired(waiting, OTHER, records_max=8, next_offset=20), OTHER) == [(((0, 8),), 2)]
@@ -173,7 +173,7 @@ def test_expired_lock_is_split_after_its_time_and_the_pause() -> None:
     assert held(taken, OTHER) == [(((0, 2),), 2)]
     assert held(taken) == []
     assert taken.waits == {
-        first: Wait(0, 1, RecordSet(((first, first + 2),)), is_suspect=True) for first in range(2, 16, 2)
+        first: Wait(ends_ms, 1, RecordSet(((first, first + 2),)), is_suspect=True) for first in range(2, 16, 2)
     }
     assert len(taken.waits) == SHARE_SUSPECT_PARTS - 1
 
@@ -236,13 +236,6 @@ def test_acquire_of_one_record_takes_a_fresh_one_or_one_that_came_back() -> None
     waiting, _ = acknowledged(acquired(NEW), ack(AckType.RELEASE, delay_ms=0))
     found = {held(acquired(waiting, nonce, 1), nonce)[0] for nonce in NONCES}
     assert found == {(((0, 1),), 2), (((10, 11),), 1)}
-
-
-def test_acquire_without_retries_takes_fresh_records_only() -> None:
-    state = suspects_of(1)
-    plan = plan_acquire(state, PLAIN, log(), replace(request(now_ms=EXPIRED_MS), takes_retries=False))
-    assert plan.update is not None
-    assert (plan.update.expected_locks, plan.update.expected_waits) == ({"nonce-01.0": None}, {})
 
 
 def test_records_of_one_count_share_a_lock() -> None:

@@ -22,7 +22,7 @@ def waiting(count: int, **changes: object) -> ShareState:
 
 def merged(state: ShareState) -> ShareState:
     draft = Draft(state)
-    merge_waits(draft, PLAIN, NOW_MS - 60_000, 0)
+    merge_waits(draft, PLAIN, NOW_MS - 60_000)
     update = draft.update()
     after = state if update is None else apply(state, update)
     assert after is not None
@@ -44,32 +44,6 @@ def test_near_waits_become_one_that_is_available_at_the_last_time() -> None:
     first = after.waits[Offset(0)]
     assert first.records.count == merged_count
     assert first.available_ms == max(wait.available_ms for wait in [*state.waits.values()][:merged_count])
-
-
-def test_released_records_go_into_a_wait_that_is_there() -> None:
-    state = waiting(150)
-    draft = Draft(state)
-    released = Wait(NOW_MS + 50, 8, RecordSet(((1, 2),)))
-    draft.put_wait(released)
-    merge_waits(draft, PLAIN, NOW_MS - 60_000, 7)
-    update = draft.update()
-    assert update is not None
-    [target] = [wait for wait in update.waits.values() if wait is not None]
-    assert target.records.count == 2
-    assert 1 in {*target.records.offsets()}
-    assert len(draft.waits) == len(state.waits)
-
-
-def test_acquires_of_other_turns_choose_other_waits() -> None:
-    chosen = set()
-    for turn in range(1, 15):
-        draft = Draft(waiting(150))
-        draft.put_wait(Wait(NOW_MS + 50, 8, RecordSet(((1, 2),))))
-        merge_waits(draft, PLAIN, NOW_MS - 60_000, turn)
-        update = draft.update()
-        assert update is not None
-        chosen |= update.expected_waits.keys() - {1}
-    assert len(chosen) > 10
 
 
 def test_merging_ends_with_a_small_item() -> None:

@@ -24,10 +24,24 @@ from penstock_service.share.share_partitions import SharePartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshWindow:
-    """The hash of each fresh record in order, None for one that is finished, and the batches that hold them."""
+    """The hash of each record from `start` on, None for one that is finished, and the batches that hold them."""
 
+    start: int
     hashes: Sequence[int | None] = ()
     batches: Sequence[StoredBatch] = ()
+
+    def covers(self, offset: int) -> bool:
+        """True if the window tells what comes from that offset on."""
+        return offset == self.start or self.start < offset < self.start + len(self.hashes)
+
+    def hashes_from(self, offset: int) -> Sequence[int | None]:
+        """The hashes from an offset on that the window covers."""
+        return self.hashes[offset - self.start :]
+
+
+def first_fresh(partition: SharePartition, state: ShareState) -> int:
+    """The first record that was never handed out and is still there."""
+    return max(state.position, partition.head.log_start_offset)
 
 
 def fresh_window(
@@ -35,10 +49,10 @@ def fresh_window(
 ) -> FreshWindow:
     """The next fresh records, as many as may be in flight. Costs what `read_batches` costs."""
     head = partition.head
-    start = max(state.position, head.log_start_offset)
+    start = first_fresh(partition, state)
     room = min(config.in_flight_max - state.open, SHARE_WINDOW_RECORDS, head.next_offset - start)
     if room <= 0:
-        return FreshWindow()
+        return FreshWindow(start=start)
     end = start + records_within(head, start, SHARE_WINDOW_BYTES, room)
     asked = WantedRecords(key=partition.key.partition_key, head=head, ranges=((start, end),))
     [found] = read_batches(instance, [asked])
@@ -53,7 +67,7 @@ def fresh_window(
             window.append(NO_KEY)
         else:
             break
-    return FreshWindow(hashes=window, batches=found.batches)
+    return FreshWindow(start=start, hashes=window, batches=found.batches)
 
 
 def _hashes(found: FoundBatches, wanted: Filter | None) -> dict[int, int | None]:

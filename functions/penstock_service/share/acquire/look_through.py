@@ -47,7 +47,7 @@ from penstock_service.share.acknowledge import (
     by_partition,
     unknown_outcomes,
 )
-from penstock_service.share.acquire.fresh_window import fresh_window
+from penstock_service.share.acquire.fresh_window import FreshWindow, first_fresh, fresh_window
 from penstock_service.share.acquire.look import Look, Taken
 from penstock_service.share.acquire.partitions_in_turn import in_turn
 from penstock_service.share.acquire.record_sizes import records_within
@@ -201,8 +201,22 @@ class _Search:
             self._acknowledge_only(key, None)
             self.look.idle.append(partition)
             return
+        self._try(partition, state)
+
+    def _try(self, partition: SharePartition, state: ShareState | None) -> None:
+        """Plan and update, again after a refusal, which shows the state. None: the group was deleted."""
+        key = partition.key
+        window: FreshWindow | None = None
         for _ in range(SHARE_KEY_ATTEMPTS_MAX if self._config.is_by_key else SHARE_ACQUIRE_ATTEMPTS_MAX):
-            plan, batches = self._plan(partition, state)
+            if state is not None and self._config.is_by_key:
+                window, state = self._window(partition, state, window)
+            if state is None:
+                self._acknowledge_only(key, None)
+                return
+            if window is not None and not window.covers(first_fresh(partition, state)):
+                continue  # others have taken all of it meanwhile
+            plan = self._plan(partition, state, window)
+            batches = () if window is None else window.batches
             if plan.is_alone and self.look.taken:
                 break  # its records may kill the worker: another acquire takes them, alone
             if plan.update is None:
@@ -210,12 +224,8 @@ class _Search:
                 return
             outcome = self._instance.stores.share.update(key, plan.update)
             if outcome.after is not None:
-                if outcome.took_waiter:
-                    self.look.woken.append(key)
+                self.look.woken += [key] * outcome.took_waiter
                 self._applied(partition, outcome.after, plan, batches)
-                return
-            if outcome.before is None:  # the group was deleted
-                self._acknowledge_only(key, None)
                 return
             state = outcome.before
         self._acknowledge_only(key, state)
@@ -236,20 +246,34 @@ class _Search:
             ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {self._group.name!r} was deleted: create it again"
         )
 
-    def _plan(self, partition: SharePartition, state: ShareState) -> tuple[AcquirePlan, Sequence[StoredBatch]]:
-        """The plan on that state, and the batches that were read for it."""
+    def _window(
+        self, partition: SharePartition, state: ShareState, known: FreshWindow | None
+    ) -> tuple[FreshWindow, ShareState | None]:
+        """The fresh records, and the state as it is once they are read.
+
+        The read of records takes longer than all else before the update. Without the second read of the state, other
+        acquires would have moved the position by then, and a refused update costs more than ten times that read.
+        """
+        if known is not None and known.covers(first_fresh(partition, state)):
+            return known, state
+        window = fresh_window(self._instance, self._config, partition, state, self._wanted)
+        if not window.batches:
+            return window, state
+        return window, self._instance.stores.share.find_states([partition.key]).get(partition.key)
+
+    def _plan(self, partition: SharePartition, state: ShareState, window: FreshWindow | None) -> AcquirePlan:
+        """The plan on that state; with order by key, with the fresh records that were read."""
         head = partition.head
         log = LogBounds(log_start=head.log_start_offset, next_offset=head.next_offset)
         acknowledgements = self._acknowledgements(partition.key)
-        if self._config.is_by_key:
+        if window is not None:
             request = replace(self._request, records_max=self._records_left)
-            window = fresh_window(self._instance, self._config, partition, state, self._wanted)
-            plan = plan_read_first(state, self._config, log, request, window.hashes, acknowledgements)
-            return plan, window.batches
+            hashes = window.hashes_from(first_fresh(partition, state))
+            return plan_read_first(state, self._config, log, request, hashes, acknowledgements)
         count = self._records_left * self._reach
         bytes_max = self._bytes_left if self._wanted is None else SHARE_READ_BYTES_MAX // 2
         request = replace(self._request, records_max=records_within(head, state.position, bytes_max, count))
-        return plan_acquire(state, self._config, log, request, acknowledgements), ()
+        return plan_acquire(state, self._config, log, request, acknowledgements)
 
     def _applied(
         self, partition: SharePartition, state: ShareState, plan: AcquirePlan, batches: Sequence[StoredBatch]

@@ -113,7 +113,7 @@ def test_reads_and_writes_of_an_acquire_by_key(fifo: Instance) -> None:
     counts.clear()
     second = take(counted, nonce=STAYS, acknowledge=entries_of(held))
     assert len(offsets(second)) == 2
-    assert counts == {"share.find_states": 1, "log.heads": 1, "zone.get": 1, "share.update": 1}
+    assert counts == {"share.find_states": 2, "log.heads": 1, "zone.get": 1, "share.update": 1}
 
 
 def test_batch_that_cannot_be_decoded_holds_up_nothing(fifo: Instance) -> None:
