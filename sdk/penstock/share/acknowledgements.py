@@ -3,7 +3,7 @@
 A repeat is harmless: the service answers DONE for offsets that are finished already.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -53,9 +53,13 @@ def reject(reason: str) -> Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """One entry of a request. `is_whole`: the offsets are all that the lock was made for."""
+    """One entry of a request. `is_whole`: the offsets are all that the lock was made for.
+
+    `lock_id` tells the lock as the service has it now, while `key` names it as it was acquired.
+    """
 
     key: LockKey
+    lock_id: str
     wish: Wish
     offsets: tuple[int, ...]
     is_whole: bool
@@ -65,7 +69,7 @@ class Acknowledgement:
         entry: dict[str, Any] = {
             "topic": self.key.topic,
             "partition": self.key.partition,
-            "lock_id": self.key.lock_id,
+            "lock_id": self.lock_id,
             "offsets": None if self.is_whole else ranges_of(self.offsets),
             "type": self.wish.verb.value,
         }
@@ -87,27 +91,26 @@ class _Entry:
 class AcknowledgementQueue:
     """The entries that were not sent yet, by lock and wish. At `due_ms` they go, also without an acquire."""
 
-    def __init__(self, linger_ms: int) -> None:
-        self._linger_ms = linger_ms
+    def __init__(self) -> None:
         self._entries: dict[tuple[LockKey, Wish], _Entry] = {}
         self.due_ms = NEVER_MS
 
     def __bool__(self) -> bool:
         return bool(self._entries)
 
-    def add(self, key: LockKey, wish: Wish, offsets: Iterable[int], *, lock_count: int, now_ms: int) -> None:
-        """Queue an entry. Everything but an acceptance is for other consumers, or urgent: it goes at once."""
+    def add(self, key: LockKey, wish: Wish, offsets: Iterable[int], *, lock_count: int, due_ms: int) -> None:
+        """Queue an entry that goes at `due_ms` at the latest."""
         entry = self._entries.setdefault((key, wish), _Entry())
         entry.offsets.update(offsets)
         entry.count = lock_count
-        self.due_ms = min(self.due_ms, now_ms + self._linger_ms if wish.verb is Verb.ACCEPT else now_ms)
+        self.due_ms = min(self.due_ms, due_ms)
 
     def hurry(self, now_ms: int) -> None:
         """Send what there is now."""
         if self._entries:
             self.due_ms = min(self.due_ms, now_ms)
 
-    def take(self, most: int, now_ms: int) -> tuple[Acknowledgement, ...]:
+    def take(self, most: int, now_ms: int, lock_id_of: Callable[[LockKey], str]) -> tuple[Acknowledgement, ...]:
         """The oldest entries, `most` at the most."""
         chosen = list(islice(self._entries.items(), most))
         for place, _ in chosen:
@@ -116,6 +119,7 @@ class AcknowledgementQueue:
         return tuple(
             Acknowledgement(
                 key=key,
+                lock_id=lock_id_of(key),
                 wish=wish,
                 offsets=tuple(sorted(entry.offsets)),
                 is_whole=wish.verb is Verb.RENEW or len(entry.offsets) == entry.count,
@@ -165,19 +169,36 @@ class Refusal(NamedTuple):
 def refusals(acknowledged: Iterable[Mapping[str, Any]], sent: Iterable[Acknowledgement]) -> list[Refusal]:
     """The entries of an answer that say that something is lost. `sent` bounds the offsets that are believed."""
     known: dict[LockKey, set[int]] = {}
+    keys: dict[LockKey, LockKey] = {}
     for entry in sent:
         known.setdefault(entry.key, set()).update(entry.offsets)
+        keys[entry.key._replace(lock_id=entry.lock_id)] = entry.key
     found: list[Refusal] = []
     for each in acknowledged:
         if each.get("result") == "ok":
             continue
-        key = LockKey(str(each["topic"]), int(each["partition"]), str(each["lock_id"]))
+        key = keys.get(_place_of(each), _place_of(each))
         ranges = each.get("offsets")
         named = None
         if ranges is not None:
             named = frozenset(o for o in known.get(key, ()) if any(start <= o < end for start, end in ranges))
         found.append(Refusal(key, named, str(each.get("result")), str(each.get("message", ""))))
     return found
+
+
+def next_lock_ids(
+    acknowledged: Iterable[Mapping[str, Any]], sent: Iterable[Acknowledgement]
+) -> Iterator[tuple[LockKey, str]]:
+    """The lock ids with which the service knows these locks from now on."""
+    keys = {entry.key._replace(lock_id=entry.lock_id): entry.key for entry in sent}
+    for each in acknowledged:
+        key, lock_id = keys.get(_place_of(each)), each.get("next_lock_id")
+        if key is not None and isinstance(lock_id, str):
+            yield key, lock_id
+
+
+def _place_of(acknowledged: Mapping[str, Any]) -> LockKey:
+    return LockKey(str(acknowledged["topic"]), int(acknowledged["partition"]), str(acknowledged["lock_id"]))
 
 
 def ranges_of(offsets: Sequence[int]) -> list[list[int]]:

@@ -41,7 +41,10 @@ class AcquiredLock:
 
 
 class HeldLock:
-    """A lock and its records. `count` is how many records it was made for, `told` those that were said to be lost."""
+    """A lock and its records. `count` is how many records it was made for, `told` those that were said to be lost.
+
+    `lock_id` tells the service the lock as its last acknowledgement left it, so that the next one costs one write.
+    """
 
     __slots__ = (
         "at_hand",
@@ -51,6 +54,7 @@ class HeldLock:
         "in_hand",
         "is_renewing",
         "key",
+        "lock_id",
         "renew_from",
         "since",
         "told",
@@ -59,6 +63,7 @@ class HeldLock:
 
     def __init__(self, lock: AcquiredLock) -> None:
         self.key = lock.key
+        self.lock_id = lock.key.lock_id
         self.since = lock.sent
         self.at_hand = {record.offset: record for record in lock.records}
         self.in_hand: dict[int, ShareRecord] = {}
@@ -98,6 +103,17 @@ class HeldLocks:
     def get(self, key: LockKey) -> HeldLock | None:
         """The lock, if it is held."""
         return self._locks.get(key)
+
+    def lock_id_of(self, key: LockKey) -> str:
+        """The lock id to send: the newest that the service has told."""
+        held = self._locks.get(key)
+        return key.lock_id if held is None else held.lock_id
+
+    def rename(self, key: LockKey, lock_id: str) -> None:
+        """The service has told a newer lock id."""
+        held = self._locks.get(key)
+        if held is not None:
+            held.lock_id = lock_id
 
     def add(self, lock: AcquiredLock) -> None:
         """Take a lock. If it is held already, it lasts longer: the service has repeated its answer."""

@@ -10,11 +10,13 @@ from penstock.retry import NEVER_MS
 from penstock.share.acknowledgements import (
     ACCEPT,
     GIVE_BACK,
+    RELEASE,
     Acknowledgement,
     AcknowledgementQueue,
     Refusal,
     Verb,
     Wish,
+    next_lock_ids,
     refusals,
     reject,
 )
@@ -22,7 +24,12 @@ from penstock.share.acquire_call import ShareAnswer, ShareCall
 from penstock.share.held_locks import AcquiredLock, HeldLock, HeldLocks, key_of
 from penstock.share.moment import Moment
 from penstock.share_model import ShareRecord
-from penstock_core.limits import SDK_SHARE_ENTRIES_MAX, SDK_SHARE_GIVE_BACK_MS, SDK_SHARE_LINGER_MS
+from penstock_core.limits import (
+    SDK_SHARE_ENTRIES_MAX,
+    SDK_SHARE_GIVE_BACK_MS,
+    SDK_SHARE_LINGER_MS,
+    SDK_SHARE_LINGER_PART_MS,
+)
 
 _log = logging.getLogger("penstock.share")
 
@@ -34,7 +41,7 @@ class Keeper:
 
     def __init__(self, *, lock_ms: int | None, hold_ms_max: int) -> None:
         self.locks = HeldLocks(hold_ms_max)
-        self.queue = AcknowledgementQueue(SDK_SHARE_LINGER_MS)
+        self.queue = AcknowledgementQueue()
         self.lost: list[ShareRecord] = []
         self.lost_count = 0
         self.skipped_batches = 0
@@ -107,11 +114,14 @@ class Keeper:
 
     def entries(self, now: Moment) -> tuple[Acknowledgement, ...]:
         """The entries for a request to carry."""
-        return self.queue.take(SDK_SHARE_ENTRIES_MAX, now.monotonic_ms)
+        return self.queue.take(SDK_SHARE_ENTRIES_MAX, now.monotonic_ms, self.locks.lock_id_of)
 
     def answered(self, call: ShareCall, answer: ShareAnswer) -> None:
         """The service has answered a request with acknowledgements."""
-        refused = refusals(answer.document.get("acknowledged") or (), call.entries)
+        acknowledged = answer.document.get("acknowledged") or ()
+        for key, lock_id in next_lock_ids(acknowledged, call.entries):
+            self.locks.rename(key, lock_id)
+        refused = refusals(acknowledged, call.entries)
         for entry in call.entries:
             mine = [each for each in refused if each.key == entry.key]
             self._settle(entry, mine, call)
@@ -169,7 +179,7 @@ class Keeper:
             Wish(Verb.RENEW, lock_ms=self._wanted_ms),
             lock.in_hand,
             lock_count=lock.count,
-            now_ms=now.monotonic_ms,
+            due_ms=now.monotonic_ms,
         )
 
     def _give_back(self, lock: HeldLock, now: Moment) -> None:
@@ -178,7 +188,21 @@ class Keeper:
             self._queue(lock, GIVE_BACK, offsets, now)
 
     def _queue(self, lock: HeldLock, wish: Wish, offsets: Iterable[int], now: Moment) -> None:
-        self.queue.add(lock.key, wish, offsets, lock_count=lock.count, now_ms=now.monotonic_ms)
+        due_ms = now.monotonic_ms + self._linger_ms(lock, wish, now)
+        self.queue.add(lock.key, wish, offsets, lock_count=lock.count, due_ms=due_ms)
+
+    def _linger_ms(self, lock: HeldLock, wish: Wish, now: Moment) -> int:
+        """How long an acknowledgement waits for an acquire, or for the rest of its lock, that goes with it.
+
+        What other consumers wait for goes at once. A release waits for its backoff anyway, a finished lock takes up a
+        place in the partition, and with order by key an acceptance frees the next record of its key: these wait for a
+        short time.
+        """
+        if wish not in (ACCEPT, RELEASE):
+            return 0
+        if wish == RELEASE or self.locks.is_by_key or not (lock.at_hand or lock.in_hand):
+            return SDK_SHARE_LINGER_MS
+        return min(SDK_SHARE_LINGER_PART_MS, max(0, lock.renew_from.monotonic_ms - now.monotonic_ms))
 
     def _tell(self, lock: HeldLock, records: Sequence[ShareRecord]) -> None:
         lock.told.update(record.offset for record in records)

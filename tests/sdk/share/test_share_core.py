@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import AccessDeniedError, LockLostError, UnavailableError
-from penstock.share.acknowledgements import ACCEPT, RELEASE, reject
+from penstock.share.acknowledgements import ACCEPT, RELEASE, Verb, Wish, reject
 from penstock.share.held_locks import AcquiredLock
 from penstock_core.errors import ErrorCode
-from penstock_core.limits import SDK_SHARE_GIVE_BACK_MS, SDK_SHARE_LINGER_MS
+from penstock_core.limits import SDK_SHARE_GIVE_BACK_MS, SDK_SHARE_LINGER_MS, SDK_SHARE_LINGER_PART_MS
 from tests.sdk.share.stepped_core import SteppedCore
 
 UNAVAILABLE = UnavailableError(ErrorCode.STORAGE_UNAVAILABLE, "try again")
@@ -190,12 +190,79 @@ def test_refused_acquire_is_raised_and_keeps_its_acknowledgements() -> None:
     assert stepped.sent(stepped.call()) == [("accept", None)]
 
 
+def test_acceptance_waits_for_the_rest_of_its_lock_and_no_longer_than_its_bound() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    first, second, third = stepped.acquire(0, 1, 2)
+    stepped.finish(first, ACCEPT)
+    stepped.step(SDK_SHARE_LINGER_PART_MS - 1)
+    assert stepped.core.next_call() is None
+    stepped.step(1)
+    assert stepped.sent(stepped.call()) == [("accept", [[0, 1]])]
+    stepped = SteppedCore(acknowledge="explicit")
+    first, second, third = stepped.acquire(0, 1, 2)
+    for record in (first, second, third):
+        stepped.finish(record, ACCEPT)
+    stepped.step(SDK_SHARE_LINGER_MS)
+    assert stepped.sent(stepped.call()) == [("accept", None)]
+
+
+def test_next_acknowledgement_goes_under_the_lock_id_that_the_service_has_told() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    first, second, third = stepped.acquire(0, 1, 2)
+    names = []
+    for record, told in ((first, "a.0~two"), (second, "a.0~one"), (third, None)):
+        stepped.finish(record, ACCEPT)
+        stepped.step(SDK_SHARE_LINGER_PART_MS)
+        call = stepped.call()
+        [entry] = call.body["acknowledge"]
+        names.append(entry["lock_id"])
+        answer = {**entry, "result": "ok", **({} if told is None else {"next_lock_id": told})}
+        stepped.answer(call, acknowledged=[answer])
+    assert names == ["a.0", "a.0~two", "a.0~one"]
+    assert not stepped.core.keeper.locks.in_hand()
+
+
+def test_loss_under_a_newer_lock_id_is_told() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    first, second = stepped.acquire(0, 1)
+    stepped.finish(first, RELEASE)
+    stepped.step(SDK_SHARE_LINGER_MS)
+    call = stepped.call()
+    [entry] = call.body["acknowledge"]
+    stepped.answer(call, acknowledged=[{**entry, "result": "ok", "next_lock_id": "a.0~new"}])
+    stepped.finish(second, ACCEPT)
+    stepped.step(SDK_SHARE_LINGER_MS)
+    stepped.answer(stepped.call(), acknowledged=lost("a.0~new", [1, 2]))
+    assert stepped.core.keeper.take_lost() == [second]
+
+
+def test_acceptance_of_a_part_goes_by_the_middle_of_a_short_lock() -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    first, _ = stepped.acquire(0, 1, lasts_ms=1_000)
+    stepped.step(300)
+    stepped.finish(first, ACCEPT)
+    stepped.step(200)
+    assert ("accept", [[0, 1]]) in stepped.sent(stepped.call())
+
+
+@pytest.mark.parametrize(("wish", "ordering"), [(RELEASE, "none"), (ACCEPT, "key")])
+def test_what_other_consumers_wait_for_soon_does_not_wait_for_the_rest_of_its_lock(wish: Wish, ordering: str) -> None:
+    stepped = SteppedCore(acknowledge="explicit")
+    assert stepped.ask() == []
+    stepped.answer(stepped.call(), stepped.lock(0, 1), ordering=ordering)
+    first, _ = stepped.resume()
+    stepped.finish(first, wish)
+    assert stepped.core.next_call() is None
+    stepped.step(SDK_SHARE_LINGER_MS)
+    assert stepped.sent(stepped.call()) == [(wish.verb.value, [[0, 1]])]
+
+
 def test_one_acquire_and_one_acknowledgement_are_on_their_way_at_once() -> None:
     stepped = SteppedCore(acknowledge="explicit")
     first, second = stepped.acquire(0, 1)
     stepped.ask()
     acquire = stepped.call()
-    stepped.finish(first, RELEASE)
+    stepped.finish(first, Wish(Verb.RELEASE, delay_ms=0))
     acknowledgement = stepped.call()
     stepped.finish(second, RELEASE)
     assert acquire.is_acquire
