@@ -137,6 +137,7 @@ def _acknowledged(outcome: AckOutcome) -> dict[str, Any]:
         "lock_id": entry.client_lock_id,
         "offsets": outcome.ranges,
         "result": outcome.result.value,
+        **({} if outcome.next_lock_id is None else {"next_lock_id": outcome.next_lock_id}),
         **({"message": _LOST} if outcome.result is AckResult.LOST else {}),
     }
 

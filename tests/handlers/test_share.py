@@ -49,6 +49,19 @@ def test_binary_answer_has_the_same_locks_and_whole_batches(workers: Service) ->
     assert {record["lock_id"] for record in acquire(workers, nonce="abcdefgh")["records"]} == {lock["lock_id"]}
 
 
+@pytest.mark.parametrize("path", ["records", "acquire"])
+def test_part_of_a_lock_tells_the_lock_id_to_go_on_with(workers: Service, path: str) -> None:
+    [lock_id] = {record["lock_id"] for record in acquire(workers, max_records=3)["records"]}
+    part = {"topic": "orders", "partition": 0, "lock_id": lock_id, "type": "accept", "offsets": [[0, 1]]}
+    answer = workers.call("POST", f"{GROUP}/{path}", {"max_records": 1, "acknowledge": [part]})
+    document = answer.json if path == "records" else frame.decode(answer.body)[0]
+    [told] = document["acknowledged"]
+    assert told["next_lock_id"].partition("~")[0] == lock_id.partition("~")[0]
+    rest = {**part, "lock_id": told["next_lock_id"], "offsets": None}
+    [done] = workers.call("POST", f"{GROUP}/acknowledge", {"acknowledge": [rest]}).json["acknowledged"]
+    assert (done["offsets"], done["result"], "next_lock_id" in done) == ([[1, 3]], "ok", False)
+
+
 def test_lost_lock_is_told_by_range_and_changes_nothing(workers: Service) -> None:
     [lock_id] = {record["lock_id"] for record in acquire(workers, max_records=3)["records"]}
     wrong = {"topic": "orders", "partition": 0, "lock_id": lock_id, "type": "accept", "offsets": [[1, 2], [7, 9]]}

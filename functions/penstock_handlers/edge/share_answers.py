@@ -64,13 +64,17 @@ class AcquiredRecord(TypedDict):
 
 
 class AcknowledgedRanges(TypedDict):
-    """The result for some offsets of an acknowledgement; null: for all of them."""
+    """The result for some offsets of an acknowledgement; null: for all of them.
+
+    `next_lock_id` tells the lock as it is now, while it has records left: use it for the next acknowledgement.
+    """
 
     topic: str
     partition: int
     lock_id: str
     offsets: list[tuple[int, int]] | None
     result: str
+    next_lock_id: NotRequired[str]
     message: NotRequired[str]
 
 

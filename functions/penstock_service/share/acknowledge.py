@@ -20,12 +20,13 @@ from penstock_core.share.acknowledge import (
     plan_acknowledge,
     plan_blind,
 )
+from penstock_core.share.acquire import Grant
 from penstock_core.share.bury import has_burials
 from penstock_core.share.record_set import Ranges
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
-from penstock_service.share.client_lock import mark_of
+from penstock_service.share.client_lock import mark_of, marked_lock_id
 from penstock_service.share.dead_letters.bury import bury
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
@@ -44,11 +45,16 @@ class AckEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckOutcome:
-    """The result for some ranges of an entry; None: for all that the entry is for."""
+    """The result for some ranges of an entry; None: for all that the entry is for.
+
+    `next_lock_id` tells the lock as it is now. With it, one write acknowledges the rest of the lock without a read.
+    None: the lock is gone, or `client_lock_id` tells it already.
+    """
 
     entry: AckEntry
     ranges: Ranges | None
     result: AckResult
+    next_lock_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,7 @@ def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence
     found = dict(zip(keys, results.all_ok(), strict=True))
     outcomes = unknown_outcomes(entries, places)
     for key, result in found.items():
-        outcomes += answered(entries, places[key], result.answers)
+        outcomes += answered(entries, places[key], result.answers, LocksNow(key, result.state))
     outcomes.sort(key=lambda each: each[0])
     _bury_some(instance, group, {key: (entries[places[key][0]].topic, result) for key, result in found.items()})
     count_outcomes(instance, [outcome for _, outcome in outcomes])
@@ -150,14 +156,36 @@ def by_partition(group: ShareGroup, entries: Sequence[AckEntry]) -> dict[ShareKe
     return places
 
 
+@dataclass(frozen=True, slots=True)
+class LocksNow:
+    """The locks of a partition as an update has left them; state None: there are none."""
+
+    key: ShareKey
+    state: ShareState | None
+
+    def next_lock_id(self, entry: AckEntry) -> str | None:
+        """The lock id to go on with, None if it is as the client sent it or the lock is gone."""
+        name = entry.acknowledgement.lock_id
+        lock = None if self.state is None else self.state.locks.get(name)
+        if self.state is None or lock is None:
+            return None
+        found = marked_lock_id(Grant(lock_id=name, lock=lock, generation=self.state.generation), self.key)
+        return None if found == entry.client_lock_id else found
+
+
 def answered(
-    entries: Sequence[AckEntry], places: Sequence[int], answers: Iterable[AckAnswer]
+    entries: Sequence[AckEntry], places: Sequence[int], answers: Iterable[AckAnswer], now: LocksNow
 ) -> list[tuple[int, AckOutcome]]:
     """The outcomes of one partition's entries, which stand at these places, each with its place."""
     return [
         (
             places[each.index],
-            AckOutcome(entry=entries[places[each.index]], ranges=each.ranges or None, result=each.result),
+            AckOutcome(
+                entry=entries[places[each.index]],
+                ranges=each.ranges or None,
+                result=each.result,
+                next_lock_id=now.next_lock_id(entries[places[each.index]]),
+            ),
         )
         for each in answers
     ]

@@ -1,6 +1,7 @@
 """A share group in memory, and its consumers as the tests of its use cases need them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock_core.ids import LockNonce, ShareGroupId
@@ -81,6 +82,21 @@ def entry_of(lock: HandedLock, kind: AckType = AckType.ACCEPT, offsets: Ranges |
         mark=mark,
         acknowledgement=Acknowledgement(
             lock_id=lock_id, type=kind, offsets=offsets, generation=generation, handed_out=handed_out, **facts
+        ),
+    )
+
+
+def following(outcome: AckOutcome, kind: AckType = AckType.ACCEPT, offsets: Ranges | None = None) -> AckEntry:
+    """An acknowledgement under the lock id that the answer to an earlier one has told."""
+    assert outcome.next_lock_id is not None
+    lock_id, generation, handed_out, mark = parse_marked_lock_id(outcome.next_lock_id)
+    assert handed_out is not None
+    return replace(
+        outcome.entry,
+        client_lock_id=outcome.next_lock_id,
+        mark=mark,
+        acknowledgement=Acknowledgement(
+            lock_id=lock_id, type=kind, offsets=offsets, generation=generation, handed_out=handed_out
         ),
     )
 

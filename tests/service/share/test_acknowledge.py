@@ -16,6 +16,7 @@ from tests.service.share.sharing import (
     entries_of,
     entry_of,
     finish,
+    following,
     locks_in,
     new_group,
     offsets_in,
@@ -27,6 +28,7 @@ from tests.support.refusals import refused
 from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, filled_topic
 
 OK, DONE, LOST = AckResult.OK, AckResult.DONE, AckResult.LOST
+STAYS = "nonce-01"
 
 
 def test_repeat_of_an_acceptance_is_done(instance: Instance) -> None:
@@ -65,11 +67,47 @@ def test_acknowledgement_of_a_whole_lock_is_one_update_and_of_a_part_too(instanc
     [lock] = locks_in(take(instance))
     counts: Counter[str] = Counter()
     counted = counted_instance(instance, counts)
-    acknowledge(counted, GROUP, [entry_of(lock, AckType.ACCEPT, ((0, 2),))])
+    [first] = acknowledge(counted, GROUP, [entry_of(lock, AckType.ACCEPT, ((0, 2),))])
     assert counts == {"share.get_group": 1, "share.update": 1}
     counts.clear()
-    acknowledge(counted, GROUP, [entry_of(lock, AckType.ACCEPT, ((2, 4),))])
-    assert counts == {"share.update": 2}, "the token is of the lock as it was handed out"
+    [second] = acknowledge(counted, GROUP, [following(first, AckType.ACCEPT, ((2, 4),))])
+    assert counts == {"share.update": 1}, "the answer has told the lock as it is now"
+    counts.clear()
+    acknowledge(counted, GROUP, [entry_of(lock, AckType.RELEASE, ((4, 5),))])
+    assert counts == {"share.update": 2}, "the first lock id tells the lock as it was handed out"
+    [third] = acknowledge(counted, GROUP, [following(second, AckType.ACCEPT, ((5, 6),))])
+    assert (third.result, third.next_lock_id) == (OK, None), "the lock is gone"
+
+
+def test_renewal_tells_the_lock_id_to_go_on_with(instance: Instance) -> None:
+    filled_topic(instance, records=6)
+    new_group(instance)
+    [lock] = locks_in(take(instance))
+    [renewed] = acknowledge(instance, GROUP, [entry_of(lock, AckType.RENEW, lock_ms=60_000)])
+    counts: Counter[str] = Counter()
+    outcomes = acknowledge(counted_instance(instance, counts), GROUP, [following(renewed)])
+    assert results_of(outcomes) == [(((0, 6),), OK)]
+    assert counts == {"share.get_group": 1, "share.update": 1}
+
+
+def test_lock_id_to_go_on_with_comes_beside_records_too(instance: Instance) -> None:
+    filled_topic(instance, records=6)
+    new_group(instance)
+    [lock] = locks_in(take(instance, 4))
+    acquired = take(instance, 1, nonce=STAYS, acknowledge=[entry_of(lock, AckType.ACCEPT, ((0, 2),))])
+    [outcome] = acquired.acknowledged
+    counts: Counter[str] = Counter()
+    assert results_of(acknowledge(counted_instance(instance, counts), GROUP, [following(outcome)])) == [(((2, 4),), OK)]
+    assert counts == {"share.get_group": 1, "share.update": 1}
+
+
+def test_lock_that_was_lost_has_no_lock_id_to_go_on_with(instance: Instance) -> None:
+    filled_topic(instance, records=6)
+    new_group(instance)
+    [lock] = locks_in(take(instance))
+    reset_share_group(instance, GROUP, "orders", ShareResetTo(offset=0))
+    [outcome] = acknowledge(instance, GROUP, [entry_of(lock, AckType.ACCEPT, ((0, 2),))])
+    assert (outcome.result, outcome.next_lock_id) == (LOST, None)
 
 
 def test_offsets_that_the_lock_never_had_are_not_taken_for_finished(instance: Instance) -> None:

@@ -42,6 +42,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.share.acknowledge import (
     AckEntry,
+    LocksNow,
     acknowledge_partition,
     answered,
     by_partition,
@@ -280,7 +281,7 @@ class _Search:
     ) -> None:
         """Note what the plan has brought, and make the acknowledgements that it had no room for."""
         key = partition.key
-        self.look.outcomes += answered(self._entries, self._places.get(key, ()), plan.answers)
+        self.look.outcomes += answered(self._entries, self._places.get(key, ()), plan.answers, LocksNow(key, state))
         self.look.is_blocked |= plan.is_blocked
         if plan.planned < len(self._acknowledgements(key)):
             state = self._acknowledge_only(key, state, plan.planned) or state
@@ -319,7 +320,8 @@ class _Search:
         if not acknowledgements:
             return state
         done = acknowledge_partition(self._instance, self._config, key, acknowledgements, state)
-        self.look.outcomes += answered(self._entries, self._places[key][begin:], done.answers)
+        now = LocksNow(key, done.state)
+        self.look.outcomes += answered(self._entries, self._places[key][begin:], done.answers, now)
         if done.must_wake:
             self.look.woken.append(key)
         return done.state
