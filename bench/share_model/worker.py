@@ -30,7 +30,7 @@ _KEY_STEP = 2_654_435_761  # spreads the records over the keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """What the workers do. `linger_ms` is how long an accept waits for an acquire that carries it."""
+    """The habits of all workers. `linger_ms` is the time that an accept of a finished lock waits for an acquire."""
 
     config: ShareGroupConfig
     work_ms: float

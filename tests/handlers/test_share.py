@@ -54,7 +54,7 @@ def test_part_of_a_lock_tells_the_lock_id_to_go_on_with(workers: Service, path: 
     [lock_id] = {record["lock_id"] for record in acquire(workers, max_records=3)["records"]}
     part = {"topic": "orders", "partition": 0, "lock_id": lock_id, "type": "accept", "offsets": [[0, 1]]}
     answer = workers.call("POST", f"{GROUP}/{path}", {"max_records": 1, "acknowledge": [part]})
-    document = answer.json if path == "records" else frame.decode(answer.body)[0]
+    document: Any = answer.json if path == "records" else frame.decode(answer.body)[0]
     [told] = document["acknowledged"]
     assert told["next_lock_id"].partition("~")[0] == lock_id.partition("~")[0]
     rest = {**part, "lock_id": told["next_lock_id"], "offsets": None}

@@ -224,7 +224,7 @@ class HandOut:
         return max(0, self._log.next_offset - max(self._draft.position, self._log.log_start))
 
     def _overdue_ms(self) -> int:
-        """How long the longest record has been due."""
+        """The time for which the longest record has been due."""
         now_ms = self._request.now_ms
         due = [wait.available_ms for _, wait in self._available_waits()]
         for name, entry in suspects(self._draft, self._config, now_ms):

@@ -192,7 +192,7 @@ class Keeper:
         self.queue.add(lock.key, wish, offsets, lock_count=lock.count, due_ms=due_ms)
 
     def _linger_ms(self, lock: HeldLock, wish: Wish, now: Moment) -> int:
-        """How long an acknowledgement waits for an acquire, or for the rest of its lock, that goes with it.
+        """The time that an acknowledgement waits for an acquire, or for the rest of its lock.
 
         What other consumers wait for goes at once. A release waits for its backoff anyway, a finished lock takes up a
         place in the partition, and with order by key an acceptance frees the next record of its key: these wait for a
