@@ -24,6 +24,8 @@ Nonce = NewType("Nonce", bytes)
 ShareGroupId = NewType("ShareGroupId", str)
 LockId = NewType("LockId", str)
 LockNonce = NewType("LockNonce", str)
+SubscriptionId = NewType("SubscriptionId", str)
+SubscriptionName = NewType("SubscriptionName", str)
 TimerId = NewType("TimerId", bytes)
 
 SEGMENT_ID_BYTES = 16

@@ -167,6 +167,27 @@ REDRIVE_MS_MAX = 15_000  # one call begins no further transaction after this
 REDRIVE_PAUSE_MS = 60_000  # records that a redrive skips come up again after this
 DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-letter topic
 
+# Subscriptions.
+PUSH_LOCK_MS = 20_000  # a delivery renews its lock with each commit, and each 5 s
+PUSH_ERROR_LENGTH_MAX = 500  # characters of a target's answer that the state keeps
+PUSH_TOPICS_MAX = 100  # of one subscription
+PUSH_BATCH_RECORDS_DEFAULT = 100
+PUSH_BATCH_RECORDS_MAX = 10_000
+PUSH_BATCH_WINDOW_MS_MAX = 300_000
+PUSH_CONCURRENCY_DEFAULT = 10
+PUSH_CONCURRENCY_MAX = 1_000
+PUSH_ATTEMPTS_DEFAULT = 5  # of subscriptions with a dead-letter topic; those without one have no bound
+PUSH_ATTEMPTS_MAX = 1_000
+PUSH_BACKOFF_FIRST_MS_DEFAULT = 1_000
+PUSH_BACKOFF_LAST_MS_DEFAULT = 600_000
+PUSH_BACKOFF_MS_MAX = 12 * 3_600_000
+PUSH_PATIENCE_MS_DEFAULT = 900_000  # records wait so long for a target that has no success at all
+PUSH_PATIENCE_MS_MAX = 14 * 24 * 3_600_000
+PUSH_AGE_MS_MAX = 365 * 24 * 3_600_000
+PUSH_URL_LENGTH_MAX = 2_048  # characters
+PUSH_SECRET_LENGTH_MIN = 16  # characters
+PUSH_SECRET_LENGTH_MAX = 256
+
 # The index.
 TAIL_ROLL_REFS = 16  # a roll moves exactly so many refs to a page (format: a tail base has one possible page)
 LONG_TAIL_ROLL_REFS = 4  # in a tail of twice that length, each multiple of this starts a roll

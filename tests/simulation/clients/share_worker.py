@@ -12,9 +12,6 @@ from penstock_core.share.share_state import ShareKey
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.client_lock import parse_marked_lock_id
-from tests.history import format as history
-from tests.history.recorder import OpenOperation
-from tests.simulation.clients.share_history import asked, locks, told
 from tests.simulation.oracle.shares import ShareOracle
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
@@ -97,16 +94,12 @@ class ShareWorker:
         generations = self._send(entries)
         for _ in range(_TRIES_MAX):
             self._double(wish)
-            operation = self._begin(history.Function.ACQUIRE, entries, wish.nonce)
             try:
                 acquired = self._simulation.call(lambda instance: acquire(instance, self._group, wish), is_read=False)
             except PenstockError as error:
-                self._simulation.recorder.maybe(operation)
                 self._scheduler.note("not acquired", error)
                 self._scheduler.pause(self._random.choice([10.0, 500.0]))
                 continue
-            done = told(acquired.acknowledged, self._oracle.lock_ms)
-            self._simulation.recorder.ok(operation, [*done, *locks(acquired)])
             self._check(generations, acquired.acknowledged)
             self._simulation.count("share acquired")
             return acquired
@@ -117,7 +110,6 @@ class ShareWorker:
         if self._random.random() < self._habits.doubled_rate:
 
             def again() -> None:
-                self._simulation.recorder.maybe(self._begin(history.Function.ACQUIRE, (), wish.nonce))
                 try:
                     self._simulation.call(lambda instance: acquire(instance, self._group, wish), is_read=False)
                 except PenstockError as error:
@@ -217,25 +209,16 @@ class ShareWorker:
             return
         generations = self._send(entries)
         for _ in range(_TRIES_MAX):
-            operation = self._begin(history.Function.ACKNOWLEDGE, entries)
             try:
                 outcomes = self._simulation.call(
                     lambda instance: acknowledge(instance, self._group, entries), is_read=False
                 )
             except PenstockError as error:
-                self._simulation.recorder.maybe(operation)
                 self._scheduler.note("not acknowledged", error)
                 self._scheduler.pause(self._random.choice([10.0, 500.0]))
                 continue
-            self._simulation.recorder.ok(operation, told(outcomes, self._oracle.lock_ms))
             self._check(generations, outcomes)
             return
-
-    def _begin(
-        self, function: history.Function, entries: Sequence[AckEntry], nonce: LockNonce | None = None
-    ) -> OpenOperation:
-        ops = [*([] if nonce is None else [history.Nonce(nonce)]), *asked(entries, self._oracle.lock_ms)]
-        return self._simulation.recorder.invoke(self._name, function, ops, group=self._group)
 
     def _send(self, entries: Sequence[AckEntry]) -> dict[ShareKey, int]:
         """Tell the oracle what is about to be sent. The generations of the items by then."""

@@ -20,14 +20,13 @@ from penstock_core.ids import LockId, Offset
 from penstock_core.limits import SHARE_LOCKS_MAX, SHARE_SUSPECT_PARTS
 from penstock_core.records.codec import decode
 from penstock_core.share.acknowledge import Acknowledgement, AckResult, AckType
+from penstock_core.share.dead_letter import HEADER_PREFIX
 from penstock_core.share.record_set import Ranges, RecordSet
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareKey, ShareState, Wait
-from tests.history import format as history
 from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
-from tests.support.dead_letters import dead_letter_of
 
 BURIED, EXPIRED = "buried", "expired"
 KeyOf = Callable[[str], str | None]
@@ -69,11 +68,6 @@ class ShareOracle:
             appends = self._simulation.oracle.log.appends.get(key.partition_key, ())
             values[:] = [value for entry in appends for value in entry.values]
         return values[offset]
-
-    @property
-    def lock_ms(self) -> int:
-        """How long the group's locks last."""
-        return self._config.lock_ms
 
     def generation(self, key: ShareKey) -> int:
         """The generation of the item."""
@@ -122,26 +116,21 @@ class ShareOracle:
             )
 
     def check_dead_letters(self, topic: str) -> None:
-        """Check that each moved record is in the dead-letter topic as often as it was moved, and tell the history.
-
-        The history checker judges what the dead letters hold, unless the topic was made anew.
-        """
-        log, recorder = self._simulation.oracle.log, self._simulation.recorder
+        """Check that each moved record is in the dead-letter topic as often as it was moved, with its value."""
+        log = self._simulation.oracle.log
         keys = {int(key.partition): key for key in self.partitions}
         found: Counter[tuple[ShareKey, int]] = Counter()
         for key, appends in log.appends.items():
-            if log.names.get(key.topic_id) != topic:
-                continue
-            letters = []
-            for entry in appends:
+            for entry in appends if log.names.get(key.topic_id) == topic else ():
                 ref = entry.ref
                 body = memoryview(log.bodies[ref.segment_id])[ref.position : ref.position + ref.length]
-                for index, record in enumerate(decode(body)):
-                    value, offset = (record.value or b"").decode(), entry.base_offset + index
-                    letters.append(dead_letter_of(offset, value, record.key, record.headers))
-            found.update((keys[each.origin[1]], each.origin_offset) for each in letters)
-            ops = [history.DeadLetters((topic, int(key.partition)), tuple(letters))]
-            recorder.ok(recorder.invoke("final", history.Function.DEAD_LETTERS), ops)
+                for record in decode(body):
+                    headers = {name: (value or b"").decode() for name, value in record.headers}
+                    partition, offset = (int(headers[HEADER_PREFIX + name]) for name in ("partition", "offset"))
+                    share_key = keys[partition]
+                    found[share_key, offset] += 1
+                    value = (record.value or b"").decode()
+                    expect(value == self.value(share_key, offset), f"{share_key} at {offset} is a dead letter {value}")
         expect(
             found == self.buried, f"dead letters differ from those moved: {found - self.buried}, {self.buried - found}"
         )

@@ -16,10 +16,8 @@ from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.share.client_lock import parse_marked_lock_id
 from penstock_service.topics.list_offsets import OffsetSpec
-from tests.history import format as history
 from tests.simulation.clients.admin import SimulatedAdmin
 from tests.simulation.clients.producer import SimulatedProducer
-from tests.simulation.clients.share_history import asked, locks, settings, told
 from tests.simulation.clients.share_worker import ShareWorker, WorkerHabits
 from tests.simulation.oracle.shares import ShareOracle
 from tests.simulation.oracle.violation import expect
@@ -51,7 +49,6 @@ def install(simulation: Simulation) -> None:
         config |= {"dead_letter_topic": _DEAD, "deliveries_max": random.choice([1, 2, 3, 5])}
     group, _ = put_share_group(simulation.bare, _GROUP, [topic], config)
     oracle = ShareOracle(simulation, group.config, _key_of)
-    simulation.recorder.done("share operator", history.Function.SHARE, [settings(_TOPIC, group.config)], group=_GROUP)
     habits = WorkerHabits(
         records_max=random.choice([(1,), (2, 5), (10, 20)]),
         work_ms=random.choice([(1.0,), (5.0, 300.0), (10.0, 1_500.0, 6_000.0)]),
@@ -103,15 +100,10 @@ def _reset_now_and_then(simulation: Simulation) -> None:
     for _ in range(random.choice([1, 3])):
         simulation.scheduler.pause(random.uniform(50.0, 5_000.0))
         to = random.choice([ShareResetTo(end=OffsetSpec.EARLIEST), ShareResetTo(end=OffsetSpec.LATEST)])
-        ops = [history.Reset((_TOPIC, partition), None) for partition in range(2)]
-        operation = simulation.recorder.invoke("share operator", history.Function.RESET, ops, group=_GROUP)
         try:
             simulation.call(partial(reset_share_group, name=_GROUP, topic_name=_TOPIC, to=to), is_read=False)
         except PenstockError as error:
             simulation.scheduler.note("not reset", error)
-            simulation.recorder.maybe(operation)
-        else:
-            simulation.recorder.ok(operation)
         simulation.count("share group reset")
 
 
@@ -126,14 +118,11 @@ def _lose_dead_letters(simulation: Simulation) -> None:
 
 def _drain(simulation: Simulation, oracle: ShareOracle) -> None:
     """What is unfinished comes again, and can be accepted. Then each dead letter is there as often as it was moved."""
-    instance, recorder = simulation.undisturbed(), simulation.recorder
-    drain = recorder.invoke("drain", history.Function.DRAINED, group=_GROUP)
+    instance = simulation.undisturbed()
     idle = 0
     for number in range(_DRAINS_MAX):
         wish = AcquireWish(nonce=LockNonce(f"drain{number:06}"), records_max=100, bytes_max=1_000_000)
-        operation = recorder.invoke("drain", history.Function.ACQUIRE, group=_GROUP)
         acquired = acquire(instance, _GROUP, wish)
-        recorder.ok(operation, locks(acquired))
         entries = []
         for partition in acquired.partitions:
             for lock in partition.locks:
@@ -156,10 +145,7 @@ def _drain(simulation: Simulation, oracle: ShareOracle) -> None:
                     )
                 )
         if entries:
-            operation = recorder.invoke(
-                "drain", history.Function.ACKNOWLEDGE, asked(entries, oracle.lock_ms), group=_GROUP
-            )
-            recorder.ok(operation, told(acknowledge(instance, _GROUP, entries), oracle.lock_ms))
+            acknowledge(instance, _GROUP, entries)
             idle = 0
             continue
         idle += 1
@@ -168,9 +154,4 @@ def _drain(simulation: Simulation, oracle: ShareOracle) -> None:
         simulation.jump(_JUMP_MS)
     oracle.check_all_finished()
     oracle.check_dead_letters(_DEAD)
-    for key, log_start in simulation.oracle.log_starts.items():
-        if simulation.oracle.log.names.get(key.topic_id) == _TOPIC:  # what lies below has expired
-            expired = history.Truncate((_TOPIC, int(key.partition)), int(log_start))
-            recorder.done("retention", history.Function.TRUNCATE, [expired])
-    recorder.ok(drain, [history.Drained(_TOPIC)])
     expect(idle > 0, f"{_GROUP} has not come to an end after {_DRAINS_MAX} acquires")

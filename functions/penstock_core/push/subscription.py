@@ -1,0 +1,166 @@
+"""A subscription: its name, its topics, its target and its settings.
+
+A subscription has a random id, so one that is made anew under an old name never meets the old one's state or messages.
+It binds topics by their ids.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from penstock_core import limits
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import Offset, Partition, SubscriptionId, SubscriptionName, TopicId, TopicName, parse_topic_name
+from penstock_core.push.target import Target, TopicTarget
+
+ORDERED, PARALLEL = "ordered", "parallel"
+STARTS = ("earliest", "latest")
+SUBSCRIPTION_ID_BYTES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionConfig:
+    """Settings of a subscription, each with its default.
+
+    - `mode="ordered"` keeps the order of a partition; `"parallel"` delivers each record for itself, as a share group.
+    - `start="latest"` begins behind the records that there are when the subscription is made.
+    - A delivery has at most `batch_records` records, and waits `batch_window_ms` for more.
+    - At most `concurrency` partitions are delivered at a time.
+    - `filter` is a filter policy over headers; records that do not match are passed over.
+    - After `attempts_max` attempts a record goes to `dead_letter_topic`. By default it is 5 with such a topic. Without
+      one it must be None: a record is tried until it succeeds.
+    - `backoff_ms_min`, doubled for each failure up to `backoff_ms_max`, is the pause before the next attempt.
+    - While nothing succeeds, records wait for `patience_ms` before they go to the dead letters.
+    - `age_ms_max`: a record that fails goes there as soon as it is so old. None is no bound.
+    - `bisect` halves a batch that fails, to find the record that does.
+    """
+
+    mode: str = ORDERED
+    start: str = "latest"
+    batch_records: int = limits.PUSH_BATCH_RECORDS_DEFAULT
+    batch_window_ms: int = 0
+    concurrency: int = limits.PUSH_CONCURRENCY_DEFAULT
+    filter: Mapping[str, Any] | None = None
+    attempts_max: int | None = None
+    backoff_ms_min: int = limits.PUSH_BACKOFF_FIRST_MS_DEFAULT
+    backoff_ms_max: int = limits.PUSH_BACKOFF_LAST_MS_DEFAULT
+    patience_ms: int = limits.PUSH_PATIENCE_MS_DEFAULT
+    age_ms_max: int | None = None
+    bisect: bool = True
+    dead_letter_topic: TopicName | None = None
+
+
+SUBSCRIPTION_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "batch_records": (1, limits.PUSH_BATCH_RECORDS_MAX),
+    "batch_window_ms": (0, limits.PUSH_BATCH_WINDOW_MS_MAX),
+    "concurrency": (1, limits.PUSH_CONCURRENCY_MAX),
+    "attempts_max": (1, limits.PUSH_ATTEMPTS_MAX),
+    "backoff_ms_min": (1, limits.PUSH_BACKOFF_MS_MAX),
+    "backoff_ms_max": (1, limits.PUSH_BACKOFF_MS_MAX),
+    "patience_ms": (0, limits.PUSH_PATIENCE_MS_MAX),
+    "age_ms_max": (1, limits.PUSH_AGE_MS_MAX),
+}
+_CHOICES = {"mode": (ORDERED, PARALLEL), "start": STARTS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """The subscription's item. `topics` are those that it reads, by name, with the ids that it is bound to.
+
+    `starts` has the first offset of each partition that there was when the subscription was made; those that came later
+    start at 0.
+    """
+
+    name: SubscriptionName
+    subscription_id: SubscriptionId
+    version: int = 0
+    created_at_ms: int = 0
+    topics: Mapping[TopicName, TopicId]
+    target: Target
+    starts: Mapping[TopicId, Mapping[Partition, Offset]] = field(default_factory=dict)
+    is_paused: bool = False
+    config: SubscriptionConfig = field(default_factory=SubscriptionConfig)
+
+
+def new_subscription_id(entropy: bytes) -> SubscriptionId:
+    """20 lower-case hexadecimal digits from `SUBSCRIPTION_ID_BYTES` random bytes."""
+    if len(entropy) != SUBSCRIPTION_ID_BYTES:
+        raise ValueError(f"a subscription id takes {SUBSCRIPTION_ID_BYTES} random bytes, got {len(entropy)}")
+    return SubscriptionId(entropy.hex())
+
+
+def new_subscription_config(settings: Mapping[str, Any]) -> SubscriptionConfig:
+    """The settings of a new subscription: those that are given, and defaults. None in place of a value is the default.
+
+    Raises INVALID_CONFIG naming the setting, the value and what is allowed.
+    """
+    known = {setting.name for setting in fields(SubscriptionConfig)}
+    for name, value in settings.items():
+        if name not in known:
+            raise _refused(f"unknown setting {shown(name)}: known are {', '.join(sorted(known))}")
+        if value is not None:
+            _check_setting(name, value)
+    given = {name: value for name, value in settings.items() if value is not None}
+    if "dead_letter_topic" in given:
+        given.setdefault("attempts_max", limits.PUSH_ATTEMPTS_DEFAULT)
+    return _consistent(SubscriptionConfig(**given))
+
+
+def subscription_config_to_json(config: SubscriptionConfig) -> dict[str, Any]:
+    """Every setting by name, as the API shows it."""
+    return asdict(config)
+
+
+def check_subscription_topics(topics: Mapping[TopicName, TopicId], target: Target, config: SubscriptionConfig) -> None:
+    """Raises INVALID_CONFIG for no topics, too many, or one that is its own target or its own dead-letter topic."""
+    if not 1 <= len(topics) <= limits.PUSH_TOPICS_MAX:
+        raise _refused(f"a subscription of {len(topics)} topics: 1 to {limits.PUSH_TOPICS_MAX} are allowed")
+    if config.dead_letter_topic in topics:
+        raise _refused(
+            f"dead_letter_topic={shown(config.dead_letter_topic)}: the subscription reads it; name another topic"
+        )
+    if isinstance(target, TopicTarget) and target.topic in topics:
+        raise _refused(f"target.topic={shown(target.topic)}: the subscription reads it; name another topic")
+
+
+def _check_setting(name: str, value: Any) -> None:
+    if name == "dead_letter_topic":
+        if not isinstance(value, str):
+            raise _refused(f"{name}={shown(value)}: must be the name of a topic")
+        parse_topic_name(value)
+    elif name == "filter":
+        if not isinstance(value, Mapping):
+            raise _refused(f"{name}={shown(value)}: must be a filter policy, an object")
+    elif name == "bisect":
+        if not isinstance(value, bool):
+            raise _refused(f"{name}={shown(value)}: must be true or false")
+    elif name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise _refused(f"{name}={shown(value)}: must be one of {', '.join(_CHOICES[name])}")
+    else:
+        low, high = SUBSCRIPTION_BOUNDS[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise _refused(f"{name}={shown(value)}: must be a whole number from {low} to {high}")
+
+
+def _consistent(config: SubscriptionConfig) -> SubscriptionConfig:
+    why = ""
+    if config.backoff_ms_min > config.backoff_ms_max:
+        why = (
+            f"backoff_ms_min={config.backoff_ms_min} with backoff_ms_max={config.backoff_ms_max}: the first pause is "
+            "at most the longest"
+        )
+    elif config.dead_letter_topic is None:
+        for name in ("attempts_max", "age_ms_max"):
+            if getattr(config, name) is not None:
+                why = (
+                    f"{name}={getattr(config, name)} without dead_letter_topic: name the topic that takes the records "
+                    f"then, or leave {name} out"
+                )
+    if why:
+        raise _refused(why)
+    return config
+
+
+def _refused(why: str) -> PenstockError:
+    return PenstockError(ErrorCode.INVALID_CONFIG, why)

@@ -1,0 +1,134 @@
+"""The targets of subscriptions. Parsed once, at the edge."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock_core import limits
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import TopicName, parse_topic_name
+
+_FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w$-]{1,128})?", re.ASCII)
+_BUS_ARN = re.compile(r"arn:[\w-]+:events:[\w-]+:\d{12}:event-bus/[\w./-]{1,256}", re.ASCII)
+_QUEUE_PATH = re.compile(r"/\d{12}/[\w-]{1,80}", re.ASCII)
+_FIFO = ".fifo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTarget:
+    """A Lambda function, invoked with the records of one partition. Its answer decides."""
+
+    arn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTarget:
+    """A standard SQS queue: one message for each record."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusTarget:
+    """An EventBridge bus: one event for each record."""
+
+    arn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpsTarget:
+    """An HTTPS endpoint. `secret` signs each request; no answer and no log shows it."""
+
+    url: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"HttpsTarget(url={self.url!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTarget:
+    """Another topic: a copy of the records, each exactly once."""
+
+    topic: TopicName
+
+
+Target = FunctionTarget | QueueTarget | BusTarget | HttpsTarget | TopicTarget
+KINDS = ("lambda", "sqs", "event_bus", "https", "topic")
+
+
+def parse_target(document: Mapping[str, Any]) -> Target:
+    """The target that the API's object tells, as `{"lambda": "<arn>"}`.
+
+    Raises INVALID_CONFIG naming the kind, the value and what is allowed.
+    """
+    if len(document) != 1 or next(iter(document)) not in KINDS:
+        raise _refused(f"target={shown(dict(document))}: give one of {', '.join(KINDS)}")
+    [(kind, value)] = document.items()
+    if kind == "https":
+        return _https(value)
+    if not isinstance(value, str):
+        raise _refused(f"target.{kind}={shown(value)}: give a text")
+    if kind == "topic":
+        return TopicTarget(topic=parse_topic_name(value))
+    if kind == "sqs":
+        return QueueTarget(url=_queue_url(value))
+    pattern, example = _ARNS[kind]
+    if not pattern.fullmatch(value):
+        raise _refused(f"target.{kind}={shown(value)}: give an ARN such as {example}")
+    return FunctionTarget(arn=value) if kind == "lambda" else BusTarget(arn=value)
+
+
+def target_to_json(target: Target) -> dict[str, Any]:
+    """The object that the API shows. The secret of an HTTPS endpoint is left out."""
+    match target:
+        case FunctionTarget(arn=arn):
+            return {"lambda": arn}
+        case QueueTarget(url=url):
+            return {"sqs": url}
+        case BusTarget(arn=arn):
+            return {"event_bus": arn}
+        case HttpsTarget(url=url):
+            return {"https": {"url": url}}
+        case TopicTarget(topic=topic):
+            return {"topic": topic}
+
+
+_ARNS = {
+    "lambda": (_FUNCTION_ARN, "arn:aws:lambda:eu-west-1:123456789012:function:pack"),
+    "event_bus": (_BUS_ARN, "arn:aws:events:eu-west-1:123456789012:event-bus/orders"),
+}
+
+
+def _queue_url(text: str) -> str:
+    parts = urlsplit(text)
+    if text.endswith(_FIFO):
+        raise _refused(f"target.sqs={shown(text)}: FIFO queues are not served; take a standard queue or mode ordered")
+    if parts.scheme not in ("https", "http") or not parts.hostname or not _QUEUE_PATH.fullmatch(parts.path):
+        raise _refused(
+            f"target.sqs={shown(text)}: give a queue's URL such as https://sqs.eu-west-1.amazonaws.com/123456789012/pack"
+        )
+    return text
+
+
+def _https(value: object) -> HttpsTarget:
+    if not isinstance(value, Mapping) or set(value) != {"url", "secret"}:
+        raise _refused("target.https: give an object with url and secret")
+    url, secret = value["url"], value["secret"]
+    parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+    is_plain = parts.username is None and parts.password is None and not parts.fragment
+    if parts.scheme != "https" or not parts.hostname or not is_plain or len(url) > limits.PUSH_URL_LENGTH_MAX:
+        raise _refused(
+            f"target.https.url={shown(url)}: give an https:// address without user, password and fragment, "
+            f"{limits.PUSH_URL_LENGTH_MAX:,} characters at most"
+        )
+    low, high = limits.PUSH_SECRET_LENGTH_MIN, limits.PUSH_SECRET_LENGTH_MAX
+    if not isinstance(secret, str) or not low <= len(secret) <= high:
+        raise _refused(f"target.https.secret: give a text of {low} to {high} characters; it is not shown here")
+    return HttpsTarget(url=url, secret=secret)
+
+
+def _refused(why: str) -> PenstockError:
+    return PenstockError(ErrorCode.INVALID_CONFIG, why)

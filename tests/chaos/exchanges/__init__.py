@@ -1,1 +1,0 @@
-"""Requests of the SDK as operations of a history: what each asks for, and what its answer says of that."""
