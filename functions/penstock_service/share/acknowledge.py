@@ -75,8 +75,19 @@ def acknowledge(instance: Instance, group_name: str, entries: Sequence[AckEntry]
     Raises INVALID_NAME and UNKNOWN_SHARE_GROUP, and for a partition that other writers change all the time THROTTLED:
     partitions before it may be acknowledged then.
     """
+    return acknowledge_entries(instance, group_of(instance, group_name, entries), entries)
+
+
+def group_of(instance: Instance, group_name: str, entries: Sequence[AckEntry]) -> ShareGroup:
+    """The group that the entries are for.
+
+    A remembered group may have been deleted and made anew. By it, the locks of the new one would be lost, and a client
+    would be told so of records that it has accepted. So a lock of another group reads the group. Raises INVALID_NAME
+    and UNKNOWN_SHARE_GROUP.
+    """
     group = instance.share_group_cache.get(group_name)
-    return acknowledge_entries(instance, group, entries)
+    is_foreign = None in by_partition(group, entries)
+    return instance.share_group_cache.read_through(group_name) if is_foreign else group
 
 
 def acknowledge_entries(instance: Instance, group: ShareGroup, entries: Sequence[AckEntry]) -> list[AckOutcome]:

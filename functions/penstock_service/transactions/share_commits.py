@@ -14,7 +14,7 @@ from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.transaction import ShareCommit, lock_lost
 from penstock_service.instance.instance import Instance
-from penstock_service.share.acknowledge import AckEntry, by_partition
+from penstock_service.share.acknowledge import AckEntry, by_partition, group_of
 from penstock_service.share.wake_workers import wake_workers
 
 
@@ -37,7 +37,7 @@ def share_commits(instance: Instance, acceptances: Sequence[Acceptance]) -> list
         by_group.setdefault(each.group, []).append(each.entry)
     wanted: list[tuple[ShareGroup, ShareKey, list[AckEntry]]] = []
     for name, entries in by_group.items():
-        group = instance.share_group_cache.get(name)
+        group = group_of(instance, name, entries)
         for key, places in by_partition(group, entries).items():
             if key is None:
                 raise PenstockError(

@@ -10,6 +10,7 @@ from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.share.share_update import ShareOutcome
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import acknowledge
+from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from tests.service.share.sharing import (
     GROUP,
@@ -187,3 +188,19 @@ def test_records_that_are_not_finished_count_as_lag(instance: Instance, kind: Ac
     new_group(instance)
     acknowledge(instance, GROUP, entries_of(take(instance), kind))
     assert state_of(instance).unfinished() == ((0, 3),)
+
+
+@pytest.mark.parametrize("is_carried", [False, True])
+def test_repeated_accept_is_done_when_an_instance_remembers_a_group_that_was_made_anew(
+    instance: Instance, is_carried: bool
+) -> None:
+    filled_topic(instance, records=1)
+    new_group(instance)
+    stale = another_instance(instance)
+    finish(stale, take(stale), AckType.RELEASE)
+    delete_share_group(instance, GROUP)
+    new_group(instance)
+    entries = entries_of(take(instance))
+    acknowledge(instance, GROUP, entries)
+    outcomes = take(stale, acknowledge=entries).acknowledged if is_carried else acknowledge(stale, GROUP, entries)
+    assert results_of(outcomes) == [(((0, 1),), DONE)]

@@ -28,7 +28,7 @@ from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import arming
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
-from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes
+from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes, group_of
 from penstock_service.share.acquire.hand_over import HandedPartition, hand_over
 from penstock_service.share.acquire.look import Look
 from penstock_service.share.acquire.look_through import look_through
@@ -104,7 +104,7 @@ def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
     Raises INVALID_NAME, UNKNOWN_SHARE_GROUP and INVALID_REQUEST. If records were locked and cannot be handed over, it
     raises the error of storage: repeat the call with its nonce.
     """
-    group = instance.share_group_cache.get(group_name)
+    group = group_of(instance, group_name, wish.acknowledgements)
     _check(group, wish)
     nonce = wish.nonce or _new_nonce(instance)
     entries = wish.acknowledgements

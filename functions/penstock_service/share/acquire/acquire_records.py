@@ -131,7 +131,8 @@ def _settled(instance: Instance, acquired: Acquired, handed: HandedPartition, fo
             offset=found.undecodable[0][0],
         )
     state = give_back(instance, config, handed.partition, handed.state, back, nonce)
-    return with_batches(handed.partition, state, nonce, _batches(handed))
+    read = [lock.grant for lock in handed.locks]
+    return with_batches(handed.partition, state, read, nonce, _batches(handed))
 
 
 def _given_back(config: ShareGroupConfig, handed: HandedPartition, found: _Sorted) -> Iterator[Acknowledgement]:

@@ -7,7 +7,7 @@ record that will never be readable is in it as one without a key, so that it doe
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import Filter, matches
 from penstock_core.limits import SHARE_WINDOW_BYTES, SHARE_WINDOW_RECORDS
 from penstock_core.records.codec import decode
@@ -16,7 +16,6 @@ from penstock_core.share.record_set import Ranges
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import ShareState
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.read_range import is_missing
 from penstock_service.share.acquire.record_sizes import records_within
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.share_partitions import SharePartition
@@ -63,7 +62,7 @@ def fresh_window(
             window.append(hashes[offset])
         elif _holds(found.removed, offset) or _is_covered(found, offset):
             window.append(None)
-        elif _holds(found.unreadable, offset) and _is_lost(found.error):
+        elif _holds(found.lost, offset):
             window.append(NO_KEY)
         else:
             break
@@ -91,7 +90,3 @@ def _is_covered(found: FoundBatches, offset: int) -> bool:
 
 def _holds(ranges: Ranges, offset: int) -> bool:
     return any(start <= offset < end for start, end in ranges)
-
-
-def _is_lost(error: PenstockError | None) -> bool:
-    return error is not None and (error.code is not ErrorCode.STORAGE_UNAVAILABLE or is_missing(error))

@@ -15,7 +15,6 @@ One update does all of it for one partition, before the answer: a client must kn
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import Filter
 from penstock_core.ids import LockNonce
 from penstock_core.limits import SHARE_UNREAD_PAUSE_MS
@@ -26,7 +25,6 @@ from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareState, locks_of
 from penstock_service.instance.instance import Instance
-from penstock_service.segments.read_range import is_missing
 from penstock_service.share.acknowledge import acknowledge_partition
 from penstock_service.share.acquire.look import Taken
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
@@ -99,7 +97,7 @@ def hand_over(
         found = replace(sorted_out.found, batches=kept, left_out=left_out)
         back = [*_given_back(instance, config, each, found, sorted_out.undecodable)]
         done = give_back(instance, config, each.partition, each.state, back, request.nonce)
-        handed.append(with_batches(each.partition, done, request.nonce, kept))
+        handed.append(with_batches(each.partition, done, each.grants, request.nonce, kept))
     return handed
 
 
@@ -131,6 +129,7 @@ def _sift(found: FoundBatches, taken: Taken, wanted: Filter | None, records_max:
             removed=gone,
             left_out=normalized((*found.left_out, *beyond)),
             unreadable=RecordSet(found.unreadable).minus(beyond).ranges,
+            lost=RecordSet(found.lost).minus(beyond).ranges,
         ),
         ranges=left.ranges,
         matching=min(len(sifted.matching), records_max),
@@ -167,9 +166,18 @@ def give_back(
 
 
 def with_batches(
-    partition: SharePartition, state: ShareState, nonce: LockNonce, batches: Sequence[StoredBatch]
+    partition: SharePartition,
+    state: ShareState,
+    read: Sequence[Grant],
+    nonce: LockNonce,
+    batches: Sequence[StoredBatch],
 ) -> HandedPartition:
-    """The locks that the state has of the acquire, each with its batches."""
+    """The locks that the state has of the acquire, each with its batches, as far as their records were `read`.
+
+    A repeat of the acquire that runs beside this call may have locked others meanwhile. Their records are not in the
+    batches, so a client would take them for removed, and finish them. The call that has read them hands them over.
+    """
+    known = RecordSet(_ranges(read))
     return HandedPartition(
         partition=partition,
         state=state,
@@ -180,6 +188,7 @@ def with_batches(
                 batches=[batch for batch in batches if grant.records.only((span_of(batch),)).ranges],
             )
             for grant in grants(state, nonce)
+            if not grant.records.minus(known.ranges).ranges
         ],
     )
 
@@ -229,10 +238,13 @@ def _given_back(
         if ranges:
             place = str(taken.partition.key.partition_key)
             instance.telemetry.log(name, partition=place, offset=ranges[0][0], error=str(found.error))
+    # A zone that does not answer may do so soon. Bytes that are lost or damaged stay so until an operator acts.
+    readable_later = RecordSet(found.unreadable).minus(found.lost).ranges
     kinds = [
         (found.removed, Fate(AckType.ACCEPT)),
         (found.left_out, Fate(AckType.RELEASE, delay_ms=0)),
-        (found.unreadable, Fate(AckType.RELEASE, delay_ms=_pause_ms(config, found.error))),
+        (readable_later, Fate(AckType.RELEASE, delay_ms=max(config.retry_backoff_ms_min, SHARE_UNREAD_PAUSE_MS))),
+        (found.lost, Fate(AckType.RELEASE, delay_ms=max(config.retry_backoff_ms_max, SHARE_UNREAD_PAUSE_MS))),
         (undecodable, undecodable_fate(config)),
     ]
     for each in taken.grants:
@@ -267,10 +279,3 @@ def undecodable_fate(config: ShareGroupConfig) -> Fate:
     if config.dead_letter_topic is not None:
         return Fate(AckType.REJECT, reason=UNDECODABLE)
     return Fate(AckType.RELEASE, delay_ms=config.retry_backoff_ms_max)
-
-
-def _pause_ms(config: ShareGroupConfig, error: PenstockError | None) -> int:
-    """A zone that does not answer may do so soon. Bytes that are lost or damaged stay so until an operator acts."""
-    if error is not None and error.code is ErrorCode.STORAGE_UNAVAILABLE and not is_missing(error):
-        return max(config.retry_backoff_ms_min, SHARE_UNREAD_PAUSE_MS)
-    return max(config.retry_backoff_ms_max, SHARE_UNREAD_PAUSE_MS)

@@ -12,7 +12,7 @@ Everything else that cannot be read now is unreadable: it may be readable later.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import Filter
 from penstock_core.filters.tag_filter import may_match_ref
 from penstock_core.ids import Offset, PartitionKey
@@ -24,6 +24,7 @@ from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_service.index.reader import pages_between
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
+from penstock_service.segments.read_range import is_missing
 from penstock_service.segments.read_refs import RefContents, read_refs_singly
 
 _PAGES_PER_QUERY = 2  # an acquire seldom needs more, and a query is billed by what it reads
@@ -53,7 +54,8 @@ class FoundBatches:
     """The batches that hold wanted records, in order.
 
     The offsets of `passed` lie in refs that the filter takes nothing of. The offsets of `removed` are gone for ever.
-    Those of `unreadable` could not be read now, for the reason `error`. Those of `left_out` were not read, because one
+    Those of `unreadable` could not be read now, `error` is the first reason. Of these, `lost` are damaged or missing in
+    every zone. Those of `left_out` were not read, because one
     call reads `FETCH_REFS_MAX` refs and `SHARE_READ_BYTES_MAX` at most.
     """
 
@@ -62,6 +64,7 @@ class FoundBatches:
     left_out: Ranges = ()
     removed: Ranges = ()
     unreadable: Ranges = ()
+    lost: Ranges = ()
     error: PenstockError | None = None
 
 
@@ -152,11 +155,13 @@ def _add_rolled(log: LogIndex, key: PartitionKey, found: _Located, start: Offset
 def _cut(wanted: WantedRecords, located: _Located, contents: RefContents) -> FoundBatches:
     """The wanted batches of the refs that could be read."""
     batches: list[StoredBatch] = []
+    lost: list[Range] = []
     error = located.error
     for ref in located.refs:
         content = contents[ref]
         if isinstance(content, PenstockError):
             error = error or content
+            lost += [_span(ref)] if _is_lost(content) else []
         else:
             batches += _batches_in(ref, content, wanted.ranges)
     covered = normalized((each.base_offset, each.next_offset) for each in batches)
@@ -164,7 +169,14 @@ def _cut(wanted: WantedRecords, located: _Located, contents: RefContents) -> Fou
     left_out = left.only(normalized(map(_span, located.left_out))).ranges
     passed = left.only(normalized(map(_span, located.passed))).ranges
     unreadable = left.minus(left_out).minus(passed).ranges
-    return FoundBatches(batches=batches, passed=passed, left_out=left_out, unreadable=unreadable, error=error)
+    return FoundBatches(
+        batches=batches,
+        passed=passed,
+        left_out=left_out,
+        unreadable=unreadable,
+        lost=RecordSet(unreadable).only(normalized(lost)).ranges,
+        error=error,
+    )
 
 
 def _batches_in(ref: LocatedRef, content: memoryview, ranges: Ranges) -> Iterator[StoredBatch]:
@@ -203,7 +215,13 @@ def _told(found: FoundBatches, log_start: Offset) -> FoundBatches:
         found,
         removed=left.only(((0, log_start),)).ranges,
         unreadable=left.minus(((0, log_start),)).ranges,
+        lost=RecordSet(found.lost).minus(((0, log_start),)).ranges,
     )
+
+
+def _is_lost(error: PenstockError) -> bool:
+    """True if every zone has answered, and none has the bytes. A zone or an index that refuses may answer later."""
+    return error.code is ErrorCode.CORRUPT_SEGMENT or is_missing(error)
 
 
 def _span(located: LocatedRef) -> Range:

@@ -9,17 +9,21 @@ they were read. So of two that bury the same records, one is refused, and finds 
 The partition is the one with the source partition's number, modulo the topic's partitions. So dead letters of one key
 stay in order. If the topic is missing, or refuses the records, they wait for the longest pause, and a log line that an
 alarm watches tells of it.
+
+Records that the group's filter does not take are finished, and leave no dead letter: their lock may have ended before
+any filter saw them. A record that a client rejected was handed out, so it goes to the topic whatever the filter is now.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock_core.errors import PenstockError
+from penstock_core.filters.filter import matches
 from penstock_core.ids import Partition, PartitionKey
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, Record, decode
-from penstock_core.share.bury import Burial, BuryPlan, has_burials, plan_bury, plan_wait_longer
+from penstock_core.share.bury import Burial, BurialCause, BuryPlan, has_burials, plan_bury, plan_wait_longer
 from penstock_core.share.dead_letter import UNDECODABLE, DeadLetterOrigin, dead_letter, undecodable_letter
 from penstock_core.share.record_set import normalized
 from penstock_core.share.share_group import ShareGroup
@@ -29,6 +33,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.append import is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.batches.read_batches import StoredBatch, WantedRecords, read_batches
+from penstock_service.share.batches.sift import filter_of
 from penstock_service.share.dead_letters.move_records import MovedRecords, encoded, move_records
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
@@ -70,10 +75,10 @@ def bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> bo
 def _bury(instance: Instance, group: ShareGroup, partition: SharePartition, state: ShareState) -> bool:
     window = UpdateWindow.open(instance.clock)
     target, key = _target(instance, group, partition)
-    plan, data = _plan(instance, group, partition, state)
+    plan, letters, data = _plan(instance, group, partition, state)
     if plan.update is None:
         return False
-    if not data:  # retention or compaction has removed them all
+    if not data:  # retention or compaction has removed them all, or the filter takes none
         return instance.stores.share.update(partition.key, plan.update).is_applied
     moved, share = [MovedRecords(topic=target, key=key, data=data)], ShareCommit(key=partition.key, update=plan.update)
     try:
@@ -86,21 +91,21 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition, stat
     if group.config.is_by_key:
         wake_workers(instance, [partition.key])  # a transaction does not tell if somebody waits for the keys
     if is_done:
-        instance.telemetry.count("share_records_dead_lettered", sum(each.records.count for each in plan.burials))
+        instance.telemetry.count("share_records_dead_lettered", letters)
     return is_done
 
 
 def _plan(
     instance: Instance, group: ShareGroup, partition: SharePartition, state: ShareState
-) -> tuple[BuryPlan, bytes]:
-    """The plan, for as many records as can be read at once and fit into one batch, and the batch."""
+) -> tuple[BuryPlan, int, bytes]:
+    """The plan, for as many records as can be read at once and fit into one batch; its dead letters, and the batch."""
     records_max = DEAD_LETTERS_AT_ONCE
     while True:
         plan = plan_bury(state, group.config, instance.clock.now_ms(), records_max)
         letters = _letters(instance, group, partition, plan)
         data = None if letters is None else encoded(letters)
-        if data is not None:
-            return plan, data
+        if letters is not None and data is not None:
+            return plan, len(letters), data
         if records_max == 1:
             raise _Stuck("a record cannot be read, or it is larger than a batch may be")
         records_max = max(1, records_max // _FEWER)
@@ -160,10 +165,10 @@ def _letters_of(
     except PenstockError:
         yield undecodable_letter(bytes(batch.data), origin(mine.start, UNDECODABLE))
         return
-    wanted = {*mine.offsets()}
-    reason = burial.reason or burial.cause.value
+    offsets, reason = {*mine.offsets()}, burial.reason or burial.cause.value
+    wanted = None if burial.cause is BurialCause.REJECTED else filter_of(group.config)
     for record in records:
-        if record.offset in wanted:
+        if record.offset in offsets and (wanted is None or matches(wanted, record.headers)):
             yield dead_letter(record, origin(record.offset, reason))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckType
@@ -28,7 +29,7 @@ from tests.service.share.sharing import (
 )
 from tests.support.interleaving import interrupted_before
 from tests.support.poison import undecodable_batch
-from tests.support.service import SteppedClock, another_instance, counted_instance, head_of, new_topic
+from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, head_of, new_topic
 
 STAYS = "nonce-01"
 assert not strays(LockNonce(STAYS))
@@ -207,3 +208,17 @@ def test_dead_letter_leaves_the_order(instance: Instance) -> None:
     finish(instance, take(instance), AckType.REJECT)
     assert offsets(take(instance)) == [1]
     assert head_of(instance, "dead").next_offset == 1
+
+
+def test_records_keep_their_keys_when_the_index_is_throttled(fifo: Instance) -> None:
+    for _ in range(40):
+        put(fifo, "a")
+    assert head_of(fifo, "orders").tail_base > 0
+
+    def refuse(_original: object, *_: object) -> None:
+        raise PenstockError(ErrorCode.THROTTLED, "too many reads")
+
+    throttled = another_instance(fifo, log=Intercepted(fifo.stores.log, pages=refuse))
+    assert offsets(take(throttled)) == []
+    assert offsets(take(fifo)) == [0]
+    assert offsets(take(fifo)) == []

@@ -1,6 +1,7 @@
 """A share group with a filter hands out what matches, and finishes the rest."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +14,19 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.put_share_group import put_share_group
 from tests.service.share.sharing import GROUP, finish, locks_in, new_group, offsets_in, state_of, take, values_in
+from tests.support.interleaving import catch_kill, interrupted_before
 from tests.support.poison import undecodable_batch
 from tests.support.refusals import refused
-from tests.support.service import UNAVAILABLE, Intercepted, SteppedClock, another_instance, counted_instance, new_topic
+from tests.support.service import (
+    UNAVAILABLE,
+    Intercepted,
+    Killed,
+    SteppedClock,
+    another_instance,
+    counted_instance,
+    head_of,
+    new_topic,
+)
 
 
 def put(instance: Instance, *kinds: str) -> None:
@@ -123,3 +134,38 @@ def test_undecodable_batch_waits(instance: Instance) -> None:
 def test_filter_that_is_none_is_refused(instance: Instance, policy: dict[str, Any]) -> None:
     new_topic(instance)
     refused(ErrorCode.INVALID_FILTER, lambda: new_group(instance, filter=policy))
+
+
+@pytest.mark.parametrize("place", range(12))
+def test_lock_comes_with_its_records_when_a_repeat_of_the_acquire_runs_beside_it(
+    instance: Instance, place: int
+) -> None:
+    filtered_group(instance)
+    put(instance, "no")
+    put(instance, "yes")
+    other = another_instance(instance)
+    first = take(interrupted_before(instance, place, lambda: take(other, 1, nonce="repeated")), 1, nonce="repeated")
+    for lock in locks_in(first):
+        held = [offset for start, end in lock.ranges for offset in range(start, end)]
+        assert {*held} <= {each for batch in lock.batches for each in range(batch.base_offset, batch.next_offset)}
+
+
+def test_records_that_no_filter_takes_leave_no_dead_letter_when_a_function_dies_with_them(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    new_topic(instance, "dead")
+    filtered_group(instance, dead_letter_topic="dead", deliveries_max=1, lock_ms=1_000)
+    put(instance, "no", "yes", "no")
+
+    def die(original: Callable[..., object], *arguments: object) -> None:
+        original(*arguments)
+        raise Killed
+
+    with catch_kill() as killed:
+        take(another_instance(instance, share=Intercepted(instance.stores.share, update=die)))
+    assert killed
+    assert state_of(instance).open == 3
+    clock.sleep_ms(60_000)
+    take(instance)
+    assert not state_of(instance).open
+    assert head_of(instance, "dead").next_offset == 1
