@@ -1,6 +1,6 @@
 """A worker of a share group: it acquires, handles, and acknowledges. It may be slow, or die with its locks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import PenstockError
@@ -9,6 +9,7 @@ from penstock_core.records.codec import decode
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.record_set import Ranges, RecordSet, normalized
 from penstock_core.share.share_state import ShareKey
+from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.client_lock import parse_marked_lock_id
@@ -26,6 +27,7 @@ class WorkerHabits:
 
     - `records_max` and `work_ms` are drawn for each acquire. `death_rate` is the share of acquires that it dies with.
     - `doubled_rate` is the share of calls that come a second time, up to a minute late.
+    - `acknowledges_at_once` is the share of acknowledgements that do not wait for the next acquire.
     - Values that end with `poison` kill their worker. The handler of those that end with `bad` always fails.
     """
 
@@ -35,11 +37,12 @@ class WorkerHabits:
     doubled_rate: float
     poison: str | None
     bad: str | None
+    acknowledges_at_once: float = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Holding:
-    """A lock that the worker was told of."""
+class Holding:
+    """A lock that the worker was told of, and its records."""
 
     key: ShareKey
     topic: str
@@ -57,18 +60,19 @@ class ShareWorker:
         self._scheduler = simulation.scheduler
         self._random = simulation.scheduler.random
         self._oracle = oracle
-        self._group = group
+        self.group = group
         self._name = name
         self._habits = habits
         self._pending: list[AckEntry] = []
+        self._keys: dict[tuple[str, int], ShareKey] = {}  # of each lock that it was told of, and its partition
 
     def run(self, rounds: int) -> None:
         """Acquire so many times, or until the worker dies."""
         for _ in range(rounds):
-            acquired = self._acquire()
+            acquired = self.acquire()
             if acquired is None:
                 continue
-            held = self._told(acquired)
+            held = self.told(acquired)
             if not held:
                 self._scheduler.pause(self._random.choice([5.0, 200.0, 1_500.0]))
                 continue
@@ -77,11 +81,11 @@ class ShareWorker:
                 return
             self._scheduler.pause(self._random.choice(self._habits.work_ms))
             self._pending = [entry for each in held for entry in self._decide(each)]
-            if self._random.random() < 0.3:
+            if self._random.random() < self._habits.acknowledges_at_once:
                 self._acknowledge()
         self._acknowledge()
 
-    def _acquire(self) -> Acquired | None:
+    def acquire(self, *, must_arm: bool = False) -> Acquired | None:
         """One acquire, tried again with its nonce."""
         entries, self._pending = tuple(self._pending), []
         wish = AcquireWish(
@@ -90,12 +94,13 @@ class ShareWorker:
             bytes_max=self._random.choice([100, 1_000, _BYTES_MAX]),
             lock_ms=self._random.choice([None, 1_000, 4_000]),
             acknowledgements=entries,
+            must_arm=must_arm,
         )
-        generations = self._send(entries)
+        generations = self.sends(entries)
         for _ in range(_TRIES_MAX):
-            self._double(wish)
+            self._double(lambda instance: acquire(instance, self.group, wish))
             try:
-                acquired = self._simulation.call(lambda instance: acquire(instance, self._group, wish), is_read=False)
+                acquired = self._simulation.call(lambda instance: acquire(instance, self.group, wish), is_read=False)
             except PenstockError as error:
                 self._scheduler.note("not acquired", error)
                 self._scheduler.pause(self._random.choice([10.0, 500.0]))
@@ -105,20 +110,20 @@ class ShareWorker:
             return acquired
         return None
 
-    def _double(self, wish: AcquireWish) -> None:
+    def _double(self, run: Callable[[Instance], object]) -> None:
         """Perhaps let the network bring the call once more, for nobody."""
         if self._random.random() < self._habits.doubled_rate:
 
             def again() -> None:
                 try:
-                    self._simulation.call(lambda instance: acquire(instance, self._group, wish), is_read=False)
+                    self._simulation.call(run, is_read=False)
                 except PenstockError as error:
-                    self._scheduler.note("not acquired again", error)
+                    self._scheduler.note("not done again", error)
 
-            delay_ms = self._random.choice([0.0, 50.0, 3_000.0, 60_000.0])
+            delay_ms = self._random.choice([0.0, 50.0, 500.0, 3_000.0, 60_000.0])
             self._scheduler.spawn(f"{self._name} again", again, delay_ms=delay_ms)
 
-    def _told(self, acquired: Acquired) -> list[_Holding]:
+    def told(self, acquired: Acquired) -> list[Holding]:
         """The locks of the answer. Each record under them must be there as it was appended."""
         found = []
         for partition in acquired.partitions:
@@ -129,13 +134,10 @@ class ShareWorker:
                     for batch in lock.batches
                     for record in decode(memoryview(bytes(batch.data)))
                 }
+                self._keys[lock.client_lock_id, key.partition] = key
                 for offset in RecordSet(lock.ranges).offsets():
-                    value = self._oracle.value(key, offset)
-                    expect(
-                        records.get(offset) == value,
-                        f"{self._name} got {records.get(offset)} at {offset} of {key}, and {value} was appended",
-                    )
-                holding = _Holding(
+                    self._check_record(key, offset, records.get(offset))
+                holding = Holding(
                     key=key,
                     topic=partition.partition.topic,
                     client_lock_id=lock.client_lock_id,
@@ -144,49 +146,57 @@ class ShareWorker:
                 found.append(holding)
         return found
 
-    def _dies_of(self, held: Sequence[_Holding]) -> bool:
+    def _check_record(self, key: ShareKey, offset: int, found: str | None) -> None:
+        place = key.partition_key
+        value = self._oracle.value(place, offset)
+        is_removed = found is None and self._oracle.is_removed(place, offset)
+        expect(is_removed or found == value, f"{self._name} got {found} at {offset} of {key}, and {value} was appended")
+        expect(self._oracle.takes(place, offset), f"{self._name} got {found} at {offset} of {key}: no filter takes it")
+
+    def _dies_of(self, held: Sequence[Holding]) -> bool:
         if self._random.random() < self._habits.death_rate:
             return True
         poison = self._habits.poison
         return poison is not None and any(
-            self._oracle.value(each.key, offset).endswith(poison)
+            self._oracle.value(each.key.partition_key, offset).endswith(poison)
             for each in held
             for offset in RecordSet(each.ranges).offsets()
         )
 
-    def _decide(self, held: _Holding) -> list[AckEntry]:
+    def _decide(self, held: Holding) -> list[AckEntry]:
         """The acknowledgements of one lock: of the whole, or of parts."""
         bad = self._habits.bad
         failing = [
             offset
             for offset in RecordSet(held.ranges).offsets()
-            if bad is not None and self._oracle.value(held.key, offset).endswith(bad)
+            if bad is not None and self._oracle.value(held.key.partition_key, offset).endswith(bad)
         ]
         chance = self._random.random()
         if failing:
             failed = normalized((offset, offset + 1) for offset in failing)
             rest = RecordSet(held.ranges).minus(failed).ranges
             delay_ms = self._random.choice([None, 0, 700])
-            release = self._entry(held, AckType.RELEASE, failed)
+            release = self.entry(held, AckType.RELEASE, failed)
             release = replace(release, acknowledgement=replace(release.acknowledgement, delay_ms=delay_ms))
-            return [release, *([self._entry(held, AckType.ACCEPT, rest)] if rest else [])]
+            return [release, *([self.entry(held, AckType.ACCEPT, rest)] if rest else [])]
         if chance < 0.6:
-            return [self._entry(held, AckType.ACCEPT, None)]
+            return [self.entry(held, AckType.ACCEPT, None)]
         if chance < 0.7:
-            return [self._entry(held, AckType.RENEW, None), self._entry(held, AckType.ACCEPT, None)]
+            return [self.entry(held, AckType.RENEW, None), self.entry(held, AckType.ACCEPT, None)]
         if chance < 0.8:
             middle = held.ranges[0][0] + 1
             first = RecordSet(held.ranges).only(((0, middle),)).ranges
             rest = RecordSet(held.ranges).minus(((0, middle),)).ranges
             kind = self._random.choice([AckType.RELEASE, AckType.REJECT])
-            return [self._entry(held, AckType.ACCEPT, first), *([self._entry(held, kind, rest)] if rest else [])]
+            return [self.entry(held, AckType.ACCEPT, first), *([self.entry(held, kind, rest)] if rest else [])]
         if chance < 0.85:
-            return [self._entry(held, AckType.REJECT, None)]
+            return [self.entry(held, AckType.REJECT, None)]
         if chance < 0.95:
-            return [self._entry(held, AckType.RELEASE, None)]
+            return [self.entry(held, AckType.RELEASE, None)]
         return []  # it forgets the lock
 
-    def _entry(self, held: _Holding, kind: AckType, offsets: Ranges | None) -> AckEntry:
+    def entry(self, held: Holding, kind: AckType, offsets: Ranges | None) -> AckEntry:
+        """The acknowledgement of the lock, or of some of its records."""
         lock_id, generation, handed_out, mark = parse_marked_lock_id(held.client_lock_id)
         return AckEntry(
             topic=held.topic,
@@ -207,11 +217,12 @@ class ShareWorker:
         entries, self._pending = tuple(self._pending), []
         if not entries:
             return
-        generations = self._send(entries)
+        generations = self.sends(entries)
         for _ in range(_TRIES_MAX):
+            self._double(lambda instance: acknowledge(instance, self.group, entries))
             try:
                 outcomes = self._simulation.call(
-                    lambda instance: acknowledge(instance, self._group, entries), is_read=False
+                    lambda instance: acknowledge(instance, self.group, entries), is_read=False
                 )
             except PenstockError as error:
                 self._scheduler.note("not acknowledged", error)
@@ -220,7 +231,7 @@ class ShareWorker:
             self._check(generations, outcomes)
             return
 
-    def _send(self, entries: Sequence[AckEntry]) -> dict[ShareKey, int]:
+    def sends(self, entries: Sequence[AckEntry]) -> dict[ShareKey, int]:
         """Tell the oracle what is about to be sent. The generations of the items by then."""
         keys = {self._key(entry): None for entry in entries}
         for entry in entries:
@@ -234,4 +245,4 @@ class ShareWorker:
             self._oracle.answered(key, each.entry.acknowledgement, generations[key], each.ranges or (), each.result)
 
     def _key(self, entry: AckEntry) -> ShareKey:
-        return next(key for key in self._oracle.partitions if key.partition == entry.partition)
+        return self._keys[entry.client_lock_id, entry.partition]

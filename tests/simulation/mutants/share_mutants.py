@@ -1,26 +1,34 @@
 """Defects of share groups: of what an update expects, of what plans decide, and of what is told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from penstock_core.ids import LockId
+from penstock_core.errors import PenstockError
+from penstock_core.filters.filter import Filter
+from penstock_core.ids import LockId, LockNonce, Offset
 from penstock_core.share import acknowledge as acknowledge_plan
 from penstock_core.share import acquire as acquire_plan
 from penstock_core.share import bury as bury_plan
 from penstock_core.share import read_first, retry, share_update
 from penstock_core.share.acknowledge import AckAnswer, Acknowledgement, AckResult, AckType
+from penstock_core.share.acquire import grants
 from penstock_core.share.draft import Draft
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.share_group import ShareGroupConfig
-from penstock_core.share.share_state import Lock, ShareState
+from penstock_core.share.share_state import Lock, ShareKey, ShareState
 from penstock_core.share.share_update import ShareUpdate
-from penstock_core.transaction import Move
+from penstock_core.transaction import Move, ShareCommit
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.share.acknowledge import AckEntry
+from penstock_service.share.acquire import hand_over, look_through
+from penstock_service.share.acquire.look import Taken
 from penstock_service.share.batches import read_batches
 from penstock_service.share.batches.read_batches import FoundBatches
+from penstock_service.share.dead_letters import bury
+from penstock_service.transactions import share_commits
 from tests.simulation.mutants.mutant import Mutant, Patch
 
 
@@ -146,6 +154,84 @@ def _unread_is_finished() -> Patch:
     return patch.object(read_batches, "_told", told)
 
 
+def _base_not_compared() -> Patch:
+    def with_any_base(state: ShareState, update: ShareUpdate) -> ShareUpdate:
+        expected = {
+            name: lock if lock is None or name not in state.locks else replace(lock, base=state.locks[name].base)
+            for name, lock in update.expected_locks.items()
+        }
+        return replace(update, expected_locks=expected)
+
+    return _holding(with_any_base)
+
+
+def _generation_ignored() -> Patch:
+    return _holding(lambda state, update: replace(update, generation=state.generation))
+
+
+def _not_filtered_again() -> Patch:
+    original = hand_over._sift
+
+    def sift(found: FoundBatches, taken: Taken, wanted: Filter | None, records_max: int) -> Any:
+        is_fresh = all(each.lock.deliveries == 1 for each in taken.grants)
+        return original(found, taken, wanted if is_fresh else None, records_max)
+
+    return patch.object(hand_over, "_sift", sift)
+
+
+def _unfiltered_dead_letters() -> Patch:
+    return patch.object(bury, "filter_of", lambda _config: None)
+
+
+def _locks_without_batches() -> Patch:
+    original = hand_over.with_batches
+
+    def with_batches(partition: Any, state: ShareState, _read: Any, nonce: LockNonce, batches: Any) -> Any:
+        return original(partition, state, grants(state, nonce), nonce, batches)
+
+    return patch.object(hand_over, "with_batches", with_batches)
+
+
+def _state_of_a_deleted_group() -> Patch:
+    def begun(self: look_through._Search, key: ShareKey) -> ShareState:
+        return self._instance.stores.share.create_state(key, Offset(0))
+
+    return patch.object(look_through._Search, "_begun", begun)
+
+
+def _accepted_without_condition() -> Patch:
+    original = share_commits._commit
+
+    def commit(*arguments: Any) -> ShareCommit:
+        found = original(*arguments)
+        return replace(found, update=replace(found.update, expected_locks={}, expected_waits={}))
+
+    return patch.object(share_commits, "_commit", commit)
+
+
+def _done_within_a_transaction() -> Patch:
+    original = share_commits._commit
+
+    def commit(
+        instance: Any, group: Any, key: ShareKey, entries: Sequence[AckEntry], state: ShareState | None
+    ) -> ShareCommit:
+        """What is finished already passes: the update then changes nothing."""
+        try:
+            return original(instance, group, key, entries, state)
+        except PenstockError:
+            if state is None or not _are_finished(state, entries):
+                raise
+            return ShareCommit(key=key, update=ShareUpdate(generation=state.generation))
+
+    return patch.object(share_commits, "_commit", commit)
+
+
+def _are_finished(state: ShareState, entries: Sequence[AckEntry]) -> bool:
+    locks = [each.acknowledgement.handed_out for each in entries]
+    wanted = [lock.held.ranges for lock in locks if lock is not None]
+    return not any(RecordSet(state.unfinished()).only(ranges).ranges for ranges in wanted)
+
+
 SHARE_MUTANTS = [
     Mutant("share: lock ids not expected absent", "sharing", _lock_ids_not_expected_absent),
     Mutant("share: locks removed without comparing", "sharing", _locks_removed_without_comparing),
@@ -162,4 +248,12 @@ SHARE_MUTANTS = [
     Mutant("share: rejected is finished", "sharing", _rejected_is_finished),
     Mutant("share: repeat takes again", "sharing", _repeat_takes_again),
     Mutant("share: unread is finished", "sharing", _unread_is_finished),
+    Mutant("share: base of a lock not compared", "sharing", _base_not_compared),
+    Mutant("share: generation ignored", "sharing", _generation_ignored),
+    Mutant("share: filter not applied again", "sharing", _not_filtered_again),
+    Mutant("share: dead letters not filtered", "sharing", _unfiltered_dead_letters),
+    Mutant("share: locks without their batches", "sharing", _locks_without_batches),
+    Mutant("share: state of a deleted group", "sharing", _state_of_a_deleted_group),
+    Mutant("share: accepted in a transaction without a condition", "accepting", _accepted_without_condition),
+    Mutant("share: accept done in a transaction", "accepting", _done_within_a_transaction),
 ]

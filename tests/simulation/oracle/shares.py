@@ -4,31 +4,37 @@ The oracle compares the item before and after each effect. It does not use the p
 have sent.
 
 - A finished record stays finished, except through a reset. A record is finished because a worker that has its lock sent
-  an accept or a reject, because it was moved to the dead-letter topic, or because the log begins above it.
-- A record moves from one lock to another only after the first one's time, and its delivery counts.
+  an accept or a reject, because it was moved to the dead-letter topic, because no filter of the group takes it, or
+  because retention or compaction has removed it.
 - A record goes to the dead-letter topic once, and only after a reject or `deliveries_max` deliveries.
-- With order by key, no record is locked while an earlier one of its key waits or is locked by another acquire.
+- A plan of an older generation changes nothing.
+- `share_handouts` says how records may go from one entry to another.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import LockId, Offset
-from penstock_core.limits import SHARE_LOCKS_MAX, SHARE_SUSPECT_PARTS
-from penstock_core.records.codec import decode
+from penstock_core.filters.filter import Filter, matches
+from penstock_core.filters.policy import parse_filter
+from penstock_core.ids import LockId, Offset, Partition, PartitionKey, ShareGroupId
+from penstock_core.records.codec import Record, decode
 from penstock_core.share.acknowledge import Acknowledgement, AckResult, AckType
 from penstock_core.share.dead_letter import HEADER_PREFIX
 from penstock_core.share.record_set import Ranges, RecordSet
-from penstock_core.share.share_group import ShareGroupConfig
+from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import Lock, ShareKey, ShareState, Wait
-from tests.simulation.engine.timing import CLOCK_SKEW_MS, EPOCH_MS
+from penstock_core.transaction import Move, Transaction
+from tests.simulation.clients.producer import headers_of
+from tests.simulation.oracle.share_entries import Held, covers, held_in
+from tests.simulation.oracle.share_handouts import ShareHandOuts
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
-BURIED, EXPIRED = "buried", "expired"
+BURIED, EXPIRED, FILTERED, REMOVED = "buried", "expired", "filtered", "removed"
+_FILTER_MS = 75_000.0  # that a call may go by an old filter: a cache, a function's time, and a late write
 KeyOf = Callable[[str], str | None]
 
 
@@ -41,31 +47,37 @@ class _Partition:
     sent: dict[LockId, list[Acknowledgement]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """The entry that holds a record."""
-
-    entry: Lock | Wait
-    lock_id: LockId | None
-
-
 class ShareOracle:
-    """Watches the share items of one group. `key_of` tells the key of a record's value."""
+    """Watches the share items of one group of one topic, and of those that are made anew under its name.
 
-    def __init__(self, simulation: Simulation, config: ShareGroupConfig, key_of: KeyOf) -> None:
+    `key_of` tells the key of a record's value. `is_removed` tells if compaction may have removed a record.
+    """
+
+    def __init__(self, simulation: Simulation, group: ShareGroup, key_of: KeyOf) -> None:
         self._simulation = simulation
-        self._config = config
-        self._key_of = key_of
-        self._values: dict[ShareKey, list[str]] = {}
+        self._name = group.name
+        self.config = group.config
+        self.group_id = group.share_group_id  # of the group that has the name now
+        [self._topic_id] = group.topics.values()
+        self._ids: set[ShareGroupId] = set()
+        self._forgotten: set[ShareGroupId] = set()
+        self._filters: list[tuple[float, Filter | None]] = []  # since when
+        self._watch(group)
+        self._values: dict[PartitionKey, list[str]] = {}
+        self._hand_outs = ShareHandOuts(
+            simulation, group.config, lambda key, offset: key_of(self.value(key.partition_key, offset))
+        )
+        self.is_removed: Callable[[PartitionKey, int], bool] = lambda _key, _offset: False
         self.partitions: dict[ShareKey, _Partition] = {}
-        self.buried: Counter[tuple[ShareKey, int]] = Counter()
+        self.buried: Counter[tuple[PartitionKey, int]] = Counter()
+        self.on_commit: Callable[[Transaction, dict[ShareKey, set[int]]], object] = lambda _transaction, _finished: None
         simulation.storage.observers.append(self._observe)
 
-    def value(self, key: ShareKey, offset: int) -> str:
+    def value(self, key: PartitionKey, offset: int) -> str:
         """The value that was appended there."""
         values = self._values.setdefault(key, [])
         if offset >= len(values):
-            appends = self._simulation.oracle.log.appends.get(key.partition_key, ())
+            appends = self._simulation.oracle.log.appends.get(key, ())
             values[:] = [value for entry in appends for value in entry.values]
         return values[offset]
 
@@ -73,15 +85,21 @@ class ShareOracle:
         """The generation of the item."""
         return self.partitions[key].state.generation if key in self.partitions else 0
 
+    def takes(self, key: PartitionKey, offset: int) -> bool:
+        """True if a filter that may be in force takes the record."""
+        headers = headers_of(self.value(key, offset))
+        return any(wanted is None or matches(wanted, headers) for wanted in self._wanted())
+
     def sends(self, key: ShareKey, acknowledgement: Acknowledgement) -> None:
         """Note an acknowledgement that a worker is about to send."""
-        self.partitions[key].sent.setdefault(acknowledgement.lock_id, []).append(acknowledgement)
+        if key in self.partitions:
+            self.partitions[key].sent.setdefault(acknowledgement.lock_id, []).append(acknowledgement)
 
     def answered(
         self, key: ShareKey, acknowledgement: Acknowledgement, generation: int, ranges: Ranges, result: AckResult
     ) -> None:
         """Check an answer to a worker. `generation` is the item's when the worker sent it."""
-        if generation != self.generation(key):
+        if key not in self.partitions or generation != self.generation(key):
             return
         partition = self.partitions[key]
         if acknowledgement.handed_out is None and generation:
@@ -105,11 +123,14 @@ class ShareOracle:
                     f"offset {offset} of {key} was accepted by {cause}, which is told LOCK_LOST",
                 )
 
-    def check_all_finished(self) -> None:
-        """Check that nothing is left unfinished, up to the end of the log."""
-        for key, partition in self.partitions.items():
-            end, state = self._simulation.oracle.log.ends.get(key.partition_key, 0), partition.state
+    def check_all_finished(self, topic_name: str) -> None:
+        """Check that nothing of the topic is left unfinished, up to the end of each partition."""
+        topic = next(each for each in self._simulation.stores.topics.list() if each.name == topic_name)
+        for number in topic.all_partitions():
+            key = ShareKey(self.group_id, topic.topic_id, number)
+            end = self._simulation.oracle.log.ends.get(key.partition_key, 0)
             log_start = self._simulation.oracle.log_starts.get(key.partition_key, 0)  # what lies below has expired
+            state = self.partitions[key].state if key in self.partitions else ShareState(position=Offset(0))
             expect(
                 not state.open and max(state.position, log_start) >= end,
                 f"{key} is at {state.position} of {end}, and {state.unfinished()} are unfinished at the end",
@@ -118,205 +139,171 @@ class ShareOracle:
     def check_dead_letters(self, topic: str) -> None:
         """Check that each moved record is in the dead-letter topic as often as it was moved, with its value."""
         log = self._simulation.oracle.log
-        keys = {int(key.partition): key for key in self.partitions}
-        found: Counter[tuple[ShareKey, int]] = Counter()
+        found: Counter[tuple[PartitionKey, int]] = Counter()
         for key, appends in log.appends.items():
             for entry in appends if log.names.get(key.topic_id) == topic else ():
                 ref = entry.ref
-                body = memoryview(log.bodies[ref.segment_id])[ref.position : ref.position + ref.length]
-                for record in decode(body):
-                    headers = {name: (value or b"").decode() for name, value in record.headers}
-                    partition, offset = (int(headers[HEADER_PREFIX + name]) for name in ("partition", "offset"))
-                    share_key = keys[partition]
-                    found[share_key, offset] += 1
-                    value = (record.value or b"").decode()
-                    expect(value == self.value(share_key, offset), f"{share_key} at {offset} is a dead letter {value}")
+                for record in decode(memoryview(log.bodies[ref.segment_id])[ref.position : ref.position + ref.length]):
+                    partition, offset = _origin(record)
+                    place = PartitionKey(self._topic_id, partition)
+                    found[place, offset] += 1
+                    value, wanted = (record.value or b"").decode(), self.value(place, offset)
+                    expect(value == wanted, f"{place} at {offset} is a dead letter {value}, and was {wanted}")
         expect(
             found == self.buried, f"dead letters differ from those moved: {found - self.buried}, {self.buried - found}"
         )
 
+    def _watch(self, group: ShareGroup) -> None:
+        self.group_id = group.share_group_id
+        self._ids.add(group.share_group_id)
+        policy = group.config.filter
+        wanted = None if policy is None else parse_filter(policy)
+        self._filters.append((self._simulation.scheduler.now_ms, wanted))
+
+    def _forget(self, group_id: ShareGroupId) -> None:
+        """A group that was deleted promises nothing. Calls that remember it may go on for a while."""
+        self._ids.discard(group_id)
+        self._forgotten.add(group_id)
+        for key in [key for key in self.partitions if key.share_group_id == group_id]:
+            del self.partitions[key]
+
+    def _wanted(self) -> Iterator[Filter | None]:
+        """The filters that a call under way may go by."""
+        ends = [since for since, _ in self._filters[1:]] + [float("inf")]
+        for (_, wanted), end_ms in zip(self._filters, ends, strict=True):
+            if end_ms >= self._simulation.scheduler.now_ms - _FILTER_MS:
+                yield wanted
+
     def _observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
         if isinstance(outcome, PenstockError):
             return
-        if label == "share" and method == "update" and outcome.is_applied:
-            self._changed(arguments[0], outcome.before, outcome.after)
-        elif label == "share" and method == "reset" and outcome:
+        if label == "share":
+            self._observe_share(method, arguments, outcome)
+        elif label == "transactions" and method in ("move", "commit") and outcome:
+            finished = {}
+            for share in arguments[0].shares:
+                if share.key.share_group_id in self._ids:
+                    before = self.partitions[share.key].state
+                    after = self._simulation.stores.share.find_states([share.key])[share.key]
+                    letters = self._letters_of(arguments[0]) if method == "move" else None
+                    finished[share.key] = self._changed(share.key, before, after, letters)
+                elif share.key.share_group_id in self._forgotten and method == "move":
+                    places = self._letters_of(arguments[0])
+                    self.buried.update((PartitionKey(self._topic_id, each), offset) for each, offset in places)
+            if method == "commit":
+                self.on_commit(arguments[0], finished)
+
+    def _observe_share(self, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        if method == "change_group":
+            if arguments[1].name == self._name:
+                self._watch(arguments[1])
+        elif method == "delete_group":
+            self._forget(arguments[0].share_group_id)
+        elif method not in ("update", "reset") or arguments[0].share_group_id not in self._ids:
+            return
+        elif method == "update" and outcome.is_applied:
+            key, update = arguments
+            met = outcome.before.generation
+            expect(update.generation == met, f"a plan of generation {update.generation} has changed {key} in {met}")
+            self._changed(key, outcome.before, outcome.after, None)
+        elif method == "reset" and outcome:
             key, seen, position = arguments
             state = ShareState(generation=seen.generation + 1, position=Offset(position))
             self.partitions[key] = _Partition(state)
-        elif label == "transactions" and method in ("move", "commit") and outcome:
-            for share in arguments[0].shares:
-                after = self._simulation.stores.share.find_states([share.key])[share.key]
-                self._changed(share.key, self.partitions[share.key].state, after, is_burial=method == "move")
 
-    def _changed(self, key: ShareKey, before: ShareState, after: ShareState, *, is_burial: bool = False) -> None:
+    def _letters_of(self, move: Move) -> set[tuple[Partition, int]]:
+        """The places of the records that the move has appended to the dead-letter topic."""
+        bodies = self._simulation.oracle.log.bodies
+        return {
+            _origin(record)
+            for refs in move.refs.values()
+            for ref in refs
+            for record in decode(memoryview(bodies[ref.segment_id])[ref.position : ref.position + ref.length])
+        }
+
+    def _changed(
+        self, key: ShareKey, before: ShareState, after: ShareState, letters: set[tuple[Partition, int]] | None
+    ) -> set[int]:
+        """Check a change. `letters` are the dead letters of a burial. Returns the offsets that it has finished."""
         partition = self.partitions.setdefault(key, _Partition(before))
         partition.state = after
-        old, new = _held(before), _held(after)
+        old, new = held_in(before), held_in(after)
         expect(
             after.open == len(new) == sum(records.count for records in after.entries()),
             f"{key} has {after.open} records in flight, and {len(new)} in entries",
         )
         expect(all(offset < after.position for offset in new), f"{key} has entries at or above its position")
-        for offset in range(before.position, after.position):
-            if offset not in new:
-                self._finished(key, partition, offset, None, is_burial=False)
-        for offset, held in old.items():
-            if offset not in new:
-                self._finished(key, partition, offset, held, is_burial=is_burial)
+        passed = {offset: None for offset in range(before.position, after.position) if offset not in new}
+        left = {**passed, **{offset: held for offset, held in old.items() if offset not in new}}
+        for offset, held in left.items():
+            if letters is not None and (key.partition, offset) in letters:
+                self._buried(key, partition, offset, held)
+            else:
+                self._finished(key, partition, offset, held)
+        expect(
+            letters is None or {offset for _, offset in letters} <= left.keys(),
+            f"{key} keeps records that a burial has moved: {letters}",
+        )
         for offset, held in new.items():
-            was = old.get(offset)
-            if was is None:
-                expect(
-                    offset >= before.position,
-                    f"offset {offset} of {key} was finished by {partition.finished.get(offset)}, and comes again",
-                )
-                expect(
-                    isinstance(held.entry, Wait) or held.entry.deliveries == 1,
-                    f"offset {offset} of {key} is fresh, and has {held.entry.deliveries} deliveries",
-                )
-            elif was != held:
-                self._moved(key, partition, offset, was, held)
-        self._check_suspects(key, before, after, old)
-        if self._config.is_by_key:
-            self._check_order(key, after, new)
+            if offset not in old:
+                self._check_fresh(key, offset, before, held)
+        self._hand_outs.check(key, partition.sent, before, after)
+        return {*left}
 
-    def _finished(
-        self, key: ShareKey, partition: _Partition, offset: int, held: _Held | None, *, is_burial: bool
-    ) -> None:
+    def _check_fresh(self, key: ShareKey, offset: int, before: ShareState, held: Held) -> None:
+        cause = self.partitions[key].finished.get(offset)
+        expect(offset >= before.position, f"offset {offset} of {key} was finished by {cause}, and comes again")
+        expect(
+            isinstance(held.entry, Wait) or held.entry.deliveries == 1,
+            f"offset {offset} of {key} is fresh, and has {held.entry.deliveries} deliveries",
+        )
+
+    def _buried(self, key: ShareKey, partition: _Partition, offset: int, held: Held | None) -> None:
+        """Check that a record may go to the dead-letter topic."""
+        expect(held is not None, f"offset {offset} of {key} is a dead letter, and was never handed out")
+        assert held is not None
+        entry, most = held.entry, self.config.deliveries_max or 0
+        is_rejected = isinstance(entry, Wait) and entry.is_rejected
+        is_over = not isinstance(entry, Lock) or self._hand_outs.is_past(entry.until_ms)
+        expect(
+            is_rejected or (entry.deliveries >= most and is_over),
+            f"offset {offset} of {key} is a dead letter after {entry.deliveries} of {most} deliveries",
+        )
+        expect(
+            is_rejected or self.takes(key.partition_key, offset),
+            f"offset {offset} of {key} is a dead letter, and the filter does not take it",
+        )
+        self._simulation.count("share record buried" + ("" if is_rejected else " without reject"))
+        self.buried[key.partition_key, offset] += 1
+        partition.finished[offset] = BURIED
+
+    def _finished(self, key: ShareKey, partition: _Partition, offset: int, held: Held | None) -> None:
         """Check that a record may be finished, and note by what."""
-        if is_burial:
-            assert held is not None
-            entry, most = held.entry, self._config.deliveries_max or 0
-            is_rejected = isinstance(entry, Wait) and entry.is_rejected
-            is_over = not isinstance(entry, Lock) or self._is_past(entry.until_ms)
-            expect(
-                is_rejected or (entry.deliveries >= most and is_over),
-                f"offset {offset} of {key} is a dead letter after {entry.deliveries} of {most} deliveries",
-            )
-            self._simulation.count("share record buried" + ("" if is_rejected else " without reject"))
-            self.buried[key, offset] += 1
-            partition.finished[offset] = BURIED
-            return
         if offset < self._simulation.oracle.log_starts.get(key.partition_key, 0):
             partition.finished[offset] = EXPIRED
             return
         lock_id = held.lock_id if held is not None else None
-        finishing = {AckType.ACCEPT} if self._config.dead_letter_topic else {AckType.ACCEPT, AckType.REJECT}
+        finishing = {AckType.ACCEPT} if self.config.dead_letter_topic else {AckType.ACCEPT, AckType.REJECT}
         acknowledgements = partition.sent.get(lock_id, ()) if lock_id is not None else ()
-        expect(
-            any(each.type in finishing and _covers(each, held, offset) for each in acknowledgements),
-            f"offset {offset} of {key} is finished, and nobody has accepted it: {held}",
-        )
-        partition.finished[offset] = str(lock_id)
-
-    def _moved(self, key: ShareKey, partition: _Partition, offset: int, was: _Held, held: _Held) -> None:
-        """Check that a record may go from one entry to another."""
-        where, counts = f"offset {offset} of {key}", (was.entry.deliveries, held.entry.deliveries)
-        if held.lock_id is not None and held.lock_id != was.lock_id:
-            self._simulation.count("share record handed out again")
-            ends_ms = was.entry.until_ms if isinstance(was.entry, Lock) else was.entry.available_ms
-            # One update may give a record back and hand it out again, uncounted if it stood behind one of its key.
-            released = was.lock_id is not None and self._gave_back(partition, was, was.lock_id, offset)
+        if any(each.type in finishing and covers(each, held, offset) for each in acknowledgements):
+            partition.finished[offset] = str(lock_id)
+        elif not all(
+            wanted is None or matches(wanted, headers_of(self.value(key.partition_key, offset)))
+            for wanted in self._wanted()
+        ):
+            self._simulation.count("share record filtered out")
+            partition.finished[offset] = FILTERED
+        else:
             expect(
-                released or self._is_past(ends_ms),
-                f"{where} is locked by {held.lock_id} before {was.lock_id} has ended",
+                self.is_removed(key.partition_key, offset),
+                f"offset {offset} of {key} is finished, and nobody has accepted it: {held}",
             )
-            is_counted = counts[1] == counts[0] + 1 or (released and counts[1] == counts[0])
-            expect(is_counted, f"{where} is handed out with {counts[1]} deliveries after {counts[0]}")
-            most = self._config.deliveries_max
-            expect(most is None or counts[1] <= most, f"{where} is handed out for the {counts[1]}th time of {most}")
-            expect(
-                not (isinstance(was.entry, Wait) and was.entry.is_rejected),
-                f"{where} was rejected, and is handed out again",
-            )
-        elif was.lock_id is not None and held.lock_id is None:
-            is_counted = counts[1] == counts[0]
-            # What an acquire could not hand over goes back uncounted, and what stands behind a record of its key.
-            expect(is_counted or counts[1] == counts[0] - 1, f"{where} came back with {counts[1]} of {counts[0]}")
-            wait = held.entry
-            assert isinstance(wait, Wait)
-            sent = partition.sent.get(was.lock_id, ())
-            expect(
-                not wait.is_rejected
-                or any(each.type is AckType.REJECT and _covers(each, was, offset) for each in sent),
-                f"{where} counts as rejected, and nobody has rejected it",
-            )
-        elif was.lock_id is None and held.lock_id is None:
-            expect(counts[0] == counts[1], f"{where} waits with {counts[1]} deliveries after {counts[0]}")
-
-    def _gave_back(self, partition: _Partition, was: _Held, lock_id: LockId, offset: int) -> bool:
-        """True if a worker has released the record, or with order by key perhaps one before it."""
-        names = [lock_id]
-        if self._config.is_by_key:
-            names = [name for name in partition.sent if _nonce(name) == _nonce(lock_id)]
-        return any(
-            each.type is AckType.RELEASE and (self._config.is_by_key or _covers(each, was, offset))
-            for name in names
-            for each in partition.sent.get(name, ())
-        )
-
-    def _check_suspects(self, key: ShareKey, before: ShareState, after: ShareState, old: dict[int, _Held]) -> None:
-        """Check that records of an expired lock come again in small parts, and alone on their last delivery."""
-        partition = self.partitions[key]
-        new = {name: lock for name, lock in after.locks.items() if name not in before.locks}
-        for name, lock in new.items():
-            sources = {was.lock_id for offset in lock.held.offsets() if (was := old.get(offset)) is not None}
-            suspects = [
-                before.locks[each]
-                for each in sources
-                if each is not None and not any(sent.type is AckType.RELEASE for sent in partition.sent.get(each, ()))
-            ]
-            is_last = lock.deliveries == self._config.deliveries_max
-            for suspect in suspects:
-                part = 1 if is_last else -(-suspect.records.count // SHARE_SUSPECT_PARTS)
-                expect(
-                    lock.records.count <= part or len(before.locks) >= SHARE_LOCKS_MAX,
-                    f"lock {name} of {key} has {lock.records.count} records of a suspect with {suspect.records.count}",
-                )
-                expect(
-                    not is_last or len(new) == 1,
-                    f"lock {name} of {key} has a suspect on its last delivery, and is not alone: {sorted(new)}",
-                )
-
-    def _check_order(self, key: ShareKey, after: ShareState, held: dict[int, _Held]) -> None:
-        first: dict[str, _Held] = {}
-        for offset in sorted(held):
-            record_key, mine = self._key_of(self.value(key, offset)), held[offset]
-            if record_key is None or self._is_terminal(mine.entry):
-                continue
-            ahead = first.setdefault(record_key, mine)
-            expect(
-                mine.lock_id is None or (ahead.lock_id is not None and _nonce(ahead.lock_id) == _nonce(mine.lock_id)),
-                f"offset {offset} of {key} is locked by {mine.lock_id}, and an earlier one of its key is not finished",
-            )
-
-    def _is_terminal(self, entry: Lock | Wait) -> bool:
-        most = self._config.deliveries_max
-        return isinstance(entry, Wait) and (entry.is_rejected or (most is not None and entry.deliveries >= most))
-
-    def _is_past(self, time_ms: int) -> bool:
-        """True if the time may be over by some instance's clock."""
-        return time_ms <= EPOCH_MS + self._simulation.scheduler.now_ms + CLOCK_SKEW_MS
+            self._simulation.count("share record removed by compaction")
+            partition.finished[offset] = REMOVED
 
 
-def _held(state: ShareState) -> dict[int, _Held]:
-    found = {
-        offset: _Held(entry=lock, lock_id=name) for name, lock in state.locks.items() for offset in lock.held.offsets()
-    }
-    for wait in state.waits.values():
-        found.update((offset, _Held(entry=wait, lock_id=None)) for offset in wait.records.offsets())
-    return found
-
-
-def _covers(acknowledgement: Acknowledgement, held: _Held | None, offset: int) -> bool:
-    """True if the acknowledgement is for this record."""
-    if acknowledgement.offsets is not None:
-        return any(start <= offset < end for start, end in acknowledgement.offsets)
-    if acknowledgement.handed_out is not None:
-        return any(start <= offset < end for start, end in acknowledgement.handed_out.held.ranges)
-    return held is not None
-
-
-def _nonce(lock_id: LockId) -> str:
-    return lock_id.rpartition(".")[0]
+def _origin(record: Record) -> tuple[Partition, int]:
+    """The partition and offset that a dead letter comes from."""
+    headers = {name: (value or b"").decode() for name, value in record.headers}
+    partition, offset = (int(headers[HEADER_PREFIX + name]) for name in ("partition", "offset"))
+    return Partition(partition), offset

@@ -14,7 +14,6 @@ from tests.simulation.workloads import (
     numbering,
     recreation,
     rolling,
-    sharing,
     timers,
     traffic,
     transactions,
@@ -33,6 +32,7 @@ from tests.simulation.workloads.jobs import (
     scrub,
     sweep,
 )
+from tests.simulation.workloads.sharing import accepting, sharing
 
 Install = Callable[[Simulation], None]
 
@@ -62,6 +62,7 @@ WORKLOADS: dict[str, Install] = {
     "sweep": sweep.install,
     "freezing": freezing.install,
     "sharing": sharing.install,
+    "accepting": accepting.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone

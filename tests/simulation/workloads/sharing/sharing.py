@@ -1,0 +1,149 @@
+"""Workers of a share group: slow ones, dying ones, many on one partition; poison records; calls that come twice.
+
+The seed draws the group's order, filter and bounds, what the workers do, and what operators do meanwhile. They reset
+the group, delete it and make it anew, and change its filter. They delete its dead-letter topic for a while, add
+partitions and truncate.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from penstock_core.errors import Category, PenstockError
+from penstock_core.zones.quorum import Acks
+from penstock_service.share.admin.delete_share_group import delete_share_group
+from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
+from penstock_service.topics.list_offsets import OffsetSpec
+from tests.simulation.clients.admin import SimulatedAdmin
+from tests.simulation.clients.producer import SimulatedProducer
+from tests.simulation.engine.faults import Fault
+from tests.simulation.service.simulation import Simulation
+from tests.simulation.workloads.sharing.choices import (
+    by_last_digit,
+    draw_config,
+    draw_habits,
+    draw_policy,
+    repeating_habits,
+)
+from tests.simulation.workloads.sharing.worked_group import WorkedGroup
+
+_GROUP, _TOPIC, _DEAD = "workers", "work", "work.dead"
+_OPERATIONS_SHARE = 0.25  # of the runs have a certain kind of operator
+_REPEATING_SHARE = 0.15  # of the runs have a network and a driver that repeat much, and quick workers
+
+
+def install(simulation: Simulation) -> None:
+    random = simulation.scheduler.random
+    partitions = random.choice([1, 1, 2])
+    is_filtered = random.random() < 0.3
+    has_tags = {"index_tags": True} if is_filtered and random.random() < 0.5 else {}
+    topic = simulation.topic(_TOPIC, partitions=partitions, **has_tags)
+    config = draw_config(random, _DEAD, is_filtered=is_filtered)
+    is_by_key = config["ordering"] == "key"
+    group = WorkedGroup.put(simulation, _GROUP, topic, config)
+    for number in range(random.choice([1, 2])):
+        producer = SimulatedProducer(
+            simulation,
+            f"sh{number}",
+            topic,
+            records=random.choice([10, 30]),
+            acks=Acks.QUORUM,
+            pace_ms=random.choice([1.0, 100.0, 500.0]),
+            is_tagging=is_filtered,
+            key_of=by_last_digit if is_by_key else None,
+        )
+        producer.start()
+    is_repeating = random.random() < _REPEATING_SHARE
+    if is_repeating:
+        simulation.faults.set_rates({**simulation.faults.rates, Fault.REPEATED: 0.15})
+    habits = repeating_habits(random) if is_repeating else draw_habits(random)
+    group.start_workers([f"sw{number}" for number in range(random.choice([2, 4, 8]))], habits)
+    _start_operators(simulation, group, partitions, is_filtered=is_filtered)
+    simulation.final_checks.append(group.drain)
+    simulation.final_checks.append(group.check_deletion)
+
+
+def _start_operators(simulation: Simulation, group: WorkedGroup, partitions: int, *, is_filtered: bool) -> None:
+    operations: dict[str, Callable[[], None]] = {
+        "share operator": partial(_reset_now_and_then, simulation),
+        "share deleter": partial(_make_anew, simulation, group),
+        "widener": partial(_widen, simulation, partitions),
+        "share truncator": partial(_truncate, simulation),
+    }
+    if group.dead_topic is not None:
+        operations["dead-letter operator"] = partial(_lose_dead_letters, simulation)
+    if is_filtered:
+        operations["filter operator"] = partial(_change_filter, simulation)
+    for name, operate in operations.items():
+        if simulation.scheduler.random.random() < _OPERATIONS_SHARE:
+            simulation.work(name, operate)
+
+
+def _reset_now_and_then(simulation: Simulation) -> None:
+    """Reset to an end of the log, or to somewhere near the last records."""
+    random = simulation.scheduler.random
+    for _ in range(random.choice([1, 3])):
+        simulation.scheduler.pause(random.uniform(50.0, 5_000.0))
+        ends = list(simulation.oracle.log.ends.values())
+        to = random.choice(
+            [
+                ShareResetTo(end=OffsetSpec.EARLIEST),
+                ShareResetTo(end=OffsetSpec.LATEST),
+                ShareResetTo(offset=max(0, min(ends, default=0) - random.choice([1, 4]))),
+            ]
+        )
+        _operate(simulation, partial(reset_share_group, name=_GROUP, topic_name=_TOPIC, to=to))
+        simulation.count("share group reset")
+
+
+def _make_anew(simulation: Simulation, group: WorkedGroup) -> None:
+    """Delete the group, and make one of its name until there is one."""
+    random = simulation.scheduler.random
+    for _ in range(random.choice([1, 2])):
+        simulation.scheduler.pause(random.uniform(50.0, 5_000.0))
+        while _operate(simulation, partial(delete_share_group, name=group.name)) not in (None, Category.NOT_FOUND):
+            simulation.scheduler.pause(50.0)
+        simulation.count("share group deleted")
+        simulation.scheduler.pause(random.choice([0.0, 500.0]))
+        put = partial(put_share_group, name=group.name, topics=[group.topic], config=group.config)
+        while _operate(simulation, put) is not None:
+            simulation.scheduler.pause(50.0)
+
+
+def _operate(simulation: Simulation, run: Callable[..., object]) -> Category | None:
+    """Do it once. Returns the category of the error, None if it is done."""
+    try:
+        simulation.call(run, is_read=False)
+    except PenstockError as error:
+        simulation.scheduler.note("not operated", error)
+        return error.code.category
+    return None
+
+
+def _change_filter(simulation: Simulation) -> None:
+    random = simulation.scheduler.random
+    simulation.scheduler.pause(random.uniform(50.0, 5_000.0))
+    config = {"filter": draw_policy(random)}
+    _operate(simulation, partial(put_share_group, name=_GROUP, topics=None, config=config))
+
+
+def _widen(simulation: Simulation, partitions: int) -> None:
+    simulation.scheduler.pause(simulation.scheduler.random.uniform(50.0, 3_000.0))
+    SimulatedAdmin(simulation, "share widener").add_partitions(_TOPIC, partitions + 1)
+    simulation.count("share topic widened")
+
+
+def _truncate(simulation: Simulation) -> None:
+    random = simulation.scheduler.random
+    for _ in range(random.choice([1, 3])):
+        simulation.scheduler.pause(random.uniform(50.0, 3_000.0))
+        SimulatedAdmin(simulation, "share truncator").truncate(_TOPIC, random.choice([0.3, 0.7, 1.0]))
+
+
+def _lose_dead_letters(simulation: Simulation) -> None:
+    """Delete the dead-letter topic, and make it anew after a while."""
+    admin = SimulatedAdmin(simulation, "dead-letter operator")
+    simulation.scheduler.pause(simulation.scheduler.random.uniform(0.0, 3_000.0))
+    admin.delete(_DEAD)
+    simulation.scheduler.pause(simulation.scheduler.random.choice([100.0, 5_000.0]))
+    admin.create(_DEAD, 1)
