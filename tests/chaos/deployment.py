@@ -23,7 +23,7 @@ _THROUGH_PROXY = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3")
 _ZONES = "PENSTOCK_ZONES"
 _TOPICS_TABLE = "PENSTOCK_TOPICS_TABLE"
 _LOG_TABLE = "PENSTOCK_LOG_TABLE"
-JOBS = ("scrub", "retention", "sweep")
+JOBS = ("scrub", "promote", "retention", "sweep")
 # A run cannot wait for a day and a minute. A function that serves a request ends after 30 s.
 _JOB_SETTINGS = {
     "penstock-scrub": {"PENSTOCK_BUDGET_MS": "5000"},
@@ -86,7 +86,11 @@ class Zones:
 
     def run(self, job: str) -> None:
         """Run a scheduled function once, now. If it fails, the caller runs it again later."""
-        answer = self._lambdas.invoke(FunctionName=f"penstock-{job}", Payload=b"{}")
+        try:
+            answer = self._lambdas.invoke(FunctionName=f"penstock-{job}", Payload=b"{}")
+        except self._lambdas.exceptions.TooManyRequestsException:
+            self.done[f"{job}: runs that AWS refused"] += 1
+            return
         counts = json.loads(answer["Payload"].read())
         self.done[f"{job}: runs"] += 1
         if "FunctionError" in answer:

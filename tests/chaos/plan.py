@@ -42,7 +42,14 @@ class Strike(StrEnum):
 
 _WRITES = ("UpdateItem", "TransactWriteItems", "PutObject")
 _READS = ("GetItem", "BatchGetItem", "Query", "GetObject")
-_API = ("POST /v1/produce", "POST /v1/fetch", "POST /v1/groups")
+_API = (
+    "POST /v1/produce",
+    "POST /v1/fetch",
+    "POST /v1/groups",
+    "POST /v1/share-groups",
+    "POST /v1/transactions",
+    "DELETE /v1/topics",
+)
 
 # For DynamoDB only: appends, rolls and commits consist of TransactWriteItems and UpdateItem.
 _TARGETS: dict[Strike, tuple[str, ...]] = {

@@ -1,28 +1,29 @@
-"""A transport that writes every produce request into the history, the SDK's hidden retries included.
+"""A transport that writes requests into the history, the SDK's hidden retries included.
 
-Each partition of each request is one operation. It is a `fail` only if its answer says that nothing was applied.
+Each try of a request is an operation, or several (`exchanges`). It is a `fail` only if its answer says that nothing was
+applied.
 """
 
-import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from penstock.errors import ConnectionFailedError, error_from_json, error_from_response
+from penstock.errors import ConnectionFailedError, error_from_response
 from penstock.http.http_message import Response
-from penstock.http.transport import Transport
-from penstock_core.records import frame
-from penstock_core.records.codec import decode
-from tests.chaos.clients.values import name_of
-from tests.history.format import Acks, Function, Send
+from penstock.http.transport import Transport, event_signer
+from penstock_core.errors import PenstockError
+from tests.chaos.exchanges.cancels import CancelExchange
+from tests.chaos.exchanges.exchange import Exchange
+from tests.chaos.exchanges.sends import ProduceExchange, TransactionExchange
+from tests.chaos.exchanges.shares import ShareExchange
 from tests.history.recorder import OpenOperation, Recorder
 
-_PRODUCE = "/v1/produce"
+_PRODUCE, _TRANSACTIONS, _SHARE_GROUPS = "/v1/produce", "/v1/transactions", "/v1/share-groups/"
 
 
 class RecordingTransport:
-    """Passes requests to `inner`. `process` names the producer in the history. Its sends to a partition do not overlap.
+    """Passes requests to `inner`. `process` names the client in the history. Its sends to a partition do not overlap.
 
     `requests` counts answers by path and status, with 0 for no answer. `appends` lists the begin and the end of every
     produce request in monotonic seconds, and whether all of it was acknowledged.
@@ -39,22 +40,33 @@ class RecordingTransport:
     def call(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
-        if path != _PRODUCE:
+        exchange = _exchange_of(method, path, body)
+        if exchange is None:
             return self._carry(method, path, query, headers, body)
         began = time.monotonic()
-        sends, acks = _sends(body)
-        operations = [self._recorder.invoke(self._process, Function.SEND, ops, acks=acks) for ops in sends]
+        operations = [
+            self._recorder.invoke(self._process, each.function, each.ops, acks=each.acks, group=each.group)
+            for each in exchange.planned
+        ]
+        is_ok = False
         try:
             answer = self._carry(method, path, query, headers, body)
+            is_ok = self._answered(exchange, operations, answer)
         except ConnectionFailedError as error:
-            self._unanswered(operations, maybe_applied=error.maybe_applied)
-            self._took(began, is_ok=False)
+            self._unanswered(operations, error)
             raise
-        self._answered(operations, sends, answer, began)
+        finally:
+            if path == _PRODUCE:
+                with self._lock:
+                    self.appends.append((began, time.monotonic(), is_ok))
         return answer
 
     def close(self) -> None:
         self._inner.close()
+
+    def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:
+        """Sign for wake-ups as `inner` does."""
+        return event_signer(self._inner).event_headers(host, body)
 
     def _carry(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
@@ -68,44 +80,35 @@ class RecordingTransport:
             with self._lock:
                 self.requests[f"{path} {status}"] += 1
 
-    def _answered(
-        self, operations: list[OpenOperation], sends: list[list[Send]], answer: Response, began: float
-    ) -> None:
+    def _answered(self, exchange: Exchange, operations: Sequence[OpenOperation], answer: Response) -> bool:
+        """Record the results. Return whether all operations succeeded."""
         if answer.status != 200:
-            error = error_from_response(answer.status, answer.headers, answer.body, is_read=False)
-            self._unanswered(operations, maybe_applied=error.maybe_applied)
-            self._took(began, is_ok=False)
-            return
-        results = json.loads(answer.body)["results"]
-        for operation, ops, result in zip(operations, sends, results, strict=True):
-            if "error" in result:
-                self._unanswered([operation], maybe_applied=error_from_json(result["error"]).maybe_applied)
+            self._unanswered(operations, error_from_response(answer.status, answer.headers, answer.body, is_read=False))
+            return False
+        outcomes = exchange.outcomes(answer)
+        for operation, outcome in zip(operations, outcomes, strict=True):
+            if isinstance(outcome, PenstockError):
+                self._unanswered([operation], outcome)
             else:
-                base_offset = result["base_offset"]
-                acknowledged = [Send(op.where, op.value, base_offset + index) for index, op in enumerate(ops)]
-                self._recorder.ok(operation, acknowledged)
-        self._took(began, is_ok=all("error" not in result for result in results))
+                self._recorder.ok(operation, outcome)
+        return not any(isinstance(outcome, PenstockError) for outcome in outcomes)
 
-    def _unanswered(self, operations: list[OpenOperation], *, maybe_applied: bool) -> None:
+    def _unanswered(self, operations: Sequence[OpenOperation], error: PenstockError) -> None:
         for operation in operations:
-            if maybe_applied:
+            if error.maybe_applied:
                 self._recorder.maybe(operation, attempts=1)
             else:
                 self._recorder.fail(operation)
 
-    def _took(self, began: float, *, is_ok: bool) -> None:
-        with self._lock:
-            self.appends.append((began, time.monotonic(), is_ok))
 
-
-def _sends(body: bytes) -> tuple[list[list[Send]], Acks]:
-    """Return the records of a produce request, by partition in the order of the request."""
-    header, data = frame.decode(body)
-    sends: list[list[Send]] = []
-    start = 0
-    for entry in header["batches"]:  # type: ignore[attr-defined]  # the SDK's own header
-        end = start + entry["length"]
-        where = entry["topic"], entry["partition"]
-        sends.append([Send(where, name_of(record.value)) for record in decode(data[start:end])])
-        start = end
-    return sends, Acks(str(header["acks"]))
+def _exchange_of(method: str, path: str, body: bytes) -> Exchange | None:
+    """The operations of a request, None for one that the history does not know."""
+    if path == _PRODUCE:
+        return ProduceExchange(body)
+    if path == _TRANSACTIONS:
+        return TransactionExchange(body)
+    if path.startswith(_SHARE_GROUPS) and path.endswith(("/acquire", "/acknowledge")):
+        return ShareExchange(path, body)
+    if method == "DELETE" and "/scheduled/" in path:
+        return CancelExchange(path)
+    return None

@@ -5,7 +5,7 @@ import multiprocessing
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +13,7 @@ from itertools import cycle
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from localstack.places import CHECKOUT
 from localstack.rules_client import read_rules, set_rules
@@ -20,19 +21,27 @@ from penstock import Admin
 from tests.chaos.clients.clients import TRUNCATED, ProducerSpec, Target, run_consumers, run_producers, run_reader
 from tests.chaos.clients.compactor import ENDED, compact_to_the_end, compacting
 from tests.chaos.clients.keyed_clients import KEYED, fill_keyed, run_keyed, run_keyed_reader
+from tests.chaos.clients.queue_ends import run_drains, run_queue_end_reader
+from tests.chaos.clients.queue_topics import create_queue
+from tests.chaos.clients.share_workers import SLOTS, run_share_workers
+from tests.chaos.clients.stop_file import StopFile
+from tests.chaos.clients.task_producers import run_queue_reader, run_task_producers
 from tests.chaos.deployment import JOBS, Zones, functions_through, storage_through, zone_of_bucket
 from tests.chaos.injector import Injector
 from tests.chaos.judging.keyed_verdict import KeyedVerdict, judge_keyed
-from tests.chaos.judging.verdict import Verdict, judge
+from tests.chaos.judging.verdict import Verdict, judge, unread
 from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
+from tests.chaos.tormenting import ENDED as ENDED_THEMSELVES
+from tests.chaos.tormenting import tormenting
 from tests.end_to_end.fault_proxy import fault_proxy
 from tests.end_to_end.local_stack import Stack, free_port, run, up
+from tests.history.recorder import Recorder
 
 # All rules of AWS (docs/how-to/local-stack.md). This machine does a few calls a second to a partition key, so the
 # units of a key and a table are that much smaller than on AWS. A few puts in a hundred meet a 409.
 LIKE_AWS = (
     "all,throughput.write_units_per_key=6,throughput.read_units_per_key=30,throughput.write_units_per_table=40,"
-    "throughput.read_units_per_table=250,directory_buckets.conflict_share=0.03,concurrency.account=14"
+    "throughput.read_units_per_table=250,directory_buckets.conflict_share=0.03,concurrency.account=20"
 )
 TOPICS = ("orders", TRUNCATED)
 PARTITIONS = 3
@@ -41,6 +50,7 @@ _WARM_CALLS = 40
 _START_S_MAX = 120.0
 _END_S_MAX = 180.0  # with delivery time-outs and requests in flight
 _READ_S_MAX = 600.0
+_DRAIN_S_MAX = 300.0
 _CATCH_UP_S_MAX = 300.0  # recover_zones waits 40 s before its pass, and failed repairs come back after a minute
 _RECOVER_EACH_S = 1.0
 _JOB_EACH_S = 3.0
@@ -54,9 +64,9 @@ class ChaosReport:
 
     `stopped_waiting_s` has an entry for each outage in which a zone hung. It is the time after its begin for which
     appends with acks=all still waited for it, or None if no later append was quick. `requests` counts by path and
-    status, with 0 for no answer. `jobs` adds up the counts that scheduled functions return. `like_aws` counts what the
-    rules of AWS did. `caught_up_s` is the
-    time from the end of the last client until every zone was in sync with every segment, or None if that never came.
+    status, with 0 for no answer. `jobs` adds up the counts that scheduled functions return. `workers` counts what was
+    done to the workers of share groups. `like_aws` counts what the rules of AWS did. `caught_up_s` is the time from the
+    end of the last client until every zone was in sync with every segment, or None if that never came.
     """
 
     plan: Plan
@@ -66,6 +76,7 @@ class ChaosReport:
     requests: dict[str, int]
     storage_calls: dict[str, int]
     jobs: dict[str, int]
+    workers: dict[str, int]
     like_aws: dict[str, int]
     stopped_waiting_s: tuple[float | None, ...]
     caught_up_s: float | None
@@ -100,34 +111,33 @@ def run_chaos(
             zones = Zones(stack)
             tell("filling the compacted topic")
             fill_keyed(target)
+            follower = _Follower(target)
             with _running(zones, ["recover-zones"], _RECOVER_EACH_S):
                 compacts = storage_through(stack, proxy_url), folder, checkout or CHECKOUT
                 with _running(zones, JOBS, _JOB_EACH_S), compacting(*compacts, seed) as compacted:
                     begin = partial(set_rules, port, f"{like_aws},seed={seed}")
-                    violations, started_at = _attack(target, injector, plan, tell, begin)
+                    violations, started_at, workers = _attack(target, injector, plan, tell, begin)
                 if compacted[ENDED]:
                     violations.append(f"compaction ended by itself {compacted[ENDED]:,} times: see compaction.log")
                 faults_s = time.monotonic() - started_at
                 tell("compacting what is left")
                 violations += compact_to_the_end(*compacts, _READ_S_MAX)
+                tell("working off the share groups, and waiting for delayed records")
+                with _running(zones, ["promote"], _RECOVER_EACH_S):
+                    violations += _together((run_drains, target, _DRAIN_S_MAX))
+                violations += follower.end()
                 tell("waiting until every zone is in sync and has every segment")
                 caught_up_s = _caught_up_s(zones)
             if caught_up_s is None:
                 violations.append(f"after {_CATCH_UP_S_MAX:.0f} s zones still lack segments: {zones.missing_copies()}")
             readers = [f"reader-without-{zone}" for zone in buckets.values()]
-            for zone, reader in zip(buckets.values(), readers, strict=True):
-                tell(f"reading everything without zone {zone}")
-                injector.lose(zone)
-                processes = [
-                    _SPAWN.Process(target=read, args=(target, reader, _READ_S_MAX))
-                    for read in (run_reader, run_keyed_reader)
-                ]
-                for process in processes:
-                    process.start()
-                violations += _ended(processes, _READ_S_MAX + _END_S_MAX)
+            violations += _read_everything(target, injector, dict(zip(buckets.values(), readers, strict=True)), tell)
         counted = read_rules(port)["counts"]
     tell("judging the history")
     verdict = judge(folder, readers)
+    violations += [
+        each for name in ("drains", *(f"{reader}.queue" for reader in readers)) for each in unread(folder, name)
+    ]
     violations += [] if verdict.history.counts.commits else ["no commit of the group was acknowledged"]
     keyed = judge_keyed(folder, readers)
     figures = [json.loads(path.read_text()) for path in sorted(folder.glob("*.figures.json"))]
@@ -141,6 +151,7 @@ def run_chaos(
         requests=dict(requests),
         storage_calls={name: count for name, count in injector.calls.items() if not name.startswith("api ")},
         jobs=dict(zones.done + compacted),
+        workers=workers,
         like_aws=counted,
         stopped_waiting_s=tuple(
             _stopped_waiting_s(outage, started_at, slow) for outage in plan.outages if outage.fault is ZoneFault.HANGING
@@ -164,6 +175,8 @@ def _target(stack: Stack, proxy_url: str, folder: Path) -> Target:
         for topic in TOPICS:
             admin.create_topic(topic, partitions=PARTITIONS, config={"index_tags": True})
         admin.create_topic(KEYED, partitions=PARTITIONS, config={"cleanup_policy": "compact"})
+        with Recorder.open(folder / "operator.history.jsonl") as recorder:
+            create_queue(admin, recorder, PARTITIONS)
     return Target(
         url=stack.url.replace(stack.endpoint_url, proxy_url),
         region=stack.region,
@@ -177,39 +190,64 @@ def _target(stack: Stack, proxy_url: str, folder: Path) -> Target:
 
 def _attack(
     target: Target, injector: Injector, plan: Plan, tell: Callable[[str], None], begin: Callable[[], object]
-) -> tuple[list[str], float]:
-    """Run the workload under the plan's faults until all clients have ended. Return their errors and the begin.
+) -> tuple[list[str], float, dict[str, int]]:
+    """Run the workload under the plan's faults until all clients have ended.
+
+    Return their errors, the begin, and what was done to the workers of share groups.
 
     `begin` is called right before the first fault.
     """
-    stop = _SPAWN.Event()
+    stop, end = _SPAWN.Event(), StopFile(target.folder / "stop-workers")
     specs = _producers(plan.seed)
     processes = [_SPAWN.Process(target=run_producers, args=(target, half, stop)) for half in (specs[::2], specs[1::2])]
     processes.append(_SPAWN.Process(target=run_consumers, args=(target, stop)))
     processes.append(_SPAWN.Process(target=run_keyed, args=(target, plan.seed, stop)))
+    processes.append(_SPAWN.Process(target=run_task_producers, args=(target, plan.seed, stop)))
     for process in processes:
         process.start()
-    try:
-        deadline = time.monotonic() + _START_S_MAX
-        while not _is_warm(injector) and time.monotonic() < deadline:
-            time.sleep(_TICK_S)
-        tell(f"faults for {plan.seconds:.0f} s, seed {plan.seed}")
-        begin()
-        started_at = time.monotonic()
-        injector.start()
-        while (elapsed_s := injector.elapsed_s()) < plan.seconds and all(each.is_alive() for each in processes):
-            injector.end_outages_until(elapsed_s)
-            time.sleep(_TICK_S)
-    finally:
-        injector.stop()
-        stop.set()
-    tell("letting the clients end")
-    return _ended(processes, _END_S_MAX), started_at
+
+    def worker(slot: str, life: int) -> SpawnProcess:
+        return _SPAWN.Process(target=run_share_workers, args=(target, slot, life, plan.seed, end))
+
+    with tormenting(SLOTS, plan.seed, worker, end.set) as workers:
+        try:
+            deadline = time.monotonic() + _START_S_MAX
+            while not _is_warm(injector) and time.monotonic() < deadline:
+                time.sleep(_TICK_S)
+            tell(f"faults for {plan.seconds:.0f} s, seed {plan.seed}")
+            begin()
+            started_at = time.monotonic()
+            injector.start()
+            while (elapsed_s := injector.elapsed_s()) < plan.seconds and all(each.is_alive() for each in processes):
+                injector.end_outages_until(elapsed_s)
+                time.sleep(_TICK_S)
+        finally:
+            injector.stop()
+            stop.set()
+        tell("letting the clients end")
+    wrong = _ended(processes, _END_S_MAX)
+    if workers[ENDED_THEMSELVES]:
+        wrong.append(f"workers of share groups died {workers[ENDED_THEMSELVES]:,} times by themselves")
+    return wrong, started_at, dict(workers)
 
 
 def _is_warm(injector: Injector) -> bool:
     """Return whether the functions have started. Calls at the same time each start one, which takes a second."""
     return all(injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch"))
+
+
+class _Follower:
+    """The reader that follows the queue workload's topics until the last delayed record has come."""
+
+    def __init__(self, target: Target) -> None:
+        self._stop = StopFile(target.folder / "stop-follower")
+        self._process = _SPAWN.Process(target=run_queue_reader, args=(target, self._stop))
+        self._process.start()
+
+    def end(self) -> list[str]:
+        """Ask it to end. Return what was wrong with it."""
+        self._stop.set()
+        return _ended([self._process], _END_S_MAX)
 
 
 @contextmanager
@@ -261,6 +299,27 @@ def _producers(seed: int) -> list[ProducerSpec]:
         )
         for name, acks, is_keyed, burst, value_bytes_max, compression_type in kinds
     ]
+
+
+def _read_everything(
+    target: Target, injector: Injector, readers: Mapping[str, str], tell: Callable[[str], None]
+) -> list[str]:
+    """Read all topics once without each zone, by the reader of that name. Return what was wrong."""
+    wrong: list[str] = []
+    for zone, reader in readers.items():
+        tell(f"reading everything without zone {zone}")
+        injector.lose(zone)
+        reads = run_reader, run_keyed_reader, run_queue_end_reader
+        wrong += _together(*((read, target, reader, _READ_S_MAX) for read in reads))
+    return wrong
+
+
+def _together(*calls: tuple[Any, ...]) -> list[str]:
+    """Run each call, of which the last argument is its time, in a process. Return what was wrong with them."""
+    processes = [_SPAWN.Process(target=entry, args=arguments) for entry, *arguments in calls]
+    for process in processes:
+        process.start()
+    return _ended(processes, max(each[-1] for each in calls) + _END_S_MAX)
 
 
 def _ended(processes: Sequence[SpawnProcess], within_s: float) -> list[str]:

@@ -200,6 +200,13 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Nonce:
+    """The name of an acquire. All tries of it have the same, and their locks' ids begin with it and a point."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Acquired:
     where: TopicPartition
     lock_id: str
@@ -246,7 +253,7 @@ class Drained:
 
 
 LogOp = Send | Poll | Commit | Committed | Reset | Assign | Subscribe | Seek | Truncate
-QueueOp = Schedule | Cancel | Share | Acquired | Acknowledge | DeadLetters | Drained
+QueueOp = Schedule | Cancel | Share | Nonce | Acquired | Acknowledge | DeadLetters | Drained
 MicroOp = LogOp | QueueOp
 
 

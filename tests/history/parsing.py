@@ -188,7 +188,7 @@ _MICRO_OPS_OF = {
         for name, decoder in _DECODERS.items()
         if name == function
         or (function is Function.TXN and name in _OF_TRANSACTIONS)
-        or (function is Function.ACQUIRE and name in ("acquired", "acknowledge"))
+        or (function is Function.ACQUIRE and name in ("nonce", "acquired", "acknowledge"))
     }
     for function in Function
 }

@@ -5,6 +5,7 @@
 | `["schedule", topic, partition, value, due_ns, id]` | a delayed record, due then by the history's clock |
 | `["cancel", topic, id]` | of the delayed records that wait under this id |
 | `["share", {"topics": […], …}]` | the settings of the operation's group |
+| `["nonce", text]` | the name of an acquire, the same for all its tries; its locks begin with it and a point |
 | `["acquired", topic, partition, lock_id, delivery_count, left_ms, [[offset, value], …]]` | the records of one lock |
 | `["acknowledge", topic, partition, lock_id, verb, ranges]` | half-open ranges; null: the whole lock |
 | `["acknowledge", …, result]` | `ok`, `done` or `LOCK_LOST` |
@@ -42,6 +43,7 @@ from tests.history.format import (
     DeadLetters,
     Drained,
     MicroOp,
+    Nonce,
     QueueOp,
     Schedule,
     Share,
@@ -58,6 +60,8 @@ def encode_queue_op(op: QueueOp) -> list[object]:
             return ["cancel", topic, id]
         case Share():
             return ["share", _settings_to_json(op)]
+        case Nonce(text):
+            return ["nonce", text]
         case Acquired((topic, partition), lock_id, delivery_count, left_ms, records):
             return ["acquired", topic, partition, lock_id, delivery_count, left_ms, records]
         case Acknowledge((topic, partition), lock_id, verb, ranges, result, detail):
@@ -111,6 +115,11 @@ def _parse_share(op: list[object]) -> Share:
         dead_letter_topic=_optional_text(settings.get("dead_letter_topic"), "dead_letter_topic"),
         ending=_optional_text(settings.get("ending"), "ending"),
     )
+
+
+def _parse_nonce(op: list[object]) -> Nonce:
+    length_of(op, 2, 2)
+    return Nonce(text_of(op[1], "nonce"))
 
 
 def _parse_acquired(op: list[object]) -> Acquired:
@@ -183,6 +192,7 @@ QUEUE_DECODERS: dict[str, Callable[[list[object]], MicroOp]] = {
     "schedule": _parse_schedule,
     "cancel": _parse_cancel,
     "share": _parse_share,
+    "nonce": _parse_nonce,
     "acquired": _parse_acquired,
     "acknowledge": _parse_acknowledge,
     "dead-letters": _parse_dead_letters,

@@ -23,7 +23,7 @@ _ENTRIES_AT_ONCE = 2  # that one burial touches: the entry, and the rest of it
 
 
 class BurialCause(Enum):
-    """The reason for which a record goes to the dead-letter topic."""
+    """Why a record goes to the dead-letter topic."""
 
     REJECTED = "rejected"
     DELIVERIES = "deliveries"  # its last delivery has ended

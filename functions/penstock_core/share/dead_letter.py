@@ -16,7 +16,7 @@ UNDECODABLE = "undecodable"  # the reason of a batch that cannot be decoded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOrigin:
-    """The origin of a dead letter, and its reason. `deliveries` counts how often it was handed out."""
+    """Where a dead letter comes from, and why. `deliveries` counts how often it was handed out."""
 
     topic: TopicName
     partition: int

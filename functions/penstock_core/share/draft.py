@@ -42,7 +42,7 @@ class Draft:
         return self._read.open + self._open_delta()
 
     def room(self) -> int:
-        """The number of entries that this update may still touch."""
+        """How many more entries this update may touch."""
         return SHARE_ENTRIES_MAX - len(self._changed_locks) - len(self._changed_waits)
 
     def put_lock(self, lock_id: LockId, lock: Lock | None) -> None:

@@ -2,6 +2,8 @@
 
 from hashlib import sha256
 
+from tests.history.format import Source
+
 
 def make_value(name: str, size_bytes: int = 0) -> bytes:
     """Make a record's value of about this size. No two names give the same value."""
@@ -19,6 +21,17 @@ def name_of(value: bytes | None) -> str:
     if bar and padding != _padding(text, len(padding)):
         return f"not a value: {sha256(value).hexdigest()}"
     return text.decode(errors="replace")
+
+
+def made_of(process: str, topic: str, partition: int, offset: int) -> str:
+    """Make the name of a record that `process` made from the one at this place."""
+    return f"{process}@{topic}@{partition}@{offset}"
+
+
+def made_from(name: str) -> Source | None:
+    """Return the place of the record that this one was made from, None if it was made from none."""
+    parts = name.split("@")
+    return (parts[1], int(parts[2]), int(parts[3]), "") if len(parts) == 4 else None
 
 
 def _padding(text: bytes, length: int) -> bytes:

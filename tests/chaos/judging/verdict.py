@@ -72,10 +72,7 @@ def judge(folder: Path, readers: Sequence[str]) -> Verdict:
             first = min(values)
             if set(values) != set(range(first, first + len(values))) or first > starts.get(where, 0):
                 violations.append(f"{reader} found gaps between the offsets of {where}")
-        unread_file = folder / f"{reader}.unread.json"
-        unread = json.loads(unread_file.read_text()) if unread_file.exists() else ["anything: it died"]
-        if unread:
-            violations.append(f"{reader} could not read {', '.join(unread)}")
+        violations += unread(folder, reader)
     return Verdict(
         history=report,
         acknowledged=len(acknowledged),
@@ -86,6 +83,13 @@ def judge(folder: Path, readers: Sequence[str]) -> Verdict:
         tail_lag_ms=lag[0].lag_ns / 1e6 if lag else 0.0,
         violations=tuple(violations),
     )
+
+
+def unread(folder: Path, reader: str) -> list[str]:
+    """Return a sentence of what the reader has noted that it could not read, or none if there is nothing."""
+    noted = folder / f"{reader}.unread.json"
+    left = json.loads(noted.read_text()) if noted.exists() else ["anything: it died"]
+    return [f"{reader} could not read {', '.join(left)}"] if left else []
 
 
 def _read_by(history: Path) -> dict[Where, dict[int, str]]:

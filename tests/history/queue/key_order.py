@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tests.history.checks.truncation import Truncations
 from tests.history.checks.version_order import VersionOrder
+from tests.history.format import Verb
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.queue.facts import NEVER_NS, Delivery, SharedRecord
 from tests.history.queue.locks import GroupPartition
@@ -34,8 +35,7 @@ def check_key_order(partition: GroupPartition, order: VersionOrder, truncations:
             record = records.get(offset, _NONE)
             for delivery in record.deliveries:
                 yield from _overtaken(partition, key, delivery, ahead)
-            way_ns = _gives_way_ns(record, share.deliveries_max)
-            ahead.append((way_ns, offset))
+            ahead.append((_gives_way_ns(partition, record) - partition.clock_skew_ns, offset))
 
 
 def _overtaken(
@@ -45,7 +45,7 @@ def _overtaken(
     if partition.facts.was_reset(where, 0, delivery.end_ns):
         return
     for way_ns, offset in ahead:
-        if way_ns < delivery.end_ns:
+        if way_ns <= delivery.end_ns:
             continue
         if any(each.line == delivery.line for each in records.get(offset, _NONE).deliveries):
             continue
@@ -61,14 +61,15 @@ def _overtaken(
         return
 
 
-def _gives_way_ns(record: SharedRecord, deliveries_max: int | None) -> int:
+def _gives_way_ns(partition: GroupPartition, record: SharedRecord) -> int:
     """The earliest time at which the record may have left the order of its key."""
+    most = partition.facts.share.deliveries_max if partition.facts.share else None
+    last = [each for each in record.deliveries if most is not None and each.count >= most]
     ways = [each.start_ns for each in record.decisions if each.finishes]
-    if deliveries_max is not None:
-        for delivery in record.deliveries:
-            if delivery.count >= deliveries_max:
-                given_up = [each.start_ns for each in record.decisions_under(delivery.lock_id)]
-                ways.append(min([delivery.until_ns, *given_up]))
-    if record.letters and not ways:
-        ways.append(0)  # its last delivery reached nobody
+    for delivery in last:
+        given_up = [each.start_ns for each in record.decisions_under(delivery.lock_id)]
+        ways.append(min([delivery.until_ns, *given_up]))
+    is_explained = last or any(each.verb is Verb.REJECT for each in record.decisions)
+    if record.letters and (not is_explained or partition.where in partition.facts.resets):
+        return 0  # its last delivery reached nobody
     return min(ways, default=NEVER_NS)

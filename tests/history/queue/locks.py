@@ -2,7 +2,8 @@
 
 A consumer holds a record surely from the answer of its acquire on. The hold ends with the lock's time, counted from the
 begin of the acquire or of a confirmed renewal. It also ends when an acknowledgement that gives the record up begins.
-With order by key, a release takes the records behind it out of the locks of the same acquire.
+With order by key, a release takes the records behind it out of the locks of the same acquire. If another try of the
+acquire has no answer, it may still run, and give back what it cannot read: then nothing of its locks is sure.
 """
 
 from collections.abc import Iterator
@@ -19,12 +20,13 @@ _GIVES_UP = (Verb.ACCEPT, Verb.RELEASE, Verb.GIVE_BACK, Verb.REJECT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """One partition of one share group."""
+    """One partition of one share group. The clocks of the service may differ by `clock_skew_ns`."""
 
     group: str
     where: TopicPartition
     facts: GroupFacts
     shares: ShareFacts
+    clock_skew_ns: int = 0
 
     def records(self) -> Iterator[SharedRecord]:
         """The records that the history tells of, by offset."""
@@ -45,11 +47,11 @@ class GroupPartition:
         ]
 
 
-def check_locks(partition: GroupPartition, clock_skew_ns: int) -> Iterator[Anomaly]:
-    """Judge the deliveries of each record. Clocks of the service may differ by `clock_skew_ns`."""
+def check_locks(partition: GroupPartition) -> Iterator[Anomaly]:
+    """Judge the deliveries of each record."""
     for record in partition.records():
         yield from _finished_again(partition, record)
-        yield from _two_locks(partition, record, clock_skew_ns)
+        yield from _two_locks(partition, record)
         yield from _counts(partition, record)
         yield from _filtered(partition, record)
 
@@ -69,13 +71,13 @@ def _finishing(record: SharedRecord) -> list[Decision]:
     return [each for each in record.decisions if each.finishes and each.is_told]
 
 
-def _two_locks(partition: GroupPartition, record: SharedRecord, clock_skew_ns: int) -> Iterator[Anomaly]:
+def _two_locks(partition: GroupPartition, record: SharedRecord) -> Iterator[Anomaly]:
     for first, second in combinations(record.deliveries, 2):
         if first.lock_id == second.lock_id:
             continue
         start_ns = max(first.end_ns, second.end_ns)
         end_ns = min(_hold_end_ns(partition, record, first), _hold_end_ns(partition, record, second))
-        if start_ns < end_ns - clock_skew_ns and not partition.facts.was_reset(
+        if start_ns < end_ns - partition.clock_skew_ns and not partition.facts.was_reset(
             partition.where, first.start_ns, second.end_ns
         ):
             text = f"was held by {first.process} and {second.process} at once in group {partition.group}"
@@ -83,6 +85,8 @@ def _two_locks(partition: GroupPartition, record: SharedRecord, clock_skew_ns: i
 
 
 def _hold_end_ns(partition: GroupPartition, record: SharedRecord, delivery: Delivery) -> int:
+    if partition.facts.has_open_try(delivery.lock_id):
+        return delivery.end_ns
     mine = record.decisions_under(delivery.lock_id)
     ahead = partition.ahead(delivery)
     renewals = [each for each in mine if each.verb is Verb.RENEW and each.is_told and isinstance(each.detail, int)]
@@ -124,7 +128,8 @@ def _taken_back(partition: GroupPartition, record: SharedRecord, first: Delivery
         if each.verb is Verb.GIVE_BACK and each.end_ns >= first.start_ns and each.start_ns <= second.end_ns
     }
     behind = {each.lock_id for each in between if partition.ahead(each)}
-    return len(given_back | behind)
+    unread = {each.lock_id for each in between if partition.facts.has_open_try(each.lock_id)}
+    return len(given_back | behind | unread)
 
 
 def _filtered(partition: GroupPartition, record: SharedRecord) -> Iterator[Anomaly]:

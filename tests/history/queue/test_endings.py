@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.history.format import DeadLetter, Outcome, Verb
-from tests.history.history_builder import OTHER
-from tests.history.queue_builder import LOCK_MS, QueueBuilder, letter
+from tests.history.format import DeadLetter, Function, Outcome, Reset, Verb
+from tests.history.history_builder import ORDERS, OTHER
+from tests.history.queue_builder import GROUP, LOCK_MS, QueueBuilder, letter
 
 
 def ended(*, deliveries: int = 2) -> QueueBuilder:
@@ -91,6 +91,13 @@ def test_accept_without_an_answer_may_have_finished_the_record() -> None:
 def test_truncated_record_need_not_be_finished() -> None:
     history = ended(deliveries=1)
     history.truncated(1)
+    history.drained()
+    assert history.found() == {}
+
+
+def test_reset_may_skip_records() -> None:
+    history = ended(deliveries=1)
+    history.recorder.done("operator", Function.RESET, [Reset(ORDERS, None)], group=GROUP)
     history.drained()
     assert history.found() == {}
 

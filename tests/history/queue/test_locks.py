@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.history.format import AckResult, Acquired, Function, Outcome, Reset, Verb
+from tests.history.format import AckResult, Acquired, Function, Nonce, Outcome, Reset, Verb
 from tests.history.history_builder import ORDERS
 from tests.history.queue_builder import GROUP, LOCK_MS, QueueBuilder
 
@@ -180,3 +180,13 @@ def test_inconsistent_offsets_when_an_acquire_shows_another_record() -> None:
     history = shared("a", "b")
     history.acquired("w1", "n1.0", (0, "b"))
     assert "inconsistent-offsets" in history.found()
+
+
+@pytest.mark.parametrize("outcome", ["maybe", "fail"])
+def test_try_without_an_answer_may_give_back_what_another_try_was_told(outcome: str) -> None:
+    history = shared("a")
+    operation = history.recorder.invoke("w1", Function.ACQUIRE, [Nonce("n1")], group=GROUP)
+    getattr(history.recorder, outcome)(operation)
+    history.acquired("w1", "n1.0", (0, "a"))
+    history.acquired("w2", "n2.0", (0, "a"))
+    assert history.found() == ({} if outcome == "maybe" else {"two-locks": 1, "delivery-count": 1})

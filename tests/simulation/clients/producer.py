@@ -106,7 +106,7 @@ class SimulatedProducer:
         if self._queues.fresh_until_ms <= now_ms and not self._describe():
             return None
         headers = headers_of(value) if self._is_tagging else ()
-        key = None if self._key_of is None else self._key_of(value)
+        key = self._key(value)
         record_key = None if key is None else key.encode()
         time_ms = EPOCH_MS + now_ms
         return self._accumulator.append(self._queues, None, record_key, value.encode(), headers, time_ms, now_ms)
@@ -190,11 +190,15 @@ class SimulatedProducer:
 
     def _begin(self, batch: ProducerBatch) -> None:
         if batch not in self._sent_batches:
-            sends = [history.Send((batch.topic, batch.partition), value) for value in batch.followers]
+            where = (batch.topic, batch.partition)
+            sends = [history.Send(where, value, None, None, self._key(value)) for value in batch.followers]
             acks = history.Acks(self._acks.value)
             operation = self._simulation.recorder.invoke(self._name, history.Function.SEND, sends, acks=acks)
             self._sent_batches[batch] = _SentBatch(operation)
         self._sent_batches[batch].attempts += 1
+
+    def _key(self, value: str) -> str | None:
+        return None if self._key_of is None else self._key_of(value)
 
     def _claim(self, entry: Entry, result: int | PenstockError, began_ms: float) -> None:
         claims = self._simulation.claims
@@ -221,7 +225,7 @@ class SimulatedProducer:
                 where = (batch.topic, batch.partition)
                 offset = None if batch.outcome == UNKNOWN_OFFSET else batch.outcome
                 sends = [
-                    history.Send(where, value, None if offset is None else offset + index)
+                    history.Send(where, value, None if offset is None else offset + index, None, self._key(value))
                     for index, value in enumerate(batch.followers)
                 ]
                 recorder.ok(way.operation, sends, attempts=attempts)

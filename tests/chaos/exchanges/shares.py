@@ -1,0 +1,103 @@
+"""Requests of share consumers: acquires, with the acknowledgements that ride on them, and acknowledgements alone."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.http.http_message import Response
+from penstock_core.records import frame
+from penstock_core.records.codec import decode
+from tests.chaos.clients.values import name_of
+from tests.chaos.exchanges.exchange import Outcome, Planned
+from tests.history.format import Acknowledge, AckResult, Acquired, Function, MicroOp, Nonce, Verb
+
+DEFAULT_LOCK_MS = 3_000  # of all groups of a run: a renewal that names no time lasts so long
+
+
+class ShareExchange:
+    """POST /v1/share-groups/{group}/acquire or …/acknowledge."""
+
+    def __init__(self, path: str, body: bytes) -> None:
+        self._is_acquire = path.endswith("/acquire")
+        document = json.loads(body)
+        self._asked = acknowledges(document.get("acknowledge", []))
+        function = Function.ACQUIRE if self._is_acquire else Function.ACKNOWLEDGE
+        nonce = [Nonce(document["nonce"])] if self._is_acquire and document.get("nonce") else []
+        self.planned = [Planned(function=function, ops=[*nonce, *self._asked], group=path.split("/")[3])]
+
+    def outcomes(self, response: Response) -> Sequence[Outcome]:
+        if not self._is_acquire:
+            return [self._told(json.loads(response.body)["acknowledged"])]
+        header, data = frame.decode(response.body)
+        document: Any = header
+        locks: list[MicroOp] = []
+        start = 0
+        for entry in document["partitions"]:
+            end = start + entry.get("length", 0)
+            if "error" not in entry:
+                locks.append(_acquired(entry, data[start:end]))
+            start = end
+        return [[*self._told(document["acknowledged"]), *locks]]
+
+    def _told(self, acknowledged: Iterable[Mapping[str, Any]]) -> list[MicroOp]:
+        """The acknowledgements with their results. One of a lock's may have several, each for some of its offsets."""
+        results: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
+        for each in acknowledged:
+            results.setdefault((each["topic"], each["partition"], each["lock_id"]), []).append(each)
+        told: list[MicroOp] = []
+        for asked in self._asked:
+            for each in results.get((*asked.where, asked.lock_id), ()):
+                ranges = asked.ranges if each["offsets"] is None else _common(asked.ranges, each["offsets"])
+                if ranges is None or ranges:
+                    result = AckResult(each["result"])
+                    told.append(Acknowledge(asked.where, asked.lock_id, asked.verb, ranges, result, asked.detail))
+        return told
+
+
+def acknowledges(entries: Iterable[Mapping[str, Any]], verb: str | None = None) -> list[Acknowledge]:
+    """The acknowledgements that a request asks for. In a transaction all have the same `verb`."""
+    return [
+        Acknowledge(
+            (each["topic"], each["partition"]),
+            each["lock_id"],
+            _verb(verb or each["type"], each),
+            None if each.get("offsets") is None else tuple((start, end) for start, end in each["offsets"]),
+            None,
+            _detail(verb or each["type"], each),
+        )
+        for each in entries
+    ]
+
+
+def _verb(name: str, entry: Mapping[str, Any]) -> Verb:
+    return Verb.GIVE_BACK if name == Verb.RELEASE and entry.get("uncounted") else Verb(name)
+
+
+def _detail(name: str, entry: Mapping[str, Any]) -> str | int | None:
+    if name == Verb.RENEW:
+        return int(entry.get("lock_ms") or DEFAULT_LOCK_MS)
+    return entry.get("reason") or None
+
+
+def _common(asked: Sequence[tuple[int, int]] | None, told: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """The offsets in both. Several acknowledgements of one lock get their results in one list."""
+    answered = [(start, end) for start, end in told]
+    if asked is None:
+        return tuple(answered)
+    return tuple(
+        (max(start, first), min(end, last))
+        for start, end in asked
+        for first, last in answered
+        if max(start, first) < min(end, last)
+    )
+
+
+def _acquired(entry: Mapping[str, Any], data: memoryview) -> Acquired:
+    """One lock of an answer. Its batches hold other consumers' records, too."""
+    records = tuple(
+        (record.offset, name_of(record.value))
+        for record in decode(data)
+        if any(start <= record.offset < end for start, end in entry["ranges"])
+    )
+    where = entry["topic"], entry["partition"]
+    return Acquired(where, entry["lock_id"], entry["delivery_count"], entry["until_ms_left"], records)
