@@ -84,19 +84,7 @@ def _nonce(fields: Mapping[str, Any]) -> Nonce:
 
 def _transact(event: Event, instance: Instance) -> Result:
     header, payload = frame.decode(body_of(event))
-    refuse_unknown(
-        header,
-        "transactional_id",
-        "epoch",
-        "transaction",
-        "nonce",
-        "stage",
-        "stages",
-        "acks",
-        "batches",
-        "offsets",
-        "acknowledgements",
-    )
+    refuse_unknown(header, *_COMMIT_FIELDS)
     producer = TransactionalProducer(
         transactional_id=parse_transactional_id(take(header, "transactional_id", str)),
         epoch=take_number(header, "epoch", 0, PRODUCER_EPOCH_MAX),
