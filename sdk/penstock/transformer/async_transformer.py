@@ -1,7 +1,7 @@
 """Consume, transform, produce in an event loop: transformer.py has the rules."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from penstock.consumer.async_consumer import AsyncConsumer
@@ -77,10 +77,7 @@ class AsyncTransformer:
             return 0
         try:
             async with self._producer.transaction() as transaction:
-                for record in records:
-                    made = self._transform(record, transaction)
-                    if inspect.isawaitable(made):
-                        await made
+                await self._transform_all(records, transaction)
                 transaction.accept(records, consumer)
         except BaseException as error:
             for record in filter(consumer.is_held, records):
@@ -100,16 +97,19 @@ class AsyncTransformer:
         ends = self._uncommitted.add(records)
         try:
             async with self._producer.transaction() as transaction:
-                for record in records:
-                    made = self._transform(record, transaction)
-                    if inspect.isawaitable(made):
-                        await made
+                await self._transform_all(records, transaction)
                 transaction.send_offsets(ends, consumer)
         except PenstockError as error:
             check_passing(error, len(records))
             return 0
         self._uncommitted.clear()
         return len(records)
+
+    async def _transform_all(self, records: Sequence[Any], transaction: AsyncTransaction) -> None:
+        for record in records:
+            made = self._transform(record, transaction)
+            if inspect.isawaitable(made):
+                await made
 
     async def _go_back(self, consumer: AsyncConsumer) -> None:
         await self._producer.init_transactions()
