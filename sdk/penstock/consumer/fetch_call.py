@@ -11,11 +11,10 @@ from penstock.http.http_message import (
     JSON_TYPE,
     HttpRequest,
     Response,
+    framed_answer,
     misunderstood,
-    raise_for_status,
 )
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.records import frame
 
 
 def fetch(wanted: FetchRequest) -> Generator[HttpRequest, Response, FetchAnswer | PenstockError]:
@@ -47,12 +46,7 @@ def fetch_request(wanted: FetchRequest) -> HttpRequest:
 
 def fetch_answer(request: HttpRequest, response: Response, count: int) -> FetchAnswer:
     """The answer for `count` partitions."""
-    raise_for_status(request, response)
-    try:
-        header, batches = frame.decode(response.body)
-    except PenstockError as error:
-        raise misunderstood(request) from error
-    partitions = header.get("partitions")
-    if not isinstance(partitions, list) or len(partitions) != count:
+    header, batches = framed_answer(request, response)
+    if len(header["partitions"]) != count:
         raise misunderstood(request)
-    return FetchAnswer(partitions, batches)
+    return FetchAnswer(header["partitions"], batches)

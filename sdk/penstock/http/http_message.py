@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import InvalidError, UnavailableError, as_maybe_applied, error_from_response
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records import frame
 
 JSON_TYPE = "application/json"
 BATCHES_TYPE = "application/vnd.penstock.batches"
@@ -78,6 +79,21 @@ def json_document(request: HttpRequest, response: Response) -> Document:
     if not isinstance(document, dict):
         raise misunderstood(request)
     return document
+
+
+def framed_answer(request: HttpRequest, response: Response) -> tuple[Document, memoryview]:
+    """The header of an answer in a frame, with its list `partitions`, and the batches behind it.
+
+    Raises the error that the answer is, and UnavailableError if the service cannot have given it.
+    """
+    raise_for_status(request, response)
+    try:
+        header, batches = frame.decode(response.body)
+    except PenstockError as error:
+        raise misunderstood(request) from error
+    if not isinstance(header.get("partitions"), list):
+        raise misunderstood(request)
+    return header, batches
 
 
 def raise_for_status(request: HttpRequest, response: Response) -> None:

@@ -17,16 +17,14 @@ from penstock.http.http_message import (
     JSON_TYPE,
     HttpRequest,
     Response,
+    framed_answer,
     json_document,
-    misunderstood,
-    raise_for_status,
 )
 from penstock.share.acknowledgements import Acknowledgement, LockKey
 from penstock.share.held_locks import AcquiredLock
 from penstock.share.moment import Moment
 from penstock.share_model import ShareRecord
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.records import frame
 from penstock_core.records.codec import decode
 from penstock_core.records.record_batch import walk
 from penstock_core.records.undecodable import is_undecodable
@@ -82,17 +80,10 @@ def _request(call: ShareCall) -> HttpRequest:
 
 
 def _acquired(call: ShareCall, request: HttpRequest, response: Response) -> ShareAnswer:
-    raise_for_status(request, response)
-    try:
-        header, batches = frame.decode(response.body)
-    except PenstockError as error:
-        raise misunderstood(request) from error
-    partitions = header.get("partitions")
-    if not isinstance(partitions, list):
-        raise misunderstood(request)
+    header, batches = framed_answer(request, response)
     locks: list[AcquiredLock] = []
     at = 0
-    for each in partitions:
+    for each in header["partitions"]:
         length = int(each.get("length", 0))
         if "error" in each:
             _log.warning("%s[%s] gave no records: %s", each.get("topic"), each.get("partition"), each["error"])
