@@ -47,7 +47,8 @@ class Timers:
     def timer(self, deliver_at_ms: int | None, delay_ms: int | None, *, cancellable: bool) -> Timer | None:
         """The timer of a record, None for one that is not delayed.
 
-        A delay is rounded up to `SDK_DELAY_STEP_MS`, so that records share timers. Raises InvalidError.
+        A delay is rounded up to `SDK_DELAY_STEP_MS`, so that records share timers, but not above the longest one.
+        Raises InvalidError.
         """
         if deliver_at_ms is None and delay_ms is None:
             check(not cancellable, "cancellable=True without delay: give delay_ms or deliver_at_ms, too")
@@ -58,6 +59,7 @@ class Timers:
             _check_between("delay_ms", delay_ms, TIMER_DELAY_MS_MAX)
             deliver_at_ms = now_ms + (delay_ms or 0)
             deliver_at_ms += -deliver_at_ms % SDK_DELAY_STEP_MS
+            deliver_at_ms = min(deliver_at_ms, now_ms + TIMER_DELAY_MS_MAX)
         _check_between("deliver_at_ms", deliver_at_ms, TIMER_MS_MAX)
         with self._lock:
             self._last_ms = max(self._last_ms, now_ms)

@@ -39,7 +39,7 @@ def test_wrong_delay_is_refused_with_the_value_and_the_way_out(
     assert f"Invalid value for '--delay': '{delay}' is " in refused.stderr
     assert refused.stderr.endswith(way_out)
     assert run_json(service.transport, "scheduled", "list", "orders") == []
-    assert run(service.transport, "produce", "orders", "--delay", "364d", stdin=b"a\n").exit_code == 0
+    assert run(service.transport, "produce", "orders", "--delay", "365d", stdin=b"a\n").exit_code == 0
 
 
 def test_unknown_timer_is_refused(service: MemoryPenstock) -> None:

@@ -48,6 +48,12 @@ def test_delay_is_rounded_up_and_a_time_is_exact() -> None:
     assert found.timer(None, None, cancellable=False) is None
 
 
+def test_longest_delay_is_not_rounded_up() -> None:
+    longest = timers().timer(None, TIMER_DELAY_MS_MAX, cancellable=False)
+    assert longest is not None
+    assert longest.deliver_at_ms == NOW + TIMER_DELAY_MS_MAX
+
+
 @pytest.mark.parametrize(
     "fields",
     [
