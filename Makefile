@@ -19,7 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
-setup: $(INSTALLED) .mypy_cache/.stamp ## Make .venv and node_modules, with all that is locked, and the cache of mypy
+setup: ## Make .venv and node_modules, with all that is locked, and the caches of mypy and of Python
+	@$(MAKE) --no-print-directory --jobs 2 $(INSTALLED) .mypy_cache/.stamp .venv/.compiled
 
 run: $(INSTALLED) ## Start the local stack, move a real file through it, check it, leave the stack up (PORT=4566)
 	$(BIN)/penstock local up $(if $(PORT),--port $(PORT))
@@ -110,6 +111,11 @@ clean: ## Remove what was made: .venv, node_modules, caches, and the local stack
 # The types of aws-cdk-lib are 180 MB of sources. mypy reads them once, here; `make lint` tells what mypy finds in ours.
 .mypy_cache/.stamp: requirements/dev.txt | .venv/.packages
 	$(BIN)/mypy --num-workers 2 > /dev/null || true
+	touch $@
+
+# pip compiles nothing. The processes of `make test` begin alike, so each of them would compile the same modules.
+.venv/.compiled: requirements/dev.txt | .venv/.penstock
+	$(PYTEST) --collect-only --quiet > /dev/null || true
 	touch $@
 
 # Another Spark lies before the one of .venv on PYTHONPATH; all else is the same.
