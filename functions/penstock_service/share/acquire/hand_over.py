@@ -31,6 +31,7 @@ from penstock_service.share.batches.read_batches import FoundBatches, StoredBatc
 from penstock_service.share.batches.sift import filter_of, sift
 from penstock_service.share.client_lock import marked_lock_id
 from penstock_service.share.share_partitions import SharePartition
+from penstock_service.share.wake_workers import wake_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +156,15 @@ def give_back(
     acknowledgements: Sequence[Acknowledgement],
     nonce: LockNonce,
 ) -> ShareState:
-    """The state after these records have left the locks of the acquire; `state` if there are none."""
+    """The state after these records have left the locks of the acquire; `state` if there are none.
+
+    Sends a wake-up if a consumer has armed meanwhile: what goes back is available to it.
+    """
     if not acknowledgements:
         return state
     done = acknowledge_partition(instance, config, partition.key, acknowledgements, state)
+    if done.must_wake:
+        wake_workers(instance, [partition.key])
     if done.state is not None:
         return done.state
     gone = locks_of(state, nonce)  # with the whole state: the group was deleted

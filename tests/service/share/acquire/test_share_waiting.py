@@ -1,17 +1,29 @@
 """Consumers of a share group that wait: they arm heads and share items, and are woken by what comes back."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from penstock_core.share.acknowledge import AckType
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.instance.instance import Instance
+from penstock_service.share.acquire.acquire import Acquired
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, state_of, take
 from tests.support.interleaving import interrupted_before
-from tests.support.service import SteppedClock, filled_topic, head_of, new_topic, patient_instance, send, with_stores
+from tests.support.service import (
+    Intercepted,
+    SteppedClock,
+    another_instance,
+    filled_topic,
+    head_of,
+    new_topic,
+    patient_instance,
+    send,
+    with_stores,
+)
 
 
 @pytest.fixture
@@ -130,3 +142,25 @@ def test_reset_wakes(instance: Instance, wake_ups: MemoryWakeUps) -> None:
     take(instance, must_arm=True)
     reset_share_group(instance, GROUP, "orders", ShareResetTo(end=OffsetSpec.EARLIEST))
     assert len(wake_ups.messages) == 1
+
+
+def test_consumer_that_arms_is_woken_when_an_acquire_gives_back_what_does_not_fit(
+    instance: Instance, wake_ups: MemoryWakeUps
+) -> None:
+    filled_topic(instance, records=1)
+    send(instance, "orders", "x" * 500)
+    new_group(instance)
+    finish(instance, take(instance), AckType.RELEASE, delay_ms=0)
+    armed: list[Acquired] = []
+
+    def arm(original: Callable[..., object], *arguments: object) -> object:
+        """Another consumer finds all locked, just before the first update of the acquire is answered."""
+        outcome = original(*arguments)
+        if not armed:
+            armed.append(take(instance, must_arm=True))
+        return outcome
+
+    mine = take(another_instance(instance, share=Intercepted(instance.stores.share, update=arm)), bytes_max=200)
+    assert len(offsets_in(mine)) == 1
+    assert [each.is_armed for each in armed[0].watched] == [True]
+    assert len(messages(wake_ups)) == 1
