@@ -1,8 +1,8 @@
 """The check of delayed records (G12): early-delivery, undelivered, cancelled-delivery and delayed-order.
 
 A record that comes twice is a duplicate, and one whose writer was refused is an aborted-read, as for any other record.
-Records of one process, partition and due time stand in the log in the order of their ids, if the earlier one was
-acknowledged before the later one was sent.
+Records of one process, partition and due time stand in the log in the order of their ids. That holds of two operations
+if the first was acknowledged before their due time, and before the second began.
 """
 
 from collections.abc import Iterator
@@ -125,11 +125,19 @@ class Delays:
                 offset = order[delayed.schedule.where].only_offset_of(delayed.schedule.value)
                 if offset is None:
                     continue
-                if last is not None and offset < last[0] and _was_sent_before(last[1], delayed):
+                if last is not None and offset < last[0] and self._came_before(last[1], delayed):
                     text = f"stands before {last[1].schedule.value!r}, which was sent before for the same time"
                     yield self._found(Kind.DELAYED_ORDER, delayed, order, text, last[1].line)
                 if last is None or offset > last[0]:
                     last = offset, delayed
+
+    def _came_before(self, first: _Delayed, second: _Delayed) -> bool:
+        """One operation sent both, or the first one waited already when the second one was sent."""
+        if first.line == second.line:
+            return True
+        if first.end_ns is None:
+            return False
+        return first.end_ns < min(second.start_ns, first.schedule.due_ns - self._clock_skew_ns)
 
     def _found(self, kind: Kind, delayed: _Delayed, order: VersionOrder, text: str, *lines: int) -> Anomaly:
         where, value = delayed.schedule.where, delayed.schedule.value
@@ -155,10 +163,3 @@ class Delays:
             return Lateness()
         p50, p99 = (late[min(len(late) - 1, int(len(late) * share))] for share in (0.5, 0.99))
         return Lateness(records=len(late), p50_ms=p50, p99_ms=p99, worst_ms=late[-1])
-
-
-def _was_sent_before(first: _Delayed, second: _Delayed) -> bool:
-    """One operation sent both, or the first one was acknowledged before the second one was sent."""
-    if first.line == second.line:
-        return True
-    return first.end_ns is not None and first.end_ns < second.start_ns

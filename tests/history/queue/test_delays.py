@@ -114,8 +114,10 @@ def test_delayed_order_within_an_operation() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [("1", "2"), ("2", "1")])
 def test_delayed_order_of_two_operations_is_that_of_their_ids(first: str, second: str) -> None:
-    history = delayed(("a", first))
+    history = QueueBuilder()
+    history.scheduled("writer", ("a", first), due_ns=DUE_NS)
     history.scheduled("writer", ("b", second), due_ns=DUE_NS)
+    history.passes(6)
     history.polled("reader", read((0, "b"), (1, "a")))
     # With falling ids the second operation is a late repeat of an earlier record, which need not come first.
     assert history.found() == ({"delayed-order": 1} if first < second else {})
@@ -126,6 +128,15 @@ def test_order_is_free_where_the_first_was_not_acknowledged_in_time_or_is_anothe
     history.scheduled("other", ("c", "0"), due_ns=DUE_NS)
     history.scheduled("writer", ("b", "2"), due_ns=DUE_NS)
     history.polled("reader", read((0, "b"), (1, "a"), (2, "c")))
+    assert history.found() == {}
+
+
+def test_order_is_free_where_the_first_was_sent_after_its_time() -> None:
+    history = QueueBuilder()
+    history.passes(6)
+    history.scheduled("writer", ("a", "1"), due_ns=DUE_NS)
+    history.scheduled("writer", ("b", "2"), due_ns=DUE_NS)
+    history.polled("reader", read((0, "b"), (1, "a")))
     assert history.found() == {}
 
 
