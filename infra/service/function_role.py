@@ -83,7 +83,8 @@ _FETCH = Grants(
 
 GRANTS: Mapping[str, Grants] = {
     # A batch is a repeat only if its bytes are those of the first: the function may have to read them (docs/adr/0020).
-    "produce": replace(_PRODUCE, reads_zones=True, tells_missing_objects=True, sends_repairs=True),
+    # `tier` may have moved them to the archive, without a change of their ref's sequence (docs/adr/0030).
+    "produce": replace(_PRODUCE, reads_zones=True, reads_archive=True, tells_missing_objects=True, sends_repairs=True),
     # A commit updates heads and leases in one transaction. After a refusal, the function reads them to name the cause.
     # It takes a lease from a member that is gone, and ends that member's session.
     "transactions": replace(

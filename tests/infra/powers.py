@@ -63,8 +63,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", "zones"): _SWEEPERS | _EMPTIER,
     # A session with a directory bucket reads, or it reads, writes and deletes.
     ("open to change", "zones"): _PRODUCERS | _REPAIRERS | _SWEEPERS,
-    ("read", "archive"): _READERS_OF_SEGMENTS | {"Sweep"},
-    ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS | _EMPTIER,
+    ("read", "archive"): _READERS_OF_SEGMENTS | {"Sweep", "Produce"},
+    ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS | _EMPTIER | {"Produce"},
     ("write", "archive"): _SCHEDULERS | {"CompactJob", "Tier", "Sweep"},
     ("delete", "archive"): _SWEEPERS | _EMPTIER,
     ("list", "results"): _EMPTIER,

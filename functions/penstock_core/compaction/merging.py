@@ -37,8 +37,8 @@ class CompactionSettings:
     - `lease_ms`: after a run's last sign of life, no other run begins for that long.
     - `dirty_share_min`: a log is cleaned once this share of its bytes is new since the last cleaning.
     - `keys_max`: a cleaning keeps about so many keys in memory.
-    - `zonal_ms_max`: a page that has lain in the zones for so long is rewritten, however few or large its refs are.
-      None rewrites no page for its age.
+    - `zonal_ms_max`: a page that has lain in the zones for so long is rewritten, however few or large its refs are. So
+      is a tail (tail_move.py). None rewrites no page for its age, and no tail.
     """
 
     age_ms_min: int = limits.COMPACTION_AGE_MS_DEFAULT
@@ -228,14 +228,14 @@ def plan_runs(
         yield tuple(run)
 
 
-def zonal_bytes(page: Page, now_ms: int, age_ms: int) -> int:
-    """The bytes that the page's refs have in zones for `age_ms` or longer."""
-    refs = (ref for ref in page.refs if ref.tier is Tier.ZONAL)
-    return sum(ref.length for ref in refs if now_ms - segment_time_ms(ref.segment_id) >= age_ms)
+def zonal_bytes(refs: Iterable[Ref], now_ms: int, age_ms: int) -> int:
+    """The bytes that the refs have had in zones for `age_ms` or longer."""
+    zonal = (ref for ref in refs if ref.tier is Tier.ZONAL)
+    return sum(ref.length for ref in zonal if now_ms - segment_time_ms(ref.segment_id) >= age_ms)
 
 
 def _is_due(page: Page, now_ms: int, settings: CompactionSettings) -> bool:
-    return settings.zonal_ms_max is not None and zonal_bytes(page, now_ms, settings.zonal_ms_max) > 0
+    return settings.zonal_ms_max is not None and zonal_bytes(page.refs, now_ms, settings.zonal_ms_max) > 0
 
 
 def is_mergeable(page: Page, head: Head, now_ms: int, settings: CompactionSettings) -> bool:

@@ -6,7 +6,9 @@ the list as it shrinks: in this order both agree.
 
 from collections.abc import Mapping
 
+from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import Offset, PartitionKey
+from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Page
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
@@ -46,6 +48,24 @@ def tail_shortening(key: PartitionKey, page: Page) -> ConditionalUpdate:
         key=head_key(key),
         update=f"SET tail_base = :end, rolled_max_timestamp_ms = :newest, rolled_bytes = :bytes REMOVE {removals}",
         condition=" AND ".join(["tail_base = :base", *(f"tail[{index}] = :r{index}" for index in places)]),
+        values=values,
+    )
+
+
+def tail_moving(key: PartitionKey, move: TailMove) -> ConditionalUpdate:
+    """Exchanges refs of the tail (`tail_move.moved`).
+
+    Clears `under_replicated`, as `arming` does.
+    """
+    values: Item = {":base": number(move.tail_base), ":page": number(TAIL_ROLL_REFS), ":none": number(0)}
+    values |= {f":old{place}": {"B": encode_ref(ref)} for place, ref in move.old.items()}
+    values |= {f":new{place}": {"B": encode_ref(ref)} for place, ref in move.new.items()}
+    sets = [*(f"tail[{place}] = :new{place}" for place in move.new), "under_replicated = :none"]
+    unchanged = [f"tail[{place}] = :old{place}" for place in move.old]
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=f"SET {', '.join(sets)}",
+        condition=" AND ".join(["tail_base = :base", "size(tail) < :page", *unchanged]),
         values=values,
     )
 

@@ -1,4 +1,6 @@
-"""The item of the segments that a swap of pages retired. The sweep spares them for its grace: readers may hold refs.
+"""The item of the segments that a swap of pages, or a move of a tail's refs, retired.
+
+The sweep spares them for its grace, because readers may hold refs to them.
 
 ```
 log table   pk "<topic id>#<partition>"   sk "retired#<time of the swap in ms, 15 digits>#<end offset, 20 digits>"

@@ -1,6 +1,7 @@
 """Compact one partition: merge its small refs into large ones of the archive tier, swap by swap (docs/adr/0013).
 
-If the topic has `cleanup_policy=compact`, the run removes superseded records first (clean.py).
+If the topic has `cleanup_policy=compact`, the run removes superseded records first (clean.py). A run of `tier` also
+moves the refs of the tail, last (move_tail.py).
 
 Each row of pages is rewritten and swapped alone. So a crash leaves every finished swap in place, and the next run goes
 on behind it. A lease keeps two runs from doing the same work. It is not what keeps the data safe: a swap succeeds only
@@ -19,6 +20,7 @@ from penstock_core.log.ref import stored_bytes
 from penstock_core.log.topic import TopicConfig
 from penstock_service.compaction.clean import PassCutShort, PassEnd, clean
 from penstock_service.compaction.compaction_run import CompactionRun
+from penstock_service.compaction.move_tail import move_tail, roll_old_tail, stale_bytes
 from penstock_service.compaction.rewrite_run import RewriteResult, rewrite_run
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
@@ -31,11 +33,12 @@ _NO_LEASE = CompactionState(epoch=0, deadline_ms=0)  # of a dry run, which swaps
 class CompactionResult:
     """The counts of one run over one partition.
 
-    `runs` counts the rows of pages that were swapped, and the refs and bytes are those of these rows. A dry run counts
-    the rows that it would swap. `refused` counts rows that another process had changed. `failures` counts rows that
-    could not be read or written now, and `errors` tells why. `is_held`: another run holds the lease, so this one did
-    nothing. `is_finished` is false if the time was up first. `bytes_stale` had lain in zones for a day or longer when
-    the run met them. The rest comes from cleaning (PassEnd).
+    `runs` counts the rows of pages that were swapped, and a tail that was moved (move_tail.py). The refs and bytes are
+    those of these. A dry run counts the rows that it would swap. `refused` counts rows, or a tail, that another process
+    had changed. `failures` counts what could not be read or written now, and `errors` tells why. `is_held`: another run
+    holds the lease, so this one did nothing. `is_finished` is false if the time was up first. `bytes_stale` had lain in
+    zones for `STALE_MS` or longer when the run met them: in pages, and in the tail if the run moves tails. The rest
+    comes from cleaning (PassEnd).
     """
 
     topic: str
@@ -84,7 +87,8 @@ def compact(
     """One run over the partition. It ends between two swaps once `budget_ms` are over.
 
     Costs two updates for the lease, a read of the head, a query for each 64 pages, and for each row of pages what
-    `rewrite_run` costs. Raises UNKNOWN_TOPIC, UNKNOWN_PARTITION, and what reading the index raises.
+    `rewrite_run` costs. With `settings.zonal_ms_max`, it also costs what `roll_old_tail` and `move_tail` cost. Raises
+    UNKNOWN_TOPIC, UNKNOWN_PARTITION, and what reading the index raises.
     """
     topic, key = instance.topic_cache.get_partition(topic_name, partition)
     result = CompactionResult(topic=topic_name, partition=partition)
@@ -106,10 +110,14 @@ def compact(
     if lease is None:
         return replace(result, is_held=True)
     run = replace(run, lease=lease)
+    if settings.zonal_ms_max is not None:
+        run = roll_old_tail(run)
     if topic.config.is_compacted:
         result, run = _clean(run, topic.config, result)
     if result.is_finished and not (result.refused or result.failures):
         result = _merge(run, result)
+    if settings.zonal_ms_max is not None and result.is_finished:
+        result = _move_tail(run, result)
     release(run)
     return result
 
@@ -166,7 +174,7 @@ def _merge(run: CompactionRun, result: CompactionResult) -> CompactionResult:
 
     def seen(page: Page) -> Page:
         if is_mergeable(page, run.head, now_ms, run.settings):
-            stale.append(zonal_bytes(page, now_ms, STALE_MS))
+            stale.append(zonal_bytes(page.refs, now_ms, STALE_MS))
         return page
 
     result = _merge_rows(run, result, plan_runs(map(seen, run.pages()), run.head, now_ms, run.settings))
@@ -183,6 +191,17 @@ def _merge_rows(run: CompactionRun, result: CompactionResult, rows: Iterable[Seq
             if not _is_removed(run.instance.stores.log, run.key, row[0].base_offset):
                 result = result.failed(error)
     return result
+
+
+def _move_tail(run: CompactionRun, result: CompactionResult) -> CompactionResult:
+    result = replace(result, bytes_stale=result.bytes_stale + stale_bytes(run))
+    try:
+        done = move_tail(run)
+    except PenstockError as error:
+        return (
+            result if _is_removed(run.instance.stores.log, run.key, run.head.log_start_offset) else result.failed(error)
+        )
+    return result if done is None else result.plus(done)
 
 
 def _is_removed(log: LogIndex, key: PartitionKey, start: Offset) -> bool:

@@ -1,8 +1,7 @@
 """Tier: move what has grown old out of the zones into the archive, partition by partition. It runs each hour.
 
 The zones' buckets cost 14 times as much as the archive for each byte (docs/adr/0030). A run does what compaction does,
-and beyond that it moves pages that compaction leaves: those with few refs, and those with large ones. A partition's
-tail stays in the zones, as it belongs to the head.
+and beyond that it moves what compaction leaves: pages with few refs, pages with large ones, and the refs of a tail.
 
 A run serves the partitions in a circle. Each gets a portion of time in its turn, so a partition with much to move keeps
 no other one waiting for longer than a round. A partition that is not done stands at the end of the queue again. The

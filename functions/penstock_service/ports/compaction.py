@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock_core.compaction.merging import CompactionState, Swap
+from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import Offset, PartitionKey, SegmentId
 from penstock_core.records.producer_state import ProducerSequence
 
 
 class CompactionStore(Protocol):
-    """Leases of compaction, the one write that exchanges pages, and the traces of exchanges for a while. Consistent."""
+    """Leases of compaction, the writes that exchange pages or refs, and the traces of that for a while. Consistent."""
 
     def acquire(self, key: PartitionKey, now_ms: int, deadline_ms: int) -> CompactionState | None:
         """Takes the lease under its next epoch. None while another run holds it.
@@ -28,8 +29,15 @@ class CompactionStore(Protocol):
         `swap.actions` actions.
         """
 
+    def move_tail(self, key: PartitionKey, move: TailMove) -> bool:
+        """Exchanges refs of the head's tail, and notes the segments that this retires.
+
+        False, and nothing is changed, if a condition of the move does not hold. An earlier attempt of this call, whose
+        answer was lost, may be what made the condition fail. One transaction of two actions.
+        """
+
     def retired(self, key: PartitionKey, since_ms: int) -> Sequence[SegmentId]:
-        """The segments that swaps have retired since `since_ms`. One query for each MB."""
+        """The segments that swaps and moves have retired since `since_ms`. One query for each MB."""
 
     def find_merged(self, key: PartitionKey, sequence: ProducerSequence) -> Offset | None:
         """The offset of the first record of the sequence, if a swap has merged the ref that held it.

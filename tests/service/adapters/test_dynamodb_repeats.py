@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from penstock_core.compaction.merging import CompactionState, Swap
+from penstock_core.compaction.tail_move import TailMove
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupConfig, GroupState, Member, SessionTouch, Subscription
 from penstock_core.groups.lease import CommittedOffset, Lease, LeaseToken
@@ -80,6 +81,7 @@ MEMBER = Member(
 PRODUCER_STATE = ProducerState(epoch=0, last_sequence=1, written_ms=5)
 LEASE_HELD = CompactionState(epoch=1, deadline_ms=9)
 SWAP = Swap(old=(PAGE,), new=(replace(PAGE, max_timestamp_ms=2),), epoch=1, deadline_ms=9, swapped_ms=5)
+TAIL_MOVE = TailMove(tail_base=Offset(0), end_offset=Offset(1), old={0: REF}, new={0: REF}, moved_ms=5)
 PRODUCER_ID = TransactionalId("ledger")
 PRODUCER = TransactionalProducer(transactional_id=PRODUCER_ID, epoch=0)
 STATE = TransactionState(producer_id=7, epoch=0, number=0)
@@ -149,6 +151,7 @@ TRANSACTED: Mapping[str, Write] = {
     "transactions.commit": lambda stores: stores.transactions.commit(TRANSACTION),
     "transactions.move": lambda stores: stores.transactions.move(MOVE),
     "compaction.swap": lambda stores: stores.compaction.swap(KEY, SWAP),
+    "compaction.move_tail": lambda stores: stores.compaction.move_tail(KEY, TAIL_MOVE),
 }
 # A second one would be applied too, or be refused by the first, which the caller could not tell from another's.
 SENT_ONCE: Mapping[str, Write] = {

@@ -5,15 +5,25 @@ from dataclasses import replace
 
 from infra.service.schedules import RATES, SWEEP_RATE_WHERE_TIERED
 from penstock_core.ids import segment_time_ms
-from penstock_core.limits import STALE_MS, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
-from penstock_core.log.ref import Tier
+from penstock_core.limits import STALE_MS, TAIL_ROLL_REFS, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
+from penstock_core.log.ref import Ref, Tier
 from penstock_service.adapters.memory.segments import MemoryArchiveStore
 from penstock_service.compaction.compact import compact
 from penstock_service.compaction.tier import tier
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.sweep import sweep
 from tests.service.compaction.written_topic import HOUR_MS, SMALL, pages_of, written, written_again
-from tests.support.service import Intercepted, SteppedClock, new_topic, read_all, send, with_stores, zone_of
+from tests.support.service import (
+    Intercepted,
+    SteppedClock,
+    key_of,
+    new_topic,
+    read_all,
+    refs_of,
+    send,
+    with_stores,
+    zone_of,
+)
 
 FOR_EVER = 10**9
 FEW = replace(SMALL, refs_min=1_000, zonal_ms_max=TIERING_MS_MAX)  # no run is worth merging for its refs
@@ -21,7 +31,11 @@ LARGE = replace(FEW, ref_bytes=1)  # every ref is large
 
 
 def tiers_of(instance: Instance, topic: str) -> set[Tier]:
-    return {ref.tier for page in pages_of(instance, topic) for ref in page.refs}
+    return {ref.tier for ref in all_refs(instance, topic)}
+
+
+def all_refs(instance: Instance, topic: str) -> list[Ref]:
+    return [located.ref for located in refs_of(instance, key_of(instance, topic))]
 
 
 def test_pages_are_moved_at_their_age_whether_their_refs_are_few_or_large(
@@ -52,7 +66,7 @@ def test_bytes_that_have_stayed_too_long_are_told_until_they_are_moved(
     archive.is_down = True
     stuck = tier(instance, budget_ms=FOR_EVER)
     assert (stuck.bytes_stale, stuck.failures, stuck.bytes_moved) == (
-        sum(ref.length for page in pages_of(instance, topic) for ref in page.refs), 1, 0,
+        sum(ref.length for ref in all_refs(instance, topic)), 1, 0,
     )  # fmt: skip
     archive.is_down = False
     clock.time_ms += HOUR_MS
@@ -110,8 +124,7 @@ def test_next_run_begins_with_the_partition_whose_turn_it_was(instance: Instance
     one_page = replace(FEW, segment_bytes=1)
     for _ in range(2):
         assert tier(patient, budget_ms=4_000, settings=one_page, portion_ms=2_000).partitions == 2
-    moved = [sum(ref.tier is Tier.ARCHIVE for page in pages_of(instance, f"t{each}") for ref in page.refs)
-             for each in range(4)]  # fmt: skip
+    moved = [sum(ref.tier is Tier.ARCHIVE for ref in all_refs(instance, f"t{each}")) for each in range(4)]
     assert min(moved) == max(moved) > 0
 
 
@@ -121,8 +134,9 @@ def test_bytes_are_out_of_the_zones_within_a_day_though_a_run_of_each_job_fails(
     """The worst case of docs/adr/0030: the page has just not been old enough, and one run of each job is left out."""
     topic = written(instance, clock)
     records = read_all(instance, topic)
-    put_ms = segment_time_ms(pages_of(instance, topic)[0].refs[0].segment_id)
-    paged = {ref.segment_id for page in pages_of(instance, topic) for ref in page.refs}
+    put_ms = segment_time_ms(all_refs(instance, topic)[0].segment_id)
+    put = {ref.segment_id for ref in all_refs(instance, topic)}
+    assert len(put) > len(pages_of(instance, topic)) * TAIL_ROLL_REFS, "the tail has refs as well"
     clock.time_ms = put_ms + TIERING_MS_MAX - 1
     assert tier(instance, budget_ms=FOR_EVER, settings=FEW).bytes_moved == 0
     clock.time_ms += 2 * RATES["tier"].to_milliseconds()
@@ -133,8 +147,8 @@ def test_bytes_are_out_of_the_zones_within_a_day_though_a_run_of_each_job_fails(
     )
     clock.time_ms += 2 * SWEEP_RATE_WHERE_TIERED.to_milliseconds()
     assert clock.time_ms - put_ms <= 24 * HOUR_MS
-    assert sweep(instance, budget_ms=FOR_EVER, grace_ms=TIERED_SWEEP_GRACE_MS).deleted == 3 * len(paged)
-    assert not paged & set(zone_of(instance, 0).segments)
+    assert sweep(instance, budget_ms=FOR_EVER, grace_ms=TIERED_SWEEP_GRACE_MS).deleted == 3 * len(put)
+    assert not zone_of(instance, 0).segments
     assert read_all(instance, topic) == records
 
 
@@ -147,6 +161,14 @@ def test_compaction_without_the_setting_leaves_few_and_large_refs(
     assert done.bytes_stale > 0
 
 
-def test_topic_without_records_is_passed_over(instance: Instance) -> None:
-    send(instance, new_topic(instance, "tail"), "x")
+def test_partition_with_a_single_ref_keeps_no_byte_in_the_zones(instance: Instance, clock: SteppedClock) -> None:
+    topic = new_topic(instance, "quiet")
+    new_topic(instance, "empty")
+    send(instance, topic, "x")
     assert tier(instance, budget_ms=FOR_EVER).bytes_moved == 0
+    clock.time_ms += STALE_MS
+    done = tier(instance, budget_ms=FOR_EVER)
+    assert done.bytes_moved == done.bytes_stale > 0
+    assert tiers_of(instance, topic) == {Tier.ARCHIVE}
+    assert tier(instance, budget_ms=FOR_EVER).bytes_stale == 0
+    assert read_all(instance, topic) == [(0, "x")]

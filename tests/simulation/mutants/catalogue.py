@@ -7,6 +7,7 @@ from tests.simulation.mutants.job_mutants import JOB_MUTANTS
 from tests.simulation.mutants.roll_mutants import ROLL_MUTANTS
 from tests.simulation.mutants.service_mutants import SERVICE_MUTANTS
 from tests.simulation.mutants.share_mutants import SHARE_MUTANTS
+from tests.simulation.mutants.tiering_mutants import TIERING_MUTANTS
 from tests.simulation.mutants.timer_mutants import TIMER_MUTANTS
 from tests.simulation.mutants.transaction_mutants import TRANSACTION_MUTANTS
 from tests.simulation.mutants.waiting_mutants import WAITING_MUTANTS
@@ -21,5 +22,6 @@ MUTANTS = (
     *JOB_MUTANTS,
     *GROUP_MUTANTS,
     *COMPACTION_MUTANTS,
+    *TIERING_MUTANTS,
     *SHARE_MUTANTS,
 )

@@ -1,6 +1,9 @@
-"""The check of each swap of compaction: the new pages hold the same records at the same offsets."""
+"""The check of each swap of compaction, and of each move of a tail: the new refs hold the same records."""
+
+from dataclasses import replace
 
 from penstock_core.compaction.merging import Swap
+from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import PartitionKey, TopicName
 from penstock_core.log.ref import LocatedRef, Tier
 from penstock_core.records.codec import decode
@@ -43,6 +46,25 @@ class Merges:
             if config is not None and is_compacted:
                 refs = [each for page in swap.new for each in page.located()]
                 self.cleanings.swapped(key, refs, config.config.delete_retention_ms)
+
+    def tail_moved(self, key: PartitionKey, move: TailMove) -> None:
+        """Check that the refs that came into the tail say what the old ones said, and name the same records."""
+        self._state.count("tail moved")
+        [head] = self._state.stores.log.heads([key]).values()
+        there = dict(enumerate(head.located_tail()))
+        expect(move.old.keys() <= there.keys(), f"refs at {[*move.old]} of {key} moved, of {len(there)} in its tail")
+        for place, old in move.old.items():
+            located = there[place]
+            same = replace(
+                located.ref, segment_id=old.segment_id, position=old.position, zones=old.zones, tier=old.tier
+            )
+            expect(same == old, f"a moved ref of {key} says {located.ref}, and said {old}")
+            expect(old.tier is Tier.ZONAL, f"a ref of {key} moved that lay in the archive: {old}")
+            self._check_content(key, located)
+            self._log.merge(key, located)
+            self._removals.appended(key, located.ref, located.end_offset)
+            self._removals.retired(key, LocatedRef(base_offset=located.base_offset, ref=old))
+        self._log.check_index(key)
 
     def _check_content(self, key: PartitionKey, located: LocatedRef) -> None:
         ref = located.ref

@@ -67,6 +67,8 @@ class Oracle:
             self._observe_zone(label, method, arguments)
         elif label == "compaction" and method == "swap" and outcome:
             self.merges.swapped(*arguments)
+        elif label == "compaction" and method == "move_tail" and outcome:
+            self.merges.tail_moved(*arguments)
         elif label == "log":
             self._observe_log(method, arguments, outcome)
         elif label == "transactions" and method in ("commit", "move") and outcome:

@@ -58,6 +58,7 @@ REPEATABLE = {
     *(f"share.{method}" for method in ("update", "create_state", "delete_state")),
     "transactions.move",
     "compaction.swap",
+    "compaction.move_tail",
     "groups.delete_lease",
     "wake_ups.publish",
     "log.arm",

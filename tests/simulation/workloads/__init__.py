@@ -31,6 +31,7 @@ from tests.simulation.workloads.jobs import (
     retention,
     scrub,
     sweep,
+    tiering,
 )
 from tests.simulation.workloads.sharing import accepting, sharing
 
@@ -51,6 +52,7 @@ WORKLOADS: dict[str, Install] = {
     "timers": timers.install,
     "filtering": filtering.install,
     "compaction": compaction.install,
+    "tiering": tiering.install,
     "cleaning": cleaning.install,
     "zone_loss": zone_loss.install,
     "zone_moves": zone_moves.install,

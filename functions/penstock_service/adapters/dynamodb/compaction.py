@@ -1,15 +1,17 @@
-"""CompactionStore on the log table. A swap is one TransactWriteItems over items of one partition."""
+"""CompactionStore on the log table. A swap, or a move, is one TransactWriteItems over items of one partition."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock_core.compaction.merging import CompactionState, Swap, find_sequence
+from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import Offset, PartitionKey, SegmentId
 from penstock_core.limits import MERGED_QUERIES_MAX
 from penstock_core.log.index import Page
 from penstock_core.records.producer_state import ProducerSequence
 from penstock_core.storage.compaction_item import STATE_KEPT_MS, cleaned_value, compaction_key, parse_compaction
 from penstock_core.storage.head_item import head_key
+from penstock_core.storage.head_updates import tail_moving
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.merged_sequences_item import SEQUENCES_PREFIX, parse_sequences, sequences_item
 from penstock_core.storage.page_item import MergeMark, merge_mark_item, page_item
@@ -46,6 +48,11 @@ class DynamoDbCompactionStore:
 
     def swap(self, key: PartitionKey, swap: Swap) -> bool:
         return self._client.transact([*self._actions(key, swap)]) is None
+
+    def move_tail(self, key: PartitionKey, move: TailMove) -> bool:
+        update = {"TableName": self._table, **tail_moving(key, move).arguments()}
+        put = {"TableName": self._table, "Item": retired_item(key, move.moved_ms, move.end_offset, move.retired)}
+        return self._client.transact([{"Update": update}, {"Put": put}]) is None
 
     def retired(self, key: PartitionKey, since_ms: int) -> Sequence[SegmentId]:
         first, last = f"{RETIRED_PREFIX}{max(0, since_ms):015d}", f"{RETIRED_PREFIX}~"

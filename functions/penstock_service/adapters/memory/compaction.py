@@ -1,10 +1,11 @@
-"""CompactionStore in memory, over the log of the same service. A swap holds the log."""
+"""CompactionStore in memory, over the log of the same service. A swap holds the log, and so does a move."""
 
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock_core.compaction.merging import CompactionState, MergedSequence, Swap, find_sequence
+from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import Offset, PartitionKey, SegmentId
 from penstock_core.records.producer_state import ProducerSequence
 from penstock_core.storage.dynamodb_limits import check_actions
@@ -48,6 +49,13 @@ class MemoryCompactionStore:
             self._states[key] = replace(state, deadline_ms=swap.deadline_ms)
             self._retired.setdefault(key, []).append((swap.swapped_ms, swap.retired))
             self._sequences.setdefault(key, []).extend(swap.sequences)
+            return True
+
+    def move_tail(self, key: PartitionKey, move: TailMove) -> bool:
+        with held_items(self._contention, [key]), self._lock, self._log.held():
+            if not self._log.move_held(key, move):
+                return False
+            self._retired.setdefault(key, []).append((move.moved_ms, move.retired))
             return True
 
     def retired(self, key: PartitionKey, since_ms: int) -> Sequence[SegmentId]:

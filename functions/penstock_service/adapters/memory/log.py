@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
+from penstock_core.compaction.tail_move import TailMove, moved
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.log.delivery import Delivery
 from penstock_core.log.index import (
@@ -27,7 +28,7 @@ from penstock_core.log.roll import shortened, without_producers
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.storage.dynamodb_limits import check_item, check_update
 from penstock_core.storage.head_item import head_item
-from penstock_core.storage.head_updates import arming, producers_removal, tail_shortening
+from penstock_core.storage.head_updates import arming, producers_removal, tail_moving, tail_shortening
 from penstock_core.storage.page_item import page_item
 from penstock_service.adapters.memory.contention import Contention
 
@@ -189,6 +190,11 @@ class MemoryLogIndex:
             self.put_page(key, page)
             self._change_if(key, partial(shortened, page=page), is_held=True)
         return True
+
+    def move_held(self, key: PartitionKey, move: TailMove) -> bool:
+        """Exchanges refs of the tail, for a transaction that holds the head."""
+        check_update(tail_moving(key, move))
+        return self._change_if(key, lambda head: moved(head, move), is_held=True)[0]
 
     def _append(self, key: PartitionKey, append: Callable[[Head], Head | None]) -> HeadAppend:
         self._wait(key)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from penstock_core.ids import Offset, TopicName, segment_time_ms
 from penstock_core.limits import HEADS_AT_ONCE
 from penstock_core.log.index import Head
+from penstock_core.log.ref import Tier
+from penstock_core.log.retention import written_ms
 from penstock_core.share.read_first import NO_KEY
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.retry import available_ms, is_last_delivery
@@ -24,7 +26,8 @@ class ShareGroupPartition:
     - `in_flight` records are locked. `available` ones may be acquired now, and all fresh ones count among them.
       `waiting` ones may be later, are behind another one of their key, or wait for the dead-letter topic. Compaction
       may have removed some of them.
-    - `oldest_age_ms` is the age of the oldest of all these, since its append; None if there are none.
+    - `oldest_age_ms` is the age of the oldest of all these, None if there are none. It counts from the append. For a
+      segment of the archive, which does not tell that time, it counts as retention does (`written_ms`).
     """
 
     topic: TopicName
@@ -145,7 +148,7 @@ def _leading(records: RecordSet, leaders: Mapping[int, int]) -> int:
 
 
 def _age_ms(instance: Instance, key: ShareKey, head: Head, offset: Offset, now_ms: int) -> int | None:
-    """The time since the append of the record at `offset`, None if there is no such record yet."""
+    """The age of the record at `offset`, as `oldest_age_ms` counts it; None if there is no such record yet."""
     if offset >= head.next_offset:
         return None
     located = (
@@ -154,5 +157,5 @@ def _age_ms(instance: Instance, key: ShareKey, head: Head, offset: Offset, now_m
         else page_at(instance.stores.log, key.partition_key, offset).located()
     )
     [ref] = [each.ref for each in located if each.base_offset <= offset < each.end_offset]
-    appended_ms = segment_time_ms(ref.segment_id) if ref.delivered_ms is None else ref.delivered_ms
-    return max(0, now_ms - appended_ms)
+    is_as_appended = ref.tier is Tier.ZONAL and ref.delivered_ms is None  # else its segment is of another time
+    return max(0, now_ms - (segment_time_ms(ref.segment_id) if is_as_appended else written_ms(ref)))

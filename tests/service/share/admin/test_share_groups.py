@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import TIERING_MS_MAX
 from penstock_core.outcomes import outcome_of
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_core.zones.quorum import Acks
+from penstock_service.compaction.tier import tier
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.delete_share_group import delete_share_group
@@ -22,7 +24,7 @@ from penstock_service.topics.reset_offset import ResetOffset
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, state_of, take
 from tests.support.interleaving import interrupted_before
 from tests.support.refusals import refused
-from tests.support.service import SteppedClock, another_instance, filled_topic, new_topic, send
+from tests.support.service import SteppedClock, another_instance, batch, entry, filled_topic, new_topic, send
 
 
 def test_group_from_the_latest_record_begins_where_the_log_ended_when_it_was_made(instance: Instance) -> None:
@@ -112,6 +114,20 @@ def test_description_counts_what_is_in_flight_available_and_waiting(instance: In
     assert (partition.start_offset, partition.position) == (1, 6)
     assert (partition.in_flight, partition.available, partition.waiting, partition.lag) == (3, 4, 2, 9)
     assert partition.oldest_age_ms == 7_000
+
+
+def test_age_of_a_record_does_not_begin_anew_when_it_moves_to_the_archive(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    new_topic(instance)
+    new_group(instance)
+    data = batch("a", timestamp_ms=clock.now_ms())
+    produce(instance, [entry("orders", 0, data)], Acks.QUORUM).all_ok()
+    clock.time_ms += TIERING_MS_MAX
+    tier(instance, budget_ms=10**9)
+    clock.time_ms += 1_000
+    _, [partition], _ = describe_share_group(instance, GROUP, "", 10)
+    assert partition.oldest_age_ms == TIERING_MS_MAX + 1_000
 
 
 def test_description_by_key_counts_what_is_behind_another_record_as_waiting(instance: Instance) -> None:
