@@ -19,7 +19,7 @@ from bench.share_groups.facts import Acknowledged, Fact, Took, read_ledgers
 from bench.share_groups.verdict import Ending, Verdict, judge
 from bench.share_groups.workers import Fleet, SharedTopic, dead_letter_number, shared_topic
 
-CONFIG = {"lock_ms": 5_000, "retry_backoff_ms_min": 100, "retry_backoff_ms_max": 1_000}
+CONFIG = {"lock_ms": 15_000, "retry_backoff_ms_min": 100, "retry_backoff_ms_max": 1_000}
 
 
 @click.command(help=__doc__)
@@ -33,7 +33,7 @@ CONFIG = {"lock_ms": 5_000, "retry_backoff_ms_min": 100, "retry_backoff_ms_max":
 def main(
     report: Report, records: int, workers: int, kills: int, work_ms: float, seed: int, ledgers: Path | None
 ) -> None:
-    report.conditions.append("One partition, locks of 5 s.")
+    report.conditions.append(f"One partition, locks of {CONFIG['lock_ms'] // 1_000} s.")
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as temporary, shared_topic() as shared:
         folder = ledgers or Path(temporary)

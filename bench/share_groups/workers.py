@@ -157,9 +157,13 @@ class SharedTopic:
 
     def dead_letters(self) -> list[ConsumerRecord]:
         """All records of the dead-letter topic."""
-        with Consumer(consumer_timeout_ms=1_000) as consumer:
-            consumer.assign([TopicPartition(self.dead_letter_topic, 0)])
-            return list(consumer)
+        where, found = TopicPartition(self.dead_letter_topic, 0), list[ConsumerRecord]()
+        with Consumer() as consumer:
+            consumer.assign([where])
+            end = consumer.end_offsets([where])[where]
+            while consumer.position(where) < end:
+                found += consumer.poll()
+        return found
 
 
 def dead_letter_number(letter: ConsumerRecord, name: str) -> int:
