@@ -14,6 +14,7 @@ from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS
 Architecture = Literal["arm64", "x86_64"]
 
 METRICS_NAMESPACE = "Penstock"
+LIVE = "live"  # the alias that callers reach, where a stage has versions
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 
 

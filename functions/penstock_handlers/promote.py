@@ -1,7 +1,8 @@
 """The function `promote`: delivers delayed records that are due. Messages start it on time, and a rule each minute.
 
 A message names one second of one partition. One that fails comes again, and in the end goes to a dead-letter queue. The
-run each minute promotes what is overdue, whatever became of its messages.
+run each minute promotes what is overdue, whatever became of its messages. The first delayed record of a stage starts a
+run by itself, which goes on until messages and minutes have begun.
 """
 
 import os
@@ -12,12 +13,14 @@ from typing import Any
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.log.timer import DueSecond
-from penstock_core.log.timer_message import decode_due_second
+from penstock_core.log.timer_message import FIRST_RUN, decode_due_second
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
 from penstock_service.instance.instance import Instance
 from penstock_service.timers.promote import Promotion, promote_second
-from penstock_service.timers.promote_due import promote_due
+from penstock_service.timers.promote_due import DueRun, promote_due
+
+_LOOK_MS = 1_000.0
 
 Answer = dict[str, list[dict[str, str]]]
 
@@ -34,7 +37,11 @@ def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Promotion, dict
         instance.stores.timer_triggers.open_queue()
     except PenstockError as error:
         instance.telemetry.log("timers_queue_closed", error=str(error))
-    run = promote_due(instance, budget_ms=budget_ms)
+    run = (
+        _first_run(instance, budget_ms)
+        if event.items() >= FIRST_RUN.items()
+        else promote_due(instance, budget_ms=budget_ms)
+    )
     counts = {
         "partitions_due": run.partitions,
         "messages_sent": run.messages,
@@ -42,6 +49,19 @@ def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Promotion, dict
         "promotions_failed": run.failures,
     }
     return run.promotion, counts, []
+
+
+def _first_run(instance: Instance, budget_ms: float) -> DueRun:
+    """The run that the first timer of a stage starts: it looks each second, until others take over."""
+    deadline_ms = instance.clock.monotonic_ms() + budget_ms
+    total = DueRun()
+    while (left_ms := deadline_ms - instance.clock.monotonic_ms()) > 0:
+        try:
+            total = total.plus(promote_due(instance, budget_ms=left_ms))
+        except PenstockError as error:
+            instance.telemetry.log("promotion_failed", error=str(error))
+        instance.clock.sleep_ms(min(_LOOK_MS, left_ms))
+    return total
 
 
 def _from_queue(

@@ -12,9 +12,8 @@ from constructs import Construct
 from infra.service.functions import construct_name
 from infra.service.routes import ROUTES
 from infra.service.schedules import RATES
-from infra.settings import StageSettings
+from infra.settings import LIVE, StageSettings
 
-LIVE = "live"
 # AWS's own policy for this use. It may move the aliases of every function in the account.
 _SHIFTING_POLICY = "service-role/AWSCodeDeployRoleForLambdaLimited"
 

@@ -1,8 +1,9 @@
 """What starts the deliveries of delayed records: a queue of delayed messages, and a rule that runs each minute.
 
 Both are off until the first delayed record of a stage, because Lambda's pollers cost $0.26 a month on an empty queue
-(docs/adr/0039). The functions that take delayed records enable the rule, by its name. The function `promote`, once the
-rule runs it, enables its own pollers. With `timers_always_on`, both are on from the beginning.
+(docs/adr/0039). The functions that take delayed records enable the rule, and start the first run of `promote`, both by
+name. The function `promote`, once it runs, enables its own pollers. With `timers_always_on`, both are on from the
+beginning, and no first run is started.
 
 A message that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. No record is lost with
 it: the run each minute promotes what is overdue.
@@ -14,7 +15,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.service.queues import last_queue, poll, ring_for_messages, work_queue
-from infra.settings import StageSettings
+from infra.settings import LIVE, StageSettings
 
 PROMOTE = "promote"
 _BATCH = 10
@@ -36,14 +37,28 @@ class TimerQueues(Construct):
             dead=self.dead,
         )
         self.rule_name = f"{settings.name}-{PROMOTE}"
-        self.environment = f"{self.seconds.queue_url},{self.rule_name},{self.seconds.queue_arn}"
+        called = f"{settings.name}-{PROMOTE}" + ("" if settings.canary is None else f":{LIVE}")
+        self._called = "" if settings.timers_always_on else called
+        self.environment = f"{self.seconds.queue_url},{self.rule_name},{self.seconds.queue_arn},{self._called}"
 
     def announce_statements(self) -> list[iam.PolicyStatement]:
-        """Allows to send messages, and to enable the rule."""
-        return [
+        """Allows to send messages, to enable the rule, and to start the first run.
+
+        The function's name is fixed, because the function itself comes later.
+        """
+        statements = [
             iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.seconds.queue_arn]),
             self.enable_statement(),
         ]
+        if not self._called:
+            return statements
+        function_arn = Stack.of(self).format_arn(
+            service="lambda",
+            resource="function",
+            resource_name=self._called,
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        return [*statements, iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function_arn])]
 
     def enable_statement(self) -> iam.PolicyStatement:
         """Allows to enable the rule. Its name is fixed, because the rule itself comes after the functions.

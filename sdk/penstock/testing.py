@@ -120,6 +120,9 @@ class _ThreadTriggers:
     def switch_on(self) -> None:
         """Nothing to switch on."""
 
+    def run_at_once(self) -> None:
+        """Nothing to start: each second has its thread."""
+
     def open_queue(self) -> None:
         """Nothing to open."""
 

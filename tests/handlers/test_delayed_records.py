@@ -1,19 +1,20 @@
 """Delayed records over HTTP: in a frame, in JSON, listed, cancelled, and delivered by the function `promote`."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from penstock_core.limits import JSON_RECORDS_MAX, TIMER_DELAY_MS_MAX
+from penstock_core.limits import JSON_RECORDS_MAX, TIMER_DELAY_MS_MAX, TIMER_SHARDS
 from penstock_core.log.delivery import Delivery
 from penstock_core.log.timer import second_of
-from penstock_core.log.timer_message import encode_due_second
+from penstock_core.log.timer_message import FIRST_RUN, encode_due_second
 from penstock_core.records import frame
 from penstock_handlers import promote
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 from tests.handlers.service import Answer, Service
-from tests.support.service import UNAVAILABLE, Intercepted, SteppedClock, batch, key_of, with_stores
+from tests.support.service import UNAVAILABLE, Intercepted, SteppedClock, batch, counted_instance, key_of, with_stores
 
 ID = "0123456789abcdef" * 2
 
@@ -212,3 +213,38 @@ def test_run_each_minute_opens_the_queue_and_goes_on_without(delayed: Service) -
     assert not delayed.instance.stores.timer_triggers.is_open  # type: ignore[attr-defined]
     run(delayed)
     assert delayed.instance.stores.timer_triggers.is_open  # type: ignore[attr-defined]
+
+
+def test_messages_for_one_second_start_one_promotion(delayed: Service, clock: SteppedClock) -> None:
+    delayed.send({"value": "a", "partition": 0, "delay_ms": 0})
+    second = second_of(clock.now_ms(), key_of(delayed.instance, "orders"))
+    counts: Counter[str] = Counter()
+    records = [{"messageId": str(number), "body": encode_due_second(second)} for number in range(5)]
+    promotion, told, failed = promote.serve({"Records": records}, counted_instance(delayed.instance, counts))
+    assert (promotion.timers, told["messages_taken"], failed) == (1, 5, [])
+    assert counts["timers.waiting"] == 2 * TIMER_SHARDS, "one look that finds it, and one that finds no more"
+
+
+def test_first_run_of_a_stage_looks_each_second_until_its_time_is_up(delayed: Service, clock: SteppedClock) -> None:
+    begun_ms = clock.now_ms()
+    for number in range(3):
+        delayed.send({"value": str(number), "partition": 0, "deliver_at_ms": begun_ms + 20_000 * number})
+    done = run(delayed, FIRST_RUN)
+    assert (done["timers"], done["promotions_failed"]) == (3, 0)
+    assert values(delayed) == ["0", "1", "2"]
+    assert clock.now_ms() == begun_ms + 45_000
+
+
+def test_first_run_goes_on_after_a_failure(delayed: Service, clock: SteppedClock) -> None:
+    delayed.send({"value": "a", "partition": 0, "delay_ms": 0})
+    looks: list[int] = []
+
+    def failing(original: Any, *arguments: Any) -> object:
+        looks.append(1)
+        if len(looks) == 1:
+            raise UNAVAILABLE
+        return original(*arguments)
+
+    broken = with_stores(delayed.instance, timers=Intercepted(delayed.instance.stores.timers, due_minutes=failing))
+    promotion, _, _ = promote.serve(FIRST_RUN, broken)
+    assert (promotion.timers, promotion.late_ms) == (1, 1_000)

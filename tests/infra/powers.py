@@ -86,6 +86,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("take from", _TIMERS): frozenset(("Promote",)),
     ("switch on", "promote's rule"): _SCHEDULERS | {"Retention"},
     ("switch on", "promote's pollers"): frozenset(("Promote",)),
+    ("start", "promote"): _SCHEDULERS,
     ("find", "every poller"): frozenset(("Promote",)),
     ("find", "every stream"): frozenset(("Replicate",)),
     ("trace", "every request"): FUNCTIONS
@@ -117,6 +118,7 @@ _VERBS = {
     "emr-serverless:StartJobRun": "start",
     "appsync:EventPublish": "publish",
     "events:EnableRule": "switch on",
+    "lambda:InvokeFunction": "start",
     "lambda:UpdateEventSourceMapping": "switch on",
     "cloudformation:DescribeStacks": "ask for",
 }
@@ -138,6 +140,7 @@ _PLACES = (
     (r"<(TimersSeconds)>", r"\1"),
     (r"arn:<AWS::Partition>:events:[^*]+:rule/(?:default/)?[\w-]+-promote", "promote's rule"),
     (r"arn:<AWS::Partition>:lambda:[^*]+:event-source-mapping:\*", "promote's pollers"),
+    (r"arn:<AWS::Partition>:lambda:[^*]+:function:[\w-]+-promote(:live)?", "promote"),
     (r"<Functions(\w+)Logs>", r"\1"),
     (r"<WakeUpsNamespace\.ChannelNamespaceArn>/\*", "wake-ups"),
     (r"<Jobs(Glue(Output|Error))?Logs>|<JobsGlue(Output|Error)>", "jobs"),

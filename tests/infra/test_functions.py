@@ -117,7 +117,10 @@ WITH_TIMERS = ("produce", "records_produce", "transactions", "promote", "retenti
 
 
 def triggers_of_timers(stage: str) -> str:
-    return f"<TimersSeconds>,{STAGES[stage].name}-promote,<TimersSeconds>"  # the queue's URL and its ARN
+    """The queue's URL, the rule, the queue's ARN, and the function of a first run: none where triggers are on."""
+    settings = STAGES[stage]
+    called = "" if settings.timers_always_on else f"{settings.name}-promote{':live' if settings.canary else ''}"
+    return f"<TimersSeconds>,{settings.name}-promote,<TimersSeconds>,{called}"
 
 
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:

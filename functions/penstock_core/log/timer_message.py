@@ -1,10 +1,15 @@
-"""The message that starts the promotion of one second of a partition: `{"partition": "<topic id>#<n>", "due_s": n}`."""
+"""What starts promotions: the message of one second of a partition, and the event of a stage's first run.
+
+The message is `{"partition": "<topic id>#<n>", "due_s": n}`, the event `{"goes_on": true}`.
+"""
 
 import json
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_partition_key
 from penstock_core.log.timer import DueSecond
+
+FIRST_RUN = {"goes_on": True}
 
 
 def encode_due_second(second: DueSecond) -> str:

@@ -12,5 +12,8 @@ class NoTimerTriggers:
     def switch_on(self) -> None:
         pass
 
+    def run_at_once(self) -> None:
+        pass
+
     def open_queue(self) -> None:
         pass

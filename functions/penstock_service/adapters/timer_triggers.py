@@ -1,5 +1,6 @@
 """TimerTriggers on SQS and EventBridge, and the pollers that Lambda keeps on the queue."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,28 +9,35 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.timer import DueSecond
-from penstock_core.log.timer_message import encode_due_second
+from penstock_core.log.timer_message import FIRST_RUN, encode_due_second
 
 _ENABLED = ("Enabled", "Enabling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerPlaces:
-    """The queue of messages, by URL and ARN, and the name of the rule that runs each minute."""
+    """The queue of messages, by URL and ARN, and the rule that runs each minute, by name.
+
+    `function` is the one that the rule runs. It is empty where the triggers are always on, so that no run bridges them.
+    """
 
     queue_url: str
     rule: str
     queue_arn: str
+    function: str
 
 
 def parse_timer_places(text: str | None) -> TimerPlaces | None:
-    """The places of `<queue's URL>,<rule>,<queue's ARN>`, None for no text. Raises ValueError for anything else."""
+    """The places of `<queue's URL>,<rule>,<queue's ARN>,<function>`, None for no text.
+
+    The function may be missing behind its comma. Raises ValueError for anything else.
+    """
     if not text:
         return None
     parts = text.split(",")
-    if len(parts) != 3 or not all(parts):
-        raise ValueError(f"{text!r} does not name the triggers of timers: give QUEUE_URL,RULE,QUEUE_ARN")
-    return TimerPlaces(queue_url=parts[0], rule=parts[1], queue_arn=parts[2])
+    if len(parts) != 4 or not all(parts[:3]):
+        raise ValueError(f"{text!r} does not name the triggers of timers: give QUEUE_URL,RULE,QUEUE_ARN,FUNCTION")
+    return TimerPlaces(queue_url=parts[0], rule=parts[1], queue_arn=parts[2], function=parts[3])
 
 
 class AwsTimerTriggers:
@@ -45,6 +53,11 @@ class AwsTimerTriggers:
 
     def switch_on(self) -> None:
         self._call("events", "enable_rule", Name=self._places.rule)
+
+    def run_at_once(self) -> None:
+        if self._places.function:
+            payload = json.dumps(FIRST_RUN).encode()
+            self._call("lambda", "invoke", FunctionName=self._places.function, InvocationType="Event", Payload=payload)
 
     def open_queue(self) -> None:
         found = self._call("lambda", "list_event_source_mappings", EventSourceArn=self._places.queue_arn)

@@ -68,5 +68,8 @@ class TimerTriggers(Protocol):
     def switch_on(self) -> None:
         """Lets the run each minute begin, which opens the queue. One call. It may be repeated at any time."""
 
+    def run_at_once(self) -> None:
+        """Starts a run that looks each second while its time lasts: it delivers until messages are taken. One call."""
+
     def open_queue(self) -> None:
         """Lets messages be taken, if they are not. One call, and one more if they were not."""

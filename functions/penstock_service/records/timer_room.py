@@ -10,7 +10,8 @@ from penstock_service.instance.instance import Instance
 def switch_on(instance: Instance) -> None:
     """Switches the triggers of timers on, once in the life of the instance, and notes it for other functions.
 
-    One read and one call, and a put for the first timer of a stage. Raises STORAGE_UNAVAILABLE: nothing was scheduled.
+    One read and one call. For the first timer of a stage, also a call that starts a run at once, because the pollers of
+    messages take a minute to begin, and a put. Raises STORAGE_UNAVAILABLE: nothing was scheduled.
     """
     if instance.timer_memory.has_switched_on:
         return
@@ -25,8 +26,17 @@ def switch_on(instance: Instance) -> None:
             ) from error
         instance.telemetry.log("timers_switch_failed", error=str(error))  # `retention` looks after the switch
     if not is_noted:
+        _run_at_once(instance)
         timers.note_switched_on(instance.clock.now_ms())
     instance.timer_memory.has_switched_on = True
+
+
+def _run_at_once(instance: Instance) -> None:
+    """Raises nothing: without that run, the first timers are late, and the run each minute delivers them."""
+    try:
+        instance.stores.timer_triggers.run_at_once()
+    except PenstockError as error:
+        instance.telemetry.log("timers_first_run_failed", error=str(error))
 
 
 def keep_switched_on(instance: Instance) -> None:

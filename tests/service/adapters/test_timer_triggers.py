@@ -1,5 +1,6 @@
 """The triggers of timers on AWS: what they send, and what they make of failures."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,11 +9,13 @@ from botocore.exceptions import ClientError
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.log.timer import DueSecond
-from penstock_core.log.timer_message import decode_due_second
+from penstock_core.log.timer_message import FIRST_RUN, decode_due_second
 from penstock_service.adapters.timer_triggers import AwsTimerTriggers, TimerPlaces, parse_timer_places
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:seconds"
-PLACES = TimerPlaces(queue_url="https://sqs/seconds", rule="penstock-promote", queue_arn=ARN)
+PLACES = TimerPlaces(
+    queue_url="https://sqs/seconds", rule="penstock-promote", queue_arn=ARN, function="penstock-promote:live"
+)
 SECOND = DueSecond(1_800_000_000, PartitionKey(TopicId("0f" * 10), Partition(3)))
 
 
@@ -53,6 +56,22 @@ def test_switch_enables_the_rule() -> None:
     assert aws.calls == [("events", "enable_rule", {"Name": "penstock-promote"})]
 
 
+def test_first_run_is_started_and_not_waited_for() -> None:
+    aws = FakeAws()
+    AwsTimerTriggers(PLACES, aws.client).run_at_once()
+    [(service, operation, arguments)] = aws.calls
+    assert (service, operation) == ("lambda", "invoke")
+    assert (arguments["FunctionName"], arguments["InvocationType"]) == ("penstock-promote:live", "Event")
+    assert json.loads(arguments["Payload"]) == FIRST_RUN
+
+
+def test_no_first_run_where_the_triggers_are_always_on() -> None:
+    aws, places = FakeAws(), parse_timer_places(f"https://sqs/seconds,penstock-promote,{ARN},")
+    assert places is not None
+    AwsTimerTriggers(places, aws.client).run_at_once()
+    assert aws.calls == []
+
+
 def test_pollers_are_enabled_if_they_are_not() -> None:
     aws = FakeAws({"a": "Enabled", "b": "Disabled", "c": "Enabling"})
     AwsTimerTriggers(PLACES, aws.client).open_queue()
@@ -64,15 +83,15 @@ def test_pollers_are_enabled_if_they_are_not() -> None:
 
 def test_failure_says_what_did_not_answer() -> None:
     triggers = AwsTimerTriggers(PLACES, FakeAws(fails=True).client)
-    for call in (triggers.switch_on, triggers.open_queue, lambda: triggers.announce(SECOND, 0)):
+    for call in (triggers.switch_on, triggers.run_at_once, triggers.open_queue, lambda: triggers.announce(SECOND, 0)):
         with pytest.raises(PenstockError) as caught:
             call()
         assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.STORAGE_UNAVAILABLE, True)
 
 
 def test_places_of_the_environment() -> None:
-    assert parse_timer_places(f"https://sqs/seconds,penstock-promote,{ARN}") == PLACES
+    assert parse_timer_places(f"https://sqs/seconds,penstock-promote,{ARN},penstock-promote:live") == PLACES
     assert parse_timer_places(None) is parse_timer_places("") is None
-    for wrong in ("a", "a,b", "a,,c", "a,b,c,d"):
+    for wrong in ("a", "a,b", "a,b,c", "a,,c,d", "a,b,c,d,e"):
         with pytest.raises(ValueError, match="QUEUE_URL"):
             parse_timer_places(wrong)

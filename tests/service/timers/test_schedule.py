@@ -12,6 +12,7 @@ from penstock_core.log.ref import Tier
 from penstock_core.log.timer import Timer, minute_of
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.zones.quorum import Acks
+from penstock_service.adapters.memory.timers import MemoryTimerTriggers
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce_or_schedule import produce_or_schedule
@@ -22,6 +23,7 @@ from tests.service.timers.delays import delay, delayed, place, sent
 from tests.support.refusals import refused
 from tests.support.service import (
     LOST_ANSWER,
+    UNAVAILABLE,
     Counted,
     Intercepted,
     SteppedClock,
@@ -211,6 +213,25 @@ def test_triggers_are_switched_on_once_and_noted_before_the_first_timer(instance
     hooked = Intercepted(instance.stores.timers, put=note)
     delay(with_stores(instance, timers=hooked), topic, 1_000_000, "a")
     assert noted == [1_000_000]
+
+
+def test_first_timer_of_a_stage_alone_starts_a_run_at_once(instance: Instance, topic: str) -> None:
+    triggers = instance.stores.timer_triggers
+    assert isinstance(triggers, MemoryTimerTriggers)
+    for number, each in enumerate((instance, instance, another_instance(instance))):
+        delay(each, topic, 1_000_000, "a", number=number)
+    assert triggers.runs_at_once == 1
+
+
+def test_first_timer_waits_though_the_run_at_once_cannot_start(instance: Instance, topic: str) -> None:
+    def failing(_: object) -> None:
+        raise UNAVAILABLE
+
+    unlucky = another_instance(
+        instance, timer_triggers=Intercepted(instance.stores.timer_triggers, run_at_once=failing)
+    )
+    assert delay(unlucky, topic, 1_000_000, "a")
+    assert instance.stores.timers.switched_on_ms() is not None
 
 
 def test_failing_switch_refuses_the_first_timer_of_a_stage_only(instance: Instance, topic: str) -> None:
