@@ -1,5 +1,6 @@
 """Due timers reach the log: in order, once, and whatever dies or comes between."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.service import (
     UNAVAILABLE,
     Intercepted,
     SteppedClock,
+    counted_instance,
     head_of,
     key_of,
     new_topic,
@@ -79,6 +81,19 @@ def test_many_timers_go_in_several_transactions_and_roll(instance: Instance, clo
     assert chunks == [(90, 1 + 5 + 90), (90, 1 + 6 + 90), (1, 1 + 1)], "pages go in the same transaction"
     assert values(instance, topic) == [*map(str, range(count))]
     assert len(head_of(instance, topic).tail) < 16
+
+
+def test_promotion_costs_a_transaction_for_ninety_timers_and_few_reads(
+    instance: Instance, clock: SteppedClock, topic: str
+) -> None:
+    for number in range(8 * TIMERS_PROMOTED_MAX):
+        delay(instance, topic, clock.now_ms(), str(number), number=number)
+    counts: Counter[str] = Counter()
+    assert promote(counted_instance(instance, counts), topic).timers == 8 * TIMERS_PROMOTED_MAX
+    assert counts["timers.promote"] == 8
+    assert counts["timers.waiting"] == 2 * TIMER_SHARDS
+    assert counts["log.heads"] == 2
+    assert not counts["log.put_page"] + counts["log.shorten_tail"], "no roll of its own"
 
 
 def test_cancelled_timer_never_comes_and_those_beside_it_do(
