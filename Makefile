@@ -10,6 +10,7 @@ INSTALLED := .venv/.packages .venv/.penstock node_modules/.stamp
 CHECKS := lint-style lint-types lint-imports lint-prose lint-shape
 CHECKED_TESTS := tests/core tests/service tests/handlers tests/sdk tests/contract tests/tools
 PYTEST := $(BIN)/python -m pytest --no-loadscope-reorder
+WORKERS ?= 3
 
 # Python keeps what it has compiled, even if your shell says otherwise: collecting the tests takes a third of the time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,14 +34,14 @@ check: setup ## Lint, and beside it run the tests of core, service, handlers, SD
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint check-tests
 
 check-tests:
-	$(PYTEST) --numprocesses 3 -m "not slow" --hypothesis-profile quick $(CHECKED_TESTS)
+	$(PYTEST) --numprocesses $(WORKERS) -m "not slow" --hypothesis-profile quick $(CHECKED_TESTS)
 
 fmt: setup ## Format the sources, and mend what ruff can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: setup lint ## Lint, then run all tests but those that take minutes each
-	$(PYTEST) --numprocesses 3 -m "not chaos and not minutes"
+test: setup lint ## Lint, then run all tests but those that take minutes each (WORKERS=3)
+	$(PYTEST) --numprocesses $(WORKERS) -m "not chaos and not minutes"
 
 test-all: test openapi test-sparks ## All of test, the long tests, chaos, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate
 	git diff --exit-code -- docs/openapi.json
@@ -115,7 +116,7 @@ clean: ## Remove what was made: .venv, node_modules, caches, and the local stack
 
 # pip compiles nothing. The processes of `make test` begin alike, so each of them would compile the same modules.
 .venv/.compiled: requirements/dev.txt | .venv/.penstock
-	$(PYTEST) --collect-only --quiet > /dev/null || true
+	$(PYTEST) --collect-only --quiet > /dev/null 2>&1 || true
 	touch $@
 
 # Another Spark lies before the one of .venv on PYTHONPATH; all else is the same.
