@@ -7,20 +7,33 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.context import SpawnProcess
 from random import Random
 
-_LIFE_S = (10.0, 25.0)
-_STANDS_S = (4.0, 8.0)  # longer than a lock of 3 s
-_FREEZE_SHARE = 0.4
 _END_S_MAX = 60.0
 KILLED, FROZEN, ENDED = "workers killed", "workers frozen past their locks", "workers ended by themselves"
 
 Start = Callable[[str, int], SpawnProcess]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torment:
+    """How long a process is left alone before it is frozen or killed, and how long it stands still."""
+
+    life_s: tuple[float, float] = (12.0, 40.0)
+    stands_s: tuple[float, float] = (4.0, 8.0)  # longer than a lock of 3 s
+    freeze_share: float = 0.4
+
+
+_USUAL = Torment()
+
+
 @contextmanager
-def tormenting(slots: Sequence[str], seed: int, start: Start, ask_to_end: Callable[[], None]) -> Iterator[Counter[str]]:
+def tormenting(
+    slots: Sequence[str], seed: int, start: Start, ask_to_end: Callable[[], None], torment: Torment = _USUAL
+) -> Iterator[Counter[str]]:
     """Keep one process for each slot meanwhile. `start(slot, life)` makes it; `ask_to_end` asks all to end.
 
     In the end the counter holds what was done to them. A process that ends with an error is a defect.
@@ -28,7 +41,8 @@ def tormenting(slots: Sequence[str], seed: int, start: Start, ask_to_end: Callab
     stop = threading.Event()
     done: Counter[str] = Counter()
     threads = [
-        threading.Thread(target=_keep, args=(slot, Random(f"{seed}.{slot}"), stop, start, done)) for slot in slots
+        threading.Thread(target=_keep, args=(partial(start, slot), Random(f"{seed}.{slot}"), stop, done, torment))
+        for slot in slots
     ]
     for thread in threads:
         thread.start()
@@ -41,14 +55,16 @@ def tormenting(slots: Sequence[str], seed: int, start: Start, ask_to_end: Callab
             thread.join()
 
 
-def _keep(slot: str, chance: Random, stop: threading.Event, start: Start, done: Counter[str]) -> None:
+def _keep(
+    start: Callable[[int], SpawnProcess], chance: Random, stop: threading.Event, done: Counter[str], torment: Torment
+) -> None:
     life = 0
     while not stop.is_set():
-        process = start(slot, life)
+        process = start(life)
         life += 1
         process.start()
-        while _lives(process, stop, chance.uniform(*_LIFE_S)) and chance.random() < _FREEZE_SHARE:
-            _stand_still(process, chance.uniform(*_STANDS_S))
+        while _lives(process, stop, chance.uniform(*torment.life_s)) and chance.random() < torment.freeze_share:
+            _stand_still(process, chance.uniform(*torment.stands_s))
             done[FROZEN] += 1
         if stop.is_set():
             process.join(_END_S_MAX)
