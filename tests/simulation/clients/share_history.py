@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from penstock_core.ids import LockNonce
 from penstock_core.records.codec import decode
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.record_set import RecordSet
@@ -9,29 +10,47 @@ from penstock_core.share.share_group import ShareGroupConfig
 from penstock_service.share.acknowledge import AckEntry, AckOutcome
 from penstock_service.share.acquire.acquire import Acquired
 from tests.history import format as history
+from tests.history.recorder import OpenOperation, Recorder
 
 
-def settings(topic: str, config: ShareGroupConfig) -> history.Share:
-    """The group's settings."""
-    return history.Share(
-        topics=(topic,),
-        deliveries_max=config.deliveries_max,
-        is_by_key=config.is_by_key,
-        dead_letter_topic=config.dead_letter_topic,
-    )
+class ShareRecord:
+    """Records the requests to one share group, whose locks last for `lock_ms` where nothing else is said."""
+
+    def __init__(self, recorder: Recorder, group: str, lock_ms: int) -> None:
+        self._recorder = recorder
+        self._group = group
+        self._lock_ms = lock_ms
+
+    def made(self, topic: str, config: ShareGroupConfig) -> None:
+        """The group was made with these settings."""
+        share = history.Share(
+            topics=(topic,),
+            deliveries_max=config.deliveries_max,
+            is_by_key=config.is_by_key,
+            dead_letter_topic=config.dead_letter_topic,
+        )
+        self._recorder.done("share operator", history.Function.SHARE, [share], group=self._group)
+
+    def asks(self, process: str, entries: Sequence[AckEntry], nonce: LockNonce | None = None) -> OpenOperation:
+        """A request begins: an acquire if it has a nonce."""
+        ops = [_acknowledge(entry, entry.acknowledgement.offsets, None, self._lock_ms) for entry in entries]
+        if nonce is None:
+            return self._recorder.invoke(process, history.Function.ACKNOWLEDGE, ops, group=self._group)
+        named: list[history.MicroOp] = [history.Nonce(nonce), *ops]
+        return self._recorder.invoke(process, history.Function.ACQUIRE, named, group=self._group)
+
+    def is_told(
+        self, operation: OpenOperation, outcomes: Sequence[AckOutcome], acquired: Acquired | None = None
+    ) -> None:
+        """The answer to a request."""
+        told = [
+            _acknowledge(each.entry, each.ranges, history.AckResult(each.result.value), self._lock_ms)
+            for each in outcomes
+        ]
+        self._recorder.ok(operation, [*told, *([] if acquired is None else _locks(acquired))])
 
 
-def asked(entries: Sequence[AckEntry], lock_ms: int) -> list[history.MicroOp]:
-    """The acknowledgements of a request. A renewal lasts for `lock_ms` unless it says otherwise."""
-    return [_acknowledge(entry, entry.acknowledgement.offsets, None, lock_ms) for entry in entries]
-
-
-def told(outcomes: Sequence[AckOutcome], lock_ms: int) -> list[history.MicroOp]:
-    """The acknowledgements with their results."""
-    return [_acknowledge(each.entry, each.ranges, history.AckResult(each.result.value), lock_ms) for each in outcomes]
-
-
-def locks(acquired: Acquired) -> list[history.MicroOp]:
+def _locks(acquired: Acquired) -> list[history.MicroOp]:
     """The locks of an answer, with their records."""
     return [
         history.Acquired(

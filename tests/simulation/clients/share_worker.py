@@ -13,6 +13,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.client_lock import parse_marked_lock_id
+from tests.simulation.clients.share_history import ShareRecord
 from tests.simulation.oracle.shares import ShareOracle
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
@@ -63,6 +64,7 @@ class ShareWorker:
         self.group = group
         self._name = name
         self._habits = habits
+        self._record = ShareRecord(simulation.recorder, group, oracle.config.lock_ms)
         self._pending: list[AckEntry] = []
         self._keys: dict[tuple[str, int], ShareKey] = {}  # of each lock that it was told of, and its partition
 
@@ -98,23 +100,28 @@ class ShareWorker:
         )
         generations = self.sends(entries)
         for _ in range(_TRIES_MAX):
-            self._double(lambda instance: acquire(instance, self.group, wish))
+            self._double(lambda instance: acquire(instance, self.group, wish), wish.nonce)
+            operation = self._record.asks(self._name, entries, wish.nonce)
             try:
                 acquired = self._simulation.call(lambda instance: acquire(instance, self.group, wish), is_read=False)
             except PenstockError as error:
+                self._simulation.recorder.maybe(operation)
                 self._scheduler.note("not acquired", error)
                 self._scheduler.pause(self._random.choice([10.0, 500.0]))
                 continue
+            self._record.is_told(operation, acquired.acknowledged, acquired)
             self._check(generations, acquired.acknowledged)
             self._simulation.count("share acquired")
             return acquired
         return None
 
-    def _double(self, run: Callable[[Instance], object]) -> None:
+    def _double(self, run: Callable[[Instance], object], nonce: LockNonce | None = None) -> None:
         """Perhaps let the network bring the call once more, for nobody."""
         if self._random.random() < self._habits.doubled_rate:
 
             def again() -> None:
+                if nonce is not None:
+                    self._simulation.recorder.maybe(self._record.asks(self._name, (), nonce))
                 try:
                     self._simulation.call(run, is_read=False)
                 except PenstockError as error:
@@ -220,14 +227,17 @@ class ShareWorker:
         generations = self.sends(entries)
         for _ in range(_TRIES_MAX):
             self._double(lambda instance: acknowledge(instance, self.group, entries))
+            operation = self._record.asks(self._name, entries)
             try:
                 outcomes = self._simulation.call(
                     lambda instance: acknowledge(instance, self.group, entries), is_read=False
                 )
             except PenstockError as error:
+                self._simulation.recorder.maybe(operation)
                 self._scheduler.note("not acknowledged", error)
                 self._scheduler.pause(self._random.choice([10.0, 500.0]))
                 continue
+            self._record.is_told(operation, outcomes)
             self._check(generations, outcomes)
             return
 

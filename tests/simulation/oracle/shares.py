@@ -27,11 +27,13 @@ from penstock_core.share.record_set import Ranges, RecordSet
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import Lock, ShareKey, ShareState, Wait
 from penstock_core.transaction import Move, Transaction
+from tests.history import format as history
 from tests.simulation.clients.producer import headers_of
 from tests.simulation.oracle.share_entries import Held, covers, held_in
 from tests.simulation.oracle.share_handouts import ShareHandOuts
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
+from tests.support.dead_letters import dead_letter_of
 
 BURIED, EXPIRED, FILTERED, REMOVED = "buried", "expired", "filtered", "removed"
 _FILTER_MS = 75_000.0  # that a call may go by an old filter: a cache, a function's time, and a late write
@@ -57,6 +59,7 @@ class ShareOracle:
         self._simulation = simulation
         self._name = group.name
         self.config = group.config
+        self.is_in_history = False  # the history was told that the group was made
         self.group_id = group.share_group_id  # of the group that has the name now
         [self._topic_id] = group.topics.values()
         self._ids: set[ShareGroupId] = set()
@@ -137,18 +140,27 @@ class ShareOracle:
             )
 
     def check_dead_letters(self, topic: str) -> None:
-        """Check that each moved record is in the dead-letter topic as often as it was moved, with its value."""
-        log = self._simulation.oracle.log
+        """Check that each moved record is in the dead-letter topic as often as it was moved, with its value.
+
+        The history gets the dead letters, too, if it knows the group.
+        """
+        log, recorder = self._simulation.oracle.log, self._simulation.recorder
+        letters: list[history.DeadLetter] = []
         found: Counter[tuple[PartitionKey, int]] = Counter()
         for key, appends in log.appends.items():
             for entry in appends if log.names.get(key.topic_id) == topic else ():
                 ref = entry.ref
-                for record in decode(memoryview(log.bodies[ref.segment_id])[ref.position : ref.position + ref.length]):
+                body = memoryview(log.bodies[ref.segment_id])[ref.position : ref.position + ref.length]
+                for index, record in enumerate(decode(body), start=entry.base_offset):
                     partition, offset = _origin(record)
                     place = PartitionKey(self._topic_id, partition)
                     found[place, offset] += 1
                     value, wanted = (record.value or b"").decode(), self.value(place, offset)
+                    letters.append(dead_letter_of(index, value, record.key, record.headers))
                     expect(value == wanted, f"{place} at {offset} is a dead letter {value}, and was {wanted}")
+        if self.is_in_history:
+            operation = recorder.invoke("final", history.Function.DEAD_LETTERS)
+            recorder.ok(operation, [history.DeadLetters((topic, 0), tuple(letters))])
         expect(
             found == self.buried, f"dead letters differ from those moved: {found - self.buried}, {self.buried - found}"
         )

@@ -14,8 +14,10 @@ from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from penstock_service.topics.list_offsets import OffsetSpec
+from tests.history import format as history
 from tests.simulation.clients.admin import SimulatedAdmin
 from tests.simulation.clients.producer import SimulatedProducer
+from tests.simulation.clients.share_history import ShareRecord
 from tests.simulation.engine.faults import Fault
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.workloads.sharing.choices import (
@@ -28,6 +30,7 @@ from tests.simulation.workloads.sharing.choices import (
 from tests.simulation.workloads.sharing.worked_group import WorkedGroup
 
 _GROUP, _TOPIC, _DEAD = "workers", "work", "work.dead"
+_PARTITIONS_MAX = 3
 _OPERATIONS_SHARE = 0.25  # of the runs have a certain kind of operator
 _REPEATING_SHARE = 0.15  # of the runs have a network and a driver that repeat much, and quick workers
 
@@ -41,6 +44,9 @@ def install(simulation: Simulation) -> None:
     config = draw_config(random, _DEAD, is_filtered=is_filtered)
     is_by_key = config["ordering"] == "key"
     group = WorkedGroup.put(simulation, _GROUP, topic, config)
+    group.oracle.is_in_history = not is_filtered  # the history knows filters by the ends of values only
+    if group.oracle.is_in_history:
+        ShareRecord(simulation.recorder, _GROUP, group.oracle.config.lock_ms).made(topic, group.oracle.config)
     for number in range(random.choice([1, 2])):
         producer = SimulatedProducer(
             simulation,
@@ -111,7 +117,11 @@ def _make_anew(simulation: Simulation, group: WorkedGroup) -> None:
 
 
 def _operate(simulation: Simulation, run: Callable[..., object]) -> Category | None:
-    """Do it once. Returns the category of the error, None if it is done."""
+    """Do it once. Returns the category of the error, None if it is done. For the history, each of them is a reset."""
+    ops = [history.Reset((_TOPIC, partition), None) for partition in range(_PARTITIONS_MAX)]
+    # Without an end: functions remember a group that was deleted or altered for a while.
+    recorder = simulation.recorder
+    recorder.maybe(recorder.invoke("share operator", history.Function.RESET, ops, group=_GROUP))
     try:
         simulation.call(run, is_read=False)
     except PenstockError as error:

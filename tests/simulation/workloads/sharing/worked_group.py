@@ -11,6 +11,8 @@ from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquir
 from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.share.client_lock import parse_marked_lock_id
+from tests.history import format as history
+from tests.simulation.clients.share_history import ShareRecord
 from tests.simulation.clients.share_worker import ShareWorker, WorkerHabits
 from tests.simulation.oracle.shares import KeyOf, ShareOracle
 from tests.simulation.oracle.violation import expect
@@ -72,13 +74,19 @@ class WorkedGroup:
 
     def drain(self) -> None:
         """What is unfinished comes again, and can be accepted. Each dead letter is there as often as it was moved."""
-        instance = self.simulation.undisturbed()
+        instance, recorder = self.simulation.undisturbed(), self.simulation.recorder
+        drain = recorder.invoke("drain", history.Function.DRAINED, group=self.name)
+        record = ShareRecord(recorder, self.name, self.oracle.config.lock_ms)
         idle = 0
         for number in range(_DRAINS_MAX):
             wish = AcquireWish(nonce=LockNonce(f"drain{number:06}"), records_max=100, bytes_max=1_000_000)
-            entries = self._acceptances(acquire(instance, self.name, wish))
+            operation = record.asks("drain", (), wish.nonce)
+            acquired = acquire(instance, self.name, wish)
+            record.is_told(operation, (), acquired)
+            entries = self._acceptances(acquired)
             if entries:
-                acknowledge(instance, self.name, entries)
+                operation = record.asks("drain", entries)
+                record.is_told(operation, acknowledge(instance, self.name, entries))
                 idle = 0
                 continue
             idle += 1
@@ -86,9 +94,19 @@ class WorkedGroup:
                 break
             self.simulation.jump(_JUMP_MS)
         expect(idle == _IDLE_DRAINS, f"{self.name} has not come to an end after {_DRAINS_MAX} acquires")
+        self._tell_expired()
+        recorder.ok(drain, [history.Drained(self.topic)])
         self.oracle.check_all_finished(self.topic)
         if self.dead_topic is not None:
             self.oracle.check_dead_letters(self.dead_topic)
+
+    def _tell_expired(self) -> None:
+        """Tell the history of what retention has removed."""
+        oracle = self.simulation.oracle
+        for key, log_start in oracle.log_starts.items():
+            if oracle.log.names.get(key.topic_id) == self.topic:
+                expired = history.Truncate((self.topic, int(key.partition)), int(log_start))
+                self.simulation.recorder.done("retention", history.Function.TRUNCATE, [expired])
 
     def check_deletion(self) -> None:
         """Delete the group: an instance that still remembers it gets nothing, and leaves no state of it."""
