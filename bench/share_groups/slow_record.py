@@ -21,7 +21,7 @@ from bench.share_groups.workers import SharedTopic, shared_topic
 from penstock import Producer, ShareConsumer
 from penstock.share_model import ShareRecord
 
-LOCK_MS = 5_000
+LOCK_MS = 15_000
 KEYS = 50
 WORKERS = 4
 HANDLED_SHARE_MIN = 0.95  # of the records that come while the slow one is at work
