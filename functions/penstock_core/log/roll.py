@@ -64,6 +64,7 @@ def shortened(head: Head, page: Page) -> Head | None:
     """The head without the refs of `page`, or None unless the tail begins with them, zones' bits included.
 
     Tail bases only rise. Behind a given base the tail changes at its end, by appends, and in its bits, by repairs.
+    While it is shorter than a page, its refs may also move to the archive (compaction/tail_move.py).
     """
     if head.tail_base != page.base_offset or head.tail[: len(page.refs)] != page.refs:
         return None
