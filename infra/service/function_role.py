@@ -121,12 +121,12 @@ GRANTS: Mapping[str, Grants] = {
         tells_missing_objects=True,
         sends_repairs=True,
     ),
-    # An acquire makes the state of a partition, and deletes it again if the group is gone by then. A transaction moves
-    # dead letters to their topic: it is an append there.
+    # An acquire makes the state of a partition on condition that the group is there. A transaction moves dead letters
+    # to their topic: it is an append there.
     "share": replace(
         _FETCH,
         log=(*_FETCH.log, "UpdateItem", "PutItem"),
-        shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
+        shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),
         writes_zones=True,
         changes_zone_states=True,
         wakes_readers=True,
@@ -134,7 +134,7 @@ GRANTS: Mapping[str, Grants] = {
     # "latest" is a place in the log when the group is made. A reset to a time reads segments, as listing offsets does.
     "share_admin": replace(
         _FETCH,
-        shares=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        shares=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
         wakes_readers=True,
     ),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True),

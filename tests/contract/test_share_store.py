@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,13 @@ from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.bury import plan_bury
 from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.record_set import RecordSet
-from penstock_core.share.share_group import ShareGroup, ShareGroupConfig, hidden_name, new_share_group_config
+from penstock_core.share.share_group import (
+    ShareGroup,
+    ShareGroupConfig,
+    deletion_note,
+    hidden_name,
+    new_share_group_config,
+)
 from penstock_core.share.share_state import ShareKey, ShareState, Wait
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply, arming
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -87,6 +94,34 @@ def test_group_is_deleted_at_the_version_that_was_seen(ports: Ports) -> None:
     ports.share.delete_group(GROUP)
     assert ports.share.get_group(GROUP.name) is None
     expect_conflict(ports, GROUP, None)
+
+
+def test_deleted_group_leaves_a_hidden_note_until_it_is_forgotten(ports: Ports) -> None:
+    other = replace(GROUP, name=hidden_name("redrive.t0"), share_group_id=ShareGroupId("cd" * 10))
+    for group in (GROUP, other, replace(GROUP, name=GroupName("visible"))):
+        ports.share.change_group(None, group)
+    ports.share.delete_group(GROUP)
+    assert ports.share.hidden_groups("", 9) == [deletion_note(GROUP), other]
+    assert ports.share.hidden_groups(deletion_note(GROUP).name, 9) == [other]
+    assert ports.share.hidden_groups("", 1) == [deletion_note(GROUP)]
+    assert [group.name for group in ports.share.list_groups("", 9)] == ["visible"]
+    for _ in range(2):
+        ports.share.forget_group(deletion_note(GROUP))
+    assert ports.share.hidden_groups("", 9) == [other]
+
+
+def test_state_begins_only_while_its_group_is_there(ports: Ports) -> None:
+    begin = partial(ports.share.begin_state, GROUP.name, KEY)
+    assert begin(Offset(7)) is None
+    ports.share.change_group(None, GROUP)
+    assert begin(Offset(7)) == ShareState(position=Offset(7))
+    assert begin(Offset(9)) == ShareState(position=Offset(7)), "it is there already"
+    ports.share.delete_group(GROUP)
+    ports.share.delete_state(KEY)
+    assert begin(Offset(7)) is None
+    ports.share.change_group(None, replace(GROUP, share_group_id=ShareGroupId("cd" * 10)))
+    assert begin(Offset(7)) is None, "a group of the same name is another one"
+    assert ports.share.find_states([KEY]) == {}
 
 
 def test_groups_are_listed_by_name_in_pages_without_hidden_ones(ports: Ports) -> None:

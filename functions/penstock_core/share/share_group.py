@@ -17,6 +17,7 @@ SHARE_GROUP_ID_BYTES = 10
 ORDER_NONE, ORDER_KEY = "none", "key"
 STARTS = ("earliest", "latest")
 HIDDEN_PREFIX = "#"  # of names that no user can give: redrive reads through such groups
+_DELETED = "deleted."
 _FIXED = ("ordering", "start")
 
 
@@ -84,6 +85,21 @@ def new_share_group_id(entropy: bytes) -> ShareGroupId:
 def hidden_name(purpose: str) -> GroupName:
     """The name of a group that no list shows, and that no user can name."""
     return GroupName(f"{HIDDEN_PREFIX}{purpose}")
+
+
+def deletion_note(group: ShareGroup) -> ShareGroup:
+    """The hidden group that stands for a deleted one until its states are gone."""
+    return replace(group, name=hidden_name(f"{_DELETED}{group.share_group_id}"))
+
+
+def is_deletion_note(group: ShareGroup) -> bool:
+    """True if the hidden group stands for a deleted one."""
+    return group.name.startswith(hidden_name(_DELETED))
+
+
+def redrive_name(topic_id: TopicId) -> GroupName:
+    """The name of the hidden group by which a redrive remembers which records of that topic it has moved."""
+    return hidden_name(f"redrive.{topic_id}")
 
 
 def new_share_group_config(settings: Mapping[str, Any]) -> ShareGroupConfig:

@@ -22,7 +22,16 @@ class ShareStore(Protocol):
         """
 
     def delete_group(self, seen: ShareGroup) -> None:
-        """Removes the group. Raises CONCURRENT_UPDATE if it has changed since `seen`. One conditional delete."""
+        """Puts the hidden `deletion_note` in place of the group, so that its states can be found.
+
+        Raises CONCURRENT_UPDATE if the group has changed since `seen`. One transaction of a delete and a put.
+        """
+
+    def forget_group(self, hidden: ShareGroup) -> None:
+        """Removes a hidden group, if it is there. One delete."""
+
+    def hidden_groups(self, after: str, limit: int) -> Sequence[ShareGroup]:
+        """At most `limit` hidden groups whose names come after `after`, sorted. One query."""
 
     def list_groups(self, after: str, limit: int) -> Sequence[ShareGroup]:
         """At most `limit` groups whose names come after `after`, sorted. Hidden groups are left out. One query."""
@@ -31,9 +40,15 @@ class ShareStore(Protocol):
         """The states of these partitions. A partition that has none is missing. One call for each 100."""
 
     def create_state(self, key: ShareKey, position: Offset) -> ShareState:
-        """Creates the state at `position`, unless there is one, and returns the state that is there then.
+        """Creates the state of a group that nobody sees yet, unless there is one. Returns the state that is there then.
 
         One conditional put.
+        """
+
+    def begin_state(self, group: GroupName, key: ShareKey, position: Offset) -> ShareState | None:
+        """As `create_state`, but only while the group is there. None: it was deleted, or made anew.
+
+        One transaction of a condition on the group and a conditional put. One read more if the state is there already.
         """
 
     def update(self, key: ShareKey, update: ShareUpdate) -> ShareOutcome:

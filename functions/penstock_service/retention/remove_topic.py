@@ -6,8 +6,9 @@ The order makes each step final:
    before may put a page yet, within `PAGE_PUT_MS_MAX` of its read (docs/adr/0019).
 2. The timers that wait, and the pages, go once that time is older than the grace. So no function still reads them, and
    no roll brings another.
-3. Heads above the last partition go next. An unfinished partition increase may have left them behind.
-4. The note that names all of this goes last. As long as it stands, the next run does the steps again.
+3. The states of share groups in the topic go next: no state begins without a head (remove_share_states.py).
+4. Heads above the last partition go next. An unfinished partition increase may have left them behind.
+5. The note that names all of this goes last. As long as it stands, the next run does the steps again.
 
 If a creation has not come to its end within the grace, this first gives it up. It can never get its name then, and its
 heads are removed in the same way.
@@ -21,6 +22,7 @@ from penstock_core.limits import TIMER_MS_MAX, TIMERS_READ_MAX, TOPIC_PARTITIONS
 from penstock_core.log.timer import PlaceRange
 from penstock_core.log.topic import DeletedTopic
 from penstock_service.index.waiting_timers import waiting_timers
+from penstock_service.retention.remove_share_states import remove_states_of_topic
 from penstock_service.retention.retention_run import RetentionResult, RetentionRun, delete_pages
 
 
@@ -58,7 +60,7 @@ def remove_topic(run: RetentionRun, note: DeletedTopic) -> RetentionResult:
     failures = len(results.errors)
     is_finished = all(is_empty for _, is_empty in done)
     if is_finished and not failures:
-        failures = _forget(run, note)
+        failures = remove_states_of_topic(run, note) or _forget(run, note)
     return RetentionResult(
         pages_deleted=sum(count for count, _ in done),
         topics_removed=int(is_finished and not failures),
@@ -88,7 +90,7 @@ def _delete_timers(run: RetentionRun, keys: Sequence[PartitionKey]) -> bool:
 
 
 def _forget(run: RetentionRun, note: DeletedTopic) -> int:
-    """Steps 3 and 4; gives how many deletes failed."""
+    """Steps 4 and 5; gives how many deletes failed."""
     instance = run.instance
     beyond = range(note.partitions, TOPIC_PARTITIONS_MAX)
     try:

@@ -16,7 +16,7 @@ Each step is safe to repeat, to run twice at once, and to die in:
 - A log start only rises.
 - A note tells what was once true of the log start, and that stays true.
 
-Then it removes deleted topics (remove_topic.py).
+Then it removes deleted topics (remove_topic.py), and what deleted share groups have left (remove_share_states.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,6 +34,7 @@ from penstock_service.index.index_age import note_index_age
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
+from penstock_service.retention.remove_share_states import remove_deleted_groups
 from penstock_service.retention.remove_topic import remove_topic
 from penstock_service.retention.retention_run import RetentionResult, RetentionRun, delete_pages
 
@@ -54,7 +55,7 @@ def retain(instance: Instance, *, budget_ms: float, grace_ms: int = LOG_START_GR
     total = _retain_living(replace(run, deadline_ms=started_ms + budget_ms * _LIVING_SHARE))
     for note in instance.stores.topics.deleted():
         total = total.plus(remove_topic(run, note))
-    return total
+    return total.plus(remove_deleted_groups(run))
 
 
 def _retain_living(run: RetentionRun) -> RetentionResult:

@@ -26,6 +26,7 @@ from penstock_core.limits import (
 
 _AGAIN_MS_MIN = 10  # between two looks at a group that has no records at once
 _SPREAD = 0.1  # on top of the safety net: consumers that fell asleep together do not come back together
+_APART_MS = 250  # consumers that wait for the same record look for it so far apart: one of them gets it
 _LIVELY_MS = 2 * SDK_WAIT_FIRST_MS  # records that came closer together than this come again soon
 
 
@@ -104,6 +105,7 @@ class ShareWaiting:
         available_ms = answer.get("next_available_ms")
         if available_ms is not None:
             available_ms = max(_AGAIN_MS_MIN, int(available_ms))
+            available_ms += int(min(_APART_MS, available_ms) * chance)
             self._asleep_until_ms = min(self._asleep_until_ms, now_ms + available_ms)
         self._again_ms = self._unarmed_ms = 0
         is_refused = self._asked_under != 0 and not is_armed

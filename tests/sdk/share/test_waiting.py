@@ -100,3 +100,14 @@ def test_consumer_that_polls_watches_nothing() -> None:
     assert empty(waiting, NOW_MS) == {"wait_ms": 500, "arm": False}
     assert waiting.watch is None
     assert waiting.due_ms() == 0
+
+
+def test_consumers_that_wait_for_one_record_look_for_it_apart() -> None:
+    due = []
+    for chance in (0.0, 0.5, 1.0):
+        waiting = covered()
+        waiting.ask(NOW_MS)
+        told = answer(is_armed=True, next_available_ms=1_000)
+        waiting.answered(told, has_records=False, now_ms=NOW_MS, chance=chance)
+        due.append(waiting.due_ms() - NOW_MS)
+    assert due == [1_000, 1_125, 1_250]

@@ -142,6 +142,7 @@ REPEATED: Mapping[str, Write] = {
     "share.create_state": lambda stores: stores.share.create_state(SHARE, Offset(0)),
     "share.update": lambda stores: stores.share.update(SHARE, SHARE_UPDATE),
     "share.reset": lambda stores: stores.share.reset(SHARE, SHARE_STATE, Offset(0)),
+    "share.forget_group": lambda stores: stores.share.forget_group(SHARE_GROUP),
     "share.delete_state": lambda stores: stores.share.delete_state(SHARE),
     "cursors.put": lambda stores: stores.cursors.put("sweep", "7"),
     "cursors.clear": lambda stores: stores.cursors.clear("sweep"),
@@ -152,6 +153,7 @@ TRANSACTED: Mapping[str, Write] = {
     "transactions.move": lambda stores: stores.transactions.move(MOVE),
     "compaction.swap": lambda stores: stores.compaction.swap(KEY, SWAP),
     "compaction.move_tail": lambda stores: stores.compaction.move_tail(KEY, TAIL_MOVE),
+    "share.begin_state": lambda stores: stores.share.begin_state(GROUP, SHARE, Offset(0)),
 }
 # A second one would be applied too, or be refused by the first, which the caller could not tell from another's.
 SENT_ONCE: Mapping[str, Write] = {
@@ -241,7 +243,7 @@ def test_every_write_of_every_store_is_listed() -> None:
         *("members.find_members", "members.get_target"),
         *("transactions.get", "transactions.stages"),
         *("compaction.retired", "compaction.find_merged"),
-        *("share.get_group", "share.list_groups", "share.find_states"),
+        *("share.get_group", "share.list_groups", "share.hidden_groups", "share.find_states"),
         *("zones.get", "zones.get_pass", "cursors.get"),
     }
     reads_first = {"log.mark_stored", "members.remove_targets"}

@@ -43,6 +43,7 @@ READS = {
     ),
     *("deleted", "list_keys", "list_folders", "leases", "find_leases", "get_group", "find_groups", "registered"),
     *("members", "find_members", "get_target", "retired", "find_merged", "find_states", "list_groups"),
+    "hidden_groups",
 }
 REPEATABLE = {
     *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
@@ -55,7 +56,7 @@ REPEATABLE = {
     *(f"memberships.{method}" for method in ("register", "unregister", "touch_member", "remove_member")),
     *(f"memberships.{method}" for method in ("put_target", "remove_targets", "delete_group")),
     *(f"archive.{method}" for method in ("put", "upload", "delete")),
-    *(f"share.{method}" for method in ("update", "create_state", "delete_state")),
+    *(f"share.{method}" for method in ("update", "create_state", "begin_state", "forget_group", "delete_state")),
     "transactions.move",
     "compaction.swap",
     "compaction.move_tail",

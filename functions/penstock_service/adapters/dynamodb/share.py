@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, Offset
-from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup
+from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup, deletion_note
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply
 from penstock_core.storage.item import Item, number, rewriting
@@ -57,24 +57,33 @@ class DynamoDbShareStore:
             raise concurrent_update(f"share group {new.name}")
 
     def delete_group(self, seen: ShareGroup) -> None:
-        done = self._client.conditional(
-            "delete_item",
-            is_repeatable=False,
-            TableName=self._table,
-            Key=share_group_key(seen.name),
-            ConditionExpression=_IS_SEEN,
-            ExpressionAttributeValues=_seen_values(seen),
-        )
-        if isinstance(done, Refused):
+        delete = {
+            "TableName": self._table,
+            "Key": share_group_key(seen.name),
+            "ConditionExpression": _IS_SEEN,
+            "ExpressionAttributeValues": _seen_values(seen),
+        }
+        put = {"TableName": self._table, "Item": share_group_item(deletion_note(seen))}
+        if self._client.transact_once([{"Delete": delete}, {"Put": put}], is_repeatable=False) is not None:
             raise concurrent_update(f"share group {seen.name}")
 
+    def forget_group(self, hidden: ShareGroup) -> None:
+        key = share_group_key(hidden.name)
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=key)
+
     def list_groups(self, after: str, limit: int) -> Sequence[ShareGroup]:
+        return self._groups(max(after, _BEHIND_HIDDEN), limit)
+
+    def hidden_groups(self, after: str, limit: int) -> Sequence[ShareGroup]:
+        return [group for group in self._groups(max(after, HIDDEN_PREFIX), limit) if group.name < _BEHIND_HIDDEN]
+
+    def _groups(self, after: str, limit: int) -> Sequence[ShareGroup]:
         answer = self._client.call(
             "query",
             is_repeatable=True,
             TableName=self._table,
             KeyConditionExpression="pk = :groups AND sk > :after",
-            ExpressionAttributeValues={":groups": {"S": SHARE_GROUPS}, ":after": {"S": max(after, _BEHIND_HIDDEN)}},
+            ExpressionAttributeValues={":groups": {"S": SHARE_GROUPS}, ":after": {"S": after}},
             Limit=limit,
             ConsistentRead=True,
         )
@@ -98,6 +107,24 @@ class DynamoDbShareStore:
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
         return created if isinstance(done, Applied) or done.item is None else parse_share(done.item)
+
+    def begin_state(self, group: GroupName, key: ShareKey, position: Offset) -> ShareState | None:
+        created = ShareState(position=position)
+        check = {
+            "TableName": self._table,
+            "Key": share_group_key(group),
+            "ConditionExpression": "share_group_id = :id",
+            "ExpressionAttributeValues": {":id": {"S": key.share_group_id}},
+        }
+        put = {
+            "TableName": self._table,
+            "Item": share_item(key, created),
+            "ConditionExpression": "attribute_not_exists(pk)",
+        }
+        cancelled = self._client.transact([{"ConditionCheck": check}, {"Put": put}])
+        if cancelled is None:
+            return created
+        return None if cancelled.is_refused(0) else self.find_states([key]).get(key)
 
     def update(self, key: ShareKey, update: ShareUpdate) -> ShareOutcome:
         done = self._client.conditional(

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, Offset
-from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup
+from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup, deletion_note
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply
 from penstock_core.storage.dynamodb_limits import check_item, check_update
@@ -41,6 +41,17 @@ class MemoryShareStore:
             if _version(self._groups.get(seen.name)) != _version(seen):
                 raise concurrent_update(f"share group {seen.name}")
             del self._groups[seen.name]
+            note = deletion_note(seen)
+            self._groups[note.name] = note
+
+    def forget_group(self, hidden: ShareGroup) -> None:
+        with self._lock:
+            self._groups.pop(hidden.name, None)
+
+    def hidden_groups(self, after: str, limit: int) -> Sequence[ShareGroup]:
+        with self._lock:
+            names = sorted(name for name in self._groups if name > after and name.startswith(HIDDEN_PREFIX))
+            return [self._groups[name] for name in names[:limit]]
 
     def list_groups(self, after: str, limit: int) -> Sequence[ShareGroup]:
         with self._lock:
@@ -54,6 +65,13 @@ class MemoryShareStore:
     def create_state(self, key: ShareKey, position: Offset) -> ShareState:
         with self._lock:
             return self._states.setdefault(key, ShareState(position=position))
+
+    def begin_state(self, group: GroupName, key: ShareKey, position: Offset) -> ShareState | None:
+        with self._lock:
+            found = self._groups.get(group)
+            if found is None or found.share_group_id != key.share_group_id:
+                return None
+            return self.create_state(key, position)
 
     def update(self, key: ShareKey, update: ShareUpdate) -> ShareOutcome:
         check_update(share_update(key, update))

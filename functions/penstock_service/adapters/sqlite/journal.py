@@ -44,7 +44,7 @@ READS: Mapping[str, frozenset[str]] = {
     "memberships": frozenset(
         ["get_group", "find_groups", "registered", "members", "find_members", "get_target"],
     ),
-    "share": frozenset(["held", "get_group", "list_groups", "find_states"]),
+    "share": frozenset(["held", "get_group", "list_groups", "hidden_groups", "find_states"]),
     "transactions": frozenset(["get", "stages"]),
     "compaction": frozenset(["retired", "find_merged"]),
     "timers": frozenset(["get", "waiting", "due_minutes", "switched_on_ms"]),

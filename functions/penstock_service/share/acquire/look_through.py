@@ -233,19 +233,14 @@ class _Search:
         self.look.note_available(0)
 
     def _begun(self, key: ShareKey) -> ShareState:
-        """A new state at the beginning of the partition. Raises UNKNOWN_SHARE_GROUP if the group is gone by now.
-
-        A deletion removes the group before its states. So a group that is there once the state is keeps the state.
-        """
-        state = self._instance.stores.share.create_state(key, Offset(0))
-        found = self._instance.stores.share.get_group(self._group.name)
-        if found is not None and found.share_group_id == key.share_group_id:
-            return state
-        self._instance.stores.share.delete_state(key)
-        self._instance.share_group_cache.forget(self._group.name)
-        raise PenstockError(
-            ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {self._group.name!r} was deleted: create it again"
-        )
+        """A new state at the beginning of the partition. Raises UNKNOWN_SHARE_GROUP if the group is gone by now."""
+        state = self._instance.stores.share.begin_state(self._group.name, key, Offset(0))
+        if state is None:
+            self._instance.share_group_cache.forget(self._group.name)
+            raise PenstockError(
+                ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {self._group.name!r} was deleted: create it again"
+            )
+        return state
 
     def _window(
         self, partition: SharePartition, state: ShareState, known: FreshWindow | None

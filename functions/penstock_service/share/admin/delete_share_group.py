@@ -1,5 +1,10 @@
-"""Delete a share group: first the group, then its states. So no acquire makes a state for a group that is gone."""
+"""Delete a share group: first the group, then its states, and last the note of its deletion.
 
+No state is made once the group is gone (`ShareStore.begin_state`). As long as the note stands, the retention run
+deletes the states that a deletion has left (retention/remove_share_states.py).
+"""
+
+from penstock_core.share.share_group import deletion_note
 from penstock_service.instance.instance import Instance
 from penstock_service.share.share_partitions import partitions_of
 
@@ -7,12 +12,16 @@ from penstock_service.share.share_partitions import partitions_of
 def delete_share_group(instance: Instance, name: str) -> None:
     """Remove the group. All locks are lost.
 
-    One read, one conditional delete, and one delete for each partition. Raises INVALID_NAME, UNKNOWN_SHARE_GROUP, and
-    CONCURRENT_UPDATE if somebody else changes the group meanwhile. A deletion that dies behind the first delete leaves
-    states that nothing reads: a group that is made anew has another id.
+    One read of the group and of each topic, one transaction, one delete for each partition, and one for the note. The
+    note stays if one of the topics was deleted: the removal of the topic takes its states along. Raises INVALID_NAME,
+    UNKNOWN_SHARE_GROUP, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
     """
     group = instance.share_group_cache.read_through(name)
-    keys = [key for _, key in partitions_of(instance, group)]
     instance.stores.share.delete_group(group)
     instance.share_group_cache.forget(name)
+    for topic in group.topics:
+        instance.topic_cache.forget(topic)  # partitions that were added lately may have a state
+    keys = [key for _, key in partitions_of(instance, group)]
     instance.executor.map(instance.stores.share.delete_state, keys).all_ok()
+    if {key.topic_id for key in keys} == {*group.topics.values()}:
+        instance.stores.share.forget_group(deletion_note(group))

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
+from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, PartitionKey, TopicId, TopicName, parse_group_name
 from penstock_core.log.topic import Topic
 from penstock_core.share.retry import is_last_delivery
@@ -54,7 +55,8 @@ def put_share_group(
         _check_no_dead_letters(instance, found)
     if group.config.start == _LATEST:
         bound = {} if found is None else found.topics
-        _begin_at_the_end(instance, group, [name for name, each in group.topics.items() if bound.get(name) != each])
+        added = [name for name, each in group.topics.items() if bound.get(name) != each]
+        _begin_at_the_end(instance, group, added, is_new=found is None)
     if group != found:
         instance.stores.share.change_group(found, group)
     instance.share_group_cache.forget(name)
@@ -91,8 +93,9 @@ def _bound(instance: Instance, topics: Sequence[str]) -> dict[TopicName, TopicId
     return {topic.name: topic.topic_id for topic in found}
 
 
-def _begin_at_the_end(instance: Instance, group: ShareGroup, topics: Sequence[TopicName]) -> None:
+def _begin_at_the_end(instance: Instance, group: ShareGroup, topics: Sequence[TopicName], *, is_new: bool) -> None:
     """Make the states of all partitions of these topics, where the log ends now."""
+    share = instance.stores.share
     for name in topics:
         topic: Topic = instance.topic_cache.get(name)
         keys = [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
@@ -100,7 +103,10 @@ def _begin_at_the_end(instance: Instance, group: ShareGroup, topics: Sequence[To
             (ShareKey(group.share_group_id, key.topic_id, key.partition), head.next_offset)
             for key, head in instance.stores.log.heads(keys).items()
         ]
-        instance.executor.map(lambda begin: instance.stores.share.create_state(*begin), begins).all_ok()
+        if is_new:
+            instance.executor.map(lambda begin: share.create_state(*begin), begins).all_ok()
+        elif None in instance.executor.map(lambda begin: share.begin_state(group.name, *begin), begins).all_ok():
+            raise concurrent_update(f"share group {group.name}")
 
 
 def _check_no_dead_letters(instance: Instance, group: ShareGroup) -> None:

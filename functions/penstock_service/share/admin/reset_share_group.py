@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, Partition, TopicName
+from penstock_core.ids import GroupName, Offset, Partition, TopicName
 from penstock_core.limits import OFFSET_RESET_ATTEMPTS_MAX
 from penstock_core.outcomes import Outcome, outcome_of
 from penstock_core.share.share_state import ShareKey
@@ -48,7 +48,9 @@ def reset_share_group(
         instance.topic_cache.get_partition(topic_name, number)
     targets = _targets(instance, topic_name, to, set(numbers))
     results = instance.executor.map(
-        lambda number: _reset(instance, ShareKey(group.share_group_id, topic.topic_id, number), targets[number]),
+        lambda number: _reset(
+            instance, group.name, ShareKey(group.share_group_id, topic.topic_id, number), targets[number]
+        ),
         numbers,
     )
     if results.ok:
@@ -99,7 +101,7 @@ def _offset(listed: Outcome[ListedOffset], default: Offset) -> Offset:
     return default if listed.offset is None else listed.offset
 
 
-def _reset(instance: Instance, key: ShareKey, target: Outcome[Offset]) -> ResetOffset:
+def _reset(instance: Instance, group: GroupName, key: ShareKey, target: Outcome[Offset]) -> ResetOffset:
     if isinstance(target, PenstockError):
         raise target
     share = instance.stores.share
@@ -107,7 +109,11 @@ def _reset(instance: Instance, key: ShareKey, target: Outcome[Offset]) -> ResetO
     for attempt in range(OFFSET_RESET_ATTEMPTS_MAX):
         state = share.find_states([key]).get(key)
         if state is None:
-            state = share.create_state(key, target)
+            state = share.begin_state(group, key, target)
+            if state is None:
+                raise PenstockError(
+                    ErrorCode.UNKNOWN_SHARE_GROUP, f"share group {group!r} was deleted: create it again"
+                )
             if state.position == target and not state.locks and not state.waits:
                 return ResetOffset(old_offset=None, new_offset=target)
         old_offset = state.position if attempt == 0 else old_offset

@@ -28,7 +28,7 @@ from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_ackno
 from penstock_core.share.acquire import AcquireRequest, Grant, LogBounds, grants, plan_acquire
 from penstock_core.share.dead_letter import HEADER_PREFIX, UNDECODABLE, own_headers
 from penstock_core.share.record_set import Range, RecordSet, normalized
-from penstock_core.share.share_group import SHARE_GROUP_ID_BYTES, ShareGroup, hidden_name, new_share_group_id
+from penstock_core.share.share_group import SHARE_GROUP_ID_BYTES, ShareGroup, new_share_group_id, redrive_name
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.transaction import ShareCommit
 from penstock_service.instance.instance import Instance
@@ -95,7 +95,7 @@ def redrive(instance: Instance, topic_name: str, wish: RedriveWish) -> Redriven:
 def _hidden_group(instance: Instance, topic: Topic) -> ShareGroup:
     """The hidden group of the topic, which is made if it is missing."""
     share = instance.stores.share
-    name = hidden_name(f"redrive.{topic.topic_id}")
+    name = redrive_name(topic.topic_id)
     group = share.get_group(name)
     if group is not None:
         return group
@@ -192,7 +192,9 @@ class _Redrive:
         share = self._instance.stores.share
         if head.next_offset == head.log_start_offset:
             return None
-        state = share.find_states([key]).get(key) or share.create_state(key, Offset(0))
+        state = share.find_states([key]).get(key) or share.begin_state(self._group.name, key, Offset(0))
+        if state is None:
+            return None
         nonce = LockNonce(base64.urlsafe_b64encode(self._instance.entropy.random_bytes(_NONCE_BYTES)).decode())
         request = AcquireRequest(
             nonce=nonce,
