@@ -15,9 +15,13 @@ from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.instance.instance import Instance
 from penstock_service.records import fetch as fetch_module
 from tests.history.model.anomaly import Kind
+from tests.simulation.clients import share_worker
 from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
 from tests.simulation.mutants.mutant import Mutant, Patch
+from tests.simulation.mutants.share_mutants import SHARE_MUTANTS
+from tests.simulation.oracle import share_handouts, shares
 from tests.simulation.workloads import groups, transactions
+from tests.simulation.workloads.sharing import worked_group
 from tests.support.service import with_stores
 
 _REMEMBERED_MS = 500.0
@@ -33,8 +37,8 @@ class CheckerMutant:
     @contextmanager
     def patched(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for workload in (groups, transactions):
-                stack.enter_context(patch.object(workload, "expect", lambda *_: None))
+            for module in (groups, transactions, shares, share_handouts, share_worker, worked_group):
+                stack.enter_context(patch.object(module, "expect", lambda *_: None))
             stack.enter_context(self.mutant.patched())
             yield
 
@@ -91,9 +95,22 @@ def _heads_are_remembered() -> Patch:
     return patch.object(fetch_module, "_look", look)
 
 
+_OF_SHARE_GROUPS = {
+    "share: deliveries not counted": Kind.DELIVERY_COUNT,
+    "share: burial without condition": Kind.DEAD_LETTER_TWICE,
+    "share: buried early": Kind.WRONG_DEAD_LETTER,
+    "share: key order ignored": Kind.KEY_OVERTAKEN,
+    "share: locks taken early": Kind.TWO_LOCKS,
+    "share: rejected is finished": Kind.UNFINISHED,
+}
 _COMMIT_COUNTS = next(each for each in GROUP_MUTANTS if each.name == "commit counts for any member")
 CHECKER_MUTANTS = [
     CheckerMutant(mutant=_COMMIT_COUNTS, kind=Kind.TWO_OWNERS),
+    *(
+        CheckerMutant(mutant=mutant, kind=_OF_SHARE_GROUPS[mutant.name])
+        for mutant in SHARE_MUTANTS
+        if mutant.name in _OF_SHARE_GROUPS
+    ),
     *(
         CheckerMutant(mutant=Mutant(name, workload, patched), kind=kind)
         for name, workload, kind, patched in (
