@@ -23,6 +23,9 @@ WORKLOADS = {
             *("record handed out again", "transaction committed", "transaction lost its lock", "transaction fenced"),
         ],
     ),
+    "repeating": (10, ["accept ok", "accept done", "record handed out again"]),
+    "redriving": (30, ["record redriven", "worker died"]),
+    "waking": (30, ["worker slept", "worker woken", "worker looks again", "release ok"]),
 }
 
 

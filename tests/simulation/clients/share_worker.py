@@ -26,7 +26,8 @@ _BYTES_MAX = 100_000
 class WorkerHabits:
     """How workers of a run behave.
 
-    - `records_max` and `work_ms` are drawn for each acquire. `death_rate` is the share of acquires that it dies with.
+    - `records_max`, `work_ms` and `lock_ms` are drawn for each acquire.
+    - `death_rate` is the share of acquires that it dies with.
     - `doubled_rate` is the share of calls that come a second time, up to a minute late.
     - `acknowledges_at_once` is the share of acknowledgements that do not wait for the next acquire.
     - Values that end with `poison` kill their worker. The handler of those that end with `bad` always fails.
@@ -39,6 +40,7 @@ class WorkerHabits:
     poison: str | None
     bad: str | None
     acknowledges_at_once: float = 0.3
+    lock_ms: Sequence[int | None] = (None, 1_000, 4_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class ShareWorker:
         self._random = simulation.scheduler.random
         self._oracle = oracle
         self.group = group
-        self._name = name
+        self.name = name
         self._habits = habits
         self._record = ShareRecord(simulation.recorder, group, oracle.config.lock_ms)
         self._pending: list[AckEntry] = []
@@ -81,11 +83,15 @@ class ShareWorker:
             if self._dies_of(held):
                 self._simulation.count("share worker died")
                 return
-            self._scheduler.pause(self._random.choice(self._habits.work_ms))
-            self._pending = [entry for each in held for entry in self._decide(each)]
-            if self._random.random() < self._habits.acknowledges_at_once:
-                self._acknowledge()
+            self.handle(held)
         self._acknowledge()
+
+    def handle(self, held: Sequence[Holding]) -> None:
+        """Work on the records, and decide. The next acquire carries the acknowledgements, if they do not go at once."""
+        self._scheduler.pause(self._random.choice(self._habits.work_ms))
+        self._pending = [entry for each in held for entry in self._decide(each)]
+        if self._random.random() < self._habits.acknowledges_at_once:
+            self._acknowledge()
 
     def acquire(self, *, must_arm: bool = False) -> Acquired | None:
         """One acquire, tried again with its nonce."""
@@ -94,14 +100,14 @@ class ShareWorker:
             nonce=LockNonce(f"{self._random.randrange(16**8):08x}"),
             records_max=self._random.choice(self._habits.records_max),
             bytes_max=self._random.choice([100, 1_000, _BYTES_MAX]),
-            lock_ms=self._random.choice([None, 1_000, 4_000]),
+            lock_ms=self._random.choice(self._habits.lock_ms),
             acknowledgements=entries,
             must_arm=must_arm,
         )
         generations = self.sends(entries)
         for _ in range(_TRIES_MAX):
             self._double(lambda instance: acquire(instance, self.group, wish), wish.nonce)
-            operation = self._record.asks(self._name, entries, wish.nonce)
+            operation = self._record.asks(self.name, entries, wish.nonce)
             try:
                 acquired = self._simulation.call(lambda instance: acquire(instance, self.group, wish), is_read=False)
             except PenstockError as error:
@@ -121,14 +127,14 @@ class ShareWorker:
 
             def again() -> None:
                 if nonce is not None:
-                    self._simulation.recorder.maybe(self._record.asks(self._name, (), nonce))
+                    self._simulation.recorder.maybe(self._record.asks(self.name, (), nonce))
                 try:
                     self._simulation.call(run, is_read=False)
                 except PenstockError as error:
                     self._scheduler.note("not done again", error)
 
             delay_ms = self._random.choice([0.0, 50.0, 500.0, 3_000.0, 60_000.0])
-            self._scheduler.spawn(f"{self._name} again", again, delay_ms=delay_ms)
+            self._scheduler.spawn(f"{self.name} again", again, delay_ms=delay_ms)
 
     def told(self, acquired: Acquired) -> list[Holding]:
         """The locks of the answer. Each record under them must be there as it was appended."""
@@ -157,8 +163,8 @@ class ShareWorker:
         place = key.partition_key
         value = self._oracle.value(place, offset)
         is_removed = found is None and self._oracle.is_removed(place, offset)
-        expect(is_removed or found == value, f"{self._name} got {found} at {offset} of {key}, and {value} was appended")
-        expect(self._oracle.takes(place, offset), f"{self._name} got {found} at {offset} of {key}: no filter takes it")
+        expect(is_removed or found == value, f"{self.name} got {found} at {offset} of {key}, and {value} was appended")
+        expect(self._oracle.takes(place, offset), f"{self.name} got {found} at {offset} of {key}: no filter takes it")
 
     def _dies_of(self, held: Sequence[Holding]) -> bool:
         if self._random.random() < self._habits.death_rate:
@@ -227,7 +233,7 @@ class ShareWorker:
         generations = self.sends(entries)
         for _ in range(_TRIES_MAX):
             self._double(lambda instance: acknowledge(instance, self.group, entries))
-            operation = self._record.asks(self._name, entries)
+            operation = self._record.asks(self.name, entries)
             try:
                 outcomes = self._simulation.call(
                     lambda instance: acknowledge(instance, self.group, entries), is_read=False

@@ -22,12 +22,16 @@ from penstock_core.share.share_state import Lock, ShareKey, ShareState
 from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import Move, ShareCommit
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
+from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.share import acknowledge as acknowledge_module
 from penstock_service.share.acknowledge import AckEntry
+from penstock_service.share.acquire import acquire as acquire_module
 from penstock_service.share.acquire import hand_over, look_through
 from penstock_service.share.acquire.look import Taken
 from penstock_service.share.batches import read_batches
 from penstock_service.share.batches.read_batches import FoundBatches
-from penstock_service.share.dead_letters import bury
+from penstock_service.share.dead_letters import bury, redrive
+from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
 from penstock_service.transactions import share_commits
 from tests.simulation.mutants.mutant import Mutant, Patch
 
@@ -232,6 +236,36 @@ def _are_finished(state: ShareState, entries: Sequence[AckEntry]) -> bool:
     return not any(RecordSet(state.unfinished()).only(ranges).ranges for ranges in wanted)
 
 
+def _position_before_the_append() -> Patch:
+    """The hidden group goes on first. If the append then fails, the dead letters are lost."""
+
+    def move(self: redrive._Redrive, moved: Sequence[MovedRecords], share: ShareCommit, window: UpdateWindow) -> bool:
+        self._instance.stores.share.update(share.key, share.update)
+        nothing = ShareCommit(key=share.key, update=ShareUpdate(generation=share.update.generation))
+        return move_records(self._instance, moved, nothing, window)
+
+    return patch.object(redrive._Redrive, "_move", move)
+
+
+def _waiter_not_taken() -> Patch:
+    original = Draft.update
+
+    def update(self: Draft) -> ShareUpdate | None:
+        found = original(self)
+        return None if found is None else replace(found, takes_waiter=False)
+
+    return patch.object(Draft, "update", update)
+
+
+def _waiter_not_set() -> Patch:
+    original = share_update.arming
+    return patch.object(acquire_module, "arming", lambda state, now_ms: replace(original(state, now_ms), arms_ms=None))
+
+
+def _wakes_no_worker() -> Patch:
+    return patch.object(acknowledge_module, "wake_workers", lambda _instance, _keys: None)
+
+
 SHARE_MUTANTS = [
     Mutant("share: lock ids not expected absent", "sharing", _lock_ids_not_expected_absent),
     Mutant("share: locks removed without comparing", "sharing", _locks_removed_without_comparing),
@@ -248,7 +282,7 @@ SHARE_MUTANTS = [
     Mutant("share: rejected is finished", "sharing", _rejected_is_finished),
     Mutant("share: repeat takes again", "sharing", _repeat_takes_again),
     Mutant("share: unread is finished", "sharing", _unread_is_finished),
-    Mutant("share: base of a lock not compared", "sharing", _base_not_compared),
+    Mutant("share: base of a lock not compared", "repeating", _base_not_compared),
     Mutant("share: generation ignored", "sharing", _generation_ignored),
     Mutant("share: filter not applied again", "sharing", _not_filtered_again),
     Mutant("share: dead letters not filtered", "sharing", _unfiltered_dead_letters),
@@ -256,4 +290,8 @@ SHARE_MUTANTS = [
     Mutant("share: state of a deleted group", "sharing", _state_of_a_deleted_group),
     Mutant("share: accepted in a transaction without a condition", "accepting", _accepted_without_condition),
     Mutant("share: accept done in a transaction", "accepting", _done_within_a_transaction),
+    Mutant("share: redrive goes on before its append", "redriving", _position_before_the_append),
+    Mutant("share: waiter not taken", "waking", _waiter_not_taken),
+    Mutant("share: waiter not set", "waking", _waiter_not_set),
+    Mutant("share: worker not woken", "waking", _wakes_no_worker),
 ]

@@ -33,7 +33,7 @@ from tests.simulation.workloads.jobs import (
     sweep,
     tiering,
 )
-from tests.simulation.workloads.sharing import accepting, sharing
+from tests.simulation.workloads.sharing import accepting, redriving, repeating, sharing, waking
 
 Install = Callable[[Simulation], None]
 
@@ -65,14 +65,18 @@ WORKLOADS: dict[str, Install] = {
     "freezing": freezing.install,
     "sharing": sharing.install,
     "accepting": accepting.install,
+    "redriving": redriving.install,
+    "waking": waking.install,
+    "repeating": repeating.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
+ALONE = {"redriving", "repeating", "waking"}  # the seed does not combine them with others
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 
 def choose(random: Random) -> list[str]:
     """Choose traffic or rolling, and some of the other workloads."""
     chosen = [random.choice(["traffic", "rolling"])]
-    others = [name for name in WORKLOADS if name not in {"traffic", "rolling"}]
+    others = [name for name in WORKLOADS if name not in {"traffic", "rolling", *ALONE}]
     return chosen + [name for name in others if random.random() < (0.2 if name in _TAKE_LONG else 0.3)]
