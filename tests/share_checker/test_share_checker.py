@@ -34,7 +34,7 @@ def test_same_search_finds_the_same_trace_twice() -> None:
 
 
 def test_command_fails_when_a_mutant_is_not_found() -> None:
-    found = CliRunner().invoke(main, ["--mutant", "locks-never-last", "--states", "1000"])
+    found = CliRunner().invoke(main, ["--mutant", "locks-never-last", "--states", "3000"])
     assert (found.exit_code, "two workers hold a record's lock" in found.output) == (0, True)
     missed = CliRunner().invoke(main, ["--mutant", "bases-not-compared", "--states", "100"])
     assert (missed.exit_code, "VIOLATION" in missed.output) == (1, False)
