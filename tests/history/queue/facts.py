@@ -13,7 +13,6 @@ from tests.history.format import (
     DeadLetter,
     DeadLetters,
     Drained,
-    Nonce,
     Reset,
     Schedule,
     Send,
@@ -98,15 +97,10 @@ class GroupFacts:
     drained_ns: dict[str, int] = field(default_factory=dict)
     locks: dict[tuple[TopicPartition, str], set[int]] = field(default_factory=dict)
     acquires: dict[tuple[TopicPartition, int], set[int]] = field(default_factory=dict)  # by line
-    unanswered: set[str] = field(default_factory=set)  # the nonces of acquires of which some try has no answer
 
     def record(self, where: TopicPartition, offset: int) -> SharedRecord:
         """Return the facts of the record, to be added to."""
         return self.records.setdefault(where, {}).setdefault(offset, SharedRecord())
-
-    def has_open_try(self, lock_id: str) -> bool:
-        """Return whether another try of the acquire may still run. It gives back what it cannot read."""
-        return lock_id.partition(".")[0] in self.unanswered
 
     def was_reset(self, where: TopicPartition, from_ns: int, to_ns: int) -> bool:
         """Return whether an operator may have reset the partition in that time."""
@@ -139,8 +133,6 @@ class ShareFacts:
                 continue
             elif type(op) is Acquired and operation.is_ok:
                 _deliver(facts, operation, op)
-            elif type(op) is Nonce and not operation.is_ok:
-                facts.unanswered.add(op.text)
             elif type(op) is Acknowledge:
                 _decide(facts, operation, op)
             elif type(op) is Reset:

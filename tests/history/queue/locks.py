@@ -85,8 +85,6 @@ def _two_locks(partition: GroupPartition, record: SharedRecord) -> Iterator[Anom
 
 
 def _hold_end_ns(partition: GroupPartition, record: SharedRecord, delivery: Delivery) -> int:
-    if partition.facts.has_open_try(delivery.lock_id):
-        return delivery.end_ns
     mine = record.decisions_under(delivery.lock_id)
     ahead = partition.ahead(delivery)
     renewals = [each for each in mine if each.verb is Verb.RENEW and each.is_told and isinstance(each.detail, int)]
@@ -128,8 +126,7 @@ def _taken_back(partition: GroupPartition, record: SharedRecord, first: Delivery
         if each.verb is Verb.GIVE_BACK and each.end_ns >= first.start_ns and each.start_ns <= second.end_ns
     }
     behind = {each.lock_id for each in between if partition.ahead(each)}
-    unread = {each.lock_id for each in between if partition.facts.has_open_try(each.lock_id)}
-    return len(given_back | behind | unread)
+    return len(given_back | behind)
 
 
 def _filtered(partition: GroupPartition, record: SharedRecord) -> Iterator[Anomaly]:

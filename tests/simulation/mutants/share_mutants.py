@@ -266,6 +266,11 @@ def _wakes_no_worker() -> Patch:
     return patch.object(acknowledge_module, "wake_workers", lambda _instance, _keys: None)
 
 
+def _repeat_gives_back() -> Patch:
+    """A copy of an acquire gives back what it cannot read, though its client has the records."""
+    return patch.object(look_through, "Taken", lambda **facts: Taken(**{**facts, "is_repeat": False}))
+
+
 SHARE_MUTANTS = [
     Mutant("share: lock ids not expected absent", "sharing", _lock_ids_not_expected_absent),
     Mutant("share: locks removed without comparing", "sharing", _locks_removed_without_comparing),
@@ -283,6 +288,7 @@ SHARE_MUTANTS = [
     Mutant("share: repeat takes again", "sharing", _repeat_takes_again),
     Mutant("share: unread is finished", "sharing", _unread_is_finished),
     Mutant("share: base of a lock not compared", "repeating", _base_not_compared),
+    Mutant("share: repeat gives back", "sharing", _repeat_gives_back),
     Mutant("share: generation ignored", "sharing", _generation_ignored),
     Mutant("share: filter not applied again", "sharing", _not_filtered_again),
     Mutant("share: dead letters not filtered", "sharing", _unfiltered_dead_letters),

@@ -10,22 +10,26 @@
 | are damaged or missing in every zone         | go back for the longest pause, uncounted, and are counted     |
 
 One update does all of it for one partition, before the answer: a client must know each record that is locked for it.
+
+A repeat of an acquire gives back nothing that it cannot read: its client may have the records from another try, and
+work on them. It fails instead. The locks end by themselves.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import Filter
 from penstock_core.ids import LockNonce
-from penstock_core.limits import SHARE_UNREAD_PAUSE_MS
-from penstock_core.share.acknowledge import Acknowledgement, AckType
+from penstock_core.limits import SHARE_ATTEMPTS_MAX, SHARE_UNREAD_PAUSE_MS
+from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquireRequest, Grant, grants
 from penstock_core.share.dead_letter import UNDECODABLE
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareState, locks_of
 from penstock_service.instance.instance import Instance
-from penstock_service.share.acknowledge import acknowledge_partition
+from penstock_service.share.acknowledge import busy
 from penstock_service.share.acquire.look import Taken
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.batches.sift import filter_of, sift
@@ -73,7 +77,8 @@ def hand_over(
     """The locks with their batches, `bytes_max` at most, except that the first batch of all is always there.
 
     Costs what `read_batches` costs, and one update for each partition of which something goes back or is finished. With
-    a filter, all records are decoded, and `records_max` of the request bounds those that match.
+    a filter, all records are decoded, and `records_max` of the request bounds those that match. Raises
+    STORAGE_UNAVAILABLE for records that a repeat cannot read.
     """
     config, wanted = group.config, filter_of(group.config)
     taken = _with_new_heads(instance, taken)
@@ -89,6 +94,8 @@ def hand_over(
     handed: list[HandedPartition] = []
     records_left = request.records_max
     for each, read in zip(taken, read_batches(instance, asked), strict=True):
+        if each.is_repeat and read.unreadable:
+            raise _unread_again(each, read)
         found = replace(read, batches=_joined(each.batches, read.batches))
         sorted_out = _sift(found, each, wanted, records_left)
         records_left -= sorted_out.matching
@@ -100,6 +107,16 @@ def hand_over(
         done = give_back(instance, config, each.partition, each.state, back, request.nonce)
         handed.append(with_batches(each.partition, done, each.grants, request.nonce, kept))
     return handed
+
+
+def _unread_again(taken: Taken, found: FoundBatches) -> PenstockError:
+    return PenstockError(
+        ErrorCode.STORAGE_UNAVAILABLE,
+        f"partition {taken.partition.key.partition} of topic {taken.partition.topic!r}: the records from offset "
+        f"{found.unreadable[0][0]} on, which an earlier try of this acquire has locked, cannot be read now: "
+        f"{found.error}",
+        maybe_applied=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,16 +175,33 @@ def give_back(
 ) -> ShareState:
     """The state after these records have left the locks of the acquire; `state` if there are none.
 
-    Sends a wake-up if a consumer has armed meanwhile: what goes back is available to it.
+    The locks must be as `state` has them. If they are not, a repeat of the acquire hands them over, or they are gone:
+    the state that it returns has none of them. Sends a wake-up if a consumer has armed meanwhile: what goes back is
+    available to it. Raises THROTTLED after `SHARE_ATTEMPTS_MAX` refused updates.
     """
-    if not acknowledgements:
-        return state
-    done = acknowledge_partition(instance, config, partition.key, acknowledgements, state)
-    if done.must_wake:
+    left, must_wake, refused = [*acknowledgements], False, 0
+    while left:
+        plan = plan_acknowledge(state, config, left, instance.clock.now_ms())
+        if plan.update is not None:
+            outcome = instance.stores.share.update(partition.key, plan.update)
+            if outcome.after is None:
+                refused += 1
+                if outcome.before is None or locks_of(outcome.before, nonce) != locks_of(state, nonce):
+                    state = _without(state, nonce)
+                    break
+                if refused == SHARE_ATTEMPTS_MAX:
+                    raise busy(partition.key)
+                state = outcome.before
+                continue
+            state, must_wake = outcome.after, must_wake or outcome.took_waiter
+        left = left[plan.planned :]
+    if must_wake:
         wake_workers(instance, [partition.key])
-    if done.state is not None:
-        return done.state
-    gone = locks_of(state, nonce)  # with the whole state: the group was deleted
+    return state
+
+
+def _without(state: ShareState, nonce: LockNonce) -> ShareState:
+    gone = locks_of(state, nonce)
     return replace(state, locks={name: lock for name, lock in state.locks.items() if name not in gone})
 
 

@@ -12,12 +12,16 @@ from penstock_service.share.share_partitions import SharePartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The locks that the acquire has in one partition, the state that shows them, and batches that were read before."""
+    """The locks that the acquire has in one partition, the state that shows them, and batches that were read before.
+
+    `is_repeat`: another try of the acquire took them, and may have handed them over.
+    """
 
     partition: SharePartition
     state: ShareState
     grants: Sequence[Grant]
     batches: Sequence[StoredBatch] = ()
+    is_repeat: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

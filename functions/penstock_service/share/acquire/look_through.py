@@ -291,7 +291,9 @@ class _Search:
             if state.position < partition.head.next_offset and not plan.is_blocked:
                 self.look.note_available(SHARE_UNREAD_PAUSE_MS)  # they cannot be read now
             return
-        self.look.taken.append(Taken(partition=partition, state=state, grants=found, batches=batches))
+        self.look.taken.append(
+            Taken(partition=partition, state=state, grants=found, batches=batches, is_repeat=plan.is_repeat)
+        )
         self.look.is_alone |= plan.is_alone
         count = sum(each.records.count for each in found)
         self._records_left -= count
@@ -299,15 +301,20 @@ class _Search:
             self._instance.telemetry.count("share_records_acquired", count)
 
     def _renewed(self, key: ShareKey, state: ShareState) -> ShareState:
-        """The state in which the locks of a repeated acquire go on for a while, as far as it still has them."""
-        ended = [
-            Acknowledgement(lock_id=each.lock_id, type=AckType.RENEW, lock_ms=self._request.lock_ms)
+        """The state in which the locks of a repeated acquire last from now on, as far as it still has them.
+
+        It changes each lock, so that a slower try of the same acquire cannot give back what this one hands over.
+        """
+        now_ms, lock_ms = self._request.now_ms, self._request.lock_ms
+        renewals = [
+            Acknowledgement(
+                lock_id=each.lock_id, type=AckType.RENEW, lock_ms=max(lock_ms, each.lock.until_ms - now_ms + 1)
+            )
             for each in grants(state, self._request.nonce)
-            if each.lock.until_ms <= self._request.now_ms
         ]
-        if not ended:
+        if not renewals:
             return state
-        return acknowledge_partition(self._instance, self._config, key, ended, state).state or state
+        return acknowledge_partition(self._instance, self._config, key, renewals, state).state or state
 
     def _acknowledge_only(self, key: ShareKey, state: ShareState | None, begin: int = 0) -> ShareState | None:
         """Make the acknowledgements of the partition from place `begin` on. Returns the state after them, if known."""

@@ -56,7 +56,8 @@ def test_repeat_gets_the_locks_of_its_first_try_and_counts_no_delivery(instance:
     new_group(instance)
     first, again = take(instance, 4, nonce=STAYS), take(instance, 4, nonce=STAYS)
     assert offsets_in(again) == offsets_in(first)
-    assert [lock.client_lock_id for lock in locks_in(again)] == [lock.client_lock_id for lock in locks_in(first)]
+    assert [lock.grant.lock_id for lock in locks_in(again)] == [lock.grant.lock_id for lock in locks_in(first)]
+    assert [lock.grant.lock.deliveries for lock in locks_in(again)] == [1]
     assert state_of(instance).position == 4
 
 

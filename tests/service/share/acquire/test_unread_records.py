@@ -15,7 +15,7 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import PartitionBatches, append
 from penstock_service.records.produce import ProduceEntry, produce
-from penstock_service.share.acquire.acquire import AcquireWish
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish
 from penstock_service.share.acquire.acquire_records import acquire_records
 from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import GROUP, finish, new_group, offsets_in, results_of, state_of, take, values_in
@@ -31,6 +31,8 @@ from tests.support.service import (
     new_topic,
     send,
 )
+
+STAYS = "nonce-01"  # a nonce that does not stray
 
 
 def take_json(instance: Instance, size_of: Callable[[Record], int] = lambda _: 100, **wish: Any) -> list[int]:
@@ -82,6 +84,35 @@ def test_unreadable_records_wait_and_are_never_finished(instance: Instance, cloc
     again = take(instance)
     assert values_in(again) == ["0", "1", "2"]
     assert {lock.grant.lock.deliveries for each in again.partitions for lock in each.locks} == {1}
+
+
+def test_slow_try_gives_back_nothing_that_a_repeat_has_handed_over(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    repeats: list[Acquired] = []
+
+    def repeat_first(_original: Callable[..., Any], *_arguments: Any) -> Any:
+        if not repeats:
+            repeats.append(take(instance, nonce=STAYS))
+        raise UNAVAILABLE
+
+    slow = another_instance(instance, zones=[Intercepted(zone, get=repeat_first) for zone in instance.stores.zones])
+    assert offsets_in(take(slow, nonce=STAYS)) == []
+    assert values_in(repeats[0]) == ["0", "1", "2"]
+    assert offsets_in(take(instance)) == []
+    assert results_of(finish(instance, repeats[0])) == [(((0, 3),), AckResult.OK)]
+
+
+def test_late_copy_of_an_acquire_gives_back_nothing_that_its_client_has(instance: Instance) -> None:
+    filled_topic(instance, records=3)
+    new_group(instance)
+    held = take(instance, nonce=STAYS)
+    broken = another_instance(instance, zones=[Intercepted(zone, get=_fail) for zone in instance.stores.zones])
+    with pytest.raises(PenstockError, match="an earlier try of this acquire has locked, cannot be read now") as caught:
+        take(broken, nonce=STAYS)
+    assert caught.value.maybe_applied
+    assert offsets_in(take(instance)) == []
+    assert results_of(finish(instance, held)) == [(((0, 3),), AckResult.OK)]
 
 
 def test_damaged_records_wait_for_the_longest_pause(instance: Instance) -> None:
