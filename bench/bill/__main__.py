@@ -1,4 +1,4 @@
-"""Prices captured calls: an append, a fetch, an idle consumer, and a stage that nobody uses.
+"""Prices captured calls: an append, a fetch, records of a share group, idle consumers, and a stage that nobody uses.
 
 It needs no stack: the handlers run in this process on moto. The prices are those of `penstock.prices`. The time of a
 function is assumed (`bench/bill/deployment.py`). Free tiers, traffic to the internet and NAT are left out.
@@ -18,7 +18,9 @@ from bench.bill.idle_consumers import (
     bill_waiting_member,
 )
 from bench.bill.idle_stage import bill_idle_stage
-from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES, bill_operations
+from bench.bill.operations import bill_all_operations
+from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES
+from bench.bill.shared_records import bill_waiting_worker
 from bench.bill.synthesized import synthesized_resources
 from bench.report.recording import Report, reported
 from bench.report.result import Row
@@ -36,12 +38,13 @@ STAGES = {"dev": "eu-central-1", "prod": "us-east-1"}
 def main(report: Report) -> None:
     report.conditions.append(f"List prices of {prices.REGION}, {prices.DATE}, without free tiers.")
     for name in PROFILES:
-        operations = bill_operations(billed_profile(name))
+        operations = bill_all_operations(billed_profile(name))
         report.show(f"{name}, a million", [operation.row() for operation in operations])
     profile = billed_profile("standard1")
     idle = [
         _idle_consumer("polls", bill_polling_consumer(profile), POLLING_MS),
         _idle_consumer("waits for wake-ups", bill_waiting_consumer(profile), HOUR_MS),
+        _idle_consumer("waits as a worker of a share group", bill_waiting_worker(profile), HOUR_MS),
     ]
     report.show("an idle consumer", idle)
     report.show(

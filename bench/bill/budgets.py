@@ -15,7 +15,8 @@ class Budget:
     storage_calls: float
 
 
-# By profile, then by operation. An append has one put for each zone, one update, and 1/16 of a roll of two writes.
+# By profile, then by operation. An append has one put for each zone, one update, and 1/16 of a roll of two writes. An
+# acquire that accepts the records of the one before has two reads, one update, and a get of the records.
 OPERATIONS: Mapping[str, Mapping[str, Budget]] = {
     "express3": {
         "append of 1 KB": Budget(usd_per_million=6.15, storage_calls=4.125),
@@ -23,6 +24,8 @@ OPERATIONS: Mapping[str, Mapping[str, Budget]] = {
         "append of 1 MB": Budget(usd_per_million=17.15, storage_calls=4.125),
         "append of 1 KB that wakes": Budget(usd_per_million=8.15, storage_calls=5.125),
         "fetch of 1 KB": Budget(usd_per_million=2.05, storage_calls=2.0625),
+        "acquire and accept 1 of 1 KB": Budget(usd_per_million=2.95, storage_calls=5.0),
+        "acquire and accept 100 of 1 KB": Budget(usd_per_million=3.00, storage_calls=5.0),
     },
     "express2": {
         "append of 1 KB": Budget(usd_per_million=5.05, storage_calls=3.125),
@@ -30,6 +33,8 @@ OPERATIONS: Mapping[str, Mapping[str, Budget]] = {
         "append of 1 MB": Budget(usd_per_million=12.85, storage_calls=3.125),
         "append of 1 KB that wakes": Budget(usd_per_million=7.05, storage_calls=4.125),
         "fetch of 1 KB": Budget(usd_per_million=2.05, storage_calls=2.0625),
+        "acquire and accept 1 of 1 KB": Budget(usd_per_million=2.95, storage_calls=5.0),
+        "acquire and accept 100 of 1 KB": Budget(usd_per_million=3.00, storage_calls=5.0),
     },
     "standard1": {
         "append of 1 KB": Budget(usd_per_million=7.75, storage_calls=2.125),  # the design allows 9
@@ -37,12 +42,15 @@ OPERATIONS: Mapping[str, Mapping[str, Budget]] = {
         "append of 1 MB": Budget(usd_per_million=9.15, storage_calls=2.125),
         "append of 1 KB that wakes": Budget(usd_per_million=9.75, storage_calls=3.125),
         "fetch of 1 KB": Budget(usd_per_million=2.40, storage_calls=2.0625),
+        "acquire and accept 1 of 1 KB": Budget(usd_per_million=3.30, storage_calls=5.0),
+        "acquire and accept 100 of 1 KB": Budget(usd_per_million=3.30, storage_calls=5.0),
     },
 }
 
 # A consumer of six partitions that gets nothing, a day: one that polls, and one that waits for wake-ups.
 POLLING_CONSUMER_USD_PER_DAY = 2.65
 WAITING_CONSUMER_USD_PER_DAY = 0.0045  # the design allows 0.005
+WAITING_WORKER_USD_PER_DAY = 0.006  # it reads the states of the share group, too
 # A member of a group that gets nothing, by its session's timeout in ms. Heartbeats are more than the design allows.
 WAITING_MEMBER_USD_PER_DAY: Mapping[int, float] = {45_000: 0.021, 180_000: 0.008}
 WAITING_FUNCTION_S_PER_MINUTE = 0.5  # as the design promises

@@ -18,6 +18,7 @@ from penstock.consumer.subscriber import told_since_ms
 from penstock.http.client import Client
 from penstock.http.steps import drive
 from penstock.model import TopicPartition
+from penstock.wake_ups.watch import Watch
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.records import frame
 
@@ -173,11 +174,17 @@ class Fetching:
 
 def subscribe_to_wake_ups(buffer: FetchBuffer) -> None:
     """Lets the subscriptions that a consumer wants begin at once."""
-    watch = buffer.waiting.watch
-    if watch is not None and watch.leaves and not watch.is_covering:
-        for leaf in watch.leaves:
-            watch.subscribed(leaf)
+    if subscribe_all(buffer.waiting.watch):
         buffer.look_again()
+
+
+def subscribe_all(watch: Watch | None) -> bool:
+    """Lets the subscriptions of a watch begin at once. False if they have."""
+    if watch is None or not watch.leaves or watch.is_covering:
+        return False
+    for leaf in watch.leaves:
+        watch.subscribed(leaf)
+    return True
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from bench.bill.budgets import (
     WAITING_CONSUMER_USD_PER_DAY,
     WAITING_FUNCTION_S_PER_MINUTE,
     WAITING_MEMBER_USD_PER_DAY,
+    WAITING_WORKER_USD_PER_DAY,
 )
 from bench.bill.deployment import billed_profile
 from bench.bill.idle_consumers import (
@@ -24,7 +25,9 @@ from bench.bill.idle_consumers import (
     bill_waiting_member,
 )
 from bench.bill.metered_calls import EXPRESS, STANDARD, MeteredCalls
-from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES, bill_operations
+from bench.bill.operations import bill_all_operations
+from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES
+from bench.bill.shared_records import bill_waiting_worker
 from bench.report.result import load_results
 from bench.report.tables import to_console
 from infra.storage_profile import Profile
@@ -38,7 +41,7 @@ KEYS: dict[str, str] = {"aws_access_key_id": "testing", "aws_secret_access_key":
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_operations_cost_at_most_their_budgets(profile: Profile) -> None:
-    operations = bill_operations(billed_profile(profile))
+    operations = bill_all_operations(billed_profile(profile))
     Console(width=200).print(to_console("dollars of a million", [operation.row() for operation in operations]))
     assert {operation.name for operation in operations} == OPERATIONS[profile].keys()
     for operation in operations:
@@ -64,6 +67,13 @@ def test_consumer_that_waits_for_wake_ups_costs_what_the_design_promises() -> No
     bill = bill_waiting_consumer(billed_profile("standard1"))
     assert bill.usd * DAY_MS / HOUR_MS <= WAITING_CONSUMER_USD_PER_DAY, bill
     assert bill.function_ms * 60 / HOUR_MS <= WAITING_FUNCTION_S_PER_MINUTE
+    assert bill.write_units == 0  # the heads stay armed
+
+
+@pytest.mark.slow
+def test_worker_of_a_share_group_that_waits_costs_at_most_its_budget() -> None:
+    bill = bill_waiting_worker(billed_profile("standard1"))
+    assert bill.usd * DAY_MS / HOUR_MS <= WAITING_WORKER_USD_PER_DAY, bill
     assert bill.write_units == 0  # the heads stay armed
 
 
