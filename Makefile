@@ -8,6 +8,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 SPARKS := 3.5 4.0 4.1
 INSTALLED := .venv/.packages .venv/.penstock node_modules/.stamp
 CHECKS := lint-style lint-types lint-imports lint-prose lint-shape
+TEMPLATES := tests/infra/test_cfn_lint.py
 CHECKED_TESTS := tests/core tests/service tests/handlers tests/sdk tests/contract tests/tools
 PYTEST := $(BIN)/python -m pytest --no-loadscope-reorder
 WORKERS ?= 3
@@ -15,7 +16,7 @@ WORKERS ?= 3
 # Python keeps what it has compiled, even if your shell says otherwise: collecting the tests takes a third of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run stop check check-tests fmt test test-all test-sparks lint $(CHECKS) lint-prose openapi bench chaos lock clean
+.PHONY: help setup run stop check check-tests fmt test test-all test-sparks lint lint-code lint-templates $(CHECKS) openapi bench chaos lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -31,7 +32,7 @@ stop: $(INSTALLED) ## Stop the local stack; its state is kept
 	$(BIN)/penstock local down
 
 check: setup ## Lint, and beside it run the tests of core, service, handlers, SDK and contracts that take less than a second
-	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint check-tests
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint-code check-tests
 
 check-tests:
 	$(PYTEST) --numprocesses $(WORKERS) -m "not slow" --hypothesis-profile quick $(CHECKED_TESTS)
@@ -40,7 +41,7 @@ fmt: setup ## Format the sources, and mend what ruff can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: setup lint ## Lint, then run all tests but those that take minutes each (WORKERS=3)
+test: setup lint-code ## Lint, then run all tests but those that take minutes each (WORKERS=3)
 	$(PYTEST) --numprocesses $(WORKERS) -m "not chaos and not minutes"
 
 test-all: test openapi test-sparks ## All of test, the long tests, chaos, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate
@@ -55,8 +56,13 @@ test-sparks: setup $(SPARKS:%=.venv/spark-%/.stamp) ## Run the tests of jobs and
 			$$(find tests/glue_jobs -name 'test_*_job.py' -o -name 'test_spark_*.py' -o -name test_sink.py) || exit 1; \
 	done
 
-lint: setup ## ruff, mypy, the import rules, and the length of functions
+lint: lint-code lint-templates ## ruff, mypy, the import rules, the length of functions, prose, and cfn-lint on the templates
+
+lint-code: setup
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going $(CHECKS)
+
+lint-templates: setup
+	$(PYTEST) $(TEMPLATES)
 
 lint-style:
 	$(BIN)/ruff check

@@ -87,3 +87,15 @@ def test_stack_with_two_zones_goes_on_with_the_fallback_when_one_is_lost(stack_o
     assert (tiered["partitions_tiered"], tiered["tiering_failed"], tiered["tiering_unfinished"]) == (1, 0, 0)
     assert append(transport, "orders", b"again", "quorum")[0] == 200
     assert len(objects_in(stack_of, c.bucket)) == 4, "the fallback is not written any more"
+
+
+@pytest.mark.parametrize("stack_of", ["express3"], indirect=True)
+def test_stack_with_three_zones_writes_each_record_to_all(stack_of: Stack) -> None:
+    transport = stack_of.transport()
+    zones = parse_zones(outputs_of(stack_of)["ZoneBuckets"])
+    with Admin(transport=stack_of.transport()) as admin:
+        admin.create_topic("orders")
+        assert append(transport, "orders", b"whole", "all")[0] == 200
+    assert [len(objects_in(stack_of, each.bucket)) for each in zones] == [1, 1, 1]
+    assert not any(each.is_fallback for each in zones)
+    assert [value for _, value in read_all(transport, "orders")] == [b"whole"]
