@@ -1,7 +1,7 @@
 """Share groups by name, remembered between requests, so that a warm acquire or acknowledgement reads no group.
 
 A remembered group may be up to `TTL_MS` old. That is safe: the states of a group that was deleted are gone, and none is
-made for it (`ShareStore.create_state`). A change of its settings takes so long until all instances go by it.
+made for it (`ShareStore.begin_state`). A change of its settings takes so long until all instances go by it.
 """
 
 from penstock_core.errors import ErrorCode, PenstockError

@@ -168,6 +168,8 @@ class _Promoter:
         if outcome is DeliveryOutcome.MOVED:
             self._is_alone = False  # a refused transaction costs as much as an applied one: do not try that again
             return
+        if outcome is DeliveryOutcome.SETTLED:
+            self.has_told = False  # it may be our own delivery, whose answer was lost
         self._refusals = self._refusals + 1 if first == self._refused_at else 1
         self._refused_at = first
         if self._refusals == PROMOTE_ATTEMPTS_MAX:

@@ -252,6 +252,23 @@ def test_promotion_wakes_the_readers_that_wait(instance: Instance, clock: Steppe
     assert '"next_offset":2' in message.event
 
 
+def test_delivery_whose_repeat_finds_it_done_wakes_the_readers(
+    instance: Instance, clock: SteppedClock, topic: str
+) -> None:
+    wake_ups = MemoryWakeUps()
+    waking = armed(instance, topic, wake_ups)
+    delay(waking, topic, clock.now_ms(), "a")
+
+    def repeated(original: Any, delivery: Delivery) -> DeliveryOutcome:
+        """The driver repeats the call, because the first answer was lost."""
+        original(delivery)
+        outcome: DeliveryOutcome = original(delivery)
+        return outcome
+
+    promote(with_stores(waking, timers=Intercepted(instance.stores.timers, promote=repeated)), topic)
+    assert len(wake_ups.messages) == 1
+
+
 def test_timers_of_a_deleted_topic_do_not_come(instance: Instance, clock: SteppedClock, topic: str) -> None:
     delay(instance, topic, clock.now_ms(), "a")
     key = key_of(instance, topic)

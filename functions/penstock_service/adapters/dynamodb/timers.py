@@ -72,6 +72,9 @@ class DynamoDbTimerStore:
         first = timer_sort_key(start_ms)
         if after is not None and after.due_ms >= start_ms:
             first = timer_sort_key(after.due_ms, f"{after.timer_id.hex()}~")
+        last = timer_sort_key(end_ms)
+        if first > last:
+            return []  # DynamoDB refuses such a range
         pages: dict[str, Any] = {"Limit": limit}
         found: list[Timer] = []
         while True:
@@ -84,7 +87,7 @@ class DynamoDbTimerStore:
                 ExpressionAttributeValues={
                     ":partition": {"S": timer_shard_key(key, shard)},
                     ":first": {"S": first},
-                    ":last": {"S": timer_sort_key(end_ms)},
+                    ":last": {"S": last},
                 },
                 ConsistentRead=True,
                 **pages,

@@ -28,8 +28,9 @@ from penstock_core.share.dead_letter import UNDECODABLE
 from penstock_core.share.record_set import Range, Ranges, RecordSet, normalized
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareState, locks_of
+from penstock_core.share.share_update import apply
 from penstock_service.instance.instance import Instance
-from penstock_service.share.acknowledge import busy
+from penstock_service.share.acknowledge import acknowledge_partition, busy
 from penstock_service.share.acquire.look import Taken
 from penstock_service.share.batches.read_batches import FoundBatches, StoredBatch, WantedRecords, read_batches
 from penstock_service.share.batches.sift import filter_of, sift
@@ -94,8 +95,10 @@ def hand_over(
     handed: list[HandedPartition] = []
     records_left = request.records_max
     for each, read in zip(taken, read_batches(instance, asked), strict=True):
-        if each.is_repeat and read.unreadable:
-            raise _unread_again(each, read)
+        if each.is_repeat:
+            if read.unreadable:
+                raise _unread_again(each, read)
+            each = _renewed(instance, config, each, request)
         found = replace(read, batches=_joined(each.batches, read.batches))
         sorted_out = _sift(found, each, wanted, records_left)
         records_left -= sorted_out.matching
@@ -107,6 +110,25 @@ def hand_over(
         done = give_back(instance, config, each.partition, each.state, back, request.nonce)
         handed.append(with_batches(each.partition, done, each.grants, request.nonce, kept))
     return handed
+
+
+def _renewed(instance: Instance, config: ShareGroupConfig, taken: Taken, request: AcquireRequest) -> Taken:
+    """The locks of a repeated acquire last from now on, as far as it still has them.
+
+    That changes each lock, so a slower try of the same acquire cannot give back what this one hands over.
+    """
+    renewals = [
+        Acknowledgement(
+            lock_id=each.lock_id,
+            type=AckType.RENEW,
+            lock_ms=max(request.lock_ms, each.lock.until_ms - request.now_ms + 1),
+        )
+        for each in taken.grants
+    ]
+    state = acknowledge_partition(instance, config, taken.partition.key, renewals, taken.state).state
+    if state is None:  # the group was deleted
+        return replace(taken, state=_without(taken.state, request.nonce), grants=())
+    return replace(taken, state=state, grants=grants(state, request.nonce))
 
 
 def _unread_again(taken: Taken, found: FoundBatches) -> PenstockError:
@@ -184,16 +206,21 @@ def give_back(
         plan = plan_acknowledge(state, config, left, instance.clock.now_ms())
         if plan.update is not None:
             outcome = instance.stores.share.update(partition.key, plan.update)
-            if outcome.after is None:
+            before, wanted = outcome.before, apply(state, plan.update)
+            if outcome.after is not None:
+                state, must_wake = outcome.after, must_wake or outcome.took_waiter
+            elif before is None or wanted is None:
+                return _without(state, nonce)
+            elif locks_of(before, nonce) == locks_of(wanted, nonce):
+                state, must_wake = before, True  # it is done: the answer of its first try was lost
+            elif locks_of(before, nonce) != locks_of(state, nonce):
+                return _without(state, nonce)
+            else:
                 refused += 1
-                if outcome.before is None or locks_of(outcome.before, nonce) != locks_of(state, nonce):
-                    state = _without(state, nonce)
-                    break
                 if refused == SHARE_ATTEMPTS_MAX:
                     raise busy(partition.key)
-                state = outcome.before
+                state = before
                 continue
-            state, must_wake = outcome.after, must_wake or outcome.took_waiter
         left = left[plan.planned :]
     if must_wake:
         wake_workers(instance, [partition.key])

@@ -26,7 +26,7 @@ from penstock_core.limits import (
     SHARE_UNREAD_PAUSE_MS,
 )
 from penstock_core.log.index import Head
-from penstock_core.share.acknowledge import Acknowledgement, AckType
+from penstock_core.share.acknowledge import Acknowledgement
 from penstock_core.share.acquire import (
     AcquirePlan,
     AcquireRequest,
@@ -280,8 +280,6 @@ class _Search:
         self.look.is_blocked |= plan.is_blocked
         if plan.planned < len(self._acknowledgements(key)):
             state = self._acknowledge_only(key, state, plan.planned) or state
-        if plan.is_repeat:
-            state = self._renewed(key, state)
         found = grants(state, self._request.nonce)
         if not found:
             has_moved = partition.state is None or state.position > partition.state.position
@@ -299,22 +297,6 @@ class _Search:
         self._records_left -= count
         if not plan.is_repeat:
             self._instance.telemetry.count("share_records_acquired", count)
-
-    def _renewed(self, key: ShareKey, state: ShareState) -> ShareState:
-        """The state in which the locks of a repeated acquire last from now on, as far as it still has them.
-
-        It changes each lock, so that a slower try of the same acquire cannot give back what this one hands over.
-        """
-        now_ms, lock_ms = self._request.now_ms, self._request.lock_ms
-        renewals = [
-            Acknowledgement(
-                lock_id=each.lock_id, type=AckType.RENEW, lock_ms=max(lock_ms, each.lock.until_ms - now_ms + 1)
-            )
-            for each in grants(state, self._request.nonce)
-        ]
-        if not renewals:
-            return state
-        return acknowledge_partition(self._instance, self._config, key, renewals, state).state or state
 
     def _acknowledge_only(self, key: ShareKey, state: ShareState | None, begin: int = 0) -> ShareState | None:
         """Make the acknowledgements of the partition from place `begin` on. Returns the state after them, if known."""

@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from penstock.cli.options.duration import DURATION, duration_text, parse_duration_ms
+from penstock.cli.options.duration import DURATION, DURATION_OR_FOREVER, duration_text, parse_duration_ms
 from penstock_core.limits import UNLIMITED
 
 
@@ -20,10 +20,12 @@ def test_other_text_is_no_number_with_its_unit(text: str) -> None:
         parse_duration_ms(text)
 
 
-def test_forever_is_unlimited_as_an_option_only() -> None:
-    assert DURATION.convert("forever", None, None) == UNLIMITED
-    with pytest.raises(click.BadParameter, match="'ever' is not a duration: write a number with s, m, h or d"):
-        DURATION.convert("ever", None, None)
+def test_forever_is_unlimited_where_an_option_may_have_no_end() -> None:
+    assert DURATION_OR_FOREVER.convert("forever", None, None) == UNLIMITED
+    with pytest.raises(click.BadParameter, match=r"'ever' is not a duration: .* s, m, h or d, or forever"):
+        DURATION_OR_FOREVER.convert("ever", None, None)
+    with pytest.raises(click.BadParameter, match=r"'forever' is not a duration: write a number with s, m, h or d$"):
+        DURATION.convert("forever", None, None)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,34 @@ def test_slow_try_gives_back_nothing_that_a_repeat_has_handed_over(instance: Ins
     assert results_of(finish(instance, repeats[0])) == [(((0, 3),), AckResult.OK)]
 
 
+def test_lost_answer_of_what_goes_back_hides_no_record_that_is_handed_over(instance: Instance) -> None:
+    new_topic(instance)
+    new_group(instance)
+    for value in ("a", "b"):
+        send(instance, "orders", value)
+    calls: list[int] = []
+
+    def repeated(original: Callable[..., Any], *arguments: Any) -> Any:
+        """The driver repeats the second update, because its first answer was lost."""
+        calls.append(1)
+        done = original(*arguments)
+        return original(*arguments) if len(calls) == 2 else done
+
+    def fail_second(original: Callable[..., Any], *arguments: Any) -> Any:
+        if second.segment_id in arguments:
+            raise UNAVAILABLE
+        return original(*arguments)
+
+    key = key_of(instance, "orders")
+    _, second = instance.stores.log.heads([key])[key].tail
+    zones = [Intercepted(zone, get=fail_second) for zone in instance.stores.zones]
+    share = Intercepted(instance.stores.share, update=repeated)
+    acquired = take(another_instance(instance, zones=zones, share=share))
+    assert len(calls) == 2
+    assert values_in(acquired) == ["a"]
+    assert state_of(instance).waits.keys() == {1}
+
+
 def test_late_copy_of_an_acquire_gives_back_nothing_that_its_client_has(instance: Instance) -> None:
     filled_topic(instance, records=3)
     new_group(instance)
