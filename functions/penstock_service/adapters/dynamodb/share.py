@@ -8,6 +8,7 @@ attempt refuses the second.
 
 from collections.abc import Mapping, Sequence
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, Offset
 from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup, deletion_note
@@ -64,8 +65,13 @@ class DynamoDbShareStore:
             "ExpressionAttributeValues": _seen_values(seen),
         }
         put = {"TableName": self._table, "Item": share_group_item(deletion_note(seen))}
-        if self._client.transact_once([{"Delete": delete}, {"Put": put}], is_repeatable=False) is not None:
+        cancelled = self._client.transact_once([{"Delete": delete}, {"Put": put}], is_repeatable=False)
+        if cancelled is not None and cancelled.is_refused(0):
             raise concurrent_update(f"share group {seen.name}")
+        if cancelled is not None:
+            raise PenstockError(
+                ErrorCode.THROTTLED, f"share group {seen.name}: consumers that begin to read it hold it. Try again"
+            )
 
     def forget_group(self, hidden: ShareGroup) -> None:
         key = share_group_key(hidden.name)
