@@ -43,7 +43,7 @@ class ShareExchange:
         """The acknowledgements with their results. One of a lock's may have several, each for some of its offsets."""
         results: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
         for each in acknowledged:
-            results.setdefault((each["topic"], each["partition"], each["lock_id"]), []).append(each)
+            results.setdefault((each["topic"], each["partition"], _name_of(each["lock_id"])), []).append(each)
         told: list[MicroOp] = []
         for asked in self._asked:
             for each in results.get((*asked.where, asked.lock_id), ()):
@@ -59,7 +59,7 @@ def acknowledges(entries: Iterable[Mapping[str, Any]], verb: str | None = None) 
     return [
         Acknowledge(
             (each["topic"], each["partition"]),
-            each["lock_id"],
+            _name_of(each["lock_id"]),
             _verb(verb or each["type"], each),
             None if each.get("offsets") is None else tuple((start, end) for start, end in each["offsets"]),
             None,
@@ -67,6 +67,11 @@ def acknowledges(entries: Iterable[Mapping[str, Any]], verb: str | None = None) 
         )
         for each in entries
     ]
+
+
+def _name_of(lock_id: str) -> str:
+    """The lock's name. Behind it, a lock id tells the lock as it was, which changes with each part of it."""
+    return lock_id.partition("~")[0]
 
 
 def _verb(name: str, entry: Mapping[str, Any]) -> Verb:
@@ -100,4 +105,4 @@ def _acquired(entry: Mapping[str, Any], data: memoryview) -> Acquired:
         if any(start <= record.offset < end for start, end in entry["ranges"])
     )
     where = entry["topic"], entry["partition"]
-    return Acquired(where, entry["lock_id"], entry["delivery_count"], entry["until_ms_left"], records)
+    return Acquired(where, _name_of(entry["lock_id"]), entry["delivery_count"], entry["until_ms_left"], records)

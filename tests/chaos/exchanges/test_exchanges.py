@@ -13,6 +13,7 @@ from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, encode
 from tests.chaos.clients.values import made_from, made_of, make_value
 from tests.chaos.exchanges.exchange import history_ns
+from tests.chaos.exchanges.shares import acknowledges
 from tests.chaos.recording import RecordingTransport
 from tests.chaos.test_recording import Answering
 from tests.history.format import Acknowledge, AckResult, Acquired, Cancel, MicroOp, Schedule, Send, Verb
@@ -169,3 +170,9 @@ def test_cancel_is_an_operation_of_its_own(status: int, outcome: str) -> None:
 def test_names_tell_what_a_record_was_made_from() -> None:
     assert made_from(made_of("w.1", "tasks", 2, 7)) == ("tasks", 2, 7, "")
     assert made_from("task-7") is None
+
+
+def test_lock_keeps_its_name_when_its_lock_id_changes_with_each_part() -> None:
+    entry = {"topic": "t", "partition": 0, "type": "accept", "offsets": [[0, 1]], "lock_id": "nonce-01.0~AAAB~1bef"}
+    later = {**entry, "offsets": [[1, 2]], "lock_id": "nonce-01.0~AQEB~1bef"}
+    assert {each.lock_id for each in acknowledges([entry, later])} == {"nonce-01.0"}
