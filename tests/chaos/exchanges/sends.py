@@ -72,14 +72,15 @@ class TransactionExchange:
 
 def _entries(body: bytes) -> tuple[dict[str, Any], list[tuple[dict[str, Any], list[MicroOp]]]]:
     """The header of a request, and each of its batches' entries with the records."""
-    header, data = frame.decode(body)
+    decoded, data = frame.decode(body)
+    header: dict[str, Any] = dict(decoded)
     found = []
     start = 0
-    for entry in header["batches"]:  # type: ignore[attr-defined]  # the SDK's own header
+    for entry in header["batches"]:
         end = start + entry["length"]
         found.append((entry, [_op(entry, record) for record in decode(data[start:end])]))
         start = end
-    return dict(header), found
+    return header, found
 
 
 def _op(entry: Mapping[str, Any], record: Record) -> MicroOp:

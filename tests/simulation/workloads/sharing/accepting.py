@@ -1,6 +1,6 @@
 """Workers of a share group accept in transactions: outputs, offsets and acceptances in one commit.
 
-Two of them may have one transactional id. Others accept without transactions, and take over locks that end.
+Two acceptors may have one transactional id. Plain workers accept without transactions, and take over locks that end.
 """
 
 from functools import partial
