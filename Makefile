@@ -89,7 +89,7 @@ bench: $(INSTALLED) ## Measure throughput, latency, storage calls and CPU on the
 	$(BIN)/python -m bench.stack
 
 chaos: $(INSTALLED) ## Attack a local stack of its own and judge what clients saw (SECONDS_OF_FAULTS=120 SEED=...)
-	PYTHONPATH=.:functions:sdk $(BIN)/python -m tests.chaos $(if $(SECONDS_OF_FAULTS),--seconds $(SECONDS_OF_FAULTS)) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=.:functions:sdk:infra $(BIN)/python -m tests.chaos $(if $(SECONDS_OF_FAULTS),--seconds $(SECONDS_OF_FAULTS)) $(if $(SEED),--seed $(SEED))
 
 lock: $(INSTALLED) ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
 	$(LOCK) requirements/dev.in -o requirements/dev.txt

@@ -10,10 +10,10 @@ from pathlib import Path
 import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
 
-from infra.assets import functions_asset
-from infra.jobs.job_packages import job_packages
-from infra.overrides import settings_of_app
-from infra.stack import PenstockStack
+from penstock_cdk.assets import functions_asset
+from penstock_cdk.jobs.job_packages import job_packages
+from penstock_cdk.overrides import settings_of_app
+from penstock_cdk.stack import PenstockStack
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ import click
 from bench.bill.deployment import FUNCTION_MS, FUNCTION_MS_PER_MIB
 from bench.report.recording import Report, reported
 from bench.report.result import Row, load_results
-from infra.settings import FUNCTION_SIZES
 from penstock import prices
+from penstock_cdk.settings import FUNCTION_SIZES
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 MILLION = 1_000_000

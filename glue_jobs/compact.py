@@ -20,7 +20,7 @@ from penstock_spark.arguments import positive_number, share, whole_number
 from penstock_spark.job import job_parser, log_event, parse_job, spark_session
 from penstock_spark.storage import open_instance
 
-COUNTED = (  # the result line adds these up, and infra/alarms/compaction_metrics.py makes metrics of it
+COUNTED = (  # the result line adds these up, and infra/penstock_cdk/alarms/compaction_metrics.py makes metrics of it
     "runs",
     "refs_before",
     "refs_after",

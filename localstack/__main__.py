@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from infra.storage_profile import PROFILES, Profile
 from localstack.clients import forget_aws_environment
 from localstack.errors import LocalStackError
 from localstack.like_aws.rules import RULE_NAMES, parse_rules
@@ -21,6 +20,7 @@ from localstack.places import DEFAULT_STATE_DIR, Places
 from localstack.progress import Progress
 from localstack.rules_client import set_rules
 from localstack.stack import deploy_to, down, status, up
+from penstock_cdk.storage_profile import PROFILES, Profile
 
 
 def _state_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,10 +15,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from infra.storage_profile import Profile
 from localstack.clients import ACCOUNT, REGION, client, endpoint_url
 from localstack.errors import LocalStackError
 from localstack.places import CHECKOUT
+from penstock_cdk.storage_profile import Profile
 
 STAGE = "local"
 STACK_NAME = "Penstock"
@@ -39,6 +39,7 @@ def synthesize(folder: Path, profile: Profile) -> None:
         cwd=CHECKOUT,
         env={
             **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(CHECKOUT / "infra"), os.environ.get("PYTHONPATH", ""))),
             "CDK_OUTDIR": str(folder),
             "CDK_CONTEXT_JSON": json.dumps(_context(profile)),
             "CDK_VALIDATION": "false",  # the check against CloudFormation's schema takes seconds, and tests do it

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.storage_profile import PROFILES, Profile
 from localstack.client_user import ensure_user, read_env_file, write_env_file
 from localstack.clients import REGION, ROOT_KEY, client, endpoint_url
 from localstack.deploy import deploy, stack_status, synthesize
@@ -16,6 +15,7 @@ from localstack.locks import exclusive
 from localstack.ministack import install_ministack, ministack_python
 from localstack.places import CHECKOUT, Places
 from localstack.progress import Progress
+from penstock_cdk.storage_profile import PROFILES, Profile
 from penstock_spark.storage import environment_of_outputs
 
 _POLICY_OUTPUTS = ("ProducePolicyArn", "ConsumePolicyArn", "TransactPolicyArn", "AdminPolicyArn")

@@ -25,7 +25,7 @@ ALL_DOCS = "docs, all"
 ALL_DOCSTRINGS = "docstrings, all"
 BOUNDED = (ALL_DOCS, ALL_DOCSTRINGS)
 
-_SHELVES = ("functions", "sdk", "glue_jobs")  # folders that hold packages
+_SHELVES = ("functions", "sdk", "glue_jobs", "infra")  # folders that hold packages
 
 
 @dataclass(slots=True)

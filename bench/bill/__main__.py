@@ -24,8 +24,8 @@ from bench.bill.shared_records import bill_waiting_worker
 from bench.bill.synthesized import synthesized_resources
 from bench.report.recording import Report, reported
 from bench.report.result import Row
-from infra.settings import settings_of_context
 from penstock import prices
+from penstock_cdk.settings import settings_of_context
 from penstock_core.limits import SESSION_TIMEOUT_MS_DEFAULT
 
 # A stage without Express zones of its own region, and the one with three.

@@ -24,11 +24,11 @@ from botocore.config import Config
 from moto import mock_aws
 
 from bench.bill.metered_calls import EXPRESS, STANDARD, BucketPrices, Lines, MeteredCalls, MeteredWakeUps, Usage
-from infra.service.routes import ROUTES
-from infra.settings import FUNCTION_SIZES, METRICS_NAMESPACE
-from infra.storage_profile import Profile, zone_plans
 from penstock import prices
 from penstock.http.http_message import Response
+from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.settings import FUNCTION_SIZES, METRICS_NAMESPACE
+from penstock_cdk.storage_profile import Profile, zone_plans
 from penstock_core.limits import KIB, MIB
 from penstock_handlers import router
 from penstock_handlers.edge import entry, lambda_function
@@ -66,7 +66,7 @@ class BilledProfile:
 
 
 def billed_profile(name: Profile) -> BilledProfile:
-    """The profile as infra plans it in the region of the prices."""
+    """The profile as penstock_cdk plans it in the region of the prices."""
     plans = zone_plans(name, prices.REGION)
     return BilledProfile(
         name=name,

@@ -17,8 +17,8 @@ from unittest.mock import patch
 from bench.bill.deployment import BilledDeployment, billed_deployment, billed_profile
 from bench.bill.metered_calls import Lines
 from bench.report.result import Row
-from infra.storage_profile import Profile
 from penstock import prices
+from penstock_cdk.storage_profile import Profile
 from penstock_core.limits import KIB
 
 Resources = Mapping[str, Mapping[str, Any]]

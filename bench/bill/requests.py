@@ -8,7 +8,6 @@ from typing import Any
 
 from bench.bill.deployment import Bill, BilledDeployment, BilledProfile, BillError, billed_deployment
 from bench.report.result import Row
-from infra.storage_profile import Profile
 from penstock import Admin, Producer
 from penstock.api import calls
 from penstock.consumer.fetch_buffer import FetchBuffer
@@ -19,6 +18,7 @@ from penstock.http.client import Client
 from penstock.http.steps import drive
 from penstock.model import TopicPartition
 from penstock.wake_ups.watch import Watch
+from penstock_cdk.storage_profile import Profile
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.records import frame
 

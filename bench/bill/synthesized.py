@@ -11,9 +11,9 @@ from aws_cdk import App, Environment
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.assertions import Template
 
-from infra.jobs.job_packages import JobPackages, job_scripts
-from infra.settings import StageSettings
-from infra.stack import PenstockStack
+from penstock_cdk.jobs.job_packages import JobPackages, job_scripts
+from penstock_cdk.settings import StageSettings
+from penstock_cdk.stack import PenstockStack
 
 _CHECKOUT = Path(__file__).parents[2]
 

@@ -1,6 +1,6 @@
 """Every route in one place, for programs that run the service in one process: tests and `penstock.testing`.
 
-In AWS, API Gateway routes requests (infra/service/routes.py). A test holds that both know the same routes.
+In AWS, API Gateway routes requests (infra/penstock_cdk/service/routes.py). A test holds that both know the same routes.
 """
 
 import base64

@@ -30,7 +30,7 @@ from bench.bill.requests import DAY_MS, HOUR_MS, PROFILES
 from bench.bill.shared_records import bill_waiting_worker
 from bench.report.result import load_results
 from bench.report.tables import to_console
-from infra.storage_profile import Profile
+from penstock_cdk.storage_profile import Profile
 
 KIB = 1024
 APPEND_USD_PER_MILLION_MAX = 9.0  # of 1 KB in one bucket, which the design promises

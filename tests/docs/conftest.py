@@ -16,7 +16,7 @@ from tests.docs.sessions import reader_environment
 from tests.end_to_end.local_stack import free_port
 
 UP_S_MAX = 300
-PACKAGE_FOLDERS = ("functions", "sdk", "glue_jobs")
+PACKAGE_FOLDERS = ("functions", "sdk", "glue_jobs", "infra")
 
 _EMPTY = """
 from penstock import Admin

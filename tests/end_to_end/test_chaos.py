@@ -22,7 +22,7 @@ def run_chaos(keep: Path, *options: str) -> tuple[int, dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", "--json", "--keep", str(keep), *options],
         cwd=CHECKOUT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((".", "functions", "sdk"))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((".", "functions", "sdk", "infra"))},
         capture_output=True,
         text=True,
         check=False,

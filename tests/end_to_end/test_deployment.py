@@ -12,12 +12,12 @@ from aws_cdk import App, Environment, Stack, aws_iam, aws_s3
 from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
 
-from infra.settings import settings_of
-from infra.storage.catalog import Catalog
-from infra.storage.emptying import Emptying
-from infra.storage.zones import OrdinaryZone, segment_bucket
 from localstack.rules_client import set_rules
 from penstock import Admin, Consumer, Producer
+from penstock_cdk.settings import settings_of
+from penstock_cdk.storage.catalog import Catalog
+from penstock_cdk.storage.emptying import Emptying
+from penstock_cdk.storage.zones import OrdinaryZone, segment_bucket
 from tests.end_to_end.local_stack import Stack as LocalStack
 from tests.support.deadlines import until
 

@@ -8,8 +8,8 @@ import pytest
 from aws_cdk.assertions import Template
 
 from bench.bill.synthesized import stack_of
-from infra.settings import StageSettings, settings_of_context
-from infra.stack import PenstockStack
+from penstock_cdk.settings import StageSettings, settings_of_context
+from penstock_cdk.stack import PenstockStack
 
 Resources = dict[str, dict[str, Any]]
 

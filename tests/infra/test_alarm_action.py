@@ -9,11 +9,11 @@ import pytest
 from aws_cdk import assertions
 from aws_cdk import aws_logs as logs
 
-from infra.alarms.compaction_metrics import CompactionMetrics
-from infra.alarms.zone_alarms import ZoneAlarms
-from infra.overrides import overridden
-from infra.settings import STAGES, StageSettings
-from infra.stack import PenstockStack
+from penstock_cdk.alarms.compaction_metrics import CompactionMetrics
+from penstock_cdk.alarms.zone_alarms import ZoneAlarms
+from penstock_cdk.overrides import overridden
+from penstock_cdk.settings import STAGES, StageSettings
+from penstock_cdk.stack import PenstockStack
 
 TOPIC_ARN = "arn:aws:sns:eu-central-1:123456789012:operators"
 

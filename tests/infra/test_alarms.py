@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.alarms.failures import FAILING, RARE_FAILING, UNDONE
-from infra.settings import JOB_ENVIRONMENTS, STAGES
+from penstock_cdk.alarms.failures import FAILING, RARE_FAILING, UNDONE
+from penstock_cdk.settings import JOB_ENVIRONMENTS, STAGES
 from penstock_handlers import retention, sweep, tier
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources

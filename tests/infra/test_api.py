@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.service.function_role import grants_of
-from infra.service.functions import construct_name
-from infra.service.routes import ROUTES
-from infra.settings import STAGES
+from penstock_cdk.service.function_role import grants_of
+from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.settings import STAGES
 from tests.infra.conftest import Resources, entry_of
 from tests.infra.templates import name_of, of_type, permissions
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.assets import CACHE_FOLDER, LOCK_FILE, Asset, functions_asset
-from infra.service.function_role import GRANTS
-from infra.settings import settings_of
+from penstock_cdk.assets import CACHE_FOLDER, LOCK_FILE, Asset, functions_asset
+from penstock_cdk.service.function_role import GRANTS
+from penstock_cdk.settings import settings_of
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
 pytestmark = pytest.mark.synth

@@ -1,5 +1,6 @@
 """What `cdk deploy -c name=value` takes: each wrong name or value is refused, with it and what is allowed."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.overrides import CONTEXT_NAMES, OVERRIDES, overridden, settings_of_app
-from infra.settings import STAGES, settings_of_context
+from penstock_cdk.overrides import CONTEXT_NAMES, OVERRIDES, overridden, settings_of_app
+from penstock_cdk.settings import STAGES, settings_of_context
 
 pytestmark = pytest.mark.synth
 CHECKOUT = Path(__file__).parents[2]
@@ -138,7 +139,11 @@ def test_app_says_in_one_line_what_is_wrong() -> None:
     done = subprocess.run(
         [sys.executable, "app.py"],
         cwd=CHECKOUT,
-        env={"CDK_CONTEXT_JSON": '{"stage": "dev", "profil": "express2"}', "PATH": "/usr/bin:/bin:/usr/local/bin"},
+        env={
+            "CDK_CONTEXT_JSON": '{"stage": "dev", "profil": "express2"}',
+            "PATH": "/usr/bin:/bin:/usr/local/bin",
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        },
         capture_output=True,
         text=True,
         check=False,

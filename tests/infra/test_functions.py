@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from aws_cdk.assertions import Template
 
-from infra.overrides import overridden
-from infra.service.routes import ROUTES
-from infra.settings import STAGES, StageSettings
-from infra.stack import PenstockStack
+from penstock_cdk.overrides import overridden
+from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.settings import STAGES, StageSettings
+from penstock_cdk.stack import PenstockStack
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources, entry_of, settings_named, zones_in_environment

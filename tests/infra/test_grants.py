@@ -14,16 +14,16 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.service.function_role import GRANTS, function_role, grants_of
-from infra.service.functions import construct_name
-from infra.service.repair import RepairQueues
-from infra.service.timers import TimerQueues
-from infra.service.wake_ups import WakeUps
-from infra.settings import STAGES
-from infra.storage.archive import Archive
-from infra.storage.stage_storage import StageStorage
-from infra.storage.tables import Tables
-from infra.storage.zones import Zones
+from penstock_cdk.service.function_role import GRANTS, function_role, grants_of
+from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.repair import RepairQueues
+from penstock_cdk.service.timers import TimerQueues
+from penstock_cdk.service.wake_ups import WakeUps
+from penstock_cdk.settings import STAGES
+from penstock_cdk.storage.archive import Archive
+from penstock_cdk.storage.stage_storage import StageStorage
+from penstock_cdk.storage.tables import Tables
+from penstock_cdk.storage.zones import Zones
 from tests.infra.conftest import Resources
 from tests.infra.powers import JOBS, Permission, forbidden, permissions_of_roles, permissions_of_statement
 from tests.infra.templates import functions_in, name_of, of_type

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from infra.jobs.job_packages import LOCK_FILE, PACKAGES, dependencies_zip, job_packages, job_scripts, packages_zip
-from infra.settings import settings_of
+from penstock_cdk.jobs.job_packages import (
+    LOCK_FILE,
+    PACKAGES,
+    dependencies_zip,
+    job_packages,
+    job_scripts,
+    packages_zip,
+)
+from penstock_cdk.settings import settings_of
 
 ROOT = Path(__file__).parents[2]
 DATA_OF_BOTO = "[boto3.client(name, region_name='us-east-1') for name in ('dynamodb', 's3', 'sqs', 'cloudformation')]"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from cdk_nag import AwsSolutionsChecks
 
-from infra.stack import PenstockStack
+from penstock_cdk.stack import PenstockStack
 
 pytestmark = pytest.mark.synth
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Template
 
-from infra.overrides import overridden
-from infra.service.function_role import grants_of
-from infra.service.functions import construct_name
-from infra.service.routes import ROUTES
-from infra.service.schedules import RATES
-from infra.settings import AT_ONCE, STAGES, Canary, StageSettings
-from infra.stack import PenstockStack
+from penstock_cdk.overrides import overridden
+from penstock_cdk.service.function_role import grants_of
+from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.service.schedules import RATES
+from penstock_cdk.settings import AT_ONCE, STAGES, Canary, StageSettings
+from penstock_cdk.stack import PenstockStack
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings import STAGES
+from penstock_cdk.settings import STAGES
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.log.index import EMPTY_HEAD, Page
 from penstock_core.storage.head_item import head_item

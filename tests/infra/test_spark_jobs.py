@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from infra.jobs.job_packages import job_scripts
-from infra.jobs.job_role import JOB_GRANTS
-from infra.jobs.job_schedules import RATES
-from infra.settings import STAGES
-from infra.stack import PenstockStack
+from penstock_cdk.jobs.job_packages import job_scripts
+from penstock_cdk.jobs.job_role import JOB_GRANTS
+from penstock_cdk.jobs.job_schedules import RATES
+from penstock_cdk.settings import STAGES
+from penstock_cdk.stack import PenstockStack
 from penstock_core.storage.keys import CURSORS, ZONES
 from tests.infra.conftest import Resources, zones_in_environment
 from tests.infra.templates import as_list, name_of, of_type, permissions

@@ -10,10 +10,10 @@ import pytest
 from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
-from infra.overrides import overridden
-from infra.settings import STAGES, StageSettings
-from infra.stack import PenstockStack
-from infra.storage.tables import Tables
+from penstock_cdk.overrides import overridden
+from penstock_cdk.settings import STAGES, StageSettings
+from penstock_cdk.stack import PenstockStack
+from penstock_cdk.storage.tables import Tables
 from tests.infra.conftest import Resources, resources_of, settings_named
 from tests.infra.powers import permissions_of_roles
 from tests.infra.templates import functions_in, name_of, of_type

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings import FUNCTION_SIZES, JOB_ENVIRONMENTS, STAGES
+from penstock_cdk.settings import FUNCTION_SIZES, JOB_ENVIRONMENTS, STAGES
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
 

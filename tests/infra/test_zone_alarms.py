@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.alarms.zone_alarms import ZoneAlarms
-from infra.settings import STAGES
+from penstock_cdk.alarms.zone_alarms import ZoneAlarms
+from penstock_cdk.settings import STAGES
 from penstock_core.log.repair import NamedRef, encode_message, repairs_due
 from penstock_core.zones.quorum import Acks
 from penstock_core.zones.zone_state import ZoneStatus

@@ -22,7 +22,7 @@ _SERVES_S_MAX = 600.0
 def build_wheel(folder: Path) -> Path:
     """The wheel of the checkout's sources, in `folder`."""
     source = folder / "source"
-    for name in ("functions", "sdk", "glue_jobs"):
+    for name in ("functions", "sdk", "glue_jobs", "infra"):
         shutil.copytree(CHECKOUT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, source)
@@ -38,10 +38,17 @@ def test_wheel_holds_the_packages_of_penstock_only(tmp_path: Path) -> None:
     with ZipFile(build_wheel(tmp_path)) as archive:
         names = set(archive.namelist())
     packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
-    assert packages == {"penstock", "penstock_core", "penstock_service", "penstock_handlers", "penstock_spark"}
+    assert packages == {
+        "penstock",
+        "penstock_core",
+        "penstock_service",
+        "penstock_handlers",
+        "penstock_spark",
+        "penstock_cdk",
+    }
     sources = {
         str(path.relative_to(CHECKOUT / folder))
-        for folder in ("functions", "sdk", "glue_jobs")
+        for folder in ("functions", "sdk", "glue_jobs", "infra")
         for path in (CHECKOUT / folder).glob("*/**/*.py")
     }
     assert sources <= names, "a room without __init__.py is left out of the wheel"

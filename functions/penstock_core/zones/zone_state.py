@@ -23,7 +23,7 @@ from penstock_core.ids import ZoneName
 from penstock_core.zones.quorum import Acks, majority_of
 
 REMEMBERED_MS_MAX = 10_000  # a writer goes by states that are no older
-FUNCTION_MS_MAX = 30_000  # a writer runs no longer; infra holds its functions to less
+FUNCTION_MS_MAX = 30_000  # a writer runs no longer; penstock_cdk holds its functions to less
 BARRIER_MS = REMEMBERED_MS_MAX + FUNCTION_MS_MAX
 REASON_LENGTH_MAX = 500
 

@@ -1,7 +1,7 @@
 """The entry point of a function that a schedule starts: one log line per run, and what alarms need to know of it.
 
 CloudWatch bills each metric, and a run's line has all its figures. So a run publishes only what an alarm watches. Other
-alarms watch the lines themselves (infra/alarms/failures.py).
+alarms watch the lines themselves (infra/penstock_cdk/alarms/failures.py).
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,7 +1,7 @@
 """The work that streams, queues and schedules start in AWS: delays, repairs, zones, retention, scrub and sweep.
 
-One thread runs all of it, one job at a time, more often than the deployed schedules (infra/service/schedules.py). The
-jobs keep their own budgets, so none holds up the others for long.
+One thread runs all of it, one job at a time, more often than the deployed schedules
+(infra/penstock_cdk/service/schedules.py). The jobs keep their own budgets, so none holds up the others for long.
 """
 
 import logging

@@ -17,7 +17,7 @@ from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.system import monotonic_ms, wall_clock_ms
 
-FUNCTION_GB_MAX = 1.0  # no function that answers requests is larger (infra/settings.py)
+FUNCTION_GB_MAX = 1.0  # no function that answers requests is larger (infra/penstock_cdk/settings.py)
 LOGGED_BYTES_MAX = 4_000  # of one request, in all logs
 _COLD_START_MS = 3_000  # of each function at most, once
 _FUNCTIONS = 5  # that the doctor calls

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from infra.service.schedules import RATES, SWEEP_RATE_WHERE_TIERED
+from penstock_cdk.service.schedules import RATES, SWEEP_RATE_WHERE_TIERED
 from penstock_core.ids import segment_time_ms
 from penstock_core.limits import STALE_MS, TAIL_ROLL_REFS, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
 from penstock_core.log.ref import Ref, Tier

@@ -1,0 +1,97 @@
+"""Alarms on what callers meet: errors of the API, refused calls, slow appends, throttled tables, late repairs.
+
+Each alarm watches one metric of AWS's own, which costs nothing, for the stage as a whole. An alarm per function would
+cost $1.40 a month for each question that it asks. docs/how-to/operate.md says what to do when one rings.
+"""
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from penstock_cdk.alarm_action import ring
+from penstock_cdk.settings import StageSettings
+
+_MINUTE = Duration.minutes(1)
+_SLOW_PERCENT = 90  # of the function's timeout
+_STREAM_AGE_MS_MAX = 600_000
+
+
+class Alarms(Construct):
+    """`api-5xx`, `concurrency`, `log-writes-throttled`, `produce-slow` and `stream-age`, each behind the stage's name.
+
+    A stage that repairs no zones has no `stream-age`. The first three ring when it happened in three of the last
+    fifteen minutes. So neither one cold start that takes too long nor one burst rings them. `stop_a_release` has those
+    that tell of a new version that fails its callers.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        functions: Mapping[str, lambda_.Function],
+        api_id: str,
+        log_table: dynamodb.ITable,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        failing = self._watch_again_and_again(
+            "api-5xx",
+            "API Gateway answers 5xx",
+            cloudwatch.Metric(
+                namespace="AWS/ApiGateway",
+                metric_name="5xx",
+                dimensions_map={"ApiId": api_id},
+                period=_MINUTE,
+                statistic="Sum",
+            ),
+        )
+        # Without a dimension, Lambda counts all functions of the account and region, which share its concurrency.
+        self._watch_again_and_again(
+            "concurrency",
+            "Lambda refuses calls of functions in this account and region",
+            cloudwatch.Metric(namespace="AWS/Lambda", metric_name="Throttles", period=_MINUTE, statistic="Sum"),
+        )
+        self._watch_again_and_again(
+            "log-writes-throttled",
+            "DynamoDB refuses writes of the log table",
+            cloudwatch.Metric(
+                namespace="AWS/DynamoDB",
+                metric_name="WriteThrottleEvents",
+                dimensions_map={"TableName": log_table.table_name},
+                period=_MINUTE,
+                statistic="Sum",
+            ),
+        )
+        slow = ring(
+            self,
+            "produce-slow",
+            "appends take most of their function's time",
+            functions["produce"].metric_duration(period=_MINUTE, statistic="p99"),
+            settings=settings,
+            threshold=settings.function_sizes["produce"].timeout_s * 1_000 * _SLOW_PERCENT // 100,
+            periods=5,
+            bad_periods=3,
+        )
+        self.stop_a_release = (failing, slow)
+        if "replicate" in functions:
+            self._watch_stream(functions["replicate"])
+
+    def _watch_stream(self, replicate: lambda_.Function) -> None:
+        ring(
+            self,
+            "stream-age",
+            "replicate is ten minutes behind the log table's stream",
+            replicate.metric("IteratorAge", period=Duration.minutes(5), statistic="Maximum"),
+            settings=self._settings,
+            threshold=_STREAM_AGE_MS_MAX,
+            periods=3,
+        )
+
+    def _watch_again_and_again(self, name: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:
+        return ring(self, name, description, metric, settings=self._settings, periods=15, bad_periods=3)

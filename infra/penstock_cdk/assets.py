@@ -1,0 +1,193 @@
+"""The functions' code with its dependencies as one zip, built by pip without Docker for the platform of the stage.
+
+pip installs the dependencies of requirements/lambda.txt by hash. The build removes files that never run: botocore knows
+400 services, and Penstock calls three. It keeps the dependencies under .penstock/assets/, once per lock file and
+platform.
+
+The build compiles all modules, because Lambda cannot keep bytecode: a cold start then imports for 0.3 s, not 0.9 s.
+This takes the stage's version of Python on this machine. Without it, the asset holds sources only. The hash that names
+the asset covers its inputs, so the same sources make the same asset on every such machine.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock_cdk.settings import StageSettings
+
+CACHE_FOLDER = Path(".penstock/assets")
+LOCK_FILE = Path("requirements/lambda.txt")
+PACKAGES_FOLDER = Path("functions")
+PACKAGES = ("penstock_core", "penstock_service", "penstock_handlers")
+
+# botocore loads these files for its clients of DynamoDB, EventBridge, Lambda, S3, SQS and STS. Its other data describes
+# other services.
+_BOTOCORE_DATA = frozenset(
+    (
+        "dynamodb",
+        "events",
+        "lambda",
+        "s3",
+        "sqs",
+        "sts",
+        "endpoints.json",
+        "partitions.json",
+        "_retry.json",
+        "sdk-default-configuration.json",
+    )
+)
+_DEAD_FOLDERS = (
+    "bin",
+    "boto3/data",
+    "boto3/examples",
+    "pydantic/v1",  # the old API, which Penstock does not call
+    "wrapt-stubs",
+    "aws_lambda_powertools/event_handler/openapi/swagger_ui",
+)
+_DEAD_SUFFIXES = (".pyi", ".pyx", ".pxd", ".c", ".h", ".typed", "examples-1.json", "examples-1.json.gz")
+_DEAD_NAMES = ("RECORD", "INSTALLER", "REQUESTED", "WHEEL", "direct_url.json")
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+_KEPT = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """A zip file, the hash of its inputs, and whether it holds bytecode."""
+
+    path: Path
+    content_hash: str
+    is_compiled: bool
+
+
+def functions_asset(root: Path, *, settings: StageSettings) -> Asset:
+    """Returns the asset of a stage, and builds it first if its inputs changed.
+
+    The first build downloads the dependencies (about 15 s). Later builds add Penstock's own packages to them (0.3 s).
+    Raises RuntimeError with the end of pip's output if a dependency has no wheel for the platform.
+    """
+    python = _find_python(settings.python_version)
+    target = (settings.python_version, settings.architecture, settings.pip_platforms or sys.platform, bool(python))
+    dependencies_key = hash_of((root / LOCK_FILE).read_bytes(), Path(__file__).read_bytes(), repr(target).encode())[:16]
+    sources = list(_sources(root / PACKAGES_FOLDER))
+    content_hash = hash_of(
+        dependencies_key.encode(), *(part for name, path in sources for part in (name.encode(), path.read_bytes()))
+    )
+    folder = root / CACHE_FOLDER / dependencies_key
+    asset = folder / f"{content_hash}.zip"
+    if not asset.exists():
+        dependencies = folder / "packages.zip"
+        if not dependencies.exists():
+            _build_dependencies(root / LOCK_FILE, dependencies, settings=settings, python=python)
+        _add_sources(dependencies, sources, asset, python=python)
+        keep_latest(folder.glob("[0-9a-f]*.zip"))
+        keep_latest(folder.parent.iterdir())
+    return Asset(path=asset, content_hash=content_hash, is_compiled=python is not None)
+
+
+def _find_python(version: str) -> str | None:
+    """Returns an interpreter of that minor version: this one, or one on the PATH."""
+    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return sys.executable
+    return shutil.which(f"python{version}")
+
+
+def hash_of(*parts: bytes) -> str:
+    """Returns the SHA-256 of the parts and of their lengths, in hexadecimal."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def _sources(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yields Penstock's own files with their names in the zip, sorted."""
+    for package in PACKAGES:
+        for path in sorted((folder / package).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path.relative_to(folder).as_posix(), path
+
+
+def _build_dependencies(lock: Path, target: Path, *, settings: StageSettings, python: str | None) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        folder = Path(work) / "site"
+        install_wheels(lock, folder, python_version=settings.python_version, platforms=settings.pip_platforms)
+        _prune(folder)
+        _compile(folder, python)
+        write_zip(Path(work) / "zip", folder)
+        os.replace(Path(work) / "zip", target)
+
+
+def _add_sources(dependencies: Path, sources: list[tuple[str, Path]], target: Path, *, python: str | None) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        folder = Path(work) / "own"
+        for name, path in sources:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, folder / name)
+        _compile(folder, python)
+        shutil.copyfile(dependencies, Path(work) / "zip")
+        write_zip(Path(work) / "zip", folder)
+        os.replace(Path(work) / "zip", target)
+
+
+def install_wheels(lock: Path, folder: Path, *, python_version: str, platforms: tuple[str, ...] | None) -> None:
+    """Installs the locked packages into a folder, for the version of Python and the platforms. None: this machine.
+
+    Raises RuntimeError with the end of pip's output if the installation fails.
+    """
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes"]
+    command += ["--only-binary=:all:", "--target", str(folder), "-r", str(lock)]
+    if platforms is not None:
+        command += ["--implementation", "cp", "--python-version", python_version]
+        command += [part for tag in platforms for part in ("--platform", tag)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command line
+    if done.returncode != 0:
+        platform = ", ".join(platforms or ("this machine",))
+        raise RuntimeError(f"pip cannot install {lock} for {platform}:\n{done.stderr.strip()[-2000:]}")
+
+
+def _prune(folder: Path) -> None:
+    for dead in _DEAD_FOLDERS:
+        shutil.rmtree(folder / dead, ignore_errors=True)
+    for entry in (folder / "botocore/data").iterdir():
+        if entry.name not in _BOTOCORE_DATA:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for path in list(folder.rglob("*")):
+        if path.is_dir() and path.name in ("tests", "__pycache__"):
+            shutil.rmtree(path)
+        elif path.is_file() and (path.name in _DEAD_NAMES or path.name.endswith(_DEAD_SUFFIXES)):
+            path.unlink()
+
+
+def _compile(folder: Path, python: str | None) -> None:
+    """Writes bytecode for each module. Python takes it without a look at the source's time (unchecked hash)."""
+    if python is not None:
+        command = [python, "-m", "compileall", "-q", "-s", str(folder), "--invalidation-mode", "unchecked-hash"]
+        subprocess.run([*command, str(folder)], check=True)  # noqa: S603  # our own command line
+
+
+def write_zip(target: Path, folder: Path) -> None:
+    """Adds the files of a folder to a zip, without their times and owners."""
+    with zipfile.ZipFile(target, "a", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), date_time=_ZIP_TIME)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, path.read_bytes())
+
+
+def keep_latest(paths: Iterable[Path]) -> None:
+    """Removes all paths but the latest `_KEPT`, because another synthesis may read one of these."""
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

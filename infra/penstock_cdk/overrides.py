@@ -1,0 +1,109 @@
+"""What `cdk deploy -c name=value` changes in a stage's settings, so that you need not edit settings.py."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from penstock_cdk.settings import AT_ONCE, RestoredTables, StageSettings, settings_of_context
+from penstock_cdk.walls import reserved_concurrency
+
+_SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
+_RESTORED = ("topics", "log", "groups", "log_stream")
+
+
+def _receiver(settings: StageSettings, value: str) -> StageSettings:
+    if not _SNS_TOPIC.fullmatch(value):
+        allowed = "give the ARN of an SNS topic, arn:aws:sns:<region>:<account>:<name>"
+        raise ValueError(f"alarm_topic_arn={value!r}: {allowed}")
+    return replace(settings, alarm_topic_arn=value)
+
+
+def _account(settings: StageSettings, value: str) -> StageSettings:
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise ValueError(f"account_concurrency={value!r}: give the instances of your account, 1 or more")
+    account = int(value)
+    return replace(settings, account_concurrency=account, reserved_concurrency=reserved_concurrency(account))
+
+
+def _reserved(settings: StageSettings, value: str) -> StageSettings:
+    """Changes single functions. `off` leaves none reserved."""
+    if value == "off":
+        return replace(settings, reserved_concurrency={})
+    named = _pairs("reserved_concurrency", value, "give off, or function=instances,function=instances")
+    counts = {name: int(count) for name, count in named.items() if count.isascii() and count.isdigit()}
+    if counts.keys() != named.keys():
+        raise ValueError(f"reserved_concurrency={value!r}: give whole numbers of instances")
+    return replace(settings, reserved_concurrency={**settings.reserved_concurrency, **counts})
+
+
+def _restored(settings: StageSettings, value: str) -> StageSettings:
+    allowed = f"give {','.join(f'{name}=…' for name in _RESTORED)}"
+    named = _pairs("restored_tables", value, allowed)
+    if set(named) != set(_RESTORED) or not all(named.values()):
+        raise ValueError(f"restored_tables={value!r}: {allowed}")
+    return replace(settings, restored_tables=RestoredTables(**named))
+
+
+def _canary(settings: StageSettings, value: str) -> StageSettings:
+    if value != "off":
+        raise ValueError(f"canary={value!r}: give off, or change the stage in infra/penstock_cdk/settings.py")
+    return settings if settings.canary is None else replace(settings, canary=AT_ONCE)
+
+
+def _pairs(setting: str, value: str, allowed: str) -> dict[str, str]:
+    """The `name=value` parts of a text with commas. Raises ValueError for another part, and for a name given twice."""
+    pairs = [part.partition("=") for part in value.split(",")]
+    named = {name.strip(): each.strip() for name, has_value, each in pairs if has_value}
+    if len(named) != len(pairs):
+        raise ValueError(f"{setting}={value!r}: {allowed}")
+    return named
+
+
+# the name in the context, and what its text changes: the account goes before what is changed for single functions
+OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
+    "alarm_topic_arn": _receiver,
+    "account_concurrency": _account,
+    "reserved_concurrency": _reserved,
+    "restored_tables": _restored,
+    "canary": _canary,
+}
+CONTEXT_NAMES = ("stage", "region", "profile", *OVERRIDES)
+
+# The CDK names its own context with a colon, a slash or an @, as in `@aws-cdk/core:…`, but for these two.
+_PLAIN_NAMES_OF_CDK = ("acknowledged-issue-numbers", "cli-telemetry")
+_PLAIN = re.compile(r"[^:/@]*")
+
+
+def settings_of_app(context: Mapping[str, Any], region: str | None) -> StageSettings:
+    """Returns the settings that the whole context of a CDK app asks for. `region` is that of your credentials.
+
+    Raises ValueError, with the name or value and what is allowed, for a name that is neither ours nor the CDK's, for a
+    wrong value, and for a profile that the region cannot have.
+    """
+    for name in context:
+        _check_name(name)
+    settings = overridden(settings_of_context(context, region), context.get)
+    _ = settings.zones
+    return settings
+
+
+def overridden(settings: StageSettings, context: Callable[[str], object]) -> StageSettings:
+    """Returns the settings with what `context` has for the names of `OVERRIDES`.
+
+    Raises ValueError, with the value and what is allowed, if a value is none of its setting's.
+    """
+    for name, change in OVERRIDES.items():
+        value = context(name)
+        if value is not None:
+            settings = change(settings, str(value))
+    return settings
+
+
+def _check_name(name: str) -> None:
+    if name in CONTEXT_NAMES or name in _PLAIN_NAMES_OF_CDK or not _PLAIN.fullmatch(name):
+        return
+    close = get_close_matches(name.lower().replace("-", "_"), CONTEXT_NAMES, n=1)
+    meant = f"do you mean {close[0]}? " if close else ""
+    raise ValueError(f"{name:.100}=… is no setting: {meant}give one of {', '.join(CONTEXT_NAMES)}")

@@ -1,0 +1,86 @@
+"""The managed policies that you attach to the principals of your applications and operators.
+
+PenstockProduce, PenstockConsume and PenstockTransact allow the routes of one job on every topic. The region stands
+behind each name, as in `PenstockProduce-us-east-1`. In a policy of your own, a JSON route may name a topic instead of
+`*`. The binary routes name topics in their bodies, which IAM does not see, so IAM allows them for all topics or for
+none.
+
+IAM's `*` also matches slashes. A principal that may describe every topic (GET /v1/topics/*) may also read them by
+GET /v1/topics/{topic}/partitions/{partition}/records. For this reason, producers learn partitions by GET /v1/metadata.
+"""
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from penstock_cdk.service import routes
+from penstock_cdk.service.api import Api
+from penstock_cdk.service.routes import Route
+from penstock_cdk.service.wake_ups import WakeUps
+from penstock_cdk.settings import StageSettings
+from penstock_cdk.wildcards import acknowledge_wildcard
+
+PRODUCE_ROUTES = (
+    routes.TOPIC_METADATA,
+    routes.PRODUCE,
+    routes.PRODUCE_RECORDS,
+    routes.LIST_SCHEDULED,
+    routes.CANCEL_SCHEDULED,
+)
+CONSUME_ROUTES = (
+    routes.TOPIC_METADATA,
+    routes.DESCRIBE_TOPIC,
+    routes.LIST_OFFSETS,
+    routes.FETCH,
+    routes.WAKE_UPS,
+    routes.FETCH_RECORDS,
+    routes.HEARTBEAT,
+    routes.COMMIT_OFFSETS,
+    routes.COMMITTED_OFFSETS,
+    routes.ACQUIRE_RECORDS,
+    routes.ACQUIRE,
+    routes.ACKNOWLEDGE,
+)
+# Not part of PenstockProduce, because a transaction also commits offsets of groups.
+TRANSACT_ROUTES = (routes.TOPIC_METADATA, routes.BEGIN_TRANSACTIONS, routes.TRANSACT)
+ADMIN_ROUTES = routes.ROUTES
+
+
+class ClientPolicies(Construct):
+    """Four policies, which allow execute-api:Invoke on exactly the routes of their job.
+
+    Consumers may also receive wake-ups. No client may publish them.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, settings: StageSettings, api: Api, wake_ups: WakeUps
+    ) -> None:
+        super().__init__(scope, construct_id)
+        # IAM's names are global, and a stage may be in several regions of an account.
+        self._prefix, self._region = settings.name.title().replace("-", ""), Stack.of(self).region
+        self._api = api
+        self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
+        self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)
+        self._allow_wake_ups(self.consume, wake_ups)
+        self.transact = self._policy("Transact", "Transactions on any topic and group of Penstock", TRANSACT_ROUTES)
+        self.admin = self._policy("Admin", "Call every route of Penstock", ADMIN_ROUTES)
+        self._allow_wake_ups(self.admin, wake_ups)
+
+    def _allow_wake_ups(self, policy: iam.ManagedPolicy, wake_ups: WakeUps) -> None:
+        statements = wake_ups.receive_statements()
+        policy.add_statements(*statements)
+        for resource in (resource for each in statements for resource in each.resources if resource.endswith("/*")):
+            acknowledge_wildcard(policy, resource, "The policy covers the wake-ups of any topic.")
+
+    def _policy(self, job: str, description: str, allowed: tuple[Route, ...]) -> iam.ManagedPolicy:
+        resources = [self._api.route_arn(route) for route in allowed]
+        policy = iam.ManagedPolicy(
+            self,
+            job,
+            managed_policy_name=f"{self._prefix}{job}-{self._region}",
+            description=description,
+            statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=resources)],
+        )
+        for resource in (resource for resource in resources if "*" in resource):
+            acknowledge_wildcard(policy, resource, "The policy covers any topic and group, on a named route.")
+        return policy

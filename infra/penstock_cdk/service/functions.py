@@ -1,0 +1,124 @@
+"""The Lambda functions of a stage: one per entry of `grants_of`, each with its role, log group and environment."""
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from penstock_cdk.service.function_role import Grants, function_role, grants_of
+from penstock_cdk.service.repair import RepairQueues
+from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.service.timers import TimerQueues
+from penstock_cdk.service.wake_ups import WakeUps
+from penstock_cdk.settings import METRICS_NAMESPACE, StageSettings
+from penstock_cdk.storage.stage_storage import StageStorage
+
+# Lambda then logs an invocation only if it failed. START, END and REPORT of each one would cost more than a log line.
+SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
+# X-Ray bills a trace of each run, and a run that waits for no caller has its log line.
+_TRACED = frozenset(route.function for route in ROUTES)
+
+
+class Functions(Construct):
+    """`by_name` holds one function per entry of `grants_of`, by the name of its module.
+
+    A function runs `handler` of `penstock_handlers.<name>`. All functions share the code `code`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        storage: StageStorage,
+        queues: RepairQueues | None,
+        timers: TimerQueues,
+        wake_ups: WakeUps,
+        code: lambda_.Code,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._settings = settings
+        self._storage = storage
+        self._queues = queues
+        self._timers = timers
+        self._wake_ups = wake_ups
+        self._code = code
+        self.by_name: dict[str, lambda_.Function] = {
+            name: self._function(name, grants) for name, grants in grants_of(settings).items()
+        }
+
+    def _function(self, name: str, grants: Grants) -> lambda_.Function:
+        settings = self._settings
+        scope = Construct(self, construct_name(name))
+        function_name = f"{settings.name}-{name.replace('_', '-')}"
+        log_group = logs.LogGroup(
+            scope,
+            "Logs",
+            log_group_name=f"/aws/lambda/{function_name}",
+            retention=logs.RetentionDays[settings.log_retention],
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        is_traced = settings.traces and name in _TRACED
+        role = function_role(
+            scope,
+            grants=grants,
+            storage=self._storage,
+            queues=self._queues,
+            timers=self._timers,
+            wake_ups=self._wake_ups,
+            log_group=log_group,
+            function_name=function_name,
+            traces=is_traced,
+        )
+        size = settings.function_sizes[name]
+        is_arm = settings.architecture == "arm64"
+        return lambda_.Function(
+            scope,
+            "Function",
+            function_name=function_name,
+            description=f"Penstock {name.replace('_', ' ')}",
+            runtime=lambda_.Runtime(f"python{settings.python_version}", lambda_.RuntimeFamily.PYTHON),
+            architecture=lambda_.Architecture.ARM_64 if is_arm else lambda_.Architecture.X86_64,
+            code=self._code,
+            handler=f"penstock_handlers.{name}.handler",
+            memory_size=size.memory_mb,
+            reserved_concurrent_executions=settings.reserved_concurrency.get(name),
+            timeout=Duration.seconds(size.timeout_s),
+            role=role,
+            log_group=log_group,
+            logging_format=lambda_.LoggingFormat.JSON,
+            system_log_level_v2=SYSTEM_LOG_LEVEL,
+            application_log_level_v2=lambda_.ApplicationLogLevel[settings.log_level],
+            tracing=lambda_.Tracing.ACTIVE if is_traced else lambda_.Tracing.DISABLED,
+            environment=self._environment(name, grants),
+            # Old versions stay, so that an alias can go back to them. A release that is rolled back leaves none.
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
+        )
+
+    def _environment(self, name: str, grants: Grants) -> dict[str, str]:
+        settings, tables = self._settings, self._storage.tables
+        return {
+            "PENSTOCK_TOPICS_TABLE": tables.topics.table_name,
+            "PENSTOCK_LOG_TABLE": tables.log.table_name,
+            "PENSTOCK_GROUPS_TABLE": tables.groups.table_name,
+            "PENSTOCK_PROFILE": self._settings.profile,
+            "PENSTOCK_ZONES": self._storage.zones.environment,
+            "PENSTOCK_ARCHIVE": self._storage.archive.bucket_name,
+            **({} if self._queues is None else {"PENSTOCK_REPAIR_QUEUE_URL": self._queues.repairs.queue_url}),
+            "PENSTOCK_WAKE_UPS": self._wake_ups.hosts,
+            **(
+                {"PENSTOCK_TIMERS": self._timers.environment}
+                if grants.schedules_records or grants.switches_timers or grants.promotes
+                else {}
+            ),
+            "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
+            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+            "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            **settings.environments_of_jobs.get(name, {}),
+        }
+
+
+def construct_name(name: str) -> str:
+    """The id of a function's construct: `RecoverZones` for `recover_zones`."""
+    return name.title().replace("_", "")

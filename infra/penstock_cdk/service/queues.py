@@ -1,0 +1,93 @@
+"""The queues of a stage, Lambda's pollers on them, and the alarm on messages that failed on all attempts.
+
+These are functions and no construct: each resource keeps its place in the tree, and so its logical id.
+"""
+
+from aws_cdk import Acknowledgment, Duration, Validations
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from penstock_cdk.alarm_action import ring
+from penstock_cdk.settings import StageSettings
+
+_KEPT = Duration.days(14)
+
+
+def work_queue(
+    scope: Construct, construct_id: str, *, settings: StageSettings, retry_s: int, attempts_max: int, dead: sqs.Queue
+) -> sqs.Queue:
+    """Makes a queue whose messages come back after `retry_s`. After `attempts_max` attempts, they go to `dead`."""
+    return _queue(
+        scope,
+        construct_id,
+        settings,
+        visibility_timeout=Duration.seconds(retry_s),
+        dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=attempts_max),
+    )
+
+
+def last_queue(
+    scope: Construct,
+    construct_id: str,
+    *,
+    settings: StageSettings,
+    reason: str = "This queue is a dead-letter queue itself.",
+) -> sqs.Queue:
+    """Makes a queue that has no dead-letter queue for this `reason`."""
+    queue = _queue(scope, construct_id, settings)
+    Validations.of(queue).acknowledge(Acknowledgment(id="AwsSolutions-SQS3", reason=reason))
+    return queue
+
+
+def poll(
+    scope: Construct,
+    construct_id: str,
+    *,
+    queue: sqs.Queue,
+    function: lambda_.IFunction,
+    batch: int,
+    enabled: bool | None = None,
+) -> None:
+    """Lets Lambda poll the queue for the function. A mapping is on unless `enabled` says otherwise."""
+    mapping = lambda_.CfnEventSourceMapping(
+        scope,
+        construct_id,
+        function_name=function.function_name,
+        event_source_arn=queue.queue_arn,
+        batch_size=batch,
+        enabled=enabled,
+        function_response_types=["ReportBatchItemFailures"],
+    )
+    depend_on_role(mapping, function)
+
+
+def depend_on_role(mapping: lambda_.CfnEventSourceMapping, function: lambda_.IFunction) -> None:
+    """Makes the mapping after the role: Lambda refuses a mapping while its role may not read the source."""
+    if function.role is not None:
+        mapping.node.add_dependency(function.role)
+
+
+def ring_for_messages(
+    scope: Construct, name: str, description: str, queue: sqs.Queue, *, settings: StageSettings
+) -> None:
+    """Makes the alarm `<stage>-<name>`, which rings while the queue has messages."""
+    ring(
+        scope,
+        name,
+        description,
+        queue.metric_approximate_number_of_messages_visible(period=Duration.minutes(1), statistic="Maximum"),
+        settings=settings,
+    )
+
+
+def _queue(scope: Construct, construct_id: str, settings: StageSettings, **options: object) -> sqs.Queue:
+    """Makes a queue that CloudFormation names: SQS refuses a name for 60 s after its queue was deleted."""
+    return sqs.Queue(
+        scope,
+        construct_id,
+        retention_period=_KEPT,
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=settings.enforces_tls,
+        **options,  # type: ignore[arg-type]  # Queue names each option
+    )

@@ -1,0 +1,107 @@
+"""How a release of the functions reaches their callers: versions, the alias `live`, and a canary (docs/adr/0035)."""
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Acknowledgment, Duration, Validations
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_codedeploy as codedeploy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.service.schedules import RATES
+from penstock_cdk.settings import LIVE, StageSettings
+
+# AWS's own policy for this use. It may move the aliases of every function in the account.
+_SHIFTING_POLICY = "service-role/AWSCodeDeployRoleForLambdaLimited"
+
+
+class Releases(Construct):
+    """`entries` holds what callers call, by function: the alias `live`, or the function where a stage has no versions.
+
+    An alias names the version that the release has published. The aliases of functions without a route wait for those
+    of the API: a release that is rolled back has run no sweep. Lambda does not repeat a scheduled run that failed.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        functions: Mapping[str, lambda_.Function],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.api_aliases: dict[str, lambda_.Alias] = {}
+        self.entries: dict[str, lambda_.IFunction] = dict(functions)
+        if settings.canary is not None:
+            aliases = {name: self._alias(name, function) for name, function in functions.items()}
+            called = {route.function for route in ROUTES}
+            self.api_aliases = {name: alias for name, alias in aliases.items() if name in called}
+            for name, alias in aliases.items():
+                if name not in called:
+                    alias.node.add_dependency(*self.api_aliases.values())
+            self.entries.update(aliases)
+        for name in RATES.keys() & self.entries.keys():
+            self.entries[name].configure_async_invoke(retry_attempts=0)
+
+    def _alias(self, name: str, function: lambda_.Function) -> lambda_.Alias:
+        return lambda_.Alias(
+            self,
+            construct_name(name),
+            alias_name=LIVE,
+            version=function.current_version,
+            description="The version that callers reach",
+        )
+
+
+class CanaryDeployment(Construct):
+    """Lets CodeDeploy move each alias of the API in two steps, and back when one of `alarms` rings.
+
+    There is one deployment group for each function, because a group runs one deployment at a time ("CodeDeploy
+    quotas"). So all functions move side by side. It costs nothing.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        aliases: Mapping[str, lambda_.Alias],
+        alarms: Sequence[cloudwatch.Alarm],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        if settings.canary is None:
+            raise ValueError(f"stage {settings.name} has no canary")
+        application = codedeploy.LambdaApplication(self, "Application", application_name=settings.name)
+        steps = codedeploy.LambdaDeploymentConfig(
+            self,
+            "Steps",
+            traffic_routing=codedeploy.TimeBasedCanaryTrafficRouting(
+                percentage=settings.canary.percent, interval=Duration.minutes(settings.canary.minutes)
+            ),
+        )
+        role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("codedeploy.amazonaws.com"))
+        for name, alias in aliases.items():
+            codedeploy.LambdaDeploymentGroup(
+                self,
+                construct_name(name),
+                deployment_group_name=f"{settings.name}-{name.replace('_', '-')}",
+                application=application,
+                alias=alias,
+                deployment_config=steps,
+                role=role,
+                alarms=list(alarms),
+                auto_rollback=codedeploy.AutoRollbackConfig(
+                    deployment_in_alarm=True, failed_deployment=True, stopped_deployment=True
+                ),
+            )
+        Validations.of(role).acknowledge(
+            Acknowledgment(
+                id=f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{_SHIFTING_POLICY}]",
+                reason="CodeDeploy documents this policy, and only CodeDeploy may take the role.",
+            )
+        )

@@ -1,0 +1,86 @@
+"""The two sources of repairs for the function `replicate`, the log table's stream and the repair queue.
+
+A filter on the stream passes only heads with a missing copy, so a healthy append invokes nothing. The heads of ten
+seconds come in one batch, and `replicate` asks the queue to bring them back `REPAIR_DELAY_MS` later.
+
+A repair that fails on all attempts goes to a dead-letter queue for 14 days, and an alarm rings. The index still says
+that the copy is missing, so the scrub finds it.
+"""
+
+import json
+
+from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from penstock_cdk.service.queues import depend_on_role, last_queue, poll, ring_for_messages, work_queue
+from penstock_cdk.settings import StageSettings
+from penstock_cdk.storage.tables import Tables
+
+_STREAM_BATCH = 250
+_STREAM_WINDOW = Duration.seconds(10)
+_STREAM_ATTEMPTS_MAX = 5
+_STREAM_AGE_MAX = Duration.hours(1)
+_QUEUE_BATCH = 5
+_QUEUE_ATTEMPTS_MAX = 50
+# Pages have no such attribute. An append that every zone confirmed writes "0".
+STREAM_FILTER = {
+    "dynamodb": {"NewImage": {"sk": {"S": ["head"]}, "under_replicated": {"N": [{"anything-but": ["0"]}]}}}
+}
+
+
+class RepairQueues(Construct):
+    """The repair queue, its dead-letter queue, and the dead-letter queue of the stream."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        self.dead_repairs = last_queue(self, "DeadRepairs", settings=settings)
+        self.dead_stream = last_queue(self, "DeadStream", settings=settings)
+        self.repairs = work_queue(
+            self,
+            "Repairs",
+            settings=settings,
+            retry_s=settings.repair_retry_s,
+            attempts_max=_QUEUE_ATTEMPTS_MAX,
+            dead=self.dead_repairs,
+        )
+
+
+class Repair(Construct):
+    """The two event sources of `replicate`, and the alarms on its dead-letter queues."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        tables: Tables,
+        queues: RepairQueues,
+        replicate: lambda_.IFunction,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        stream = lambda_.CfnEventSourceMapping(
+            self,
+            "Stream",
+            function_name=replicate.function_name,
+            event_source_arn=tables.log.table_stream_arn,
+            starting_position="TRIM_HORIZON",
+            batch_size=_STREAM_BATCH,
+            maximum_batching_window_in_seconds=_STREAM_WINDOW.to_seconds(),
+            filter_criteria=lambda_.CfnEventSourceMapping.FilterCriteriaProperty(
+                filters=[lambda_.CfnEventSourceMapping.FilterProperty(pattern=json.dumps(STREAM_FILTER))]
+            ),
+            function_response_types=["ReportBatchItemFailures"],
+            bisect_batch_on_function_error=True,
+            maximum_retry_attempts=_STREAM_ATTEMPTS_MAX,
+            maximum_record_age_in_seconds=_STREAM_AGE_MAX.to_seconds(),
+            destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
+                on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(destination=queues.dead_stream.queue_arn)
+            ),
+        )
+        depend_on_role(stream, replicate)
+        poll(self, "Queue", queue=queues.repairs, function=replicate, batch=_QUEUE_BATCH)
+        if settings.has_alarms:
+            for name, queue in (("repairs-dead", queues.dead_repairs), ("repair-stream-dead", queues.dead_stream)):
+                ring_for_messages(self, name, "repairs of segments failed on all attempts", queue, settings=settings)

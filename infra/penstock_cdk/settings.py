@@ -1,0 +1,293 @@
+"""The settings of each stage. No other module of infra knows which stage it builds."""
+
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
+from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, check_reserved
+from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS, TIERED_SWEEP_GRACE_MS
+
+Architecture = Literal["arm64", "x86_64"]
+
+METRICS_NAMESPACE = "Penstock"
+LIVE = "live"  # the alias that callers reach, where a stage has versions
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSize:
+    """The memory and time that a Lambda function may use. CPU comes with memory: 1,769 MB is one core."""
+
+    memory_mb: int
+    timeout_s: int
+
+
+# fetch, records_fetch and share wait up to FETCH_WAIT_MS_MAX (20 s) for records. API Gateway hangs up after 30 s.
+FUNCTION_SIZES: Mapping[str, FunctionSize] = {
+    "produce": FunctionSize(memory_mb=1024, timeout_s=15),
+    "fetch": FunctionSize(memory_mb=1024, timeout_s=28),
+    "transactions": FunctionSize(memory_mb=1024, timeout_s=15),
+    "records_produce": FunctionSize(memory_mb=1024, timeout_s=15),
+    "records_fetch": FunctionSize(memory_mb=1024, timeout_s=28),
+    "topics": FunctionSize(memory_mb=512, timeout_s=28),
+    "groups": FunctionSize(memory_mb=512, timeout_s=15),
+    "group_admin": FunctionSize(memory_mb=512, timeout_s=28),
+    "share": FunctionSize(memory_mb=1024, timeout_s=28),
+    "share_admin": FunctionSize(memory_mb=512, timeout_s=28),
+    "zones": FunctionSize(memory_mb=512, timeout_s=15),
+    "recover_zones": FunctionSize(memory_mb=1024, timeout_s=58),
+    "replicate": FunctionSize(memory_mb=512, timeout_s=60),
+    "retention": FunctionSize(memory_mb=512, timeout_s=240),
+    "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
+    "promote": FunctionSize(memory_mb=512, timeout_s=58),
+    "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
+    "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
+}
+
+_ALL = 100  # percent
+_CANARY_MINUTES_MAX = 2_880  # two days, CodeDeploy's limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """How a new version of each API function takes over from the old one (docs/adr/0035).
+
+    `percent` of a function's requests, 1 to 99, reach the new version for `minutes`. All do afterwards, unless an alarm
+    has rung: then none do. With 100 percent, all do at once, and no alarm is asked.
+    """
+
+    percent: int
+    minutes: int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a canary that CodeDeploy would refuse."""
+        if (self.percent, self.minutes) == (_ALL, 0):
+            return
+        if not (1 <= self.percent < _ALL and 1 <= self.minutes <= _CANARY_MINUTES_MAX):
+            raise ValueError(f"{self}: give 1 to 99 percent for 1 to {_CANARY_MINUTES_MAX:,} minutes, or AT_ONCE")
+
+    @property
+    def is_gradual(self) -> bool:
+        """True if CodeDeploy moves the requests."""
+        return self.percent < _ALL
+
+
+AT_ONCE = Canary(percent=_ALL, minutes=0)
+
+# The budget is shorter than the function's timeout: a job finishes the step that it is in when its budget ends.
+JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    "promote": {"PENSTOCK_BUDGET_MS": "45000"},
+    "retention": {"PENSTOCK_BUDGET_MS": "200000", "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS)},
+    "scrub": {"PENSTOCK_BUDGET_MS": "180000", "PENSTOCK_SCRUB_BYTES": str(SCRUB_BYTES)},
+    "tier": {"PENSTOCK_BUDGET_MS": "720000"},
+    "sweep": {
+        "PENSTOCK_BUDGET_MS": "720000",
+        "PENSTOCK_LOG_START_GRACE_MS": str(LOG_START_GRACE_MS),
+        "PENSTOCK_SWEEP_GRACE_MS": str(SWEEP_GRACE_MS),
+    },
+}
+# Where zones are directory buckets, so that moved segments are out of them within a day (docs/adr/0030).
+TIERED_JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    **JOB_ENVIRONMENTS,
+    "sweep": {**JOB_ENVIRONMENTS["sweep"], "PENSTOCK_SWEEP_GRACE_MS": str(TIERED_SWEEP_GRACE_MS)},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredTables:
+    """The names of three tables that DynamoDB restored, and the label of the stream of the log table."""
+
+    topics: str
+    log: str
+    groups: str
+    log_stream: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSettings:
+    """One deployment of Penstock.
+
+    `name` begins every physical name, so that stages can share an account: `penstock` gives the function
+    `penstock-produce` and the policy `PenstockProduce`. `region` None takes the region of your credentials.
+
+    `storage_profile` decides about zones (storage_profile.py). None takes the profile of the region, so the region must
+    be known then. Never change the profile of a stage that holds data. `has_directory_buckets` is false where there are
+    none, as on the emulator: ordinary buckets stand in for them.
+
+    `pip_platforms` are the platform tags that wheels may have, None for the machine that synthesizes.
+    `account_concurrency` is the number of instances that your account has in the region, None if you do not know it.
+    `reserved_concurrency` has instances by function, which that function may use, and no other. A function without an
+    entry shares the rest of the account. By default there are none: AWS would refuse them in a new account, which may
+    have 10 instances. `request_rate` applies to each route; None leaves the account's 10,000.
+    `route_rates` has lower ones by function, for each of its routes.
+    `job_environments` None takes those of the storage profile.
+    `timers_always_on` lets the first delayed records of the stage come on time, and costs $0.26 a month for the pollers
+    of their queue (docs/adr/0039). `timer_retry_s` is the wait before a failed promotion is tried again.
+    `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
+    data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
+    aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
+    `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, beside `penstock:stage`:
+    name your cost centre there.
+
+    `warm_log_writes` is the number of write units a second that the log table takes from its first minute on. None
+    leaves the 4,000 of a new table, which doubles them when it needs more. AWS charges once for what exceeds them.
+    With `restored_tables`, the stack uses these and has none of its own (docs/how-to/restore.md).
+
+    With `canary`, each function has versions and an alias `live`, which callers reach. None has neither: a deployment
+    then replaces the functions.
+
+    `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
+    `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
+    else into Parquet. `scheduled_jobs` names the jobs whose schedules are on. By default no schedule is on, because
+    each run costs.
+    """
+
+    name: str
+    region: str | None = None
+    storage_profile: Profile | None = None
+    has_directory_buckets: bool = True
+    python_version: str = "3.14"
+    architecture: Architecture = "arm64"
+    pip_platforms: tuple[str, ...] | None = (
+        "manylinux_2_28_aarch64",
+        "manylinux_2_17_aarch64",
+        "manylinux2014_aarch64",
+    )
+    function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
+    account_concurrency: int | None = None
+    reserved_concurrency: Mapping[str, int] = field(default_factory=dict)
+    request_rate: RequestRate | None = REQUEST_RATE
+    route_rates: Mapping[str, RequestRate] = field(default_factory=lambda: ROUTE_RATES)
+    timer_retry_s: int = 60  # a promotion that failed: not shorter than the timeout of promote
+    timers_always_on: bool = False
+    repair_retry_s: int = 360  # six times the timeout of replicate, as the Lambda guide asks for
+    job_environments: Mapping[str, Mapping[str, str]] | None = None
+    keeps_data_on_delete: bool = True
+    empties_buckets: bool = True
+    enforces_tls: bool = True
+    traces: bool = True
+    log_level: str = "INFO"
+    log_retention: str = "THREE_MONTHS"
+    audit_log_retention: str = "ONE_YEAR"
+    emr_release: str | None = "emr-spark-8.0.0"
+    emr_vcpus_max: int = 64
+    glue_version: str = "5.1"
+    has_catalog: bool = True
+    scheduled_jobs: frozenset[str] = frozenset()
+    has_alarms: bool = True
+    alarm_topic_arn: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    warm_log_writes: int | None = None
+    restored_tables: RestoredTables | None = None
+    canary: Canary | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if nothing could stop the canary, or if Lambda would refuse the reserved instances."""
+        if self.canary is not None and self.canary.is_gradual and not self.has_alarms:
+            raise ValueError(f"stage {self.name} has a canary and no alarms that could stop it: set canary=AT_ONCE")
+        check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
+
+    @property
+    def profile(self) -> Profile:
+        """The profile that is set, else that of the region. Raises ValueError if neither is known."""
+        if self.storage_profile is not None:
+            return self.storage_profile
+        if self.region is None:
+            raise ValueError(
+                f"stage {self.name} has neither a region nor a storage profile: set AWS_REGION, or pass "
+                f"-c profile=NAME, one of {', '.join(PROFILES)}"
+            )
+        return profile_of_region(self.region)
+
+    @property
+    def zones(self) -> tuple[ZonePlan, ...]:
+        """The zones, in the order of their bits. Raises ValueError if the region cannot have them."""
+        return zone_plans(self.profile, self.region, has_directory_buckets=self.has_directory_buckets)
+
+    @property
+    def repairs_zones(self) -> bool:
+        """True if there are several zones, so that one may be behind another. S3 repairs a single bucket by itself."""
+        return len(self.zones) > 1
+
+    @property
+    def environments_of_jobs(self) -> Mapping[str, Mapping[str, str]]:
+        """Variables of scheduled functions by function: `job_environments`, or else those of the profile."""
+        return self.job_environments or (TIERED_JOB_ENVIRONMENTS if self.tiers_zones else JOB_ENVIRONMENTS)
+
+    @property
+    def tiers_zones(self) -> bool:
+        """True if the zones cost more for each byte than the archive, so that old segments move there."""
+        return self.profile in ("express3", "express2")
+
+
+def _host_architecture() -> Architecture:
+    return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
+
+
+STAGES: Mapping[str, StageSettings] = {
+    # The emulator runs functions with the machine's Python, speaks plain HTTP and has no directory buckets.
+    "local": StageSettings(
+        name="penstock",
+        storage_profile="local",
+        has_directory_buckets=False,
+        python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+        architecture=_host_architecture(),
+        pip_platforms=None,
+        function_sizes={**FUNCTION_SIZES, "replicate": FunctionSize(memory_mb=512, timeout_s=10)},
+        request_rate=None,  # the emulator enforces none
+        route_rates={},
+        repair_retry_s=10,
+        timers_always_on=True,
+        keeps_data_on_delete=False,
+        empties_buckets=False,  # `penstock local` removes the emulator's state as a whole
+        enforces_tls=False,
+        traces=False,
+        log_level="DEBUG",  # the emulator takes 50 ms longer for a call that logs nothing
+        log_retention="ONE_DAY",
+        audit_log_retention="ONE_DAY",
+        emr_release=None,
+        has_catalog=False,
+        has_alarms=False,
+    ),
+    "dev": StageSettings(
+        name="penstock-dev",
+        storage_profile="standard1",
+        keeps_data_on_delete=False,
+        log_level="DEBUG",
+        log_retention="ONE_WEEK",
+        audit_log_retention="ONE_WEEK",
+    ),
+    # The alarms ring after three bad minutes, and CloudWatch is up to two minutes late: five minutes would be too few.
+    "prod": StageSettings(name="penstock", region="us-east-1", canary=Canary(percent=10, minutes=10)),
+}
+
+
+def settings_of(stage: str) -> StageSettings:
+    """Returns the settings of a stage by its name. Raises ValueError with the known names if the stage is unknown."""
+    if stage not in STAGES:
+        raise ValueError(f"stage={stage!r} does not exist: choose one of {', '.join(STAGES)}")
+    return STAGES[stage]
+
+
+def settings_of_context(context: Mapping[str, str | None], region: str | None) -> StageSettings:
+    """Returns the settings of `stage` (by default prod), with `region` and `profile` where the CDK context has them.
+
+    `region` is that of your credentials, which a stage without a region takes. Raises ValueError, with the value and
+    what is allowed, for a stage or profile that does not exist and for a text that names no region.
+    """
+    settings = settings_of(context.get("stage") or "prod")
+    given, profile = context.get("region"), context.get("profile")
+    if given is not None and not _REGION.fullmatch(given):
+        raise ValueError(f"region={given!r} is no region: give one like eu-central-1")
+    known = {name: name for name in PROFILES}
+    if profile is not None and profile not in known:
+        raise ValueError(f"profile={profile!r} does not exist: choose one of {', '.join(PROFILES)}")
+    return replace(
+        settings,
+        region=given or settings.region or region,
+        storage_profile=settings.storage_profile if profile is None else known[profile],
+    )

@@ -1,0 +1,187 @@
+"""The one stack of Penstock. It composes constructs, and each construct defines one concern."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Annotations, CfnOutput, Stack, Tags
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from penstock_cdk.alarms.alarms import Alarms
+from penstock_cdk.alarms.compaction_metrics import CompactionMetrics
+from penstock_cdk.alarms.failures import Failures
+from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
+from penstock_cdk.alarms.zone_alarms import ZoneAlarms
+from penstock_cdk.jobs.job_packages import JobPackages
+from penstock_cdk.jobs.job_schedules import JobSchedules
+from penstock_cdk.jobs.spark_jobs import SparkJobs
+from penstock_cdk.service.api import Api
+from penstock_cdk.service.client_policies import ClientPolicies
+from penstock_cdk.service.functions import Functions
+from penstock_cdk.service.releases import CanaryDeployment, Releases
+from penstock_cdk.service.repair import Repair, RepairQueues
+from penstock_cdk.service.schedules import Schedules
+from penstock_cdk.service.timers import PROMOTE, TimerQueues, TimerSource
+from penstock_cdk.service.wake_ups import WakeUps
+from penstock_cdk.settings import StageSettings
+from penstock_cdk.storage.archive import Archive
+from penstock_cdk.storage.emptying import Emptying
+from penstock_cdk.storage.stage_storage import StageStorage
+from penstock_cdk.storage.tables import Tables
+from penstock_cdk.storage.zones import Zones
+
+
+class PenstockStack(Stack):
+    """A whole Penstock: tables, zones, functions, API, jobs, alarms, and the policies of its clients.
+
+    `code` is the code of all functions, as one asset. `packages` holds the files that Spark jobs are sent with.
+    `options` go to Stack as they are.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        code: lambda_.Code,
+        packages: JobPackages,
+        **options: object,
+    ) -> None:
+        super().__init__(scope, construct_id, **options)  # type: ignore[arg-type]  # Stack names each option
+        for key, value in {"penstock:stage": settings.name, **settings.tags}.items():
+            Tags.of(self).add(key, value)
+        storage = StageStorage(
+            tables=Tables(self, "Tables", settings=settings),
+            zones=Zones(self, "Zones", settings=settings),
+            archive=Archive(self, "Archive", settings=settings),
+        )
+        queues = RepairQueues(self, "RepairQueues", settings=settings) if settings.repairs_zones else None
+        timers = TimerQueues(self, "Timers", settings=settings)
+        wake_ups = WakeUps(self, "WakeUps", settings=settings)
+        functions = Functions(
+            self,
+            "Functions",
+            settings=settings,
+            storage=storage,
+            queues=queues,
+            timers=timers,
+            wake_ups=wake_ups,
+            code=code,
+        ).by_name
+        releases = Releases(self, "Releases", settings=settings, functions=functions)
+        api = Api(self, "Api", settings=settings, functions=releases.entries)
+        Schedules(self, "Schedules", settings=settings, functions=releases.entries)
+        if queues is not None:
+            replicate = releases.entries["replicate"]
+            Repair(self, "Repair", settings=settings, tables=storage.tables, queues=queues, replicate=replicate)
+        TimerSource(self, "TimerSource", settings=settings, queues=timers, promote=releases.entries[PROMOTE])
+        repairs = None if queues is None else queues.repairs
+        spark = SparkJobs(
+            self,
+            "Jobs",
+            settings=settings,
+            packages=packages,
+            storage=storage,
+            repairs=repairs,
+            wake_ups=wake_ups,
+        )
+        self._empty_on_delete(settings, storage, spark)
+        if spark.application is not None:
+            JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
+        policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
+        if settings.has_alarms:
+            self._ring(settings, functions, releases, api, storage, spark)
+        if settings.keeps_data_on_delete and settings.account_concurrency is None and not settings.reserved_concurrency:
+            Annotations.of(self).add_warning_v2(
+                "penstock:no-reserved-instances",
+                "no function has instances for itself, so readers that poll may starve producers: set "
+                "account_concurrency, by `-c account_concurrency=N`, to what `penstock doctor` says your account has",
+            )
+        self._api_outputs(api, policies)
+        self._storage_outputs(storage, queues)
+        self._output("TimersQueueUrl", timers.seconds.queue_url)
+        self._output("DeadTimersQueueUrl", timers.dead.queue_url)
+        self._output("WakeUpHosts", wake_ups.hosts)
+        self._job_outputs(spark)
+
+    def _ring(
+        self,
+        settings: StageSettings,
+        functions: Mapping[str, lambda_.Function],
+        releases: Releases,
+        api: Api,
+        storage: StageStorage,
+        spark: SparkJobs,
+    ) -> None:
+        """Makes the alarms, and the canary that two of them stop."""
+        alarms = Alarms(
+            self,
+            "Alarms",
+            settings=settings,
+            functions=functions,
+            api_id=api.api_id,
+            log_table=storage.tables.log,
+        )
+        if settings.canary is not None and settings.canary.is_gradual:
+            stopping = alarms.stop_a_release
+            CanaryDeployment(self, "Canary", settings=settings, aliases=releases.api_aliases, alarms=stopping)
+        Failures(self, "Failures", settings=settings, functions=functions)
+        if settings.repairs_zones:
+            ZoneAlarms(self, "ZoneAlarms", settings=settings)
+        CompactionMetrics(self, "CompactionMetrics", settings=settings, log_group=spark.log_group)
+        runs = JobRunAlarms(self, "JobRunAlarms", settings=settings, application=spark.application, jobs=spark.jobs)
+        self._output("FailedRunsQueueUrl", runs.queue.queue_url)
+        if settings.alarm_topic_arn is None:
+            Annotations.of(self).add_warning_v2(
+                "penstock:alarms-without-receiver",
+                "the alarms of this stage tell no one: set alarm_topic_arn, by `-c alarm_topic_arn=<SNS topic>` or "
+                "in infra/penstock_cdk/settings.py, or has_alarms=False, which saves their price",
+            )
+
+    def _empty_on_delete(self, settings: StageSettings, storage: StageStorage, spark: SparkJobs) -> None:
+        """Lets `cdk destroy` delete the buckets and the database of a stage that keeps no data.
+
+        Functions go first, because they write.
+        """
+        if settings.keeps_data_on_delete or not settings.empties_buckets:
+            return
+        buckets = (*storage.zones.all, storage.archive.place, spark.results.place)
+        emptying = Emptying(self, "Emptying", settings=settings, buckets=buckets, catalog=spark.catalog)
+        self.node.find_child("Functions").node.add_dependency(emptying)
+
+    def _api_outputs(self, api: Api, policies: ClientPolicies) -> None:
+        self._output("ApiUrl", api.url)
+        self._output("ApiId", api.api_id)
+        self._output("AccessLogGroup", api.access_log_name)
+        self._output("ProducePolicyArn", policies.produce.managed_policy_arn)
+        self._output("ConsumePolicyArn", policies.consume.managed_policy_arn)
+        self._output("TransactPolicyArn", policies.transact.managed_policy_arn)
+        self._output("AdminPolicyArn", policies.admin.managed_policy_arn)
+
+    def _storage_outputs(self, storage: StageStorage, queues: RepairQueues | None) -> None:
+        self._output("TopicsTable", storage.tables.topics.table_name)
+        self._output("LogTable", storage.tables.log.table_name)
+        self._output("GroupsTable", storage.tables.groups.table_name)
+        for zone in storage.zones.all:
+            self._output(f"Zone{zone.name.upper()}Bucket", zone.bucket_name)
+        self._output("ZoneBuckets", storage.zones.environment)
+        if queues is not None:
+            self._output("RepairQueueUrl", queues.repairs.queue_url)
+            self._output("DeadRepairsQueueUrl", queues.dead_repairs.queue_url)
+            self._output("DeadStreamQueueUrl", queues.dead_stream.queue_url)
+        self._output("ArchiveBucket", storage.archive.bucket_name)
+
+    def _job_outputs(self, spark: SparkJobs) -> None:
+        self._output("ResultsBucket", spark.results.bucket_name)
+        if spark.catalog is not None:
+            self._output("Catalog", spark.catalog.option)
+        self._output("JobsLogGroup", spark.log_group.log_group_name)
+        if spark.application is not None:
+            self._output("JobsApplicationId", spark.application.application_id)
+        for name, job in spark.jobs.items():
+            self._output(f"Job{name.title()}Role", job.role_arn)
+            self._output(f"Job{name.title()}Script", job.script_url)
+            self._output(f"Job{name.title()}Glue", job.glue_name)
+
+    def _output(self, name: str, value: str) -> None:
+        CfnOutput(self, name, value=value)
