@@ -185,8 +185,10 @@ PUSH_PATIENCE_MS_DEFAULT = 900_000  # records wait so long for a target that has
 PUSH_PATIENCE_MS_MAX = 14 * 24 * 3_600_000
 PUSH_AGE_MS_MAX = 365 * 24 * 3_600_000
 PUSH_URL_LENGTH_MAX = 2_048  # characters
-PUSH_SECRET_LENGTH_MIN = 16  # characters
-PUSH_SECRET_LENGTH_MAX = 256
+WEBHOOK_SECRET_BYTES_MIN = 24  # of the random bytes behind a secret's base64: both as Standard Webhooks says
+WEBHOOK_SECRET_BYTES_MAX = 64
+WEBHOOK_SECRETS_MAX = 2  # the new one and the old one, while you change it
+WEBHOOK_TOLERANCE_S = 300  # a receiver's clock and the time of an attempt may differ by so much
 
 # The index.
 TAIL_ROLL_REFS = 16  # a roll moves exactly so many refs to a page (format: a tail base has one possible page)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import TopicName, parse_topic_name
+from penstock_core.push.webhook import parse_secret
 
 _FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w$-]{1,128})?", re.ASCII)
 _BUS_ARN = re.compile(r"arn:[\w-]+:events:[\w-]+:\d{12}:event-bus/[\w./-]{1,256}", re.ASCII)
@@ -39,7 +40,7 @@ class BusTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpsTarget:
-    """An HTTPS endpoint. `secret` signs each request; no answer and no log shows it."""
+    """An HTTPS endpoint. `secret` signs each request (`push/webhook.py`); no answer and no log shows it."""
 
     url: str
     secret: str
@@ -124,9 +125,10 @@ def _https(value: object) -> HttpsTarget:
             f"target.https.url={shown(url)}: give an https:// address without user, password and fragment, "
             f"{limits.PUSH_URL_LENGTH_MAX:,} characters at most"
         )
-    low, high = limits.PUSH_SECRET_LENGTH_MIN, limits.PUSH_SECRET_LENGTH_MAX
-    if not isinstance(secret, str) or not low <= len(secret) <= high:
-        raise _refused(f"target.https.secret: give a text of {low} to {high} characters; it is not shown here")
+    try:
+        parse_secret(secret if isinstance(secret, str) else "")
+    except PenstockError as error:
+        raise _refused(f"target.https.{error.message}") from None
     return HttpsTarget(url=url, secret=secret)
 
 

@@ -18,7 +18,7 @@ from penstock_core.push.target import (
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pack"
 BUS = "arn:aws-cn:events:cn-north-1:123456789012:event-bus/orders"
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/pack"
-SECRET = "0123456789abcdef"
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,8 @@ def test_secret_of_an_endpoint_is_never_shown() -> None:
         ({"https": {"url": "https://example.org#x", "secret": SECRET}}, "fragment"),
         ({"https": {"url": f"https://example.org/{'x' * limits.PUSH_URL_LENGTH_MAX}", "secret": SECRET}}, "2,048"),
         ({"https": {"url": 7, "secret": SECRET}}, "target.https.url=7"),
-        ({"https": {"url": "https://example.org", "secret": "short"}}, "16 to 256 characters"),
+        ({"https": {"url": "https://example.org", "secret": "short"}}, "target.https.secret: give whsec_"),
+        ({"https": {"url": "https://example.org", "secret": 7}}, "24 to 64 random bytes"),
     ],
 )
 def test_bad_target_is_refused_with_the_way_out(document: dict[str, Any], told: str) -> None:
