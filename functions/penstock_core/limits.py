@@ -168,9 +168,10 @@ REDRIVE_PAUSE_MS = 60_000  # records that a redrive skips come up again after th
 DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-letter topic
 
 # Subscriptions.
-PUSH_LOCK_MS = 20_000  # a delivery renews its lock with each commit, and each 5 s
+PUSH_LOCK_MS = 65_000  # of a lane: longer than the function `deliver` may run
+PUSH_PAUSE_MS_MAX = 11 * 3_600_000  # SQS hides a message for 12 h at most after its receipt
 PUSH_ERROR_LENGTH_MAX = 500  # characters of a target's answer that the state keeps
-PUSH_TOPICS_MAX = 100  # of one subscription
+PUSH_TOPICS_MAX = 40  # of one subscription
 PUSH_BATCH_RECORDS_DEFAULT = 100
 PUSH_BATCH_RECORDS_MAX = 10_000
 PUSH_BATCH_WINDOW_MS_MAX = 300_000
@@ -180,7 +181,7 @@ PUSH_ATTEMPTS_DEFAULT = 5  # of subscriptions with a dead-letter topic; those wi
 PUSH_ATTEMPTS_MAX = 1_000
 PUSH_BACKOFF_FIRST_MS_DEFAULT = 1_000
 PUSH_BACKOFF_LAST_MS_DEFAULT = 600_000
-PUSH_BACKOFF_MS_MAX = 12 * 3_600_000
+PUSH_BACKOFF_MS_MAX = PUSH_PAUSE_MS_MAX
 PUSH_PATIENCE_MS_DEFAULT = 900_000  # records wait so long for a target that has no success at all
 PUSH_PATIENCE_MS_MAX = 14 * 24 * 3_600_000
 PUSH_AGE_MS_MAX = 365 * 24 * 3_600_000

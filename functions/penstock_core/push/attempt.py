@@ -7,7 +7,7 @@ record is left. That record costs at most `2 * log2(batch)` attempts beyond thos
 from dataclasses import dataclass, replace
 
 from penstock_core.ids import Offset
-from penstock_core.push.delivery import DeliveryState, Trouble, renew
+from penstock_core.push.delivery import DeliveryState, Trouble
 from penstock_core.push.subscription import SubscriptionConfig
 
 _DOUBLINGS_MAX = 30
@@ -51,7 +51,7 @@ def next_attempt(state: DeliveryState, config: SubscriptionConfig, evidence: Evi
     if trouble is None or trouble.try_end is None:
         return Again(state=state, pause_ms=0)
     if config.dead_letter_topic is not None and evidence.old_end > state.offset:
-        return _bury(state, evidence.old_end, evidence.now_ms)
+        return _bury(state, evidence.old_end)
     if trouble.outages:
         return Again(state=state, pause_ms=pause_ms(config, trouble.outages))
     attempts_max = 1 if trouble.is_split else config.attempts_max
@@ -61,7 +61,7 @@ def next_attempt(state: DeliveryState, config: SubscriptionConfig, evidence: Evi
         return Again(state=_halved(state, trouble, trouble.try_end), pause_ms=0)
     is_target_well = max(state.succeeded_ms, evidence.succeeded_ms) > trouble.first_failed_ms
     if is_target_well or evidence.now_ms - trouble.first_failed_ms >= config.patience_ms:
-        return _bury(state, trouble.try_end, evidence.now_ms)
+        return _bury(state, trouble.try_end)
     return Again(state=state, pause_ms=pause_ms(config, trouble.attempts))
 
 
@@ -75,5 +75,5 @@ def _halved(state: DeliveryState, trouble: Trouble, end: Offset) -> DeliveryStat
     return replace(state, trouble=replace(trouble, failing_end=end, try_end=middle, attempts=0, is_split=True))
 
 
-def _bury(state: DeliveryState, end: Offset, now_ms: int) -> Bury:
-    return Bury(state=replace(renew(state, now_ms), offset=end, trouble=None))
+def _bury(state: DeliveryState, end: Offset) -> Bury:
+    return Bury(state=replace(state, version=state.version + 1, offset=end, next_try_ms=0, trouble=None))

@@ -1,34 +1,19 @@
-"""The state of one partition of an ordered subscription, and what a delivery makes of it. Pure.
+"""The state of one partition of a subscription, and what a delivery makes of it. Pure.
 
-The holder of the lock is the only writer: each change expects the epoch that its delivery took. So a change is the
-whole new state, and an adapter puts it on condition of the epoch before it.
-
-```
- free ──take──> held ──commit──> held ──release──> free
-                 │ └───fail──> held, in trouble ──release──> free, nothing is tried before next_try_ms
-                 └─its function dies─> over: the next take counts a failed attempt
-```
+The lane of the partition is locked while a delivery works (lane.py). Each change makes a whole new state with the next
+`version`, and an adapter puts it on condition of the version before it. So a delivery that was frozen for long, or a
+write that comes late, changes nothing.
 
 The range that fails begins at `offset`, because what succeeds before it is committed. `attempt.py` decides what is
 tried after a failure.
 """
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from typing import Any
 
 from penstock_core.ids import Offset
-from penstock_core.limits import PUSH_ERROR_LENGTH_MAX, PUSH_LOCK_MS
-
-FREE = 0
-
-
-class Failure(StrEnum):
-    """The two kinds of failure."""
-
-    OUTAGE = "outage"
-    """The target is throttled, away, denied or broken. It tells nothing of the records."""
-    REFUSAL = "refusal"
-    """The target could not handle these records."""
+from penstock_core.limits import PUSH_ERROR_LENGTH_MAX
+from penstock_core.push.batch import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,53 +39,20 @@ class Trouble:
 class DeliveryState:
     """`offset` is the first record that the target has not answered for.
 
-    `locked_until_ms` is FREE if no delivery holds the lock. `succeeded_ms` is the time of the last commit.
+    Nothing is tried before `next_try_ms`. `succeeded_ms` is the time of the last success. `version` rises with each
+    write; it is 1 in the first state that is stored.
     """
 
     offset: Offset
-    epoch: int = 0
-    locked_until_ms: int = FREE
+    version: int = 1
     next_try_ms: int = 0
     succeeded_ms: int = 0
     trouble: Trouble | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """Another delivery has the lock. Its own message stands for all records, so a message that finds this may go."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paused:
-    """Nothing is tried before `until_ms`. The message of that time stands for all records."""
-
-    until_ms: int
-
-
-def take(state: DeliveryState, now_ms: int) -> DeliveryState | Held | Paused:
-    """The state with the lock taken, under a new epoch.
-
-    A lock that ended without a release is an attempt that failed: its function died, perhaps of these records. In
-    trouble `begin` has counted that attempt already.
-    """
-    if state.locked_until_ms > now_ms:
-        return Held()
-    if state.next_try_ms > now_ms:
-        return Paused(until_ms=state.next_try_ms)
-    trouble = state.trouble
-    if state.locked_until_ms != FREE and trouble is None:
-        trouble = Trouble(first_failed_ms=state.locked_until_ms, attempts=1, error="the delivery died")
-    return replace(renew(state, now_ms), epoch=state.epoch + 1, next_try_ms=0, trouble=trouble)
-
-
-def renew(state: DeliveryState, now_ms: int) -> DeliveryState:
-    """The lock lasts `PUSH_LOCK_MS` from now on."""
-    return replace(state, locked_until_ms=now_ms + PUSH_LOCK_MS)
-
-
-def release(state: DeliveryState, next_try_ms: int = 0) -> DeliveryState:
-    """The lock is free. Nothing is tried before `next_try_ms`."""
-    return replace(state, locked_until_ms=FREE, next_try_ms=next_try_ms)
+def pause(state: DeliveryState, next_try_ms: int) -> DeliveryState:
+    """Nothing is tried before `next_try_ms`."""
+    return _next(state, next_try_ms=next_try_ms)
 
 
 def end_of_try(state: DeliveryState, batch_end: Offset) -> Offset:
@@ -115,13 +67,13 @@ def begin(state: DeliveryState, try_end: Offset) -> DeliveryState:
     if trouble is None:
         return state
     failing_end = try_end if trouble.failing_end is None else trouble.failing_end
-    return replace(
+    return _next(
         state, trouble=replace(trouble, failing_end=failing_end, try_end=try_end, attempts=trouble.attempts + 1)
     )
 
 
 def commit(state: DeliveryState, next_offset: Offset, now_ms: int) -> DeliveryState:
-    """The target has answered for all records below `next_offset`. It renews the lock, too.
+    """The target has answered for all records below `next_offset`.
 
     Behind a part that succeeded, the rest of its batch is tried next.
     """
@@ -132,7 +84,7 @@ def commit(state: DeliveryState, next_offset: Offset, now_ms: int) -> DeliverySt
         end = trouble.failing_end
         rest = replace(trouble, try_end=end, attempts=0, outages=0)
         trouble = None if end is None or next_offset >= end else rest
-    return replace(renew(state, now_ms), offset=next_offset, succeeded_ms=now_ms, trouble=trouble)
+    return _next(state, offset=next_offset, next_try_ms=0, succeeded_ms=now_ms, trouble=trouble)
 
 
 def fail(state: DeliveryState, failure: Failure, end: Offset, error: str, now_ms: int) -> DeliveryState:
@@ -141,11 +93,11 @@ def fail(state: DeliveryState, failure: Failure, end: Offset, error: str, now_ms
     The first failure of a batch is its first attempt: no `begin` has counted it.
     """
     trouble = state.trouble or Trouble(first_failed_ms=now_ms, failing_end=end, try_end=end, attempts=1)
-    if failure is Failure.OUTAGE:
+    if failure is Failure.AWAY:
         trouble = replace(trouble, attempts=max(0, trouble.attempts - 1), outages=trouble.outages + 1)
     else:
         trouble = replace(trouble, outages=0)
-    return replace(renew(state, now_ms), trouble=replace(trouble, error=error[:PUSH_ERROR_LENGTH_MAX]))
+    return _next(state, trouble=replace(trouble, error=error[:PUSH_ERROR_LENGTH_MAX]))
 
 
 def fail_record(state: DeliveryState, error: str, now_ms: int) -> DeliveryState:
@@ -160,4 +112,8 @@ def fail_record(state: DeliveryState, error: str, now_ms: int) -> DeliveryState:
         attempts=known.attempts if known is not None and is_same else 1,
         error=error[:PUSH_ERROR_LENGTH_MAX],
     )
-    return replace(renew(state, now_ms), trouble=trouble)
+    return _next(state, trouble=trouble)
+
+
+def _next(state: DeliveryState, **changes: Any) -> DeliveryState:
+    return replace(state, version=state.version + 1, **changes)

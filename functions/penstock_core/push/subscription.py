@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import Offset, Partition, SubscriptionId, SubscriptionName, TopicId, TopicName, parse_topic_name
+from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId, TopicName, parse_topic_name
 from penstock_core.push.target import Target, TopicTarget
 
 ORDERED, PARALLEL = "ordered", "parallel"
@@ -67,8 +67,8 @@ _CHOICES = {"mode": (ORDERED, PARALLEL), "start": STARTS}
 class Subscription:
     """The subscription's item. `topics` are those that it reads, by name, with the ids that it is bound to.
 
-    `starts` has the first offset of each partition that there was when the subscription was made; those that came later
-    start at 0.
+    A subscription that starts at the latest records gets the states of all partitions before it becomes visible. Every
+    other partition begins with the log. `version` rises with each change.
     """
 
     name: SubscriptionName
@@ -77,7 +77,6 @@ class Subscription:
     created_at_ms: int = 0
     topics: Mapping[TopicName, TopicId]
     target: Target
-    starts: Mapping[TopicId, Mapping[Partition, Offset]] = field(default_factory=dict)
     is_paused: bool = False
     config: SubscriptionConfig = field(default_factory=SubscriptionConfig)
 

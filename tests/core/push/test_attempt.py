@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from penstock_core.ids import Offset
 from penstock_core.push.attempt import Again, Bury, Evidence, next_attempt, pause_ms
-from penstock_core.push.delivery import DeliveryState, Failure, begin, commit, end_of_try, fail, release, take
+from penstock_core.push.batch import Failure
+from penstock_core.push.delivery import DeliveryState, begin, commit, end_of_try, fail
 from penstock_core.push.subscription import SubscriptionConfig, new_subscription_config
 
 DEAD = {"dead_letter_topic": "orders.dead"}
@@ -49,9 +50,7 @@ class Delivery:
     def run(self) -> None:
         state = DeliveryState(offset=Offset(0))
         while state.offset < self.end:
-            taken = take(state, self.now_ms)
-            assert isinstance(taken, DeliveryState)
-            state = self._once(taken)
+            state = self._once(state)
             self.now_ms += 10
 
     def _once(self, state: DeliveryState) -> DeliveryState:
@@ -59,7 +58,7 @@ class Delivery:
         state = begin(state, end)
         failure = self.target.invoke(state.offset, end, self.now_ms)
         if failure is None:
-            return release(commit(state, end, self.now_ms))
+            return commit(state, end, self.now_ms)
         state = fail(state, failure, end, "no", self.now_ms)
         is_old = self.old_after_ms is not None and self.now_ms >= self.old_after_ms
         evidence = Evidence(
@@ -72,7 +71,7 @@ class Delivery:
             self.buried += range(state.offset, step.state.offset)
         elif step.pause_ms:
             self.now_ms += step.pause_ms
-        return release(step.state)
+        return step.state
 
 
 def test_clean_run_delivers_each_batch_once() -> None:
@@ -128,7 +127,7 @@ def test_refusals_without_any_success_are_buried_after_the_patience() -> None:
 
 
 def test_outage_is_never_buried_before_its_age() -> None:
-    target = Target(away_ms=range(10**12), failure=Failure.OUTAGE)
+    target = Target(away_ms=range(10**12), failure=Failure.AWAY)
     config = new_subscription_config({**DEAD, "age_ms_max": 3_600_000, "patience_ms": 0})
     delivery = Delivery(target=target, config=config, end=50, old_after_ms=3_600_000)
     delivery.run()
@@ -153,10 +152,3 @@ def test_records_are_tried_for_ever_without_a_dead_letter_topic() -> None:
         assert step.pause_ms == pause_ms(config, attempt)
         state = begin(step.state, Offset(1))
     assert pause_ms(config, 50) == config.backoff_ms_max
-
-
-def test_failure_of_an_unknown_range_is_tried_at_once() -> None:
-    died = take(DeliveryState(offset=Offset(0), epoch=1, locked_until_ms=5), 6)
-    assert isinstance(died, DeliveryState)
-    step = next_attempt(died, new_subscription_config(DEAD), Evidence(now_ms=6, succeeded_ms=0, old_end=Offset(0)))
-    assert step == Again(state=died, pause_ms=0)

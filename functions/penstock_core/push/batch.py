@@ -1,0 +1,65 @@
+"""What a target is given, and what it answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock_core.ids import Offset, PartitionKey, SubscriptionId, SubscriptionName, TopicName
+from penstock_core.records.codec import Record
+
+
+class Failure(StrEnum):
+    """The kinds of failure of a whole batch."""
+
+    AWAY = "away"
+    """The target is throttled, denied, missing or out of reach. It tells nothing of the records, ever."""
+    BROKEN = "broken"
+    """The target answers 5xx, or not in time. That may be the fault of the records."""
+    REFUSAL = "refusal"
+    """The target could not handle these records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushRecord:
+    """One record with its place."""
+
+    topic: TopicName
+    key: PartitionKey
+    record: Record
+
+    @property
+    def place(self) -> tuple[PartitionKey, Offset]:
+        """The partition and the offset."""
+        return self.key, Offset(self.record.offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushBatch:
+    """One delivery. In ordered mode all records are of one partition, in order.
+
+    `attempt` counts from 1 for the same records.
+    """
+
+    subscription: SubscriptionName
+    subscription_id: SubscriptionId
+    records: Sequence[PushRecord]
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The target has answered. The records at the places of `failed`, all of the batch, could not be handled."""
+
+    failed: frozenset[tuple[PartitionKey, Offset]] = frozenset()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The target has not handled the batch, as far as one knows. It may have."""
+
+    failure: Failure
+    error: str
+
+
+Answer = Answered | Failed

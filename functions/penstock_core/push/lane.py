@@ -1,0 +1,131 @@
+"""A lane: the unit of concurrency of a subscription, its lock, and the queue message that stands for its work. Pure.
+
+Each partition belongs to one lane. A subscription with `concurrency` n has n lanes, and each lane delivers its
+partitions in turn. One delivery holds a lane at a time:
+
+```
+ free ──take──> held by a message ──rest──> free, its message sleeps in the queue until `due_ms`
+                        │         ──finish──> free, without a message
+                        └─its function dies─> over at `locked_until_ms`: the next take counts a death
+```
+Invariant: while a lane is held or sleeps, the queue has the message `holder` or `sleeper`. So a message that meets a
+held lane may go, unless it is one of those two, or its sender has seen a newer version of the subscription.
+
+Each write raises `version`, and is made on condition of the version before it. So a late write changes nothing.
+"""
+
+import zlib
+from dataclasses import dataclass, replace
+
+from penstock_core.ids import PartitionKey, SubscriptionId
+from penstock_core.limits import PUSH_LOCK_MS
+
+NO_MESSAGE = ""
+FREE = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneKey:
+    """A lane by its subscription and its number, from 0."""
+
+    subscription_id: SubscriptionId
+    lane: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneState:
+    """The lane's item.
+
+    - `holder` is the message whose delivery holds the lock until `locked_until_ms`; `nonce` names its invocation.
+    - `sleeper` is the message that the queue shows again at `due_ms`.
+    - `seen_version` is that of the subscription which the holder has read.
+    - `deaths` counts the holders in a row that died.
+    """
+
+    version: int = 0
+    seen_version: int = 0
+    holder: str = NO_MESSAGE
+    nonce: str = ""
+    locked_until_ms: int = FREE
+    sleeper: str = NO_MESSAGE
+    due_ms: int = 0
+    deaths: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One receipt of a message: the message's id, a nonce of this invocation, and the subscription's version.
+
+    `sent_version` is the version that the sender of the message has seen.
+    """
+
+    message_id: str
+    nonce: str
+    sent_version: int
+    seen_version: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """Another message stands for all that this one could tell. Delete this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postpone:
+    """The message must come again, at `until_ms`."""
+
+    until_ms: int
+
+
+def lane_of(key: PartitionKey, concurrency: int) -> int:
+    """The lane of a partition. Neighbouring partitions of a topic lie in neighbouring lanes."""
+    return (zlib.crc32(key.topic_id.encode()) + key.partition) % concurrency
+
+
+def take(state: LaneState | None, turn: Turn) -> LaneState | Drop | Postpone:
+    """The lane held by this turn, or what becomes of the message. None is a lane that was never taken.
+
+    A turn that finds its own nonce goes on: its first try had been applied.
+    """
+    state = state or LaneState()
+    if state.locked_until_ms > turn.now_ms and state.nonce != turn.nonce:
+        is_needed = turn.message_id in (state.holder, state.sleeper) or turn.sent_version > state.seen_version
+        return Postpone(until_ms=state.locked_until_ms) if is_needed else Drop()
+    if state.nonce == turn.nonce and state.locked_until_ms > turn.now_ms:
+        return state
+    has_died = state.locked_until_ms != FREE
+    return replace(
+        state,
+        version=state.version + 1,
+        seen_version=turn.seen_version,
+        holder=turn.message_id,
+        nonce=turn.nonce,
+        locked_until_ms=turn.now_ms + PUSH_LOCK_MS,
+        deaths=state.deaths + 1 if has_died else 0,
+    )
+
+
+def finish(state: LaneState) -> LaneState:
+    """The lane is free. Its holder's message goes, unless it is the sleeper."""
+    sleeper = NO_MESSAGE if state.sleeper == state.holder else state.sleeper
+    return replace(
+        state,
+        version=state.version + 1,
+        holder=NO_MESSAGE,
+        nonce="",
+        locked_until_ms=FREE,
+        deaths=0,
+        sleeper=sleeper,
+        due_ms=state.due_ms if sleeper else 0,
+    )
+
+
+def rest(state: LaneState, due_ms: int, now_ms: int) -> LaneState:
+    """The lane is free, and a message sleeps until `due_ms`: an earlier one if it is still to come, else the holder's.
+
+    The caller postpones its own message if it is the sleeper now, and deletes it otherwise.
+    """
+    is_covered = state.sleeper not in (NO_MESSAGE, state.holder) and now_ms <= state.due_ms <= due_ms
+    free = replace(state, version=state.version + 1, holder=NO_MESSAGE, nonce="", locked_until_ms=FREE, deaths=0)
+    return free if is_covered else replace(free, sleeper=state.holder, due_ms=due_ms)

@@ -1,0 +1,120 @@
+"""The ports of push subscriptions. `penstock_service.ports` says what all methods raise."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock_core.ids import Partition, PartitionKey, SubscriptionId, SubscriptionName, TopicId
+from penstock_core.push.batch import Answer, PushBatch
+from penstock_core.push.delivery import DeliveryState
+from penstock_core.push.lane import LaneKey, LaneState
+from penstock_core.push.message import PushMessage
+from penstock_core.push.subscription import Subscription
+from penstock_core.push.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionNote:
+    """What the small item of a topic tells of one of its subscriptions: enough to send it a message."""
+
+    name: SubscriptionName
+    subscription_id: SubscriptionId
+    version: int
+    concurrency: int
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryKey:
+    """The state of one partition in one subscription."""
+
+    subscription_id: SubscriptionId
+    topic_id: TopicId
+    partition: Partition
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        """The partition."""
+        return PartitionKey(self.topic_id, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionStates:
+    """The lanes by number, and the states of partitions."""
+
+    lanes: Mapping[int, LaneState]
+    deliveries: Mapping[DeliveryKey, DeliveryState]
+
+
+class PushStore(Protocol):
+    """Subscriptions, their lanes and the states of their partitions. Reads are consistent."""
+
+    def get_subscription(self, name: SubscriptionName) -> Subscription | None:
+        """The subscription, or None if there is none. One read."""
+
+    def list_subscriptions(self, after: str, limit: int) -> Sequence[Subscription]:
+        """At most `limit` subscriptions whose names come after `after`, sorted. One query."""
+
+    def change_subscription(self, old: Subscription | None, new: Subscription) -> None:
+        """Stores `new` and the notes of its topics, in place of `old`, which is None if there is none yet.
+
+        Notes of topics that `new` has not are removed. Raises CONCURRENT_UPDATE unless the stored one has the id and
+        the version of `old`. One transaction.
+        """
+
+    def delete_subscription(self, seen: Subscription) -> None:
+        """Removes the subscription and its notes. Raises CONCURRENT_UPDATE if it has changed. One transaction."""
+
+    def subscriptions_of(self, topic_id: TopicId) -> Sequence[SubscriptionNote]:
+        """The notes of all subscriptions of a topic, by name. One query for each MB."""
+
+    def find_lane(self, key: LaneKey) -> LaneState | None:
+        """The lane's state, None if it was never taken. One read."""
+
+    def put_lane(self, key: LaneKey, new: LaneState) -> LaneState | None:
+        """Stores the state if the stored version is the one before it: none at all for version 1.
+
+        Returns what is stored then. It is `new` also where this call's own first attempt has stored it. One
+        conditional put, repeated if it may have been applied.
+        """
+
+    def find_deliveries(self, keys: Sequence[DeliveryKey]) -> Mapping[DeliveryKey, DeliveryState]:
+        """The states of these partitions. A partition that has none is missing. One call for each 100."""
+
+    def put_delivery(self, key: DeliveryKey, new: DeliveryState) -> DeliveryState | None:
+        """As `put_lane`, for the state of a partition."""
+
+    def states_of(self, subscription_id: SubscriptionId) -> SubscriptionStates:
+        """All lanes and states of a subscription. One query for each MB."""
+
+    def delete_states(self, subscription_id: SubscriptionId) -> None:
+        """Removes all lanes and states of a subscription that is gone. A query, and a write for each 25."""
+
+
+class DeliveryQueue(Protocol):
+    """The queue that starts deliveries. A message may be late or doubled; none is lost but by its age of 14 days."""
+
+    def send(self, messages: Sequence[PushMessage]) -> None:
+        """Sends the messages. One call for each 10. Raises if one of them may not have been sent."""
+
+    def postpone(self, receipt: str, delay_ms: int) -> None:
+        """Hides a received message for so long, `PUSH_PAUSE_MS_MAX` at most. One call.
+
+        The receiver does not delete the message then: it reports it as failed.
+        """
+
+    def switch_on(self) -> None:
+        """Lets messages be taken, and the look each five minutes begin. It may be repeated at any time."""
+
+
+class Targets(Protocol):
+    """The targets that lie outside of Penstock: functions, queues, buses and HTTPS endpoints."""
+
+    def check(self, target: Target) -> None:
+        """Tries whether the service may deliver there, without delivering anything.
+
+        Raises ACCESS_DENIED with the command that grants it, and INVALID_CONFIG for a target that does not exist.
+        """
+
+    def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:
+        """Gives the batch to the target, once, and returns its answer within about `timeout_ms`. Raises nothing."""

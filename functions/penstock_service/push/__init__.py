@@ -1,0 +1,1 @@
+"""Push subscriptions: deliver records to targets (docs/adr/0042)."""

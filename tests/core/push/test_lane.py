@@ -1,0 +1,96 @@
+from dataclasses import replace
+
+import pytest
+
+from penstock_core.ids import Partition, PartitionKey, TopicId
+from penstock_core.limits import PUSH_LOCK_MS
+from penstock_core.push.lane import FREE, Drop, LaneState, Postpone, Turn, finish, lane_of, rest, take
+
+NOW_MS = 1_000_000
+FIRST = Turn(message_id="m1", nonce="n1", sent_version=3, seen_version=3, now_ms=NOW_MS)
+SECOND = Turn(message_id="m2", nonce="n2", sent_version=3, seen_version=3, now_ms=NOW_MS + 1)
+
+
+def held(turn: Turn = FIRST, state: LaneState | None = None) -> LaneState:
+    after = take(state, turn)
+    assert isinstance(after, LaneState)
+    return after
+
+
+def test_neighbours_lie_in_different_lanes() -> None:
+    keys = [PartitionKey(TopicId("ab" * 10), Partition(number)) for number in range(6)]
+    assert sorted(lane_of(key, 6) for key in keys) == list(range(6))
+    assert {lane_of(key, 1) for key in keys} == {0}
+
+
+def test_take_of_a_new_lane_is_its_first_version() -> None:
+    assert held() == LaneState(
+        version=1, seen_version=3, holder="m1", nonce="n1", locked_until_ms=NOW_MS + PUSH_LOCK_MS
+    )
+
+
+def test_another_message_is_dropped_while_the_lane_is_held() -> None:
+    assert take(held(), SECOND) == Drop()
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        replace(FIRST, nonce="n2"),  # the queue delivered it twice, or again
+        replace(SECOND, sent_version=4),  # its sender knows more than the holder
+    ],
+)
+def test_message_that_stands_for_something_comes_again(turn: Turn) -> None:
+    assert take(held(), turn) == Postpone(until_ms=NOW_MS + PUSH_LOCK_MS)
+
+
+def test_sleeper_comes_again_while_another_message_holds_the_lane() -> None:
+    asleep = rest(held(), NOW_MS + 5_000, NOW_MS)
+    busy = held(SECOND, asleep)
+    assert take(busy, replace(FIRST, nonce="n3")) == Postpone(until_ms=SECOND.now_ms + PUSH_LOCK_MS)
+
+
+def test_take_that_was_applied_goes_on() -> None:
+    assert take(held(), FIRST) == held()
+
+
+def test_lock_that_ended_unreleased_counts_a_death() -> None:
+    late = replace(SECOND, now_ms=NOW_MS + PUSH_LOCK_MS)
+    died = held(late, held())
+    assert (died.holder, died.deaths, died.version) == ("m2", 1, 2)
+    assert finish(died).deaths == 0
+
+
+def test_finish_leaves_no_message() -> None:
+    assert finish(held()) == LaneState(version=2, seen_version=3)
+
+
+def test_rest_leaves_the_holder_asleep() -> None:
+    assert rest(held(), NOW_MS + 5_000, NOW_MS) == LaneState(
+        version=2, seen_version=3, locked_until_ms=FREE, sleeper="m1", due_ms=NOW_MS + 5_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "sleeper"),
+    [
+        (NOW_MS + 5_000, "m1"),  # the earlier sleeper comes in time
+        (NOW_MS + 4_000, "m2"),  # it would come too late
+    ],
+)
+def test_rest_keeps_an_earlier_sleeper_that_comes_in_time(due_ms: int, sleeper: str) -> None:
+    asleep = rest(held(), NOW_MS + 5_000, NOW_MS)
+    assert rest(held(SECOND, asleep), due_ms, NOW_MS + 2).sleeper == sleeper
+
+
+def test_rest_trusts_no_sleeper_that_is_overdue() -> None:
+    asleep = rest(held(), NOW_MS + 5, NOW_MS)
+    assert rest(held(replace(SECOND, now_ms=NOW_MS + 6), asleep), NOW_MS + 9, NOW_MS + 6).sleeper == "m2"
+
+
+def test_finish_keeps_the_sleeper_of_another_message() -> None:
+    asleep = rest(held(), NOW_MS + 5_000, NOW_MS)
+    after = finish(held(SECOND, asleep))
+    assert (after.sleeper, after.due_ms) == ("m1", NOW_MS + 5_000)
+    woken = replace(FIRST, nonce="n3", now_ms=NOW_MS + 5_000)
+    assert finish(held(woken, after)).sleeper == ""
