@@ -121,7 +121,7 @@ class _Crowd:
         while self.scheduler.now_ms < 1_000.0 * self.seconds:
             self.scheduler.pause(self.scheduler.random.expovariate(self.transactions_per_s / 1_000.0))
             with self.contention.transaction([KEY]):
-                self.log.append_held(KEY, ref_at(self.clock.now_ms(), length=1_000))
+                self.log.append_held(KEY, [ref_at(self.clock.now_ms(), length=1_000)])
             self.metered.charge(2 * _units(self.metered.head_bytes()))
 
     def row(self) -> Row:

@@ -1,16 +1,20 @@
 """Each port from all adapters: in memory, with a database below, and boto3 against moto."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import boto3
 import pytest
 from botocore.config import Config
 from moto import mock_aws
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.dynamodb.models import dynamodb_backends
 
+from penstock_core.log.push_event import PushEvent
+from penstock_core.storage.head_item import parse_push_event
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
@@ -66,6 +70,7 @@ class Ports:
     zone_states: ZoneStateStore
     cursors: JobCursors
     timers: TimerStore
+    push_events: Callable[[], Sequence[PushEvent]]
 
 
 def _memory() -> Iterator[Ports]:
@@ -85,6 +90,7 @@ def _memory() -> Iterator[Ports]:
         MemoryZoneStateStore(),
         MemoryJobCursors(),
         timers,
+        log.push_events,
     )
 
 
@@ -105,6 +111,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.zone_states,
         stores.cursors,
         stores.timers,
+        lambda: cast(MemoryLogIndex, stores.log).push_events(),
     )
     before = _states(service)
     service.database.close()  # without a snapshot, as after a crash: the journal alone gives the same stores
@@ -139,7 +146,7 @@ def aws_clients() -> tuple[Any, Any]:
 def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
     with mock_aws():
         for table in ("topics", "log", "groups"):
-            create_table(dynamodb, table)
+            create_table(dynamodb, table, is_streamed=table == "log")
         for bucket in ("zone-a", "zone-by-hour", "archive"):
             s3.create_bucket(Bucket=bucket)
         client = DynamoDbClient(dynamodb, SystemClock(), SystemEntropy())
@@ -160,6 +167,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),
             DynamoDbTimerStore(client, "log"),
+            _streamed_events,
         )
 
 
@@ -174,10 +182,20 @@ def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
         yield from _aws(*request.getfixturevalue("aws_clients"))
 
 
-def create_table(dynamodb: Any, name: str) -> None:
+def create_table(dynamodb: Any, name: str, *, is_streamed: bool = False) -> None:
+    stream = {"StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}}
     dynamodb.create_table(
         TableName=name,
         AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         BillingMode="PAY_PER_REQUEST",
+        **(stream if is_streamed else {}),
     )
+
+
+def _streamed_events() -> list[PushEvent]:
+    """What the stream of the log table tells of push waiters. moto keeps it, and answers no call for its shards."""
+    stream = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables["log"].stream_shard
+    assert stream is not None
+    events = [parse_push_event(record.to_json()["dynamodb"]) for record in stream.items]
+    return [event for event in events if event is not None and event.must_wake]

@@ -74,6 +74,7 @@ def tell(stage: Stage) -> None:
     _share(stage)
     _delay(stage)
     assert arm(stage, 1)
+    assert arm_push(stage, 1)
     data = ("orders", 2, batch("staged"))
     assert transact(service, data, transaction=1, stage=0, nonce=NONCES[1]).status == 200
     service.create("tagged", 1, index_tags=True)
@@ -99,6 +100,13 @@ def arm(stage: Stage, partition: int) -> bool:
     end = stage.instance.stores.log.heads([key])[key].next_offset
     results, _ = stage.service.fetch({"topic": "orders", "partition": partition, "offset": end}, arm=True)
     return bool(results[0]["armed"])
+
+
+def arm_push(stage: Stage, partition: int) -> bool:
+    """Waits as a subscription at the end of the partition; True if the head then has a push waiter."""
+    key = key_of(stage.instance, "orders", partition)
+    end = stage.instance.stores.log.heads([key])[key].next_offset
+    return stage.instance.stores.log.arm_push(key, end, stage.clock.now_ms())[0]
 
 
 def _form_group(stage: Stage) -> None:

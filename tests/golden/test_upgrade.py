@@ -78,12 +78,15 @@ def test_recorded_log_is_read_appended_to_and_rolled(stage: Stage) -> None:
     assert isinstance(wake_ups, MemoryWakeUps)
     told = [message.channel for message in wake_ups.messages if message.channel.endswith("/1")]
     assert len(told) == 1, "a reader of the recorded release waits, and one append wakes it"
+    key = key_of(stage.instance, "orders", 1)
+    assert before["log", str(key), "head"]["push_waiter"]
+    assert stage.instance.stores.log.heads([key])[key].push_waiter_ms is None
     assert arm(stage, 1)
     for number in range(WRITTEN):
         answer = stage.service.produce(("orders", 0, numbered(0, "new", producer_id=1_000 + number)))
         assert answer.status == 200
     assert changed_kinds(stage, before) == {"head"}
-    pages = stage.instance.stores.log.pages(key_of(stage.instance, "orders", 1), Offset(0), 10)
+    pages = stage.instance.stores.log.pages(key, Offset(0), 10)
     assert len(pages) == 2
 
 

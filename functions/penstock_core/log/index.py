@@ -20,6 +20,7 @@ So a reader of the head knows how much a partition holds, without reading its pa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey, segment_time_ms
@@ -27,6 +28,13 @@ from penstock_core.log.ref import LocatedRef, Ref, locate, span
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, precedes, state_after
 
 _BEGINNING = Offset(0)
+
+
+class Waiter(Enum):
+    """Who waits for the next append to a head, by the attribute of its item."""
+
+    READER = "waiter"
+    PUSH = "push_waiter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +46,7 @@ class Head:
     - `producers` are the idempotent producers that wrote lately, by id.
     - `evictions` rises whenever some of them leave the head for items of their own (docs/adr/0019).
     - `waiter_ms` is when a reader armed the head, None if no reader waits for the next append (docs/adr/0025).
+    - `push_waiter_ms` is the same of subscriptions. Every write that raises `next_offset` removes it (docs/adr/0042).
     """
 
     next_offset: Offset
@@ -51,6 +60,7 @@ class Head:
     producers: Mapping[int, ProducerState] = field(default_factory=dict)
     evictions: int = 0
     waiter_ms: int | None = None
+    push_waiter_ms: int | None = None
 
     @property
     def high_watermark(self) -> Offset:
@@ -99,23 +109,32 @@ class Page:
 
 
 def appended(head: Head, ref: Ref) -> Head:
-    """The head after `ref` was appended to it. A waiter stays: an append alone takes it, a transaction does not."""
+    """The head after `ref` was appended to it, without a push waiter.
+
+    A reader's waiter stays: an append alone takes it, a transaction does not.
+    """
     producers = head.producers
     if ref.sequence is not None:
         producers = {**producers, ref.sequence.producer_id: state_written(ref, ref.sequence)}
     return replace(
-        head, next_offset=Offset(head.next_offset + ref.offset_span), tail=(*head.tail, ref), producers=producers
+        head,
+        next_offset=Offset(head.next_offset + ref.offset_span),
+        tail=(*head.tail, ref),
+        producers=producers,
+        push_waiter_ms=None,
     )
 
 
 def without_waiter(head: Head) -> Head:
-    """The head after an append has taken the waiter out of it."""
+    """The head after an append has taken the reader's waiter out of it."""
     return head if head.waiter_ms is None else replace(head, waiter_ms=None)
 
 
-def armed(head: Head, seen_next_offset: Offset, now_ms: int) -> Head | None:
-    """The head with a waiter since `now_ms`, or None unless its next offset is still the one that the reader saw."""
-    return replace(head, waiter_ms=now_ms) if head.next_offset == seen_next_offset else None
+def armed(head: Head, waiter: Waiter, seen_next_offset: Offset, now_ms: int) -> Head | None:
+    """The head with a waiter since `now_ms`, or None unless its next offset is still the one that the waiter saw."""
+    if head.next_offset != seen_next_offset:
+        return None
+    return replace(head, waiter_ms=now_ms) if waiter is Waiter.READER else replace(head, push_waiter_ms=now_ms)
 
 
 def is_armed_at(head: Head, offset: Offset) -> bool:
@@ -129,10 +148,10 @@ def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
 
 
 def appended_in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, looked_at: Offset | None) -> Head | None:
-    """The head after the append of `ref` with `sequence`, or None if the condition does not hold. A waiter stays.
+    """The head after the append of `ref` with `sequence`, or None if the condition does not hold.
 
-    If the head has an entry of the producer, that entry must be the one before `sequence`. If it has none, the writer
-    must know that `sequence` is right, in one of two ways:
+    `appended` says what becomes of waiters. If the head has an entry of the producer, that entry must be the one before
+    `sequence`. If it has none, the writer must know that `sequence` is right, in one of two ways:
 
     - It has looked for the producer outside the head. `looked_at` is the next offset of a head without the entry, which
       the writer read before that. The tail base must not be above it. Then the producer has appended nothing since: its

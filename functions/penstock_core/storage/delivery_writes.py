@@ -1,6 +1,6 @@
 """The conditional writes of a delivery of timers (log/delivery.py): to the head, to pages, and to the timers.
 
-No write touches the waiter of the head: the read after the transaction shows who waits (docs/adr/0039).
+No write touches the reader's waiter of the head: the read after the transaction shows who waits (docs/adr/0039).
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from penstock_core.log.delivery import Delivery, DeliveryOutcome, HeadRoll
 from penstock_core.log.ref import Ref, encode_ref, span
 from penstock_core.log.timer import delivered
 from penstock_core.storage.head_item import head_key
+from penstock_core.storage.head_updates import TAKE_PUSH_WAITER
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
 from penstock_core.storage.page_item import page_item
 from penstock_core.storage.timer_item import settling
@@ -26,6 +27,7 @@ def head_write(delivery: Delivery) -> ConditionalUpdate:
         update += "tail = :after, tail_base = :end, rolled_max_timestamp_ms = :newest, rolled_bytes = :bytes"
         condition += " AND tail_base = :base AND tail = :before"
         values |= _roll_values(delivery.roll)
+    update += TAKE_PUSH_WAITER
     return ConditionalUpdate(key=head_key(delivery.key), update=update, condition=condition, values=values)
 
 

@@ -14,6 +14,7 @@ under_replicated          N   bitmap of zones that had not confirmed the newest 
 producers                 M   producer id in base64 (keys.producer_name): its entry B (records/producer_state.py)
 evictions                 N   how often producers left that map
 waiter                    N   `Head.waiter_ms`; missing while no reader waits for an append
+push_waiter               N   `Head.push_waiter_ms`; missing while no subscription waits
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and 2 KiB if it knows many producers.
 """
@@ -22,9 +23,11 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import check_item
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
-from penstock_core.log.index import Head
+from penstock_core.log.index import Head, Waiter
+from penstock_core.log.push_event import PushEvent
 from penstock_core.log.ref import decode_ref, encode_ref
 from penstock_core.records.producer_state import decode_state, encode_state
 from penstock_core.storage import keys
@@ -38,6 +41,7 @@ def head_key(key: PartitionKey) -> Item:
 
 def head_item(key: PartitionKey, head: Head) -> Item:
     """The whole item. `under_replicated` is 0: an append sets it."""
+    waiters = {Waiter.READER: head.waiter_ms, Waiter.PUSH: head.push_waiter_ms}
     return {
         **head_key(key),
         "next_offset": number(head.next_offset),
@@ -56,7 +60,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
             }
         },
         "evictions": number(head.evictions),
-        **({} if head.waiter_ms is None else {"waiter": number(head.waiter_ms)}),
+        **{waiter.value: number(since_ms) for waiter, since_ms in waiters.items() if since_ms is not None},
     }
 
 
@@ -76,7 +80,8 @@ def parse_head(item: Mapping[str, Any]) -> Head:
             keys.parse_producer_name(name): decode_state(state["B"]) for name, state in item["producers"]["M"].items()
         },
         evictions=int(item["evictions"]["N"]),
-        waiter_ms=int(item["waiter"]["N"]) if "waiter" in item else None,
+        waiter_ms=_since_ms(item, Waiter.READER),
+        push_waiter_ms=_since_ms(item, Waiter.PUSH),
     )
 
 
@@ -86,3 +91,25 @@ def parse_streamed_head(image: Mapping[str, Any]) -> tuple[PartitionKey, Head]:
     producers = {name: {"B": base64.b64decode(state["B"])} for name, state in image["producers"]["M"].items()}
     image = {**image, "tail": {"L": tail}, "producers": {"M": producers}}
     return parse_partition_key(image["pk"]["S"]), parse_head(image)
+
+
+def parse_push_event(record: Mapping[str, Any]) -> PushEvent | None:
+    """The event of a record of the table's stream, None if its head had no push waiter. `record` is its `dynamodb`.
+
+    Raises CORRUPT_SEGMENT if the images are no heads.
+    """
+    old, new = record.get("OldImage", {}), record.get("NewImage")
+    if Waiter.PUSH.value not in old:
+        return None
+    try:
+        return PushEvent(
+            key=parse_partition_key(record["Keys"]["pk"]["S"]),
+            old_next_offset=Offset(int(old["next_offset"]["N"])),
+            next_offset=None if new is None else Offset(int(new["next_offset"]["N"])),
+        )
+    except (KeyError, ValueError) as error:
+        raise PenstockError(ErrorCode.CORRUPT_SEGMENT, f"the stream told of no head: {record!r:.200}") from error
+
+
+def _since_ms(item: Mapping[str, Any], waiter: Waiter) -> int | None:
+    return int(item[waiter.value]["N"]) if waiter.value in item else None

@@ -9,25 +9,28 @@ from collections.abc import Mapping
 from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import TAIL_ROLL_REFS
-from penstock_core.log.index import Page
+from penstock_core.log.index import Page, Waiter
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 
-WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", "waiter")  # that `arming` names
+# that `arming` of a reader's waiter names
+WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", Waiter.READER.value)
+# Every update that raises `next_offset` takes the push waiter along, so the stream's record has it in its old image.
+TAKE_PUSH_WAITER = f" REMOVE {Waiter.PUSH.value}"
 
 
-def arming(key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> ConditionalUpdate:
-    """Sets the waiter (`index.armed`).
+def arming(key: PartitionKey, waiter: Waiter, seen_next_offset: Offset, now_ms: int) -> ConditionalUpdate:
+    """Sets a waiter (`index.armed`).
 
     Clears `under_replicated`, so that this update does not wake the function `replicate`. The stream has carried each
     value of it when an append wrote it.
     """
     return ConditionalUpdate(
         key=head_key(key),
-        update="SET waiter = :now, under_replicated = :none",
+        update=f"SET {waiter.value} = :now, under_replicated = :none",
         condition="next_offset = :seen",
         values={":now": number(now_ms), ":seen": number(seen_next_offset), ":none": number(0)},
     )

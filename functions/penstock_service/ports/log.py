@@ -12,8 +12,11 @@ from penstock_core.records.producer_state import ProducerSequence, ProducerState
 class LogIndex(Protocol):
     """Heads and pages of partitions. Reads are consistent."""
 
-    def create_head(self, key: PartitionKey) -> None:
-        """Creates an empty head, unless the partition has a head. One conditional put."""
+    def create_head(self, key: PartitionKey, *, push_waiter_ms: int | None = None) -> None:
+        """Creates an empty head, unless the partition has a head. One conditional put.
+
+        With `push_waiter_ms`, it has a push waiter since then, so the first append starts deliveries.
+        """
 
     def delete_head(self, key: PartitionKey) -> None:
         """Deletes the head, so that every later append to the partition is refused. One delete."""
@@ -22,7 +25,7 @@ class LogIndex(Protocol):
         """The heads of these partitions. A partition without a head is missing. One call for each 100."""
 
     def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> HeadAppend:
-        """Appends the ref, advances the next offset, and takes the waiter out of the head, if there is one.
+        """Appends the ref, advances the next offset, and takes both waiters out of the head, if there are any.
 
         `unconfirmed_zones` is the bitmap of zones that have not confirmed the segment. Raises UNKNOWN_PARTITION if
         there is no head. One conditional update, never repeated once it may have been applied.
@@ -44,10 +47,17 @@ class LogIndex(Protocol):
         """
 
     def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
-        """Sets the waiter of the head if its next offset is still the seen one (`penstock_core.log.index.armed`).
+        """Sets the reader's waiter of the head if its next offset is still the seen one (`index.armed`).
 
         Returns whether it did, and the head then, None if there is none. One conditional update. It is repeated if it
         may have been applied: then it may be refused because of an append that has come between.
+        """
+
+    def arm_push(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
+        """Sets the push waiter of the head, as `arm` sets that of readers.
+
+        Every write that raises the next offset takes it out: an append, a transaction, a delivery of timers. The stream
+        of the log table tells of it, and of a head that is deleted (docs/adr/0042).
         """
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:

@@ -35,9 +35,9 @@ class TimerStore(Protocol):
     def promote(self, delivery: Delivery) -> DeliveryOutcome:
         """Appends the refs of the timers to the head, in order, and marks the timers delivered: all or nothing.
 
-        `TIMERS_PROMOTED_MAX` timers of the partition at most. Leaves the waiter in the head. Raises UNKNOWN_PARTITION
-        for a plain delivery if there is no head. One transaction, repeated if it may have been applied, because its
-        conditions refuse a second one.
+        `TIMERS_PROMOTED_MAX` timers of the partition at most. Leaves the reader's waiter in the head. Raises
+        UNKNOWN_PARTITION for a plain delivery if there is no head. One transaction, repeated if it may have been
+        applied, because its conditions refuse a second one.
         """
 
     def cancel(self, key: PartitionKey, place: TimerPlace, now_ms: int) -> Timer | None:

@@ -21,12 +21,12 @@ def test_plain_delivery_asks_nothing_of_the_tail() -> None:
     assert len(timer_writes(PLAIN)) == 20
 
 
-def test_rolling_delivery_compares_the_whole_tail_and_leaves_the_waiter() -> None:
+def test_rolling_delivery_compares_the_whole_tail_and_leaves_the_readers_waiter() -> None:
     write = head_write(ROLLING)
     assert write.condition.endswith("tail_base = :base AND tail = :before")
     assert write.values[":before"] == {"L": []}
     assert len(write.values[":after"]["L"]) == 4
-    assert "waiter" not in write.update
+    assert write.update.endswith(" REMOVE push_waiter")
     [page] = page_writes(ROLLING)
     assert page.condition == "attribute_not_exists(pk)"
     assert page.item["sk"]["S"].endswith("16")

@@ -1,16 +1,20 @@
 import base64
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core import limits
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.log.index import EMPTY_HEAD, Head, appended
+from penstock_core.log.push_event import PushEvent
 from penstock_core.log.ref import Ref, encode_ref
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.storage.dynamodb_limits import item_bytes
-from penstock_core.storage.head_item import head_item, head_key, parse_head, parse_streamed_head
+from penstock_core.storage.head_item import head_item, head_key, parse_head, parse_push_event, parse_streamed_head
 from tests.core.log.test_ref import GOLDEN, REFS
 from tests.core.records.test_producer_state import STATES
 from tests.core.storage.stored_values import KEY, OFFSETS, TIMES_MS
@@ -29,6 +33,8 @@ from tests.core.storage.stored_values import KEY, OFFSETS, TIMES_MS
         log_start_noted_ms=TIMES_MS,
         producers=st.dictionaries(st.integers(0, 2**63 - 1), STATES, max_size=5),
         evictions=st.integers(0, 2**62),
+        waiter_ms=st.none() | TIMES_MS,
+        push_waiter_ms=st.none() | TIMES_MS,
     )
 )
 def test_head_survives_a_round_trip(head: Head) -> None:
@@ -80,6 +86,45 @@ def test_streamed_head_is_the_stored_one_in_base64(producers: dict[int, Producer
         },
     }
     assert parse_streamed_head(image) == (KEY, head)
+
+
+def test_push_event_has_the_offsets_of_both_images() -> None:
+    old = replace(appended(EMPTY_HEAD, GOLDEN), push_waiter_ms=5)
+    new = appended(old, GOLDEN)
+    record = {"Keys": head_key(KEY), "OldImage": head_item(KEY, old), "NewImage": head_item(KEY, new)}
+    expected = PushEvent(key=KEY, old_next_offset=old.next_offset, next_offset=new.next_offset)
+    assert parse_push_event(record) == expected
+    deleted = {name: image for name, image in record.items() if name != "NewImage"}
+    assert parse_push_event(deleted) == replace(expected, next_offset=None)
+
+
+def test_push_event_comes_of_an_append_of_an_older_release_that_leaves_the_push_waiter() -> None:
+    old = replace(EMPTY_HEAD, push_waiter_ms=5)
+    new = replace(appended(old, GOLDEN), push_waiter_ms=5)
+    event = parse_push_event({"Keys": head_key(KEY), "OldImage": head_item(KEY, old), "NewImage": head_item(KEY, new)})
+    assert event is not None
+    assert event.must_wake
+
+
+def test_no_push_event_when_the_head_had_no_push_waiter() -> None:
+    item = head_item(KEY, replace(EMPTY_HEAD, waiter_ms=5))
+    assert parse_push_event({"Keys": head_key(KEY), "OldImage": item, "NewImage": item}) is None
+    assert parse_push_event({"Keys": head_key(KEY), "NewImage": item}) is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "5"}}},
+        {"Keys": {"pk": {"S": "t"}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "5"}}},
+        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "5"}}},
+        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "five"}}},
+    ],
+)
+def test_push_event_of_something_else_is_refused(record: dict[str, Any]) -> None:
+    with pytest.raises(PenstockError) as caught:
+        parse_push_event(record)
+    assert caught.value.code is ErrorCode.CORRUPT_SEGMENT
 
 
 def _full_head(producers: int, ref: Ref) -> Head:

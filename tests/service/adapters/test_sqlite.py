@@ -41,7 +41,7 @@ PORTS = {
 }
 SEGMENT = SegmentId(bytes(range(16)))
 NOWHERE = PartitionKey(TopicId("none"), Partition(0))
-INTERNAL = {"held"}  # of the in-memory stores, among themselves
+INTERNAL = {"held", "push_events"}  # of the in-memory stores, among themselves and for the stream that they stand for
 WAL = "penstock.db-wal"
 
 

@@ -85,8 +85,8 @@ def _transaction_wakes_nobody() -> Patch:
 def _transaction_takes_the_waiter() -> Patch:
     original = MemoryLogIndex.append_held
 
-    def append_held(self: MemoryLogIndex, key: PartitionKey, ref: Ref) -> None:
-        original(self, key, ref)
+    def append_held(self: MemoryLogIndex, key: PartitionKey, refs: Sequence[Ref]) -> None:
+        original(self, key, refs)
         self._change(key, without_waiter)
 
     return patch.object(MemoryLogIndex, "append_held", append_held)

@@ -63,6 +63,7 @@ REPEATABLE = {
     "groups.delete_lease",
     "wake_ups.publish",
     "log.arm",
+    "log.arm_push",
 }
 
 

@@ -5,6 +5,7 @@ idempotent producer may be sent again after a lost answer, because its condition
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock_core.ids import Offset, PartitionKey, parse_partition_key
@@ -13,6 +14,7 @@ from penstock_core.log.index import (
     Head,
     HeadAppend,
     Page,
+    Waiter,
     appended,
     state_written,
     unknown_partition,
@@ -22,7 +24,7 @@ from penstock_core.log.index import (
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
 from penstock_core.storage.head_item import head_item, head_key, parse_head
-from penstock_core.storage.head_updates import arming, producers_removal, tail_shortening
+from penstock_core.storage.head_updates import TAKE_PUSH_WAITER, arming, producers_removal, tail_shortening
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 from penstock_core.storage.page_item import (
@@ -38,7 +40,7 @@ from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, R
 from penstock_service.adapters.dynamodb.marks import RefMarker
 
 _APPEND = "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed"
-_TAKE_WAITER = " REMOVE waiter"
+_TAKE_WAITERS = f"{TAKE_PUSH_WAITER}, {Waiter.READER.value}"
 _HEAD_EXISTS = "attribute_exists(next_offset)"
 
 
@@ -49,12 +51,12 @@ class DynamoDbLogIndex:
         self._client = client
         self._table = table
 
-    def create_head(self, key: PartitionKey) -> None:
+    def create_head(self, key: PartitionKey, *, push_waiter_ms: int | None = None) -> None:
         self._client.conditional(
             "put_item",
             is_repeatable=True,
             TableName=self._table,
-            Item=head_item(key, EMPTY_HEAD),
+            Item=head_item(key, replace(EMPTY_HEAD, push_waiter_ms=push_waiter_ms)),
             ConditionExpression="attribute_not_exists(pk)",
         )
 
@@ -74,7 +76,7 @@ class DynamoDbLogIndex:
             is_repeatable=False,
             TableName=self._table,
             Key=head_key(key),
-            UpdateExpression=_APPEND + _TAKE_WAITER,
+            UpdateExpression=_APPEND + _TAKE_WAITERS,
             ConditionExpression=_HEAD_EXISTS,
             ExpressionAttributeValues=_append_values(ref, unconfirmed_zones),
             ReturnValues="ALL_OLD",
@@ -110,7 +112,7 @@ class DynamoDbLogIndex:
             is_repeatable=True,
             TableName=self._table,
             Key=head_key(key),
-            UpdateExpression=f"{_APPEND}, producers.#producer = :entry{_TAKE_WAITER}",
+            UpdateExpression=f"{_APPEND}, producers.#producer = :entry{_TAKE_WAITERS}",
             ConditionExpression=f"{_HEAD_EXISTS} AND ({' OR '.join(conditions)})",
             ExpressionAttributeNames={"#producer": producer_name(sequence.producer_id)},
             ExpressionAttributeValues=values,
@@ -124,7 +126,10 @@ class DynamoDbLogIndex:
         return HeadAppend(is_appended=False, head=parse_head(done.item))
 
     def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
-        return self._changed_head(arming(key, seen_next_offset, now_ms))
+        return self._changed_head(arming(key, Waiter.READER, seen_next_offset, now_ms))
+
+    def arm_push(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
+        return self._changed_head(arming(key, Waiter.PUSH, seen_next_offset, now_ms))
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))
@@ -255,7 +260,7 @@ class DynamoDbLogIndex:
 
 
 def _after_append(done: Applied, ref: Ref) -> HeadAppend:
-    """What an append of `ref` has made of the old head, which DynamoDB returns: only that one tells of the waiter."""
+    """What an append of `ref` has made of the old head, which DynamoDB returns: only that one tells of waiters."""
     old = parse_head(done.attributes)
     head = appended(without_waiter(old), ref)
     return HeadAppend(is_appended=True, head=head, took_waiter=old.waiter_ms is not None)

@@ -11,6 +11,7 @@ from penstock_core.log.ref import Ref, encode_ref, span
 from penstock_core.log.timer import timer_exists
 from penstock_core.storage.groups.lease_item import commit_update, lease_item_key, parse_lease
 from penstock_core.storage.head_item import head_key
+from penstock_core.storage.head_updates import TAKE_PUSH_WAITER
 from penstock_core.storage.item import Item, number
 from penstock_core.storage.keys import transactional_key
 from penstock_core.storage.share.share_state_item import share_update
@@ -188,7 +189,7 @@ class DynamoDbTransactionStore:
             "TableName": self._log_table,
             "Key": head_key(key),
             "UpdateExpression": "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), "
-            "under_replicated = :unconfirmed",
+            f"under_replicated = :unconfirmed{TAKE_PUSH_WAITER}",
             "ConditionExpression": "attribute_exists(next_offset)",
             "ExpressionAttributeValues": {
                 ":span": number(span(refs)),

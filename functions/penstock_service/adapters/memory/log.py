@@ -1,11 +1,11 @@
-"""LogIndex in memory, as faithful as the one on DynamoDB, with DynamoDB's limits."""
+"""LogIndex in memory, as faithful as the one on DynamoDB, with DynamoDB's limits and the stream of its table."""
 
 import threading
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 
 from penstock_core.compaction.tail_move import TailMove, moved
 from penstock_core.ids import Offset, PartitionKey
@@ -15,6 +15,7 @@ from penstock_core.log.index import (
     Head,
     HeadAppend,
     Page,
+    Waiter,
     appended,
     appended_in_sequence,
     armed,
@@ -23,6 +24,7 @@ from penstock_core.log.index import (
     with_zones_marked,
     without_waiter,
 )
+from penstock_core.log.push_event import PushEvent
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.log.roll import shortened, without_producers
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
@@ -36,7 +38,10 @@ _SMALL = 2_000  # refs and producers: with fewer, a head is far from DynamoDB's 
 
 
 class MemoryLogIndex:
-    """LogIndex: the port documents its methods."""
+    """LogIndex: the port documents its methods.
+
+    `push_events` stands for the table's stream, and for its filter on push waiters.
+    """
 
     def __init__(self, contention: Contention | None = None) -> None:
         self._contention = contention
@@ -45,18 +50,29 @@ class MemoryLogIndex:
         self._pages: dict[PartitionKey, list[Page]] = {}
         self._marks: dict[PartitionKey, set[Offset]] = {}  # the ends of pages that were merged
         self._evicted: dict[tuple[PartitionKey, int], tuple[ProducerState, int]] = {}
+        self._push_events: list[PushEvent] = []
 
     def held(self) -> AbstractContextManager[object]:
         """A context in which no other thread changes this store."""
         return self._lock
 
-    def create_head(self, key: PartitionKey) -> None:
+    def push_events(self) -> Sequence[PushEvent]:
+        """What writes took push waiters out of heads, in order, up to `forget_push_events`."""
         with self._lock:
-            self._heads.setdefault(key, EMPTY_HEAD)
+            return tuple(self._push_events)
+
+    def forget_push_events(self, count: int) -> None:
+        """Forgets the first events, which have been handled. A process that dies before meets them again."""
+        with self._lock:
+            del self._push_events[:count]
+
+    def create_head(self, key: PartitionKey, *, push_waiter_ms: int | None = None) -> None:
+        with self._lock:
+            self._heads.setdefault(key, replace(EMPTY_HEAD, push_waiter_ms=push_waiter_ms))
 
     def delete_head(self, key: PartitionKey) -> None:
         with self._lock:
-            self._heads.pop(key, None)
+            self._tell(key, self._heads.pop(key, None), None)
 
     def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
         with self._lock:
@@ -76,8 +92,10 @@ class MemoryLogIndex:
         return self._append(key, lambda head: appended_in_sequence(head, ref, sequence, looked_at))
 
     def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
-        check_update(arming(key, seen_next_offset, now_ms))
-        return self._change_if(key, lambda head: armed(head, seen_next_offset, now_ms))
+        return self._arm(key, Waiter.READER, seen_next_offset, now_ms)
+
+    def arm_push(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
+        return self._arm(key, Waiter.PUSH, seen_next_offset, now_ms)
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         there = self._evicted.get((key, producer_id))
@@ -170,9 +188,9 @@ class MemoryLogIndex:
             self._pages[key] = sorted([*(page for page in pages if page not in old), *new], key=_end)
             return True
 
-    def append_held(self, key: PartitionKey, ref: Ref) -> None:
-        """Appends, for a transaction that holds the head."""
-        self._change(key, lambda head: appended(head, ref))
+    def append_held(self, key: PartitionKey, refs: Sequence[Ref]) -> None:
+        """Appends, for a transaction that holds the head. One write."""
+        self._change(key, lambda head: reduce(appended, refs, head))
 
     def deliver_held(self, delivery: Delivery) -> bool:
         """Appends the refs of timers, for a transaction that holds the head. False if a rolling delivery is refused."""
@@ -184,8 +202,7 @@ class MemoryLogIndex:
             ends = {page.end_offset for page in roll.pages}
             if ends & ({page.end_offset for page in self._pages.get(key, ())} | self._marks.get(key, set())):
                 return False
-        for ref in delivery.refs:
-            self.append_held(key, ref)
+        self.append_held(key, delivery.refs)
         for page in () if roll is None else roll.pages:
             self.put_page(key, page)
             self._change_if(key, partial(shortened, page=page), is_held=True)
@@ -195,6 +212,12 @@ class MemoryLogIndex:
         """Exchanges refs of the tail, for a transaction that holds the head."""
         check_update(tail_moving(key, move))
         return self._change_if(key, lambda head: moved(head, move), is_held=True)[0]
+
+    def _arm(
+        self, key: PartitionKey, waiter: Waiter, seen_next_offset: Offset, now_ms: int
+    ) -> tuple[bool, Head | None]:
+        check_update(arming(key, waiter, seen_next_offset, now_ms))
+        return self._change_if(key, lambda head: armed(head, waiter, seen_next_offset, now_ms))
 
     def _append(self, key: PartitionKey, append: Callable[[Head], Head | None]) -> HeadAppend:
         self._wait(key)
@@ -230,7 +253,17 @@ class MemoryLogIndex:
             if len(changed.tail) + len(changed.producers) > _SMALL:
                 check_item(head_item(key, changed))
             self._heads[key] = changed
+            self._tell(key, head, changed)
             return True, changed
+
+    def _tell(self, key: PartitionKey, before: Head | None, after: Head | None) -> None:
+        """Notes that a write has taken the push waiter out of a head."""
+        if before is None or before.push_waiter_ms is None:
+            return
+        next_offset = None if after is None else after.next_offset
+        event = PushEvent(key=key, old_next_offset=before.next_offset, next_offset=next_offset)
+        if event.must_wake:
+            self._push_events.append(event)
 
 
 def _untaken(head: Head | None) -> Head | None:

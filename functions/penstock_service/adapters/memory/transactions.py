@@ -105,8 +105,7 @@ class MemoryTransactionStore:
                 return False
             self._check(transaction)
             for key, refs in transaction.refs.items():
-                for ref in refs:
-                    self._log.append_held(key, ref)
+                self._log.append_held(key, refs)
             for timer in transaction.timers:
                 self._timers.put(timer)
             for each in transaction.offsets:
@@ -124,8 +123,7 @@ class MemoryTransactionStore:
                 return False
             self._check_heads(move.refs)
             for key, refs in move.refs.items():
-                for ref in refs:
-                    self._log.append_held(key, ref)
+                self._log.append_held(key, refs)
             for share in move.shares:
                 self._share.update_held(share.key, share.update)
             return True

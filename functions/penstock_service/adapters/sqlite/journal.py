@@ -39,7 +39,7 @@ SCHEMA = (
 # Every other public method of a store counts as a change: a new one is safe before somebody thinks of this list.
 READS: Mapping[str, frozenset[str]] = {
     "topics": frozenset(["get", "list", "deleted"]),
-    "log": frozenset(["held", "heads", "evicted_producer", "pages", "pages_before"]),
+    "log": frozenset(["held", "heads", "evicted_producer", "pages", "pages_before", "push_events"]),
     "groups": frozenset(["held", "leases", "lease_page", "find_leases"]),
     "memberships": frozenset(
         ["get_group", "find_groups", "registered", "members", "find_members", "get_target"],

@@ -1,0 +1,22 @@
+"""What the log table's stream tells of a head that had a push waiter: its next offset before a write, and after it."""
+
+from dataclasses import dataclass
+
+from penstock_core.ids import Offset, PartitionKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushEvent:
+    """One write of a head that had a push waiter. `next_offset` is None if the write has deleted the head."""
+
+    key: PartitionKey
+    old_next_offset: Offset
+    next_offset: Offset | None
+
+    @property
+    def must_wake(self) -> bool:
+        """True if subscriptions have something to do: records have come, or the partition is gone.
+
+        Another write leaves the push waiter there, so a later one tells of it.
+        """
+        return self.next_offset is None or self.next_offset > self.old_next_offset
