@@ -1,5 +1,7 @@
 """`penstock produce --delay` and `penstock scheduled`: records wait, are listed, and are cancelled."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from penstock.testing import MemoryPenstock
@@ -46,3 +48,26 @@ def test_unknown_timer_is_refused(service: MemoryPenstock) -> None:
     service.create_topic("orders", partitions=1)
     gone = run(service.transport, "scheduled", "cancel", "orders", f"0-5-{'0' * 32}")
     assert (gone.exit_code, "UNKNOWN_TIMER" in gone.output) == (1, True)
+
+
+def test_lines_wait_until_a_time(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
+    assert run(service.transport, "produce", "orders", "--deliver-at", due.isoformat(), stdin=b"a\n").exit_code == 0
+    [waiting] = run_json(service.transport, "scheduled", "list", "orders")
+    assert waiting["deliver_at_ms"] == due.timestamp() * 1_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way_out"),
+    [
+        (["--deliver-at", "soon"], "'soon' is not a time: give an ISO 8601 time"),
+        (["--deliver-at", "2026-01-01T00:00:00Z"], "s ago"),
+        (["--deliver-at", "2026-01-01", "--delay", "1m"], "give --delay or --deliver-at, not both"),
+    ],
+)
+def test_wrong_time_is_refused_with_the_way_out(service: MemoryPenstock, arguments: list[str], way_out: str) -> None:
+    service.create_topic("orders")
+    refused = run(service.transport, "produce", "orders", *arguments, stdin=b"a\n")
+    assert refused.exit_code != 0
+    assert way_out in refused.stderr

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
 from penstock.cli.options.duration import Duration
+from penstock.cli.options.times import TIME
 from penstock.cli.records.json_lines import parse_json_line
 from penstock.cli.records.line_record import LineRecord, text_line_parser
 from penstock.cli.service import CommandError, Service, parse_pairs, service_command
@@ -126,6 +127,7 @@ class _AcksChoice(click.Choice[str]):
     type=Duration(has_forever=False, ms_max=TIMER_DELAY_MS_MAX),
     help="Let the records wait for so long first, such as 30s, 10m or 14d.",
 )
+@click.option("--deliver-at", type=TIME, metavar="TIME", help="Let the records wait until this ISO 8601 time.")
 @click.option("--by-key", is_flag=True, help="With --format json: pass over `partition`, and let the key decide.")
 @click.option(
     "--acks",
@@ -155,6 +157,7 @@ def produce(
     partition: int | None,
     by_key: bool,
     delay: int | None,
+    deliver_at: int | None,
     acks: str,
     compression: str,
 ) -> None:
@@ -167,6 +170,8 @@ def produce(
     parse = _parser(line_format, key, key_separator, null)
     if by_key and line_format != "json":
         raise click.UsageError("--by-key is for --format json")
+    if delay is not None and deliver_at is not None:
+        raise click.UsageError("give --delay or --deliver-at, not both")
     Admin(transport=service.transport).partitions([topic])  # says so if there is no such topic, or no service
     outcome = _Outcome()
     started = time.monotonic()
@@ -186,6 +191,7 @@ def produce(
                     partition=partition if partition is not None or by_key else record.partition,
                     timestamp_ms=record.timestamp_ms,
                     delay_ms=delay,
+                    deliver_at_ms=deliver_at,
                 )
                 records += 1
     _tell(service, topic, source, outcome, records, time.monotonic() - started)
