@@ -7,7 +7,8 @@
         ...
 
 A delivery is signed by the scheme of Standard Webhooks (standardwebhooks.com), so a library of theirs verifies it too.
-It brings the records of one partition, by offset. It comes again, with the same `message_id`, until you answer 2xx.
+In ordered mode it brings records of one partition, in order. It comes again, with the same `message_id`, until you
+answer 2xx.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +36,7 @@ __all__ = ["WebhookDelivery", "WebhookRecord", "WebhookRequest", "failure_answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDelivery:
-    """The records of a verified request, of one partition and by offset.
+    """The records of a verified request. In ordered mode they are of one partition, in order.
 
     `message_id` names exactly these records: the same in each attempt at them. Keep it once you have handled all of
     them, and you notice when they come again.
@@ -83,13 +84,14 @@ def failure_answer(records: Iterable[WebhookRecord]) -> dict[str, Any]:
 
 
 def sign(secret: str, records: Sequence[WebhookRecord], *, subscription: str = "test") -> WebhookRequest:
-    """A delivery of these records, of one partition, signed now. Use it to test your endpoint.
+    """A delivery of these records, signed now. Use it to test your endpoint.
 
     Raises InvalidError for a bad secret.
     """
-    [(topic, partition)] = {(record.topic, record.partition) for record in records}
-    key = PartitionKey(TopicId(topic), Partition(partition))
-    message_id = webhook_message_id(SubscriptionId(subscription), key, [Offset(record.offset) for record in records])
+    places = [
+        (PartitionKey(TopicId(record.topic), Partition(record.partition)), Offset(record.offset)) for record in records
+    ]
+    message_id = webhook_message_id(SubscriptionId(subscription), places)
     body = encode_webhook_body(WebhookBody(subscription=subscription, records=tuple(records)))
     try:
         headers = sign_body(secret, message_id, wall_clock_ms() // 1_000, body)

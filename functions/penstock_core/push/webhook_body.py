@@ -6,15 +6,15 @@
                "key": "YzE=", "value": null, "headers": [["type", "b3JkZXI="]], "attempt": 1}]}
 ```
 
-Keys, values and header values are base64; a null value is a tombstone. All records are of one partition, by offset. A
-reader passes over fields that it does not know.
+Keys, values and header values are base64; a null value is a tombstone. In ordered mode all records are of one
+partition, in order. A reader passes over fields that it does not know.
 """
 
 import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -47,20 +47,23 @@ class WebhookRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookBody:
-    """The records of one delivery, by offset, with the name of the subscription that sends them."""
+    """The records of one delivery, with the name of the subscription that sends them."""
 
     subscription: str
     records: tuple[WebhookRecord, ...]
 
 
-def webhook_message_id(subscription_id: SubscriptionId, key: PartitionKey, offsets: Sequence[Offset]) -> str:
-    """The id of a delivery of these records: the same in each attempt at them, and another for any other records.
+def webhook_message_id(subscription_id: SubscriptionId, places: Iterable[tuple[PartitionKey, Offset]]) -> str:
+    """The id of a delivery of the records at these places: the same in each attempt, another for any other records.
 
     The offsets count, not only their bounds: a parallel subscription may deliver 5 and 7, and later 5, 6 and 7.
     """
-    ranges = ",".join(f"{start}-{end}" for start, end in _ranges(offsets))
-    text = f"{subscription_id} {key} {ranges}"
-    return f"msg_{hashlib.sha256(text.encode()).hexdigest()[:_ID_DIGITS]}"
+    offsets: dict[PartitionKey, list[Offset]] = {}
+    for key, offset in sorted(places):
+        offsets.setdefault(key, []).append(offset)
+    texts = [f"{key}:{','.join(f'{start}-{end}' for start, end in _ranges(offsets[key]))}" for key in offsets]
+    digest = hashlib.sha256(" ".join([subscription_id, *texts]).encode()).hexdigest()
+    return f"msg_{digest[:_ID_DIGITS]}"
 
 
 def encode_webhook_body(body: WebhookBody) -> bytes:

@@ -34,6 +34,7 @@ GOLDEN = (
 )
 SUBSCRIPTION = SubscriptionId("0b" * 10)
 KEY = PartitionKey(TopicId("0a" * 10), Partition(2))
+PLACES = st.tuples(st.sampled_from([KEY, KEY._replace(partition=Partition(3))]), st.integers(0, 20).map(Offset))
 
 octets = st.none() | st.binary()
 numbers = st.integers(0, 2**63 - 1)
@@ -93,28 +94,34 @@ def test_decoder_names_what_is_no_body(data: bytes, told: str) -> None:
 
 
 def _message_id(*offsets: int, key: PartitionKey = KEY, subscription_id: SubscriptionId = SUBSCRIPTION) -> str:
-    return webhook_message_id(subscription_id, key, [Offset(offset) for offset in offsets])
+    return webhook_message_id(subscription_id, [(key, Offset(offset)) for offset in offsets])
 
 
 def test_message_id_is_its_golden_text() -> None:
-    assert _message_id(5, 6, 9) == "msg_4c0c515a7a45df55b9f0bc58de5b3e0e8ef38b70"
-    assert _message_id(5, 6, 9) == _message_id(5, 6, 9)
+    assert _message_id(5, 6, 9) == "msg_62618b9ebf591033d253915a27c1e5639c78a853"
+    assert _message_id(5, 6, 9) == _message_id(9, 5, 6)
 
 
 def test_message_id_differs_for_any_other_records() -> None:
+    other = KEY._replace(partition=Partition(25))
     different = [
         _message_id(5, 6, 7),
         _message_id(5, 7),
         _message_id(5, 6),
         _message_id(6, 7),
         _message_id(5),
-        _message_id(5, 6, 7, key=KEY._replace(partition=Partition(25))),
+        _message_id(5, 6, 7, key=other),
         _message_id(5, 6, 7, key=KEY._replace(topic_id=TopicId("0c" * 10))),
         _message_id(5, 6, 7, subscription_id=SubscriptionId("0d" * 10)),
+        webhook_message_id(SUBSCRIPTION, [(KEY, Offset(5)), (other, Offset(6)), (KEY, Offset(7))]),
+        webhook_message_id(SUBSCRIPTION, [(other, Offset(5)), (KEY, Offset(6)), (other, Offset(7))]),
     ]
     assert len(set(different)) == len(different)
 
 
-@given(st.sets(st.integers(0, 40), min_size=1), st.sets(st.integers(0, 40), min_size=1))
-def test_message_ids_are_the_same_only_for_the_same_offsets(one: set[int], other: set[int]) -> None:
-    assert (_message_id(*sorted(one)) == _message_id(*sorted(other))) == (one == other)
+@given(st.sets(PLACES, min_size=1), st.sets(PLACES, min_size=1))
+def test_message_ids_are_the_same_only_for_the_same_places(
+    one: set[tuple[PartitionKey, Offset]], other: set[tuple[PartitionKey, Offset]]
+) -> None:
+    ids = [webhook_message_id(SUBSCRIPTION, places) for places in (one, other)]
+    assert (ids[0] == ids[1]) == (one == other)
