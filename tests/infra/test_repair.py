@@ -77,6 +77,8 @@ def test_only_heads_with_an_unconfirmed_zone_pass_the_filter(mappings: dict[str,
     assert not _matches(pattern, {"dynamodb": {"NewImage": head}})
     assert not _matches(pattern, {"dynamodb": {"NewImage": page}})
     assert not _matches(pattern, {"dynamodb": {"OldImage": head}})
+    owing = head | {"under_replicated": number(4)}
+    assert not _matches(pattern, {"dynamodb": {"OldImage": owing, "NewImage": head}}), "arming clears the debt"
     for zones in range(1, 8):
         assert _matches(pattern, {"dynamodb": {"NewImage": head | {"under_replicated": number(zones)}}})
 

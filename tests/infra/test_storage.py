@@ -38,7 +38,8 @@ def test_tables_are_encrypted_recoverable_and_paid_per_request(resources: Resour
 def test_only_the_log_streams_and_items_of_log_and_groups_may_expire(resources: Resources) -> None:
     tables = of_type(resources, "AWS::DynamoDB::Table")
     streams = {name: table.get("StreamSpecification") for name, table in tables.items()}
-    assert streams == {"TablesTopics": None, "TablesLog": {"StreamViewType": "NEW_IMAGE"}, "TablesGroups": None}
+    both = {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+    assert streams == {"TablesTopics": None, "TablesLog": both, "TablesGroups": None}
     expiry = {name: table.get("TimeToLiveSpecification") for name, table in tables.items()}
     assert expiry == {
         "TablesTopics": None,

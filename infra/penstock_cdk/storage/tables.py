@@ -25,7 +25,7 @@ class Tables(Construct):
             self.topics: dynamodb.ITable = self._table("Topics")
             self.log: dynamodb.ITable = self._table(
                 "Log",
-                stream=dynamodb.StreamViewType.NEW_IMAGE,
+                stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES,  # an old image tells who waited (docs/adr/0042)
                 time_to_live_attribute=TTL_ATTRIBUTE,
                 warm_writes=settings.warm_log_writes,
             )
