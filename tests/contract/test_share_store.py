@@ -13,6 +13,7 @@ from moto import mock_aws
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import GroupName, LockNonce, Offset, Partition, ShareGroupId, TopicId, TopicName
+from penstock_core.limits import SHARE_BEGINS_MAX
 from penstock_core.share.acknowledge import AckType, plan_acknowledge
 from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.bury import plan_bury
@@ -122,6 +123,24 @@ def test_state_begins_only_while_its_group_is_there(ports: Ports) -> None:
     ports.share.change_group(None, replace(GROUP, share_group_id=ShareGroupId("cd" * 10)))
     assert begin(Offset(7)) is None, "a group of the same name is another one"
     assert ports.share.find_states([KEY]) == {}
+
+
+def test_states_begin_at_once_and_those_that_are_there_stay(ports: Ports) -> None:
+    keys = [ShareKey(GROUP.share_group_id, KEY.topic_id, Partition(number)) for number in range(SHARE_BEGINS_MAX)]
+    begins = {key: Offset(key.partition) for key in keys}
+    assert not ports.share.begin_states(GROUP.name, begins)
+    assert ports.share.find_states(keys) == {}
+    ports.share.change_group(None, GROUP)
+    ports.share.create_state(keys[7], Offset(70))
+    for _ in range(2):
+        assert ports.share.begin_states(GROUP.name, begins)
+        assert {key: state.position for key, state in ports.share.find_states(keys).items()} == {
+            **begins,
+            keys[7]: 70,
+        }
+    other = replace(GROUP, name=GroupName("other"), share_group_id=ShareGroupId("cd" * 10))
+    ports.share.change_group(None, other)
+    assert not ports.share.begin_states(other.name, begins), "the states are those of another group"
 
 
 def test_groups_are_listed_by_name_in_pages_without_hidden_ones(ports: Ports) -> None:

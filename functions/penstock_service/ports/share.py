@@ -51,6 +51,13 @@ class ShareStore(Protocol):
         One transaction of a condition on the group and a conditional put. One read more if the state is there already.
         """
 
+    def begin_states(self, group: GroupName, begins: Mapping[ShareKey, Offset]) -> bool:
+        """As `begin_state`, for `SHARE_BEGINS_MAX` states of one group at most. A state that is there stays as it is.
+
+        False: the group was deleted, or made anew. One transaction. If some of the states are there already, one read
+        and one transaction more. Raises THROTTLED if others begin them all the time.
+        """
+
     def update(self, key: ShareKey, update: ShareUpdate) -> ShareOutcome:
         """Makes the update if its conditions hold (`penstock_core.share.share_update.apply`).
 

@@ -154,6 +154,7 @@ TRANSACTED: Mapping[str, Write] = {
     "transactions.move": lambda stores: stores.transactions.move(MOVE),
     "compaction.swap": lambda stores: stores.compaction.swap(KEY, SWAP),
     "compaction.move_tail": lambda stores: stores.compaction.move_tail(KEY, TAIL_MOVE),
+    "share.begin_states": lambda stores: stores.share.begin_states(GROUP, {SHARE: Offset(0)}),
     "share.begin_state": lambda stores: stores.share.begin_state(GROUP, SHARE, Offset(0)),
 }
 # A second one would be applied too, or be refused by the first, which the caller could not tell from another's.

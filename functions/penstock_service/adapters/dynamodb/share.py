@@ -6,11 +6,12 @@ expected absent or as it was read, and every entry that it takes away is expecte
 attempt refuses the second.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, Offset
+from penstock_core.limits import SHARE_BEGIN_ATTEMPTS_MAX
 from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup, deletion_note
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply
@@ -116,21 +117,44 @@ class DynamoDbShareStore:
 
     def begin_state(self, group: GroupName, key: ShareKey, position: Offset) -> ShareState | None:
         created = ShareState(position=position)
-        check = {
-            "TableName": self._table,
-            "Key": share_group_key(group),
-            "ConditionExpression": "share_group_id = :id",
-            "ExpressionAttributeValues": {":id": {"S": key.share_group_id}},
-        }
-        put = {
-            "TableName": self._table,
-            "Item": share_item(key, created),
-            "ConditionExpression": "attribute_not_exists(pk)",
-        }
-        cancelled = self._client.transact([{"ConditionCheck": check}, {"Put": put}])
+        cancelled = self._client.transact([self._is_there(group, key), self._beginning(key, position)])
         if cancelled is None:
             return created
         return None if cancelled.is_refused(0) else self.find_states([key]).get(key)
+
+    def begin_states(self, group: GroupName, begins: Mapping[ShareKey, Offset]) -> bool:
+        found: Container[ShareKey] = ()
+        for _ in range(SHARE_BEGIN_ATTEMPTS_MAX):
+            missing = [self._beginning(key, position) for key, position in begins.items() if key not in found]
+            cancelled = self._client.transact([self._is_there(group, next(iter(begins))), *missing])
+            if cancelled is None:
+                return True
+            if cancelled.is_refused(0):
+                return False
+            found = self.find_states([*begins])
+        raise PenstockError(
+            ErrorCode.THROTTLED, f"share group {group}: others begin its states at the same time. Try again"
+        )
+
+    def _is_there(self, group: GroupName, key: ShareKey) -> dict[str, object]:
+        """The action that lets a transaction through only while the group has the id of the key."""
+        return {
+            "ConditionCheck": {
+                "TableName": self._table,
+                "Key": share_group_key(group),
+                "ConditionExpression": "share_group_id = :id",
+                "ExpressionAttributeValues": {":id": {"S": key.share_group_id}},
+            }
+        }
+
+    def _beginning(self, key: ShareKey, position: Offset) -> dict[str, object]:
+        return {
+            "Put": {
+                "TableName": self._table,
+                "Item": share_item(key, ShareState(position=position)),
+                "ConditionExpression": "attribute_not_exists(pk)",
+            }
+        }
 
     def update(self, key: ShareKey, update: ShareUpdate) -> ShareOutcome:
         done = self._client.conditional(

@@ -9,7 +9,7 @@ from penstock_core.ids import GroupName, Offset
 from penstock_core.share.share_group import HIDDEN_PREFIX, ShareGroup, deletion_note
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.share.share_update import ShareOutcome, ShareUpdate, apply
-from penstock_core.storage.dynamodb_limits import check_item, check_update
+from penstock_core.storage.dynamodb_limits import check_actions, check_item, check_update
 from penstock_core.storage.share.share_state_item import share_item, share_update
 from penstock_service.adapters.memory.contention import Contention
 
@@ -72,6 +72,11 @@ class MemoryShareStore:
             if found is None or found.share_group_id != key.share_group_id:
                 return None
             return self.create_state(key, position)
+
+    def begin_states(self, group: GroupName, begins: Mapping[ShareKey, Offset]) -> bool:
+        check_actions(1 + len(begins))
+        with self._lock:
+            return None not in [self.begin_state(group, key, position) for key, position in begins.items()]
 
     def update(self, key: ShareKey, update: ShareUpdate) -> ShareOutcome:
         check_update(share_update(key, update))

@@ -13,6 +13,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, PartitionKey, TopicId, TopicName, parse_group_name
+from penstock_core.limits import SHARE_BEGINS_MAX
 from penstock_core.log.topic import Topic
 from penstock_core.share.retry import is_last_delivery
 from penstock_core.share.share_group import (
@@ -39,7 +40,8 @@ def put_share_group(
     `topics` None leaves the topics as they are. A topic that was made anew under its name is bound again.
 
     One read of the group, one of each topic, and one conditional write. With start=latest, one read of the heads for
-    100 partitions, and one put for each new partition. To give up the dead-letter topic, one read of the states for 100
+    100 partitions, and one put for each partition of a new group. A topic that such a group adds takes one
+    transaction for 99 partitions. To give up the dead-letter topic, one read of the states for 100
     partitions. Raises INVALID_NAME, INVALID_CONFIG, INVALID_REQUEST, INVALID_FILTER, UNKNOWN_TOPIC, and
     CONCURRENT_UPDATE if somebody else changes the group meanwhile.
     """
@@ -105,8 +107,11 @@ def _begin_at_the_end(instance: Instance, group: ShareGroup, topics: Sequence[To
         ]
         if is_new:
             instance.executor.map(lambda begin: share.create_state(*begin), begins).all_ok()
-        elif None in instance.executor.map(lambda begin: share.begin_state(group.name, *begin), begins).all_ok():
-            raise concurrent_update(f"share group {group.name}")
+            continue
+        # One after the other: each transaction holds the group's item.
+        for at in range(0, len(begins), SHARE_BEGINS_MAX):
+            if not share.begin_states(group.name, dict(begins[at : at + SHARE_BEGINS_MAX])):
+                raise concurrent_update(f"share group {group.name}")
 
 
 def _check_no_dead_letters(instance: Instance, group: ShareGroup) -> None:
