@@ -93,8 +93,8 @@ chaos: $(INSTALLED) ## Attack a local stack of its own and judge what clients sa
 
 lock: $(INSTALLED) ## Lock what requirements/*.in name (UPGRADE=--upgrade: at the newest versions)
 	$(LOCK) requirements/dev.in -o requirements/dev.txt
-	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o requirements/lambda.txt
-	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o requirements/jobs.txt
+	$(LOCK) requirements/lambda.in -c requirements/dev.txt -o infra/penstock_cdk/locks/lambda.txt
+	$(LOCK) requirements/jobs.in -c requirements/dev.txt -o infra/penstock_cdk/locks/jobs.txt
 	$(LOCK) requirements/ministack.in -o requirements/ministack.txt
 	for spark in $(SPARKS); do $(LOCK) requirements/spark-$$spark.in -o requirements/spark-$$spark.txt || exit 1; done
 

@@ -5,15 +5,10 @@
 
 import os
 import sys
-from pathlib import Path
 
 import aws_cdk as cdk
-from aws_cdk import aws_lambda as lambda_
 
-from penstock_cdk.assets import functions_asset
-from penstock_cdk.jobs.job_packages import job_packages
-from penstock_cdk.overrides import settings_of_app
-from penstock_cdk.stack import PenstockStack
+from penstock_cdk import Penstock, settings_of_app
 
 
 def main() -> None:
@@ -23,27 +18,15 @@ def main() -> None:
         settings = settings_of_app(app.node.get_all_context(), os.environ.get("CDK_DEFAULT_REGION"))
     except ValueError as error:
         sys.exit(f"penstock: {error}")
-    root = Path(__file__).parent
-    asset = functions_asset(root, settings=settings)
-    account = os.environ.get("CDK_DEFAULT_ACCOUNT")
-    stack = PenstockStack(
+    stack = cdk.Stack(
         app,
         "Penstock",
         stack_name=settings.name.title().replace("-", ""),
-        settings=settings,
-        packages=job_packages(root, settings=settings),
-        code=lambda_.Code.from_asset(
-            str(asset.path), asset_hash=asset.content_hash, asset_hash_type=cdk.AssetHashType.CUSTOM
-        ),
-        env=cdk.Environment(account=account, region=settings.region),
+        env=cdk.Environment(account=os.environ.get("CDK_DEFAULT_ACCOUNT"), region=settings.region),
         termination_protection=settings.keeps_data_on_delete,
     )
-    if not asset.is_compiled:
-        cdk.Annotations.of(stack).add_warning_v2(
-            "penstock:asset-without-bytecode",
-            f"python{settings.python_version} is not on the PATH, so the functions are not compiled: "
-            "each cold start takes about 0.6 s longer",
-        )
+    # The CDK leaves this id out of names: the resources of a stage are the same as before there was a construct.
+    Penstock(stack, "Default", settings=settings)
     app.synth()
 
 

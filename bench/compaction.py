@@ -25,7 +25,7 @@ from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, encode
 
 RECORD_BYTES = 1_000
-JOB = Path(__file__).parent.parent / "glue_jobs" / "compact.py"
+JOB = Path(__file__).parent.parent / "glue_jobs" / "penstock_spark" / "scripts" / "compact.py"
 
 
 @click.command(help=__doc__)

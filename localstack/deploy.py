@@ -22,6 +22,7 @@ from penstock_cdk.storage_profile import Profile
 
 STAGE = "local"
 STACK_NAME = "Penstock"
+_PACKAGE_FOLDERS = tuple(str(CHECKOUT / each) for each in ("functions", "sdk", "glue_jobs", "infra"))
 _BOOTSTRAP_VERSION_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 _BOOTSTRAP_VERSION = "30"
 _DEPLOY_S_MAX = 300
@@ -39,7 +40,7 @@ def synthesize(folder: Path, profile: Profile) -> None:
         cwd=CHECKOUT,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join((str(CHECKOUT / "infra"), os.environ.get("PYTHONPATH", ""))),
+            "PYTHONPATH": os.pathsep.join((*_PACKAGE_FOLDERS, os.environ.get("PYTHONPATH", ""))),
             "CDK_OUTDIR": str(folder),
             "CDK_CONTEXT_JSON": json.dumps(_context(profile)),
             "CDK_VALIDATION": "false",  # the check against CloudFormation's schema takes seconds, and tests do it

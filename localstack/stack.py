@@ -26,8 +26,6 @@ _SOURCES = (
     "functions",
     "glue_jobs",
     "sdk",
-    "requirements/lambda.txt",
-    "requirements/jobs.txt",
     "requirements/dev.txt",
 )
 

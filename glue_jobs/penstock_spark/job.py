@@ -1,9 +1,9 @@
 """The frame of every job: its options, its Spark session, and the lines that it prints.
 
-A job is a script `glue_jobs/<name>.py` with `main(argv)`. It takes the options of storage.py and its own. It prints its
-progress and its result as lines of JSON on stdout. If part of the work failed, the job ends with an error. EMR and Glue
-then mark the run as failed, and the alarm rings. The same script runs anywhere: the program that starts it chooses
-Spark's settings.
+A job is a script `penstock_spark/scripts/<name>.py` with `main(argv)`. It takes the options of storage.py and its own.
+It prints its progress and its result as lines of JSON on stdout. If part of the work failed, the job ends with an
+error. EMR and Glue then mark the run as failed, and the alarm rings. The same script runs anywhere: the program that
+starts it chooses Spark's settings.
 
 Glue mixes arguments of its own with the job's. Only there, two arguments carry the options as lists of JSON:
 `--penstock-storage`, which the deployed job sets, and `--penstock-arguments`, which each run sets.

@@ -1,1 +1,30 @@
-"""The deployment to AWS: settings per stage, one stack that composes, and one construct per concern."""
+"""Penstock as a construct of the CDK: `Penstock(stack, "Queue")` puts a whole Penstock into a stack of your own.
+
+This module imports what it exports only when you use it, so that programs without the CDK can read the settings.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock_cdk.overrides import settings_of_app
+    from penstock_cdk.penstock import Penstock
+    from penstock_cdk.settings import STAGES, Canary, RestoredTables, StageSettings
+
+_MODULES = {
+    "Penstock": "penstock_cdk.penstock",
+    "Canary": "penstock_cdk.settings",
+    "RestoredTables": "penstock_cdk.settings",
+    "STAGES": "penstock_cdk.settings",
+    "StageSettings": "penstock_cdk.settings",
+    "settings_of_app": "penstock_cdk.overrides",
+}
+
+__all__ = ["STAGES", "Canary", "Penstock", "RestoredTables", "StageSettings", "settings_of_app"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the module of an exported name."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,7 +1,7 @@
 """The functions' code with its dependencies as one zip, built by pip without Docker for the platform of the stage.
 
-pip installs the dependencies of requirements/lambda.txt by hash. The build removes files that never run: botocore knows
-400 services, and Penstock calls three. It keeps the dependencies under .penstock/assets/, once per lock file and
+pip installs the dependencies of locks/lambda.txt by hash. The build removes files that never run: botocore knows 400
+services, and Penstock calls few of them. It keeps the dependencies under .penstock/assets/, once per lock file and
 platform.
 
 The build compiles all modules, because Lambda cannot keep bytecode: a cold start then imports for 0.3 s, not 0.9 s.
@@ -16,15 +16,13 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_cdk.settings import StageSettings
+from penstock_cdk.sources import FUNCTIONS_LOCK, Sources
 
-CACHE_FOLDER = Path(".penstock/assets")
-LOCK_FILE = Path("requirements/lambda.txt")
-PACKAGES_FOLDER = Path("functions")
 PACKAGES = ("penstock_core", "penstock_service", "penstock_handlers")
 
 # botocore loads these files for its clients of DynamoDB, EventBridge, Lambda, S3, SQS and STS. Its other data describes
@@ -66,7 +64,7 @@ class Asset:
     is_compiled: bool
 
 
-def functions_asset(root: Path, *, settings: StageSettings) -> Asset:
+def functions_asset(sources: Sources, *, settings: StageSettings) -> Asset:
     """Returns the asset of a stage, and builds it first if its inputs changed.
 
     The first build downloads the dependencies (about 15 s). Later builds add Penstock's own packages to them (0.3 s).
@@ -74,18 +72,18 @@ def functions_asset(root: Path, *, settings: StageSettings) -> Asset:
     """
     python = _find_python(settings.python_version)
     target = (settings.python_version, settings.architecture, settings.pip_platforms or sys.platform, bool(python))
-    dependencies_key = hash_of((root / LOCK_FILE).read_bytes(), Path(__file__).read_bytes(), repr(target).encode())[:16]
-    sources = list(_sources(root / PACKAGES_FOLDER))
+    dependencies_key = hash_of(FUNCTIONS_LOCK.read_bytes(), Path(__file__).read_bytes(), repr(target).encode())[:16]
+    own = list(sources.files(*PACKAGES))
     content_hash = hash_of(
-        dependencies_key.encode(), *(part for name, path in sources for part in (name.encode(), path.read_bytes()))
+        dependencies_key.encode(), *(part for name, path in own for part in (name.encode(), path.read_bytes()))
     )
-    folder = root / CACHE_FOLDER / dependencies_key
+    folder = sources.cache / dependencies_key
     asset = folder / f"{content_hash}.zip"
     if not asset.exists():
         dependencies = folder / "packages.zip"
         if not dependencies.exists():
-            _build_dependencies(root / LOCK_FILE, dependencies, settings=settings, python=python)
-        _add_sources(dependencies, sources, asset, python=python)
+            _build_dependencies(dependencies, settings=settings, python=python)
+        _add_sources(dependencies, own, asset, python=python)
         keep_latest(folder.glob("[0-9a-f]*.zip"))
         keep_latest(folder.parent.iterdir())
     return Asset(path=asset, content_hash=content_hash, is_compiled=python is not None)
@@ -106,19 +104,11 @@ def hash_of(*parts: bytes) -> str:
     return digest.hexdigest()
 
 
-def _sources(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yields Penstock's own files with their names in the zip, sorted."""
-    for package in PACKAGES:
-        for path in sorted((folder / package).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                yield path.relative_to(folder).as_posix(), path
-
-
-def _build_dependencies(lock: Path, target: Path, *, settings: StageSettings, python: str | None) -> None:
+def _build_dependencies(target: Path, *, settings: StageSettings, python: str | None) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         folder = Path(work) / "site"
-        install_wheels(lock, folder, python_version=settings.python_version, platforms=settings.pip_platforms)
+        install_wheels(FUNCTIONS_LOCK, folder, python_version=settings.python_version, platforms=settings.pip_platforms)
         _prune(folder)
         _compile(folder, python)
         write_zip(Path(work) / "zip", folder)

@@ -198,8 +198,8 @@ class StageSettings:
             return self.storage_profile
         if self.region is None:
             raise ValueError(
-                f"stage {self.name} has neither a region nor a storage profile: set AWS_REGION, or pass "
-                f"-c profile=NAME, one of {', '.join(PROFILES)}"
+                f"stage {self.name} has neither a region nor a storage profile: give the stack a region, "
+                f"set AWS_REGION, or pass -c profile=NAME, one of {', '.join(PROFILES)}"
             )
         return profile_of_region(self.region)
 

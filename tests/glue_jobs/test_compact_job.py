@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import compact
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.ref import Tier
 from penstock_service.adapters.aws import Storage
 from penstock_service.instance.instance import Instance
+from penstock_spark.scripts import compact
 from tests.glue_jobs.conftest import RunScript
 from tests.support.service import key_of, new_topic, read_all, send
 

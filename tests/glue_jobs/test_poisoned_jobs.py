@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-import analyze
-import archive
-import compact
 import penstock_spark
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.codec import NewRecord, encode
@@ -19,6 +16,7 @@ from penstock_service.compaction.compact import compact as compact_partition
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
+from penstock_spark.scripts import analyze, archive, compact
 from tests.glue_jobs.conftest import RunScript, lines_of
 from tests.support.poison import undecodable_batch
 from tests.support.service import entry, new_topic

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-import sweep
 from localstack.clients import client
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, SegmentId, new_segment_id
@@ -18,6 +17,7 @@ from penstock_service.adapters.aws import Storage, format_zones
 from penstock_service.index.refs_of import refs_of
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.delete_topic import delete_topic
+from penstock_spark.scripts import sweep
 from penstock_spark.sweeping import _missing
 from tests.glue_jobs.conftest import RunScript
 from tests.support.expiring import put

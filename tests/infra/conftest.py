@@ -5,11 +5,11 @@ from functools import cache
 from typing import Any
 
 import pytest
+from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
 from bench.bill.synthesized import stack_of
 from penstock_cdk.settings import StageSettings, settings_of_context
-from penstock_cdk.stack import PenstockStack
 
 Resources = dict[str, dict[str, Any]]
 
@@ -21,19 +21,19 @@ def settings_named(stage: str) -> StageSettings:
 
 
 @pytest.fixture(scope="session")
-def make_stack_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[StageSettings], PenstockStack]:
+def make_stack_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[StageSettings], Stack]:
     """The stack of any settings, in an app of its own."""
     return lambda settings: stack_of(settings, tmp_path_factory.mktemp(settings.name))
 
 
 @pytest.fixture(scope="session")
-def make_stack(make_stack_of: Callable[[StageSettings], PenstockStack]) -> Callable[[str], PenstockStack]:
+def make_stack(make_stack_of: Callable[[StageSettings], Stack]) -> Callable[[str], Stack]:
     """The stack of a stage, made once."""
     return cache(lambda stage: make_stack_of(settings_named(stage)))
 
 
 @pytest.fixture(scope="session")
-def template(make_stack: Callable[[str], PenstockStack]) -> Callable[[str], dict[str, Any]]:
+def template(make_stack: Callable[[str], Stack]) -> Callable[[str], dict[str, Any]]:
     """A stage's CloudFormation template."""
     return cache(lambda stage: dict(Template.from_stack(make_stack(stage)).to_json()))
 

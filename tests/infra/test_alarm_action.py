@@ -6,14 +6,13 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import assertions
+from aws_cdk import Stack, assertions
 from aws_cdk import aws_logs as logs
 
 from penstock_cdk.alarms.compaction_metrics import CompactionMetrics
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
 from penstock_cdk.overrides import overridden
 from penstock_cdk.settings import STAGES, StageSettings
-from penstock_cdk.stack import PenstockStack
 
 TOPIC_ARN = "arn:aws:sns:eu-central-1:123456789012:operators"
 
@@ -31,7 +30,7 @@ def test_every_alarm_publishes_to_the_topic_that_the_stage_names(topic_arn: str 
 
 @pytest.mark.parametrize(("topic_arn", "warnings"), [(TOPIC_ARN, 0), (None, 1)])
 def test_alarms_that_tell_no_one_are_told_at_synthesis(
-    make_stack_of: Callable[[StageSettings], PenstockStack], topic_arn: str | None, warnings: int
+    make_stack_of: Callable[[StageSettings], Stack], topic_arn: str | None, warnings: int
 ) -> None:
     stack = make_stack_of(replace(STAGES["local"], has_alarms=True, alarm_topic_arn=topic_arn))
     pattern = assertions.Match.string_like_regexp("tell no one")

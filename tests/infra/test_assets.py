@@ -9,31 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from penstock_cdk.assets import CACHE_FOLDER, LOCK_FILE, Asset, functions_asset
+from penstock_cdk.assets import PACKAGES, Asset, functions_asset
 from penstock_cdk.service.function_role import GRANTS
 from penstock_cdk.settings import settings_of
+from penstock_cdk.sources import Sources, installed_sources
 from tests.support.wire import LAMBDA_ENVIRONMENT
 
 pytestmark = pytest.mark.synth
 
-ROOT = Path(__file__).parents[2]
+SOURCES = installed_sources()
 MB = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def asset() -> Asset:
-    return functions_asset(ROOT, settings=settings_of("local"))
+    return functions_asset(SOURCES, settings=settings_of("local"))
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    """A copy of the checkout with the same sources, made at another time. It shares the built dependencies."""
-    shutil.copytree(ROOT / "functions", tmp_path / "functions", copy_function=shutil.copyfile)
-    (tmp_path / LOCK_FILE).parent.mkdir()
-    shutil.copyfile(ROOT / LOCK_FILE, tmp_path / LOCK_FILE)
-    (tmp_path / CACHE_FOLDER).parent.mkdir()
-    (tmp_path / CACHE_FOLDER).symlink_to(ROOT / CACHE_FOLDER)
-    return tmp_path
+def copied(tmp_path: Path) -> Sources:
+    """A copy of the same sources, made at another time. It shares the built dependencies."""
+    for name in PACKAGES:
+        shutil.copytree(SOURCES.packages[name], tmp_path / name, copy_function=shutil.copyfile)
+    return Sources(packages={name: tmp_path / name for name in PACKAGES}, cache=SOURCES.cache)
 
 
 def test_every_handler_loads_from_the_asset_alone(asset: Asset, tmp_path: Path) -> None:
@@ -70,9 +68,9 @@ def test_modules_are_compiled_and_files_have_no_times(asset: Asset) -> None:
         assert f"{folder}/__pycache__/{file[:-3]}.{sys.implementation.cache_tag}.pyc" in names
 
 
-def test_hash_is_of_the_sources_alone(asset: Asset, copied: Path) -> None:
+def test_hash_is_of_the_sources_alone(asset: Asset, copied: Sources) -> None:
     assert functions_asset(copied, settings=settings_of("local")).content_hash == asset.content_hash
-    (copied / "functions" / "penstock_handlers" / "topics.py").write_text("handler = None\n")
+    (copied.packages["penstock_handlers"] / "topics.py").write_text("handler = None\n")
     changed = functions_asset(copied, settings=settings_of("local"))
     assert changed.content_hash != asset.content_hash
     assert changed.path.exists()
@@ -81,7 +79,7 @@ def test_hash_is_of_the_sources_alone(asset: Asset, copied: Path) -> None:
 
 def test_libraries_of_the_cloud_s_asset_are_for_its_processor(tmp_path: Path) -> None:
     settings = settings_of("prod")
-    with zipfile.ZipFile(functions_asset(ROOT, settings=settings).path) as archive:
+    with zipfile.ZipFile(functions_asset(SOURCES, settings=settings).path) as archive:
         libraries = {name: archive.read(name)[:20] for name in archive.namelist() if name.endswith(".so")}
     assert len(libraries) >= 5
     # ELF's e_machine: 183 is AArch64 (System V ABI).

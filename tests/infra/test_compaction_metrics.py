@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-import compact
 from penstock_cdk.alarms.compaction_metrics import METRICS, CompactionMetrics
 from penstock_cdk.settings import STAGES
 from penstock_service.compaction.compact import CompactionResult
+from penstock_spark.scripts import compact
 from tests.infra.conftest import Resources
 from tests.infra.templates import name_of, of_type
 

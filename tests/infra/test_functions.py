@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import pytest
+from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
 from penstock_cdk.overrides import overridden
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import STAGES, StageSettings
-from penstock_cdk.stack import PenstockStack
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources, entry_of, settings_named, zones_in_environment
@@ -93,7 +93,7 @@ def test_walls_fit_into_the_account(account: int) -> None:
     assert account - sum(reserved.values()) >= min(account, max(100, account // 4))
 
 
-def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSettings], PenstockStack]) -> None:
+def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSettings], Stack]) -> None:
     context = {"account_concurrency": "1000", "reserved_concurrency": "produce=250,topics=20"}
     settings = overridden(settings_named("dev"), context.get)
     template = Template.from_stack(make_stack_of(settings)).to_json()

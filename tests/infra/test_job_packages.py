@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from penstock_cdk.jobs.job_packages import (
-    LOCK_FILE,
     PACKAGES,
     dependencies_zip,
     job_packages,
@@ -17,8 +16,9 @@ from penstock_cdk.jobs.job_packages import (
     packages_zip,
 )
 from penstock_cdk.settings import settings_of
+from penstock_cdk.sources import JOBS_LOCK, Sources, installed_sources
 
-ROOT = Path(__file__).parents[2]
+SOURCES = installed_sources()
 DATA_OF_BOTO = "[boto3.client(name, region_name='us-east-1') for name in ('dynamodb', 's3', 'sqs', 'cloudformation')]"
 MODULES = (
     "penstock_core.records.record_batch", "penstock_service.adapters.aws", "penstock_spark.job",
@@ -27,13 +27,11 @@ MODULES = (
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    """A copy of the checkout with the same sources, made at another time."""
-    for folder in ("functions", "sdk", "glue_jobs"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, copy_function=shutil.copyfile)
-    (tmp_path / LOCK_FILE).parent.mkdir()
-    shutil.copyfile(ROOT / LOCK_FILE, tmp_path / LOCK_FILE)
-    return tmp_path
+def copied(tmp_path: Path) -> Sources:
+    """A copy of the same sources, made at another time."""
+    for name, folder in SOURCES.packages.items():
+        shutil.copytree(folder, tmp_path / name, copy_function=shutil.copyfile)
+    return Sources(packages={name: tmp_path / name for name in SOURCES.packages}, cache=tmp_path / "assets")
 
 
 def run_clean(program: str, *paths: Path) -> None:
@@ -48,19 +46,20 @@ def run_clean(program: str, *paths: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_packages_are_the_same_bytes_wherever_they_are_made(copied: Path) -> None:
-    own, other = packages_zip(ROOT), packages_zip(copied)
+def test_packages_are_the_same_bytes_wherever_they_are_made(copied: Sources) -> None:
+    own, other = packages_zip(SOURCES), packages_zip(copied)
     assert own.name == other.name
     assert own.read_bytes() == other.read_bytes()
-    (copied / "glue_jobs" / "penstock_spark" / "job.py").write_text("changed = True\n")
+    (copied.packages["penstock_spark"] / "job.py").write_text("changed = True\n")
     assert packages_zip(copied).name != own.name
 
 
 def test_packages_hold_every_module_and_nothing_else() -> None:
-    with zipfile.ZipFile(packages_zip(ROOT)) as archive:
+    with zipfile.ZipFile(packages_zip(SOURCES)) as archive:
         names = set(archive.namelist())
-    for package, folder in PACKAGES.items():
-        expected = {f"{package}/{path.relative_to(ROOT / folder)}" for path in (ROOT / folder).rglob("*.py")}
+    for package in PACKAGES:
+        folder = SOURCES.packages[package]
+        expected = {f"{package}/{path.relative_to(folder)}" for path in folder.rglob("*.py")}
         assert {name for name in names if name.startswith(f"{package}/")} == expected
     assert {name.split("/")[0] for name in names} == set(PACKAGES)
 
@@ -68,30 +67,31 @@ def test_packages_hold_every_module_and_nothing_else() -> None:
 def test_pure_packages_import_from_the_zip_itself() -> None:
     """Spark puts the zip on the path. Modules of the core that need no other library must load from it."""
     run_clean(
-        'import penstock_core.storage.keys as keys, penstock_core.log.ref; keys.parse_folder("07/")', packages_zip(ROOT)
+        'import penstock_core.storage.keys as keys, penstock_core.log.ref; keys.parse_folder("07/")',
+        packages_zip(SOURCES),
     )
 
 
-def test_stage_without_an_application_builds_no_dependencies(copied: Path) -> None:
+def test_stage_without_an_application_builds_no_dependencies(copied: Sources) -> None:
     found = job_packages(copied, settings=settings_of("local"))
     assert found.dependencies is None
     assert found.scripts == job_scripts(copied)
-    assert found.requirements.read_bytes() == (ROOT / LOCK_FILE).read_bytes()
+    assert found.requirements.read_bytes() == JOBS_LOCK.read_bytes()
 
 
 @pytest.mark.minutes
 def test_dependencies_are_unpacked_and_imported_beside_the_packages(tmp_path: Path) -> None:
     if sys.version_info[:2] != (3, 11):
         pytest.skip("the dependencies are for Python 3.11")
-    with zipfile.ZipFile(dependencies_zip(ROOT, settings=settings_of("local"))) as archive:
+    with zipfile.ZipFile(dependencies_zip(SOURCES, settings=settings_of("local"))) as archive:
         archive.extractall(tmp_path)
     imports = "; ".join(f"import {module}" for module in (*MODULES, "pyarrow.parquet", "pandas", "pyiceberg.catalog"))
-    run_clean(f"{imports}; import boto3; {DATA_OF_BOTO}", packages_zip(ROOT), tmp_path)
+    run_clean(f"{imports}; import boto3; {DATA_OF_BOTO}", packages_zip(SOURCES), tmp_path)
 
 
 @pytest.mark.minutes
 def test_dependencies_of_the_cloud_are_for_its_processor() -> None:
-    with zipfile.ZipFile(dependencies_zip(ROOT, settings=settings_of("prod"))) as archive:
+    with zipfile.ZipFile(dependencies_zip(SOURCES, settings=settings_of("prod"))) as archive:
         libraries = [archive.read(name)[:20] for name in archive.namelist() if name.endswith(".so")]
     assert len(libraries) > 50
     # ELF's e_machine: 183 is AArch64 (System V ABI).

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
 from penstock_cdk.overrides import overridden
@@ -13,7 +14,6 @@ from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.schedules import RATES
 from penstock_cdk.settings import AT_ONCE, STAGES, Canary, StageSettings
-from penstock_cdk.stack import PenstockStack
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
 
@@ -117,7 +117,7 @@ def test_old_versions_stay_and_a_release_that_is_rolled_back_leaves_none(
 
 @pytest.mark.slow
 def test_setting_that_is_no_part_of_a_version_publishes_none_and_a_canary_switched_off_moves_aliases_at_once(
-    template: Callable[[str], dict[str, Any]], make_stack_of: Callable[[StageSettings], PenstockStack]
+    template: Callable[[str], dict[str, Any]], make_stack_of: Callable[[StageSettings], Stack]
 ) -> None:
     context = {"canary": "off", "account_concurrency": "3000", "alarm_topic_arn": "arn:aws:sns:us-east-1:1:operators"}
     settings = replace(overridden(STAGES["prod"], context.get), tags={"cost-centre": "7"}, warm_log_writes=20_000)

@@ -2,24 +2,23 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import Stack
 
 from penstock_cdk.jobs.job_packages import job_scripts
 from penstock_cdk.jobs.job_role import JOB_GRANTS
 from penstock_cdk.jobs.job_schedules import RATES
 from penstock_cdk.settings import STAGES
-from penstock_cdk.stack import PenstockStack
+from penstock_cdk.sources import installed_sources
 from penstock_core.storage.keys import CURSORS, ZONES
 from tests.infra.conftest import Resources, zones_in_environment
 from tests.infra.templates import as_list, name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
 
-CHECKOUT = Path(__file__).parents[2]
-JOBS = tuple(job_scripts(CHECKOUT))
+JOBS = tuple(job_scripts(installed_sources()))
 
 
 def statements_of(resources: Resources, job: str) -> list[dict[str, Any]]:
@@ -262,7 +261,7 @@ def test_alarm_rings_when_a_run_fails(resources: Resources, stage: str) -> None:
 
 
 def test_outputs_name_the_role_script_and_glue_job_of_every_job(
-    template: Callable[[str], dict[str, Any]], make_stack: Callable[[str], PenstockStack], stage: str
+    template: Callable[[str], dict[str, Any]], make_stack: Callable[[str], Stack], stage: str
 ) -> None:
     found = {name for name in template(stage)["Outputs"] if name.startswith("Job")}
     expected = {f"Job{name.title()}{what}" for name in JOBS for what in ("Role", "Script", "Glue")} | {"JobsLogGroup"}

@@ -12,7 +12,6 @@ from aws_cdk.assertions import Template
 
 from penstock_cdk.overrides import overridden
 from penstock_cdk.settings import STAGES, StageSettings
-from penstock_cdk.stack import PenstockStack
 from penstock_cdk.storage.tables import Tables
 from tests.infra.conftest import Resources, resources_of, settings_named
 from tests.infra.powers import permissions_of_roles
@@ -181,7 +180,7 @@ RESTORED = "topics=t-restored,log=l-restored,groups=g-restored,log_stream=2026-1
 
 
 def test_stack_uses_restored_tables_and_has_none_of_its_own(
-    make_stack_of: Callable[[StageSettings], PenstockStack],
+    make_stack_of: Callable[[StageSettings], Stack],
 ) -> None:
     settings = overridden(settings_named("prod"), {"restored_tables": RESTORED}.get)
     resources = Template.from_stack(make_stack_of(settings)).to_json()["Resources"]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,23 +13,9 @@ import pytest
 
 from tests.docs.snippets import snippets_of
 from tests.support.child_process import child_process
+from tests.support.wheel import CHECKOUT, PACKAGE_FOLDERS, build_wheel
 
-CHECKOUT = Path(__file__).parents[2]
 _SERVES_S_MAX = 600.0
-
-
-def build_wheel(folder: Path) -> Path:
-    """The wheel of the checkout's sources, in `folder`."""
-    source = folder / "source"
-    for name in ("functions", "sdk", "glue_jobs", "infra"):
-        shutil.copytree(CHECKOUT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(CHECKOUT / name, source)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True)
-    [wheel] = folder.glob("*.whl")
-    shutil.rmtree(source)
-    return wheel
 
 
 @pytest.mark.slow
@@ -48,10 +33,11 @@ def test_wheel_holds_the_packages_of_penstock_only(tmp_path: Path) -> None:
     }
     sources = {
         str(path.relative_to(CHECKOUT / folder))
-        for folder in ("functions", "sdk", "glue_jobs", "infra")
+        for folder in PACKAGE_FOLDERS
         for path in (CHECKOUT / folder).glob("*/**/*.py")
     }
     assert sources <= names, "a room without __init__.py is left out of the wheel"
+    assert {"penstock_cdk/locks/lambda.txt", "penstock_cdk/locks/jobs.txt"} <= names
 
 
 @pytest.mark.minutes

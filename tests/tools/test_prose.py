@@ -38,7 +38,7 @@ def _write(checkout: Path, name: str, text: str) -> None:
         ("app.py", Kind.DOCSTRING, ["docstrings: app.py", "docstrings, all", "total"]),
         ("tests/core/test_ref.py", Kind.DOCSTRING, ["docstrings: tests", "total"]),
         ("tests/core/test_ref.py", Kind.COMMENT, ["comments: tests", "total"]),
-        ("infra/penstock_cdk/stack.py", Kind.COMMENT, ["comments", "total"]),
+        ("infra/penstock_cdk/penstock.py", Kind.COMMENT, ["comments", "total"]),
     ],
 )
 def test_sentence_counts_in_its_scope_in_the_sum_and_in_the_total(path: str, kind: Kind, expected: list[str]) -> None:
@@ -47,7 +47,7 @@ def test_sentence_counts_in_its_scope_in_the_sum_and_in_the_total(path: str, kin
 
 def test_report_counts_words_sentences_and_findings(checkout: Path) -> None:
     _write(checkout, "docs/page.md", "What is left is sent later. The sender sends it.\n")
-    _write(checkout, "infra/penstock_cdk/stack.py", f'"""The stack {"and " * 40}more."""\n')
+    _write(checkout, "infra/penstock_cdk/penstock.py", f'"""The stack {"and " * 40}more."""\n')
     result = report(checkout)
     docs, docstrings = result.scopes["docs, all"], result.scopes["docstrings, all"]
     assert (docs.words, docs.sentences, docs.headless, docs.long) == (10, 2, 1, 0)
@@ -56,7 +56,7 @@ def test_report_counts_words_sentences_and_findings(checkout: Path) -> None:
     assert docstrings.long_percent == 100
     assert [str(finding).split(": ")[:2] for finding in result.findings] == [
         ["docs/page.md:1", "headless"],
-        ["infra/penstock_cdk/stack.py:1", "43 words"],
+        ["infra/penstock_cdk/penstock.py:1", "43 words"],
     ]
 
 

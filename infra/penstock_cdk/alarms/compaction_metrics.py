@@ -1,7 +1,7 @@
 """Metrics of compaction, and the alarm on batches that it cannot read.
 
-Filters on the jobs' log group find the metrics in the result line of each run (glue_jobs/compact.py names its fields).
-Runs on EMR write to this log group. Runs on Glue write to another one, so their metrics are missing.
+Filters on the jobs' log group find the metrics in the result line of each run (penstock_spark/scripts/compact.py names
+its fields). Runs on EMR write to this log group. Runs on Glue write to another one, so their metrics are missing.
 docs/how-to/operate.md says what to do when the alarm rings.
 """
 

@@ -48,7 +48,8 @@ class JobGrants:
 _READ_TOPICS = ("GetItem", "Scan")
 _READ_LOG = ("GetItem", "BatchGetItem", "Query")
 
-# Every job reads topics, the log and segments. The stack does not deploy while a script of glue_jobs/ is missing here.
+# Every job reads topics, the log and segments. The stack does not deploy while a script of penstock_spark/scripts/ is
+# missing here.
 JOB_GRANTS: Mapping[str, JobGrants] = {
     "compact": JobGrants(
         topics=_READ_TOPICS,

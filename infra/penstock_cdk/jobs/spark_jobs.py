@@ -1,4 +1,4 @@
-"""The Spark jobs, one per script of glue_jobs/: their application, Glue jobs, roles, log groups and results."""
+"""The Spark jobs, one per script of penstock_spark/scripts/, with application, Glue jobs, roles, logs and results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ from penstock.local_files import FOLDER, JOBS_ENV_NAMES, find_local_file, read_l
 from penstock_core.errors import ErrorCode, PenstockError
 
 PREFIX = "local-"
-SCRIPTS = Path("glue_jobs")
+SCRIPTS = Path("glue_jobs/penstock_spark/scripts")
 STATE_FOLDER = FOLDER
 JOBS_ENV = "jobs.env"
 _PACKAGE_FOLDERS = (Path("functions"), Path("sdk"), Path("glue_jobs"))

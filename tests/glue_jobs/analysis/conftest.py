@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import analyze
 from penstock_service.adapters.aws import Storage
+from penstock_spark.scripts import analyze
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-import analyze
 from localstack.clients import client
 from penstock_core.compaction.merging import CompactionSettings
 from penstock_core.errors import PenstockError
@@ -23,6 +22,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.truncate import truncate
 from penstock_spark.analysis.measure import HOUR_MS
+from penstock_spark.scripts import analyze
 from tests.support.service import key_of, new_topic, refs_of
 
 if TYPE_CHECKING:

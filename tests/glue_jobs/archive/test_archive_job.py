@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 import pytest
 
-import archive
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset
 from penstock_service.adapters.aws import Storage
 from penstock_service.instance.instance import Instance
 from penstock_spark.archive.iceberg_table import open_catalog
 from penstock_spark.result_store import open_results
+from penstock_spark.scripts import archive
 from tests.glue_jobs.conftest import RunScript, lines_of
 from tests.support.service import key_of, new_topic, send
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-import archive
-import replay
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_service.adapters.aws import Storage
 from penstock_service.instance.instance import Instance
+from penstock_spark.scripts import archive, replay
 from tests.glue_jobs.conftest import RunScript
 from tests.support.service import head_of, new_topic, read_all, send
 

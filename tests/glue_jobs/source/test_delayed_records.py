@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock_spark
-import sweep
 from penstock_core.ids import Partition, SegmentId
 from penstock_core.log.timer import scheduled_id
 from penstock_core.storage.keys import parse_segment_key
@@ -16,6 +15,7 @@ from penstock_service.share.acquire.acquire import AcquireWish, acquire
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.timers.promote import promote_partition
 from penstock_service.timers.scheduled import cancel_scheduled
+from penstock_spark.scripts import sweep
 from tests.glue_jobs.conftest import RunScript
 from tests.service.timers.delays import delay, place
 from tests.support.service import SteppedClock, another_instance, key_of, new_topic, send

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli import main
-from penstock.jobs.local import LocalPlace
+from penstock.jobs.local import SCRIPTS, LocalPlace
 from penstock.jobs.model import JobRun, RunState
 from penstock_core.errors import PenstockError
 from tests.support.deadlines import until
@@ -32,8 +32,8 @@ WAIT = "import sys; sys.stdin = open({fifo!r}); sys.stdin.read()"
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with scripts that need no Spark, and a local stack's environment."""
-    for name in ("glue_jobs", "localstack", ".penstock"):
-        (tmp_path / name).mkdir()
+    for name in (SCRIPTS, "localstack", ".penstock"):
+        (tmp_path / name).mkdir(parents=True)
     (tmp_path / "localstack" / "__main__.py").touch()
     (tmp_path / "app.py").touch()
     (tmp_path / ".penstock").chmod(0o700)
@@ -46,7 +46,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "count": RESULT,
         "wait": WAIT.format(fifo=str(tmp_path / "fifo")),
     }.items():
-        (tmp_path / "glue_jobs" / f"{name}.py").write_text(script)
+        (tmp_path / SCRIPTS / f"{name}.py").write_text(script)
     for variable in ("PENSTOCK_TOPICS_TABLE", "PENSTOCK_STACK"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)

@@ -1,6 +1,7 @@
-"""The one stack of Penstock. It composes constructs, and each construct defines one concern."""
+"""The construct of a whole Penstock. It composes constructs, and each construct defines one concern."""
 
 from collections.abc import Mapping
+from typing import Unpack
 
 from aws_cdk import Annotations, CfnOutput, Stack, Tags
 from aws_cdk import aws_lambda as lambda_
@@ -11,9 +12,9 @@ from penstock_cdk.alarms.compaction_metrics import CompactionMetrics
 from penstock_cdk.alarms.failures import Failures
 from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
-from penstock_cdk.jobs.job_packages import JobPackages
 from penstock_cdk.jobs.job_schedules import JobSchedules
 from penstock_cdk.jobs.spark_jobs import SparkJobs
+from penstock_cdk.properties import Properties, settings_of_properties
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.client_policies import ClientPolicies
 from penstock_cdk.service.functions import Functions
@@ -23,18 +24,27 @@ from penstock_cdk.service.schedules import Schedules
 from penstock_cdk.service.timers import PROMOTE, TimerQueues, TimerSource
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import StageSettings
+from penstock_cdk.shipment import Shipment, built_shipment
 from penstock_cdk.storage.archive import Archive
 from penstock_cdk.storage.emptying import Emptying
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
 
+_HIDDEN = "Default"  # the CDK leaves this id out of the names that it makes
 
-class PenstockStack(Stack):
+
+class Penstock(Construct):
     """A whole Penstock: tables, zones, functions, API, jobs, alarms, and the policies of its clients.
 
-    `code` is the code of all functions, as one asset. `packages` holds the files that Spark jobs are sent with.
-    `options` go to Stack as they are.
+    Put it into a stack of your own, beside the functions that use it. The properties are those of `Properties`, and
+    `settings` names all others (settings.py). `shipment` holds the files that the functions and jobs consist of. By
+    default it is built here: the first time takes a minute, and later times take a second.
+
+    With the id `Default`, resources and outputs have the names that they have without a construct around them.
+
+    Raises ValueError for properties that exclude each other or that the region cannot have, and RuntimeError if pip
+    cannot install a dependency.
     """
 
     def __init__(
@@ -42,12 +52,14 @@ class PenstockStack(Stack):
         scope: Construct,
         construct_id: str,
         *,
-        settings: StageSettings,
-        code: lambda_.Code,
-        packages: JobPackages,
-        **options: object,
+        settings: StageSettings | None = None,
+        shipment: Shipment | None = None,
+        **properties: Unpack[Properties],
     ) -> None:
-        super().__init__(scope, construct_id, **options)  # type: ignore[arg-type]  # Stack names each option
+        super().__init__(scope, construct_id)
+        self._output_prefix = "" if construct_id == _HIDDEN else _letters_of(self)
+        settings = self.settings = settings_of_properties(self, settings, properties)
+        shipment = shipment or built_shipment(self, settings)
         for key, value in {"penstock:stage": settings.name, **settings.tags}.items():
             Tags.of(self).add(key, value)
         storage = StageStorage(
@@ -66,7 +78,7 @@ class PenstockStack(Stack):
             queues=queues,
             timers=timers,
             wake_ups=wake_ups,
-            code=code,
+            code=shipment.code,
         ).by_name
         releases = Releases(self, "Releases", settings=settings, functions=functions)
         api = Api(self, "Api", settings=settings, functions=releases.entries)
@@ -80,7 +92,7 @@ class PenstockStack(Stack):
             self,
             "Jobs",
             settings=settings,
-            packages=packages,
+            packages=shipment.packages,
             storage=storage,
             repairs=repairs,
             wake_ups=wake_ups,
@@ -95,7 +107,8 @@ class PenstockStack(Stack):
             Annotations.of(self).add_warning_v2(
                 "penstock:no-reserved-instances",
                 "no function has instances for itself, so readers that poll may starve producers: set "
-                "account_concurrency, by `-c account_concurrency=N`, to what `penstock doctor` says your account has",
+                "account_concurrency, with app.py by `-c account_concurrency=N`, to what `penstock doctor` says your "
+                "account has",
             )
         self._api_outputs(api, policies)
         self._storage_outputs(storage, queues)
@@ -134,8 +147,8 @@ class PenstockStack(Stack):
         if settings.alarm_topic_arn is None:
             Annotations.of(self).add_warning_v2(
                 "penstock:alarms-without-receiver",
-                "the alarms of this stage tell no one: set alarm_topic_arn, by `-c alarm_topic_arn=<SNS topic>` or "
-                "in infra/penstock_cdk/settings.py, or has_alarms=False, which saves their price",
+                "the alarms of this stage tell no one: set alarm_topic, with app.py by `-c alarm_topic_arn=<SNS "
+                "topic>`, or alarms=False, which saves their price",
             )
 
     def _empty_on_delete(self, settings: StageSettings, storage: StageStorage, spark: SparkJobs) -> None:
@@ -184,4 +197,11 @@ class PenstockStack(Stack):
             self._output(f"Job{name.title()}Glue", job.glue_name)
 
     def _output(self, name: str, value: str) -> None:
-        CfnOutput(self, name, value=value)
+        """Makes an output with the name, behind the id of this construct: `QueueApiUrl`."""
+        CfnOutput(self, name, value=value).override_logical_id(f"{self._output_prefix}{name}")
+
+
+def _letters_of(scope: Construct) -> str:
+    """The ids of a construct below its stack, as one word."""
+    ids = scope.node.path.removeprefix(Stack.of(scope).node.path)
+    return "".join(each for each in ids if each.isalnum())

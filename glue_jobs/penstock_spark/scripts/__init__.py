@@ -1,0 +1,1 @@
+"""The jobs, one script each. EMR Serverless and Glue run a script as a file of its own, beside Penstock's packages."""

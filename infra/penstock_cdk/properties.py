@@ -1,0 +1,108 @@
+"""The properties of the construct, and how they change the settings of a stage."""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypedDict
+
+from aws_cdk import RemovalPolicy, Stack, Token
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from penstock_cdk.settings import Canary, StageSettings
+from penstock_cdk.storage_profile import Profile
+from penstock_cdk.walls import reserved_concurrency
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_NAME_LENGTH_MAX = 40  # a rule has 64 characters, and the longest is <name>-job-runs-failed-glue
+_READABLE_LENGTH_MAX = 32
+_HASH_LENGTH = 6
+
+
+class Properties(TypedDict, total=False):
+    """What a Penstock may be told. Each property has the default of `StageSettings`, or that of `settings`.
+
+    `name` begins every physical name and is the dimension of the metrics; by default it is made of the stack's name,
+    the construct's id and a hash. `storage_profile` decides about zones (storage_profile.py); by default it is that of
+    the stack's region. Never change name or profile of a Penstock that holds data.
+
+    `log_retention` is for the logs of functions and jobs, and `audit_log_retention` for the access log of the API.
+    `removal_policy` says what becomes of tables and buckets that CloudFormation removes: RETAIN or DESTROY. By default
+    they stay. `alarms` makes the alarms, which cost about $3 a month, and `alarm_topic` is the SNS topic that they
+    tell. With `canary`, a new version of a function takes some percent of the requests first; the default is none.
+    `account_concurrency` reserves instances of an account that has so many (docs/how-to/deploy.md). `emr_release` is
+    that of the application for Spark jobs; with None there is no application, and the jobs run on Glue only. `tags` are
+    on every resource.
+    """
+
+    name: str
+    storage_profile: Profile
+    log_retention: logs.RetentionDays
+    audit_log_retention: logs.RetentionDays
+    removal_policy: RemovalPolicy
+    alarms: bool
+    alarm_topic: sns.ITopic
+    canary: Canary | None
+    account_concurrency: int
+    emr_release: str | None
+    tags: Mapping[str, str]
+
+
+def settings_of_properties(scope: Construct, settings: StageSettings | None, properties: Properties) -> StageSettings:
+    """Returns the settings of the Penstock `scope`: those of `settings`, or the defaults, changed by the properties.
+
+    The region is that of the stack, where the stack knows it. Raises ValueError for a wrong name, for a profile that
+    the region cannot have, and if there is neither a region nor a profile. Raises TypeError for an unknown property.
+    """
+    for unknown in properties.keys() - _CHANGES.keys():
+        raise TypeError(f"Penstock has no property {unknown!r}: give one of {', '.join(_CHANGES)}")
+    changed = settings or StageSettings(name=default_name(scope))
+    region = Stack.of(scope).region
+    if not Token.is_unresolved(region):
+        changed = replace(changed, region=region)
+    given: Mapping[str, Any] = {**properties}
+    for name, change in _CHANGES.items():  # the account goes before what excludes reserves
+        if name in given:
+            changed = change(changed, given[name])
+    _check_name(changed.name)
+    _ = changed.zones
+    return changed
+
+
+def default_name(scope: Construct) -> str:
+    """Returns a name that no other construct of the account and region has: `<stack>-<ids>-<hash>`."""
+    stack = Stack.of(scope)
+    while stack.nested_stack_parent is not None:
+        stack = stack.nested_stack_parent
+    place = f"{stack.stack_name}/{scope.node.path}"
+    ids = scope.node.path.removeprefix(stack.node.path).removesuffix("/Default")
+    readable = re.sub(r"[^a-z0-9]+", "-", f"{stack.stack_name}{ids}".lower())[:_READABLE_LENGTH_MAX].strip("-")
+    return f"{readable}-{hashlib.sha256(place.encode()).hexdigest()[:_HASH_LENGTH]}"
+
+
+def _check_name(name: str) -> None:
+    if len(name) > _NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"name={name!r}: give lower-case letters and digits, in words that `-` joins, {_NAME_LENGTH_MAX} at most"
+        )
+
+
+def _account(settings: StageSettings, account: int) -> StageSettings:
+    return replace(settings, account_concurrency=account, reserved_concurrency=reserved_concurrency(account))
+
+
+_CHANGES: Mapping[str, Callable[[StageSettings, Any], StageSettings]] = {
+    "name": lambda settings, name: replace(settings, name=name),
+    "storage_profile": lambda settings, profile: replace(settings, storage_profile=profile),
+    "log_retention": lambda settings, days: replace(settings, log_retention=days.name),
+    "audit_log_retention": lambda settings, days: replace(settings, audit_log_retention=days.name),
+    "removal_policy": lambda settings, policy: replace(settings, keeps_data_on_delete=policy != RemovalPolicy.DESTROY),
+    "alarms": lambda settings, has_alarms: replace(settings, has_alarms=has_alarms),
+    "alarm_topic": lambda settings, topic: replace(settings, alarm_topic_arn=topic.topic_arn),
+    "canary": lambda settings, canary: replace(settings, canary=canary),
+    "account_concurrency": _account,
+    "emr_release": lambda settings, release: replace(settings, emr_release=release),
+    "tags": lambda settings, tags: replace(settings, tags=tags),
+}
