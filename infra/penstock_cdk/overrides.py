@@ -1,4 +1,4 @@
-"""What `cdk deploy -c name=value` changes in a stage's settings, so that you need not edit settings.py."""
+"""Changes a stage's settings by `cdk deploy -c name=value`, so that you need not edit settings.py."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -22,7 +22,7 @@ _HASH_LENGTH = 6
 
 
 class Properties(TypedDict, total=False):
-    """What a Penstock may be told. Each property has the default of `StageSettings`, or that of `settings`.
+    """The properties of a Penstock. Each property has the default of `StageSettings`, or that of `settings`.
 
     `name` begins every physical name and is the dimension of the metrics; by default it is made of the stack's name,
     the construct's id and a hash. `storage_profile` decides about zones (storage_profile.py); by default it is that of

@@ -1,4 +1,4 @@
-"""Where the code lies that functions and jobs run: in a checkout, or in the environment that pip installed Penstock to.
+"""Finds the code that functions and jobs run: in a checkout, or in the environment that pip installed Penstock to.
 
 Both hold the same packages, so both make the same assets. The lock files lie beside this module.
 """
@@ -36,7 +36,7 @@ class Sources:
 
 
 def installed_sources() -> Sources:
-    """Returns the packages that this Python imports. What is built goes to .penstock/assets/ in the working directory.
+    """Returns the packages that this Python imports. Builds go to .penstock/assets/ in the working directory.
 
     Raises ModuleNotFoundError if a package is missing.
     """
