@@ -1,7 +1,7 @@
 """The targets of subscriptions. Parsed once, at the edge."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from penstock_core.push.webhook import parse_secret
 _FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w$-]{1,128})?", re.ASCII)
 _BUS_ARN = re.compile(r"arn:[\w-]+:events:[\w-]+:\d{12}:event-bus/[\w./-]{1,256}", re.ASCII)
 _QUEUE_PATH = re.compile(r"/\d{12}/[\w-]{1,80}", re.ASCII)
+_URL = re.compile(r"[!-\[\]-~]+")  # printable ASCII without blanks and backslashes
 _FIFO = ".fifo"
 
 
@@ -60,16 +61,17 @@ Target = FunctionTarget | QueueTarget | BusTarget | HttpsTarget | TopicTarget
 KINDS = ("lambda", "sqs", "event_bus", "https", "topic")
 
 
-def parse_target(document: Mapping[str, Any]) -> Target:
+def parse_target(document: Mapping[str, Any], *, is_http_allowed: bool = False) -> Target:
     """The target that the API's object tells, as `{"lambda": "<arn>"}`.
 
-    Raises INVALID_CONFIG naming the kind, the value and what is allowed.
+    `is_http_allowed` lets an endpoint have an http:// address. Raises INVALID_CONFIG naming the kind, the value and
+    what is allowed.
     """
     if len(document) != 1 or next(iter(document)) not in KINDS:
         raise _refused(f"target={shown(dict(document))}: give one of {', '.join(KINDS)}")
     [(kind, value)] = document.items()
     if kind == "https":
-        return _https(value)
+        return _https(value, ("https", "http") if is_http_allowed else ("https",))
     if not isinstance(value, str):
         raise _refused(f"target.{kind}={shown(value)}: give a text")
     if kind == "topic":
@@ -114,15 +116,13 @@ def _queue_url(text: str) -> str:
     return text
 
 
-def _https(value: object) -> HttpsTarget:
+def _https(value: object, schemes: Sequence[str]) -> HttpsTarget:
     if not isinstance(value, Mapping) or set(value) != {"url", "secret"}:
         raise _refused("target.https: give an object with url and secret")
     url, secret = value["url"], value["secret"]
-    parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
-    is_plain = parts.username is None and parts.password is None and not parts.fragment
-    if parts.scheme != "https" or not parts.hostname or not is_plain or len(url) > limits.PUSH_URL_LENGTH_MAX:
+    if not isinstance(url, str) or len(url) > limits.PUSH_URL_LENGTH_MAX or not _is_endpoint(url, schemes):
         raise _refused(
-            f"target.https.url={shown(url)}: give an https:// address without user, password and fragment, "
+            f"target.https.url={shown(url)}: give an https:// address in ASCII, without user, password and fragment, "
             f"{limits.PUSH_URL_LENGTH_MAX:,} characters at most"
         )
     try:
@@ -130,6 +130,16 @@ def _https(value: object) -> HttpsTarget:
     except PenstockError as error:
         raise _refused(f"target.https.{error.message}") from None
     return HttpsTarget(url=url, secret=secret)
+
+
+def _is_endpoint(url: str, schemes: Sequence[str]) -> bool:
+    """Two parsers understand such an address in the same way: it has no characters that some drop or change."""
+    try:
+        parts = urlsplit(url)
+        is_plain = parts.username is None and parts.password is None and "#" not in url and parts.port != 0
+    except ValueError:  # brackets that do not close, or no port
+        return False
+    return bool(_URL.fullmatch(url) and parts.scheme in schemes and parts.hostname and is_plain)
 
 
 def _refused(why: str) -> PenstockError:

@@ -61,6 +61,15 @@ def test_secret_of_an_endpoint_is_never_shown() -> None:
         ({"https": {"url": "https://example.org#x", "secret": SECRET}}, "fragment"),
         ({"https": {"url": f"https://example.org/{'x' * limits.PUSH_URL_LENGTH_MAX}", "secret": SECRET}}, "2,048"),
         ({"https": {"url": 7, "secret": SECRET}}, "target.https.url=7"),
+        ({"https": {"url": "https://", "secret": SECRET}}, "target.https.url='https://'"),
+        ({"https": {"url": "https://[::1", "secret": SECRET}}, "'https://[::1'"),
+        ({"https": {"url": "https://example.org:99999", "secret": SECRET}}, ":99999'"),
+        ({"https": {"url": "https://example.org:0", "secret": SECRET}}, ":0'"),
+        ({"https": {"url": "https://example.org\\@10.0.0.1", "secret": SECRET}}, "give an https:// address"),
+        ({"https": {"url": "https://exam\nple.org", "secret": SECRET}}, "give an https:// address"),
+        ({"https": {"url": "https://example.org/a b", "secret": SECRET}}, "give an https:// address"),
+        ({"https": {"url": "https://bücher.example", "secret": SECRET}}, "in ASCII"),
+        ({"https": {"url": "https://example.org/#", "secret": SECRET}}, "fragment"),
         ({"https": {"url": "https://example.org", "secret": "short"}}, "target.https.secret: give whsec_"),
         ({"https": {"url": "https://example.org", "secret": 7}}, "24 to 64 random bytes"),
     ],
@@ -71,6 +80,16 @@ def test_bad_target_is_refused_with_the_way_out(document: dict[str, Any], told: 
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert told in caught.value.message
     assert "short" not in caught.value.message
+
+
+def test_endpoint_without_tls_is_taken_only_where_it_is_allowed() -> None:
+    url = "http://127.0.0.1:8080/in"
+    document = {"https": {"url": url, "secret": SECRET}}
+    assert parse_target(document, is_http_allowed=True) == HttpsTarget(url=url, secret=SECRET)
+    with pytest.raises(PenstockError):
+        parse_target(document)
+    with pytest.raises(PenstockError):
+        parse_target({"https": {"url": "ftp://127.0.0.1/", "secret": SECRET}}, is_http_allowed=True)
 
 
 def test_bad_topic_name_is_refused() -> None:
