@@ -98,16 +98,16 @@ def parse_push_event(record: Mapping[str, Any]) -> PushEvent | None:
 
     Raises CORRUPT_SEGMENT if the images are no heads.
     """
-    old, new = record.get("OldImage", {}), record.get("NewImage")
-    if Waiter.PUSH.value not in old:
-        return None
     try:
+        old, new = record.get("OldImage", {}), record.get("NewImage")
+        if Waiter.PUSH.value not in old:
+            return None
         return PushEvent(
             key=parse_partition_key(record["Keys"]["pk"]["S"]),
             old_next_offset=Offset(int(old["next_offset"]["N"])),
             next_offset=None if new is None else Offset(int(new["next_offset"]["N"])),
         )
-    except (KeyError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PenstockError(ErrorCode.CORRUPT_SEGMENT, f"the stream told of no head: {record!r:.200}") from error
 
 

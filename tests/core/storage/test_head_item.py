@@ -115,7 +115,10 @@ def test_no_push_event_when_the_head_had_no_push_waiter() -> None:
 @pytest.mark.parametrize(
     "record",
     [
+        {"OldImage": None},
         {"OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "5"}}},
+        {"Keys": {"pk": {"S": None}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "5"}}},
+        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"S": "5"}}},
         {"Keys": {"pk": {"S": "t"}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "5"}}},
         {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "5"}}},
         {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "five"}}},
