@@ -7,6 +7,7 @@ from penstock_core.ids import ZoneName
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
+from penstock_service.ports.push import DeliveryQueue
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.share import ShareStore
@@ -40,6 +41,7 @@ class Stores:
     repair_queue: RepairQueue
     wake_ups: WakeUps
     timer_triggers: TimerTriggers
+    deliveries: DeliveryQueue
     fallback_zones: frozenset[ZoneName] = frozenset()
 
     @property

@@ -17,6 +17,7 @@ from penstock_core.limits import STORAGE_CONNECTIONS_MAX
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.by_hour import ByHourSegmentStore
+from penstock_service.adapters.delivery_queue import DeliveryPlaces, SqsDeliveryQueue, parse_delivery_places
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -28,6 +29,7 @@ from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.no_delivery_queue import NoDeliveryQueue
 from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.on_demand import OnDemand
@@ -104,9 +106,9 @@ class Storage:
     The order of `zones` gives each zone its bit in a ref. `repair_queue_url` is None where there is one zone.
     `archive` is a bucket. `wake_ups` are the hosts of the Event API, for HTTP and for WebSockets,
     None for a stage without wake-ups. Jobs put results into the bucket `results`, and register tables in `catalog`
-    (iceberg_table.py). Functions need neither. `timers` start deliveries of delayed records, None for a process that
-    takes none. botocore's own chain finds the region, endpoint and keys that are None. `access_key` and `secret_key`
-    are for the local stack only.
+    (iceberg_table.py). Functions need neither. `timers` start deliveries of delayed records, and `deliveries` those of
+    subscriptions; None for a process that starts none. botocore's own chain finds the region, endpoint and keys that
+    are None. `access_key` and `secret_key` are for the local stack only.
     """
 
     topics_table: str
@@ -117,6 +119,7 @@ class Storage:
     archive: str
     wake_ups: tuple[str, str] | None = None
     timers: TimerPlaces | None = None
+    deliveries: DeliveryPlaces | None = None
     results: str | None = None
     catalog: str | None = None
     region: str | None = None
@@ -131,7 +134,8 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
     Reads `PENSTOCK_TOPICS_TABLE`, `PENSTOCK_LOG_TABLE`, `PENSTOCK_GROUPS_TABLE`, `PENSTOCK_ARCHIVE`, `PENSTOCK_ZONES`
     (`a=<bucket>,b=<bucket>,…`), and with several zones `PENSTOCK_REPAIR_QUEUE_URL`. Raises KeyError for a missing one.
     Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks, and
-    `PENSTOCK_TIMERS` (`<URL of the queue>,<name of the rule>,<ARN of the queue>`), which few functions have.
+    `PENSTOCK_TIMERS` (`<URL of the queue>,<name of the rule>,<ARN of the queue>`) and `PENSTOCK_DELIVERIES`
+    (`<URL of the queue>,<its ARN>`), which few functions have.
     """
     zones = parse_zones(environ["PENSTOCK_ZONES"])
     return Storage(
@@ -143,6 +147,7 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
         archive=environ["PENSTOCK_ARCHIVE"],
         wake_ups=parse_wake_ups(environ.get("PENSTOCK_WAKE_UPS")),
         timers=parse_timer_places(environ.get("PENSTOCK_TIMERS")),
+        deliveries=parse_delivery_places(environ.get("PENSTOCK_DELIVERIES")),
     )
 
 
@@ -204,6 +209,10 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
 
     driver, s3, sqs = client("dynamodb", _DYNAMODB), OnDemand(s3_client), OnDemand(lambda: client("sqs", _SQS))
     calls.watch(driver)
+
+    def control(service: str) -> Any:
+        return sqs() if service == "sqs" else client(service, _CONTROL)
+
     dynamodb = DynamoDbClient(driver, runtime.clock, runtime.entropy)
     stores = Stores(
         topics=DynamoDbTopicStore(dynamodb, storage.topics_table),
@@ -223,9 +232,8 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         if storage.repair_queue_url is None
         else SqsRepairQueue(sqs, storage.repair_queue_url),
         wake_ups=_wake_ups(storage, session),
-        timer_triggers=NoTimerTriggers()
-        if storage.timers is None
-        else AwsTimerTriggers(storage.timers, lambda service: sqs() if service == "sqs" else client(service, _CONTROL)),
+        timer_triggers=NoTimerTriggers() if storage.timers is None else AwsTimerTriggers(storage.timers, control),
+        deliveries=NoDeliveryQueue() if storage.deliveries is None else SqsDeliveryQueue(storage.deliveries, control),
     )
     return Instance.new(stores, runtime)
 

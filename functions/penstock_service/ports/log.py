@@ -12,7 +12,7 @@ from penstock_core.records.producer_state import ProducerSequence, ProducerState
 class LogIndex(Protocol):
     """Heads and pages of partitions. Reads are consistent."""
 
-    def create_head(self, key: PartitionKey, *, push_waiter_ms: int | None = None) -> None:
+    def create_head(self, key: PartitionKey, push_waiter_ms: int | None = None) -> None:
         """Creates an empty head, unless the partition has a head. One conditional put.
 
         With `push_waiter_ms`, it has a push waiter since then, so the first append starts deliveries.

@@ -244,7 +244,8 @@ def test_call_that_was_refused_is_not_done_again(tmp_path: Path) -> None:
 
 def test_every_store_is_kept() -> None:
     names = {field.name for field in dataclasses.fields(Stores)}
-    assert names - READS.keys() == {"zones", "fallback_zones", ARCHIVE, "repair_queue", "wake_ups", "timer_triggers"}
+    queues = {"repair_queue", "wake_ups", "timer_triggers", "deliveries"}
+    assert names - READS.keys() == {"zones", "fallback_zones", ARCHIVE} | queues
 
 
 @pytest.mark.parametrize("name", PORTS)

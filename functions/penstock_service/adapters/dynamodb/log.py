@@ -51,7 +51,7 @@ class DynamoDbLogIndex:
         self._client = client
         self._table = table
 
-    def create_head(self, key: PartitionKey, *, push_waiter_ms: int | None = None) -> None:
+    def create_head(self, key: PartitionKey, push_waiter_ms: int | None = None) -> None:
         self._client.conditional(
             "put_item",
             is_repeatable=True,

@@ -66,7 +66,7 @@ class MemoryLogIndex:
         with self._lock:
             del self._push_events[:count]
 
-    def create_head(self, key: PartitionKey, *, push_waiter_ms: int | None = None) -> None:
+    def create_head(self, key: PartitionKey, push_waiter_ms: int | None = None) -> None:
         with self._lock:
             self._heads.setdefault(key, replace(EMPTY_HEAD, push_waiter_ms=push_waiter_ms))
 

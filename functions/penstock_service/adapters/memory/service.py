@@ -10,6 +10,7 @@ from penstock_core.ids import ZoneName
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.contention import Contention
+from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
@@ -74,5 +75,6 @@ def memory_stores(
         repair_queue=MemoryRepairQueue(),
         wake_ups=wake_ups or NoWakeUps(),
         timer_triggers=MemoryTimerTriggers(),
+        deliveries=MemoryDeliveryQueue(),
         fallback_zones=frozenset(map(ZoneName, fallback_zones)),
     )

@@ -71,6 +71,7 @@ def open_service(folder: Path) -> StoredService:
             repair_queue=MemoryRepairQueue(),  # what it loses, the scrub finds again
             wake_ups=NoWakeUps(),
             timer_triggers=NoTimerTriggers(),
+            deliveries=fresh.deliveries,  # what it loses, a look for lag finds again
         )
         database.settle()
     except BaseException:

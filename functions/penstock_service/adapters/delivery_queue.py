@@ -1,0 +1,74 @@
+"""DeliveryQueue on SQS, and the pollers that Lambda keeps on it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.push.message import PushMessage, encode_push_message
+
+_BATCH = 10  # messages of one call
+_ENABLED = ("Enabled", "Enabling")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryPlaces:
+    """The queue of deliveries, by URL and ARN."""
+
+    queue_url: str
+    queue_arn: str
+
+
+def parse_delivery_places(text: str | None) -> DeliveryPlaces | None:
+    """The places of `<queue's URL>,<queue's ARN>`, None for no text. Raises ValueError for anything else."""
+    if not text:
+        return None
+    parts = text.split(",")
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(f"{text!r} does not name the queue of deliveries: give QUEUE_URL,QUEUE_ARN")
+    return DeliveryPlaces(queue_url=parts[0], queue_arn=parts[1])
+
+
+class SqsDeliveryQueue:
+    """DeliveryQueue: the port documents its methods. Makes a client when it first needs it."""
+
+    def __init__(self, places: DeliveryPlaces, client: Callable[[str], Any]) -> None:
+        self._places = places
+        self._client = client
+
+    def send(self, messages: Sequence[PushMessage]) -> None:
+        for start in range(0, len(messages), _BATCH):
+            entries = [
+                {"Id": str(number), "MessageBody": encode_push_message(message)}
+                for number, message in enumerate(messages[start : start + _BATCH])
+            ]
+            answer = self._call("sqs", "send_message_batch", QueueUrl=self._places.queue_url, Entries=entries)
+            if failed := answer.get("Failed"):
+                raise _unavailable(f"SQS did not take {len(failed)} of {len(entries)} messages: {failed[0]!r:.200}")
+
+    def postpone(self, receipt: str, delay_ms: int) -> None:
+        self._call(
+            "sqs",
+            "change_message_visibility",
+            QueueUrl=self._places.queue_url,
+            ReceiptHandle=receipt,
+            VisibilityTimeout=-(-delay_ms // 1_000),
+        )
+
+    def switch_on(self) -> None:
+        found = self._call("lambda", "list_event_source_mappings", EventSourceArn=self._places.queue_arn)
+        for mapping in found["EventSourceMappings"]:
+            if mapping["State"] not in _ENABLED:
+                self._call("lambda", "update_event_source_mapping", UUID=mapping["UUID"], Enabled=True)
+
+    def _call(self, service: str, operation: str, **arguments: Any) -> Any:
+        try:
+            return getattr(self._client(service), operation)(**arguments)
+        except (ClientError, BotoCoreError) as error:
+            raise _unavailable(f"{service} did not answer {operation}: {error}") from error
+
+
+def _unavailable(message: str) -> PenstockError:
+    return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, message, maybe_applied=True)
