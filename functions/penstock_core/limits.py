@@ -324,6 +324,7 @@ EXPLAINED_MISTAKES_MAX = 20  # mistakes of one request, so that the answer stays
 # The Python SDK.
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client
+SDK_IDLE_CONNECTION_MS_MAX = 60_000  # then it may be dead: a load balancer or a freeze has ended it
 SDK_REQUEST_TIMERS_MAX = 20  # in one produce request: each is a write of its own, so more of them take long
 SDK_DELAY_STEP_MS = 100  # delays are rounded up to it, so that records share timers
 SDK_EXIT_FLUSH_S = 10  # for a producer that is still open when the interpreter exits

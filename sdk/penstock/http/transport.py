@@ -10,8 +10,8 @@ from penstock.configuration import Configuration, find_configuration
 from penstock.errors import ConnectionFailedError, NotConfiguredError
 from penstock.http.http_message import Response
 from penstock.http.signature import event_headers, sign
-from penstock.system import fork_count
-from penstock_core.limits import SDK_CONNECTIONS_MAX
+from penstock.system import fork_count, wall_clock_ms
+from penstock_core.limits import SDK_CONNECTIONS_MAX, SDK_IDLE_CONNECTION_MS_MAX
 
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 35  # API Gateway ends a call after 30 s
@@ -54,7 +54,9 @@ def event_signer(transport: object) -> EventSigner:
 class HttpTransport:
     """Signed HTTPS by AWS Signature Version 4, on a pool of kept-alive connections.
 
-    The body is hashed and sent without a copy. No retries here, and no redirects.
+    The body is hashed and sent without a copy. No retries here, and no redirects. Connections that were idle for
+    `SDK_IDLE_CONNECTION_MS_MAX` are not used again: after the freeze of a Lambda function they may be dead, and a
+    request on a dead one waits for `timeout_s`. The wall clock tells, as the other one may stand still meanwhile.
     """
 
     def __init__(self, configuration: Configuration, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
@@ -62,6 +64,7 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._pool = self._new_pool()
         self._forks = fork_count()
+        self._used_at_ms = wall_clock_ms()
 
     @property
     def url(self) -> str:
@@ -74,6 +77,8 @@ class HttpTransport:
         """Send one signed request."""
         if self._forks != fork_count():  # the connections are the parent's: two processes would mix their answers
             self._pool, self._forks = self._new_pool(), fork_count()
+        if wall_clock_ms() - self._used_at_ms > SDK_IDLE_CONNECTION_MS_MAX:
+            self._pool.clear()
         signed = sign(self._configuration, method, path, query, headers, body)
         try:
             answer = self._pool.request(method, signed.url, headers=signed.headers, body=body or None, redirect=False)
@@ -81,6 +86,8 @@ class HttpTransport:
             # These are raised before the first byte of the request leaves.
             maybe_sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
             raise no_answer(self._configuration, f"{method} {path}: {error}", maybe_sent=maybe_sent) from error
+        finally:
+            self._used_at_ms = wall_clock_ms()
         return Response(answer.status, answer.headers, answer.data)
 
     def event_headers(self, host: str, body: bytes) -> Mapping[str, str]:

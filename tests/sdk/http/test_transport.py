@@ -15,6 +15,7 @@ from penstock.errors import ConnectionFailedError
 from penstock.http.aiohttp_transport import AiohttpTransport
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport, Transport
+from penstock_core.limits import SDK_IDLE_CONNECTION_MS_MAX
 
 
 class _Recorder(BaseHTTPRequestHandler):
@@ -118,6 +119,23 @@ def test_calls_reuse_the_connection(make: Callable[[int], Transport], server: Th
     for _ in range(3):
         transport.call("POST", "/v1/x", {}, {}, b"body")
     assert len({address for *_, address in server.requests}) == 1  # type: ignore[attr-defined]  # set above
+
+
+def test_call_opens_a_new_connection_when_the_old_one_was_idle_for_too_long(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times_ms = [0]
+    monkeypatch.setattr("penstock.http.transport.wall_clock_ms", lambda: times_ms[-1])
+    configuration = Configuration(
+        url=f"http://127.0.0.1:{server.server_port}", region="eu-west-3", credentials=Credentials("AKID", "secret")
+    )
+    transport = HttpTransport(configuration)
+    for idle_ms in (0, SDK_IDLE_CONNECTION_MS_MAX, SDK_IDLE_CONNECTION_MS_MAX + 1, 1):
+        times_ms.append(times_ms[-1] + idle_ms)
+        transport.call("POST", "/v1/x", {}, {}, b"body")
+    transport.close()
+    first, second, third, fourth = [address for *_, address in server.requests]  # type: ignore[attr-defined]  # set above
+    assert first == second != third == fourth
 
 
 def test_large_body_is_sent_whole(make: Callable[[int], Transport], server: ThreadingHTTPServer) -> None:
