@@ -172,6 +172,7 @@ DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-lette
 # Subscriptions.
 PUSH_LOCK_MS = 65_000  # of a lane: longer than the function `deliver` may run
 PUSH_PAUSE_MS_MAX = 11 * 3_600_000  # SQS hides a message for 12 h at most after its receipt
+PUSH_PAYLOAD_BYTES_MAX = 6 * MIB  # of one delivery: Lambda takes no more in a synchronous invocation
 PUSH_ERROR_LENGTH_MAX = 500  # characters of a target's answer that the state keeps
 PUSH_TOPICS_MAX = 40  # of one subscription
 PUSH_BATCH_RECORDS_DEFAULT = 100

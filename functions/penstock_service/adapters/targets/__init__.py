@@ -1,0 +1,1 @@
+"""The targets of subscriptions outside of Penstock. The port `Targets` documents what they share."""
