@@ -7,7 +7,7 @@ from penstock_core.ids import ZoneName
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
-from penstock_service.ports.push import DeliveryQueue
+from penstock_service.ports.push import DeliveryQueue, Targets
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.share import ShareStore
@@ -42,6 +42,7 @@ class Stores:
     wake_ups: WakeUps
     timer_triggers: TimerTriggers
     deliveries: DeliveryQueue
+    targets: Targets
     fallback_zones: frozenset[ZoneName] = frozenset()
 
     @property

@@ -30,6 +30,7 @@ from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_service.adapters.no_delivery_queue import NoDeliveryQueue
+from penstock_service.adapters.no_targets import NoTargets
 from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.no_wake_ups import NoWakeUps
 from penstock_service.adapters.on_demand import OnDemand
@@ -234,6 +235,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         wake_ups=_wake_ups(storage, session),
         timer_triggers=NoTimerTriggers() if storage.timers is None else AwsTimerTriggers(storage.timers, control),
         deliveries=NoDeliveryQueue() if storage.deliveries is None else SqsDeliveryQueue(storage.deliveries, control),
+        targets=NoTargets(),
     )
     return Instance.new(stores, runtime)
 

@@ -244,7 +244,7 @@ def test_call_that_was_refused_is_not_done_again(tmp_path: Path) -> None:
 
 def test_every_store_is_kept() -> None:
     names = {field.name for field in dataclasses.fields(Stores)}
-    queues = {"repair_queue", "wake_ups", "timer_triggers", "deliveries"}
+    queues = {"repair_queue", "wake_ups", "timer_triggers", "deliveries", "targets"}
     assert names - READS.keys() == {"zones", "fallback_zones", ARCHIVE} | queues
 
 

@@ -15,6 +15,7 @@ from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMemb
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
+from penstock_service.adapters.memory.targets import MemoryTargets
 from penstock_service.adapters.memory.timers import MemoryTimerStore, MemoryTimerTriggers
 from penstock_service.adapters.memory.topics import MemoryTopicStore
 from penstock_service.adapters.memory.transactions import MemoryTransactionStore
@@ -76,5 +77,6 @@ def memory_stores(
         wake_ups=wake_ups or NoWakeUps(),
         timer_triggers=MemoryTimerTriggers(),
         deliveries=MemoryDeliveryQueue(),
+        targets=MemoryTargets(),
         fallback_zones=frozenset(map(ZoneName, fallback_zones)),
     )

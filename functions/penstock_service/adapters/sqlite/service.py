@@ -72,6 +72,7 @@ def open_service(folder: Path) -> StoredService:
             wake_ups=NoWakeUps(),
             timer_triggers=NoTimerTriggers(),
             deliveries=fresh.deliveries,  # what it loses, a look for lag finds again
+            targets=fresh.targets,
         )
         database.settle()
     except BaseException:
