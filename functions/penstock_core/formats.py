@@ -60,6 +60,11 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "lease": _only(1),
     "share_group": _only(1),
     "share_state": _only(1),
+    "subscription": _only(1),
+    "subscription_note": _only(1),
+    "orphaned_states": _only(1),
+    "push_lane": _only(1),
+    "push_delivery": _only(1),
 }
 BYTE_FORMATS: Mapping[str, Format] = {
     # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time

@@ -303,6 +303,7 @@ STORAGE_REPEAT_MS_MAX = 10_000  # a write is sent again within this time of its 
 STORAGE_CONNECTIONS_MAX = 32  # to DynamoDB and to S3 each: as many as an instance has threads
 TRANSACT_ATTEMPTS_MAX = 10  # tries of one transaction while other writers hold its items
 BATCH_GET_KEYS_MAX = 100  # keys in one BatchGetItem: DynamoDB takes no more
+BATCH_WRITE_KEYS_MAX = 25  # keys in one BatchWriteItem: DynamoDB takes no more
 MARK_ATTEMPTS_MAX = 5  # at setting a ref's bits, while appends and rolls change its head or page
 MERGED_QUERIES_MAX = 8  # for one repeat of a merged append, 1 MB each: a produce waits for them
 DELETE_SEGMENTS_MAX = 1_000  # in one call: S3's DeleteObjects takes no more

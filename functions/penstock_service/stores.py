@@ -7,7 +7,7 @@ from penstock_core.ids import ZoneName
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
-from penstock_service.ports.push import DeliveryQueue, Targets
+from penstock_service.ports.push import DeliveryQueue, PushStore, Targets
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.share import ShareStore
@@ -31,6 +31,7 @@ class Stores:
     groups: GroupStore
     memberships: MembershipStore
     share: ShareStore
+    push: PushStore
     transactions: TransactionStore
     compaction: CompactionStore
     timers: TimerStore

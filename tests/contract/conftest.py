@@ -23,6 +23,7 @@ from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
@@ -31,6 +32,7 @@ from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.timers import MemoryTimerStore
@@ -44,6 +46,7 @@ from penstock_service.adapters.system import SystemClock, SystemEntropy
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
+from penstock_service.ports.push import PushStore
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.share import ShareStore
@@ -70,6 +73,7 @@ class Ports:
     zone_states: ZoneStateStore
     cursors: JobCursors
     timers: TimerStore
+    push: PushStore
     push_events: Callable[[], Sequence[PushEvent]]
 
 
@@ -90,6 +94,7 @@ def _memory() -> Iterator[Ports]:
         MemoryZoneStateStore(),
         MemoryJobCursors(),
         timers,
+        MemoryPushStore(),
         log.push_events,
     )
 
@@ -111,6 +116,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.zone_states,
         stores.cursors,
         stores.timers,
+        stores.push,
         lambda: cast(MemoryLogIndex, stores.log).push_events(),
     )
     before = _states(service)
@@ -167,6 +173,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),
             DynamoDbTimerStore(client, "log"),
+            DynamoDbPushStore(client, "groups"),
             _streamed_events,
         )
 

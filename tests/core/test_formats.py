@@ -18,6 +18,10 @@ from penstock_core.storage.head_item import parse_head
 from penstock_core.storage.merged_sequences_item import parse_sequences
 from penstock_core.storage.page_item import parse_merge_mark, parse_page
 from penstock_core.storage.producer_item import parse_producer
+from penstock_core.storage.push.delivery_item import parse_delivery
+from penstock_core.storage.push.lane_item import parse_lane
+from penstock_core.storage.push.subscription_item import parse_subscription
+from penstock_core.storage.push.subscription_note_item import parse_note, parse_orphans
 from penstock_core.storage.retired_item import parse_retired
 from penstock_core.storage.share.share_group_item import parse_share_group
 from penstock_core.storage.share.share_state_item import parse_share
@@ -50,6 +54,11 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "lease": parse_lease,
     "share_group": parse_share_group,
     "share_state": parse_share,
+    "subscription": parse_subscription,
+    "subscription_note": parse_note,
+    "orphaned_states": parse_orphans,
+    "push_lane": parse_lane,
+    "push_delivery": parse_delivery,
 }
 HAVE_NO_PARSER = {"registered_group", "target"}  # a key alone, and bytes with a version of their own
 

@@ -21,6 +21,8 @@ _BY_SORT_KEY = {
     "switch": "timers_switch",
     "topic": "topic",
     "state": "share_state",
+    "lane": "push_lane",
+    "delivery": "push_delivery",
     "states": "zone_states",
     "catch_up": "catch_up",
 }
@@ -29,6 +31,8 @@ _OF_LISTS = {
     keys.CURSORS: "cursor",
     keys.GROUPS: "registered_group",
     keys.SHARE_GROUPS: "share_group",
+    keys.SUBSCRIPTIONS: "subscription",
+    keys.ORPHANED_STATES: "orphaned_states",
 }
 _KEYED_BY_NAMES = (
     "producers",
@@ -51,6 +55,8 @@ def kind_of(item: Mapping[str, Any]) -> str:
         return "transactional_producer"
     if pk.startswith(f"{keys.TIMERS}#"):
         return "due_minute"
+    if pk.startswith(keys.SUBSCRIPTIONS_OF):
+        return "subscription_note"
     if "marks_before" in item:
         return "merge_mark"
     return _BY_SORT_KEY[sk.partition("#")[0]]

@@ -5,15 +5,28 @@ One story runs through the real handlers, on boto3 and moto, until an item of ev
 
 import base64
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from penstock_core.ids import GroupName, LockNonce, Offset, ShareGroupId, TopicId, TopicName
+from penstock_core.ids import (
+    GroupName,
+    LockNonce,
+    Offset,
+    Partition,
+    ShareGroupId,
+    SubscriptionId,
+    SubscriptionName,
+    TopicId,
+    TopicName,
+)
 from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS, UNLIMITED
 from penstock_core.log.repair import NamedRef, Repair, encode_message
 from penstock_core.log.topic import DeletedTopic
 from penstock_core.log.wake_up import WakeUp, messages
+from penstock_core.push.delivery import DeliveryState, Trouble
+from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.records import frame
 from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
@@ -25,6 +38,7 @@ from penstock_service.compaction.compact import compact
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
 from penstock_service.timers.promote_due import promote_due
+from tests.core.push.push_samples import FULL, PLAIN
 from tests.golden.stage import Stage, empty_stage
 from tests.handlers.test_groups import Member
 from tests.handlers.test_transactions import begin, transact
@@ -35,6 +49,7 @@ from tests.support.service import batch, key_of
 FOLDER = Path(__file__).parent
 PRODUCERS = HEAD_PRODUCERS_KEPT + EVICTION_PRODUCERS_MIN + 1
 APPENDS = 2 * TAIL_ROLL_REFS + 2
+GONE = SubscriptionId("ef" * 10)
 NONCES = ("11" * 16, "22" * 16)
 
 
@@ -72,6 +87,7 @@ def tell(stage: Stage) -> None:
         )
     )
     _share(stage)
+    _push(stage)
     _delay(stage)
     assert arm(stage, 1)
     assert arm_push(stage, 1)
@@ -156,6 +172,25 @@ def _share(stage: Stage) -> None:
     rejected = Acknowledgement(lock_id=lock_id, type=AckType.REJECT, offsets=((2, 4),), reason="recorded")
     state = _updated(stage, key, plan_acknowledge(state, config, [rejected], now_ms).update)
     _updated(stage, key, arming(state, now_ms))
+
+
+def _push(stage: Stage) -> None:
+    """A subscription with a lane that sleeps, a partition in trouble and one that is well; and states of a gone one."""
+    store, orders = stage.instance.stores.push, key_of(stage.instance, "orders", 1)
+    subscription = replace(FULL, topics={TopicName("orders"): orders.topic_id})
+    store.change_subscription(None, subscription)
+    store.change_subscription(None, replace(PLAIN, name=SubscriptionName("gone"), subscription_id=GONE))
+    store.delete_subscription(replace(PLAIN, name=SubscriptionName("gone"), subscription_id=GONE), 9)
+    held = LaneState(version=1, holder="message-1", nonce="nonce-01", locked_until_ms=stage.clock.now_ms())
+    assert store.put_lane(LaneKey(subscription_id=subscription.subscription_id, lane=2), held) == held
+    trouble = Trouble(first_failed_ms=stage.clock.now_ms(), attempts=1, error="recorded")
+    for partition, state in enumerate(
+        (DeliveryState(offset=Offset(1)), DeliveryState(offset=Offset(1), trouble=trouble))
+    ):
+        key = DeliveryKey(
+            subscription_id=subscription.subscription_id, topic_id=orders.topic_id, partition=Partition(partition)
+        )
+        assert store.put_delivery(key, state) == state
 
 
 def _updated(stage: Stage, key: ShareKey, update: ShareUpdate | None) -> ShareState:

@@ -4,22 +4,26 @@ The added attribute stands for the format N + 1: it must survive each change of 
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import FORMAT_ATTRIBUTE
-from penstock_core.ids import Offset
+from penstock_core.ids import Offset, TopicName
 from penstock_core.limits import SWEEP_GRACE_MS, TAIL_ROLL_REFS
+from penstock_core.push.lane import LaneKey, finish
+from penstock_core.push.subscription_note import note_of
 from penstock_core.zones.zone_state import ZoneStatus
 from penstock_service.adapters.memory.wake_ups import MemoryWakeUps
 from penstock_service.compaction.compact import compact
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
 from penstock_service.retention.sweep import sweep
+from tests.core.push.push_samples import FULL, PLAIN
 from tests.golden.layout import kind_of
-from tests.golden.record import APPENDS, FOLDER, NONCES, PRODUCERS, arm, golden
+from tests.golden.record import APPENDS, FOLDER, GONE, NONCES, PRODUCERS, arm, golden
 from tests.golden.stage import TABLES, Item, Stage, empty_stage
 from tests.handlers.test_groups import Member
 from tests.handlers.test_transactions import begin, transact
@@ -118,6 +122,25 @@ def test_recorded_transaction_commits_and_the_next_begins(stage: Stage) -> None:
     again = transact(stage.service, ("orders", 2, batch("next")), epoch=1, transaction=2, offsets=offsets)
     assert again.status == 200
     assert changed_kinds(stage, before) == {"transactional_producer", "head", "lease"}
+
+
+def test_recorded_subscription_goes_on(stage: Stage) -> None:
+    before = stored_items(stage)
+    store, topic_id = stage.instance.stores.push, key_of(stage.instance, "orders", 0).topic_id
+    [subscription] = store.list_subscriptions("", 9)
+    assert subscription == replace(FULL, topics={TopicName("orders"): topic_id})
+    assert store.subscriptions_of(topic_id) == [note_of(subscription)]
+    assert [each.subscription_id for each in store.orphaned_states("", 9)] == [GONE]
+    states = store.states_of(subscription.subscription_id)
+    store.change_subscription(subscription, replace(subscription, version=4, target=PLAIN.target))
+    for number, lane in states.lanes.items():
+        freed = finish(lane)
+        assert store.put_lane(LaneKey(subscription_id=subscription.subscription_id, lane=number), freed) == freed
+    for key, state in states.deliveries.items():
+        well = replace(state, version=2, trouble=None)
+        assert store.put_delivery(key, well) == well
+    assert changed_kinds(stage, before) == {"subscription", "subscription_note", "push_lane", "push_delivery"}
+    assert not any("secret" in item or "trouble" in item for item in stored_items(stage).values())
 
 
 def test_recorded_store_is_maintained(stage: Stage) -> None:

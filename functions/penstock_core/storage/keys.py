@@ -25,9 +25,14 @@
 | groups | `#groups`                | group name                                        | group_item                  |
 | groups | `#share_groups`          | share group name                                  | share_group_item            |
 | groups | `share#<id>#<partition>` | `state`                                           | share_state_item            |
+| groups | `#subscriptions`         | subscription name                                 | subscription_item           |
+| groups | `#subscriptions#<id>`    | subscription name                                 | subscription_note_item      |
+| groups | `#orphaned_states`       | subscription id                                   | subscription_note_item      |
+| groups | `push#<id>`              | `lane#<number>`                                   | lane_item                   |
+| groups | `push#<id>`              | `delivery#<topic id>#<partition>`                 | delivery_item               |
 
-The name of a topic or group has no `#`, so no such name equals a key that has one. `<id>` is a share group's id, or a
-topic's with `<n>` for its partition and `<s>` for the timer's shard.
+The name of a topic or group has no `#`, so no such name equals a key that has one. `<id>` is a share group's or
+subscription's id, or a topic's with `<n>` for its partition and `<s>` for the timer's shard.
 
 S3: the key follows from the segment id and the bucket's `KeyLayout` alone (docs/adr/0037).
 
@@ -67,6 +72,12 @@ GROUP = "group"
 SHARE_GROUPS = "#share_groups"
 SHARE_PREFIX = "share#"
 SHARE_STATE = "state"
+SUBSCRIPTIONS = "#subscriptions"
+SUBSCRIPTIONS_OF = "#subscriptions#"
+ORPHANED_STATES = "#orphaned_states"
+PUSH_PREFIX = "push#"
+LANE_PREFIX = "lane#"
+DELIVERY_PREFIX = "delivery#"
 HOUR_MS = 3_600_000
 
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}", re.ASCII)

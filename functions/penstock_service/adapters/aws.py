@@ -24,6 +24,7 @@ from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
@@ -221,6 +222,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         groups=DynamoDbGroupStore(dynamodb, storage.groups_table),
         memberships=DynamoDbMembershipStore(dynamodb, storage.groups_table),
         share=DynamoDbShareStore(dynamodb, storage.groups_table),
+        push=DynamoDbPushStore(dynamodb, storage.groups_table),
         transactions=DynamoDbTransactionStore(dynamodb, storage.log_table, storage.groups_table),
         compaction=DynamoDbCompactionStore(dynamodb, storage.log_table),
         timers=DynamoDbTimerStore(dynamodb, storage.log_table),

@@ -4,38 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock_core.ids import Partition, PartitionKey, SubscriptionId, SubscriptionName, TopicId
+from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId
 from penstock_core.push.batch import Answer, PushBatch
 from penstock_core.push.delivery import DeliveryState
+from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.push.message import PushMessage
 from penstock_core.push.subscription import Subscription
+from penstock_core.push.subscription_note import OrphanedStates, SubscriptionNote
 from penstock_core.push.target import Target
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionNote:
-    """What the small item of a topic tells of one of its subscriptions: enough to send it a message."""
-
-    name: SubscriptionName
-    subscription_id: SubscriptionId
-    version: int
-    concurrency: int
-    is_paused: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryKey:
-    """The state of one partition in one subscription."""
-
-    subscription_id: SubscriptionId
-    topic_id: TopicId
-    partition: Partition
-
-    @property
-    def partition_key(self) -> PartitionKey:
-        """The partition."""
-        return PartitionKey(self.topic_id, self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +35,24 @@ class PushStore(Protocol):
     def change_subscription(self, old: Subscription | None, new: Subscription) -> None:
         """Stores `new` and the notes of its topics, in place of `old`, which is None if there is none yet.
 
-        Notes of topics that `new` has not are removed. Raises CONCURRENT_UPDATE unless the stored one has the id and
-        the version of `old`. One transaction.
+        Notes of topics that `new` has not are removed. So is a note of `new`'s states as orphaned, where `old` is None.
+        Raises CONCURRENT_UPDATE unless the stored one has the id and the version of `old`. One transaction, sent once.
         """
 
-    def delete_subscription(self, seen: Subscription) -> None:
-        """Removes the subscription and its notes. Raises CONCURRENT_UPDATE if it has changed. One transaction."""
+    def delete_subscription(self, seen: Subscription, now_ms: int) -> None:
+        """Removes the subscription and its notes, and notes its states as orphaned.
+
+        Raises CONCURRENT_UPDATE if it has changed. One transaction, sent once.
+        """
+
+    def note_orphans(self, orphans: OrphanedStates) -> None:
+        """Notes the states that a creation is going to write before the subscription is there. One put."""
+
+    def orphaned_states(self, after: str, limit: int) -> Sequence[OrphanedStates]:
+        """At most `limit` notes of orphaned states whose ids come after `after`, sorted by id. One query."""
+
+    def forget_orphans(self, subscription_id: SubscriptionId) -> None:
+        """Removes the note, once the states are gone. One delete."""
 
     def subscriptions_of(self, topic_id: TopicId) -> Sequence[SubscriptionNote]:
         """The notes of all subscriptions of a topic, by name. One query for each MB."""

@@ -26,6 +26,9 @@ from penstock_core.ids import (
 )
 from penstock_core.log.index import Page
 from penstock_core.log.topic import Topic, note_of
+from penstock_core.push.delivery import DeliveryState
+from penstock_core.push.lane import LaneState
+from penstock_core.push.subscription_note import OrphanedStates
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
@@ -45,10 +48,12 @@ from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
+from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from tests.core.push.push_samples import DELIVERY, FULL, ID, LANE, PLAIN
 from tests.support.refs import ref_at
 from tests.support.service import SteppedClock
 
@@ -91,6 +96,7 @@ SHARE = ShareKey(ShareGroupId("ab" * 10), TopicId("t0"), Partition(0))
 SHARE_STATE = ShareState(position=Offset(0))
 SHARE_UPDATE = ShareUpdate(generation=0, expected_waits={Offset(0): None})
 SHARE_GROUP = ShareGroup(name=GROUP, share_group_id=SHARE.share_group_id, topics={})
+ORPHANS = OrphanedStates(subscription_id=ID, name=PLAIN.name, since_ms=9)
 MOVE = Move(shares=[ShareCommit(key=SHARE, update=SHARE_UPDATE)], refs={KEY: (REF,)})
 
 
@@ -105,6 +111,7 @@ class _Stores:
     zones: DynamoDbZoneStateStore
     cursors: DynamoDbJobCursors
     share: DynamoDbShareStore
+    push: DynamoDbPushStore
 
 
 Write = Callable[[_Stores], object]
@@ -145,6 +152,12 @@ REPEATED: Mapping[str, Write] = {
     "share.reset": lambda stores: stores.share.reset(SHARE, SHARE_STATE, Offset(0)),
     "share.forget_group": lambda stores: stores.share.forget_group(SHARE_GROUP),
     "share.delete_state": lambda stores: stores.share.delete_state(SHARE),
+    "push.note_orphans": lambda stores: stores.push.note_orphans(ORPHANS),
+    "push.forget_orphans": lambda stores: stores.push.forget_orphans(ID),
+    "push.put_lane, new": lambda stores: stores.push.put_lane(LANE, LaneState(version=1)),
+    "push.put_lane": lambda stores: stores.push.put_lane(LANE, LaneState(version=2)),
+    "push.put_delivery, new": lambda stores: stores.push.put_delivery(DELIVERY, DeliveryState(offset=Offset(0))),
+    "push.put_delivery": lambda stores: stores.push.put_delivery(DELIVERY, DeliveryState(offset=Offset(0), version=2)),
     "cursors.put": lambda stores: stores.cursors.put("sweep", "7"),
     "cursors.clear": lambda stores: stores.cursors.clear("sweep"),
 }
@@ -173,6 +186,9 @@ SENT_ONCE: Mapping[str, Write] = {
     "share.change_group, new": lambda stores: stores.share.change_group(None, SHARE_GROUP),
     "share.change_group": lambda stores: stores.share.change_group(SHARE_GROUP, SHARE_GROUP),
     "share.delete_group": lambda stores: stores.share.delete_group(SHARE_GROUP),
+    "push.change_subscription, new": lambda stores: stores.push.change_subscription(None, PLAIN),
+    "push.change_subscription": lambda stores: stores.push.change_subscription(PLAIN, FULL),
+    "push.delete_subscription": lambda stores: stores.push.delete_subscription(PLAIN, 9),
     "transactions.begin_epoch": lambda stores: stores.transactions.begin_epoch(PRODUCER_ID, None, STATE),
     "compaction.acquire": lambda stores: stores.compaction.acquire(KEY, 1, 9),
     "compaction.save": lambda stores: stores.compaction.save(KEY, LEASE_HELD),
@@ -214,6 +230,7 @@ def _requests_of(write: Write) -> int:
         zones=DynamoDbZoneStateStore(client, "topics"),
         cursors=DynamoDbJobCursors(client, "topics"),
         share=DynamoDbShareStore(client, "groups"),
+        push=DynamoDbPushStore(client, "groups"),
     )
     with pytest.raises(PenstockError) as caught:
         write(stores)
@@ -246,9 +263,11 @@ def test_every_write_of_every_store_is_listed() -> None:
         *("transactions.get", "transactions.stages"),
         *("compaction.retired", "compaction.find_merged"),
         *("share.get_group", "share.list_groups", "share.hidden_groups", "share.find_states"),
+        *("push.get_subscription", "push.list_subscriptions", "push.orphaned_states", "push.subscriptions_of"),
+        *("push.find_lane", "push.find_deliveries", "push.states_of"),
         *("zones.get", "zones.get_pass", "cursors.get"),
     }
-    reads_first = {"log.mark_stored", "members.remove_targets"}
+    reads_first = {"log.mark_stored", "members.remove_targets", "push.delete_states"}
     listed = {name.partition(",")[0] for name in (*REPEATED, *TRANSACTED, *SENT_ONCE)}
     methods = {
         f"{store}.{method}"

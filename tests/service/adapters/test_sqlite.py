@@ -22,6 +22,7 @@ from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
+from penstock_service.ports.push import PushStore
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ARCHIVE
 from penstock_service.ports.topics import TopicStore
@@ -34,6 +35,7 @@ PORTS = {
     "log": LogIndex,
     "groups": GroupStore,
     "memberships": MembershipStore,
+    "push": PushStore,
     "transactions": TransactionStore,
     "compaction": CompactionStore,
     "zone_states": ZoneStateStore,
@@ -220,14 +222,14 @@ def test_journal_becomes_a_snapshot_when_it_is_long(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(journal, "_JOURNAL_BYTES_MIN", 1_000)
     service = open_service(tmp_path)
     made = 0
-    for number in range(100):
+    for number in range(200):
         put(service, number)
         made += service.journal.snapshot_if_due()
     assert 2 < made < 50
     service.settle()
     service.database.close()
     again = open_service(tmp_path)
-    assert numbers(again) == list(range(100))
+    assert numbers(again) == list(range(200))
     again.close()
 
 

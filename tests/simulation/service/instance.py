@@ -44,6 +44,8 @@ READS = {
     *("deleted", "list_keys", "list_folders", "leases", "find_leases", "get_group", "find_groups", "registered"),
     *("members", "find_members", "get_target", "retired", "find_merged", "find_states", "list_groups"),
     "hidden_groups",
+    *("get_subscription", "list_subscriptions", "orphaned_states", "subscriptions_of", "find_lane", "find_deliveries"),
+    "states_of",
 }
 REPEATABLE = {
     *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
@@ -58,6 +60,7 @@ REPEATABLE = {
     *(f"archive.{method}" for method in ("put", "upload", "delete")),
     *(f"share.{method}" for method in ("update", "create_state", "begin_state", "begin_states")),
     *(f"share.{method}" for method in ("forget_group", "delete_state")),
+    *(f"push.{method}" for method in ("put_lane", "put_delivery", "note_orphans", "forget_orphans", "delete_states")),
     "transactions.move",
     "compaction.swap",
     "compaction.move_tail",

@@ -18,6 +18,7 @@ from penstock_core.backoff import full_jitter_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import (
     BATCH_GET_KEYS_MAX,
+    BATCH_WRITE_KEYS_MAX,
     STORAGE_ATTEMPTS_MAX,
     STORAGE_BACKOFF_MS_MAX,
     STORAGE_REPEAT_MS_MAX,
@@ -198,6 +199,23 @@ class DynamoDbClient:
                 self._back_off(attempt)
             else:
                 raise _throttled("batch_get_item")
+
+    def batch_delete(self, table: str, keys: Sequence[Mapping[str, Any]]) -> None:
+        """Removes the items of these keys, without a condition.
+
+        One BatchWriteItem for each `BATCH_WRITE_KEYS_MAX` keys, repeated as `batch_get` repeats. Raises as it does.
+        """
+        for start in range(0, len(keys), BATCH_WRITE_KEYS_MAX):
+            deletes = [{"DeleteRequest": {"Key": key}} for key in keys[start : start + BATCH_WRITE_KEYS_MAX]]
+            request: Mapping[str, Any] = {table: deletes}
+            for attempt in range(STORAGE_ATTEMPTS_MAX):
+                answer = self.call("batch_write_item", is_repeatable=True, RequestItems=request)
+                request = answer.get("UnprocessedItems", {})
+                if not request:
+                    break
+                self._back_off(attempt)
+            else:
+                raise _throttled("batch_write_item", maybe_applied=True)
 
     def read_pages(self, operation: str, **arguments: Any) -> Iterator[Sequence[Any]]:
         """The items of a query or scan, answer by answer to its end. Consistent. Raises as `call`.

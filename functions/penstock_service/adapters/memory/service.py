@@ -13,6 +13,7 @@ from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.targets import MemoryTargets
@@ -64,6 +65,7 @@ def memory_stores(
         groups=groups,
         memberships=MemoryMembershipStore(),
         share=share,
+        push=MemoryPushStore(contention),
         transactions=MemoryTransactionStore(log, groups, share, timers, contention),
         compaction=MemoryCompactionStore(log, contention),
         timers=timers,

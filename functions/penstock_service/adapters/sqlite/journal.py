@@ -45,6 +45,12 @@ READS: Mapping[str, frozenset[str]] = {
         ["get_group", "find_groups", "registered", "members", "find_members", "get_target"],
     ),
     "share": frozenset(["held", "get_group", "list_groups", "hidden_groups", "find_states"]),
+    "push": frozenset(
+        [
+            *("held", "get_subscription", "list_subscriptions", "subscriptions_of", "orphaned_states"),
+            *("find_lane", "find_deliveries", "states_of"),
+        ]
+    ),
     "transactions": frozenset(["get", "stages"]),
     "compaction": frozenset(["retired", "find_merged"]),
     "timers": frozenset(["get", "waiting", "due_minutes", "switched_on_ms"]),

@@ -61,6 +61,7 @@ def open_service(folder: Path) -> StoredService:
             groups=kept.journalled("groups", fresh.groups),
             memberships=kept.journalled("memberships", fresh.memberships),
             share=kept.journalled("share", fresh.share),
+            push=kept.journalled("push", fresh.push),
             transactions=kept.journalled("transactions", fresh.transactions),
             compaction=kept.journalled("compaction", fresh.compaction),
             timers=kept.journalled("timers", fresh.timers),

@@ -1,0 +1,76 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core.ids import Offset, Partition, SubscriptionId, TopicId
+from penstock_core.limits import PUSH_ERROR_LENGTH_MAX
+from penstock_core.push.delivery import DeliveryState, Trouble
+from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.storage.dynamodb_limits import item_bytes
+from penstock_core.storage.item import ConditionalPut, ConditionalUpdate
+from penstock_core.storage.push.delivery_item import (
+    delivery_item,
+    delivery_write,
+    parse_delivery,
+    parse_delivery_key,
+)
+from tests.core.push.push_samples import DELIVERY
+
+TROUBLE = Trouble(first_failed_ms=5, attempts=2, error="é")
+STATE = DeliveryState(offset=Offset(90), version=4, next_try_ms=7, succeeded_ms=8, trouble=TROUBLE)
+
+
+@given(st.from_type(DeliveryState))
+def test_state_is_read_back(state: DeliveryState) -> None:
+    """Each field that state and trouble have, so that a field of another type cannot be stored wrongly."""
+    assert parse_delivery(delivery_item(DELIVERY, state)) == state
+
+
+def test_key_is_read_back_also_for_the_lane_of_a_parallel_subscription() -> None:
+    no_topic = DeliveryKey(subscription_id=SubscriptionId("ab"), topic_id=TopicId(""), partition=Partition(4))
+    for key in (DELIVERY, no_topic):
+        assert parse_delivery_key(delivery_item(key, STATE)) == key
+
+
+def test_item_is_what_is_stored_today() -> None:
+    assert delivery_item(DELIVERY, STATE) == {
+        "pk": {"S": f"push#{'ab' * 10}"},
+        "sk": {"S": "delivery#00ff#7"},
+        "version": {"N": "4"},
+        "offset": {"N": "90"},
+        "next_try_ms": {"N": "7"},
+        "succeeded_ms": {"N": "8"},
+        "trouble": {"S": '{"attempts":2,"error":"\\u00e9","first_failed_ms":5}'},
+    }
+
+
+def test_item_stays_small_with_the_longest_error() -> None:
+    for error, write_units in (("e" * PUSH_ERROR_LENGTH_MAX, 1), ("𝄞" * PUSH_ERROR_LENGTH_MAX, 7)):
+        state = DeliveryState(offset=Offset(2**62), trouble=Trouble(first_failed_ms=2**50, error=error))
+        assert item_bytes(delivery_item(DELIVERY, state)) < write_units * 1_024
+
+
+def test_error_that_is_no_unicode_text_is_read_back() -> None:
+    """A target may answer half a surrogate pair in JSON, which no UTF-8 can hold."""
+    state = DeliveryState(offset=Offset(1), trouble=Trouble(first_failed_ms=1, error="\ud800"))
+    item = delivery_item(DELIVERY, state)
+    assert item["trouble"]["S"].isascii()
+    assert parse_delivery(item) == state
+
+
+def test_field_of_trouble_that_a_later_release_has_stored_is_passed_over() -> None:
+    item = delivery_item(DELIVERY, STATE) | {"trouble": {"S": '{"first_failed_ms":5,"attempts":2,"later":1}'}}
+    assert parse_delivery(item).trouble == Trouble(first_failed_ms=5, attempts=2)
+
+
+def test_number_that_an_older_release_has_not_stored_has_its_default() -> None:
+    item = {name: value for name, value in delivery_item(DELIVERY, STATE).items() if name != "succeeded_ms"}
+    assert parse_delivery(item).succeeded_ms == 0
+
+
+def test_write_expects_the_version_before_and_removes_a_trouble_that_is_over() -> None:
+    first = delivery_write(DELIVERY, DeliveryState(offset=Offset(0)))
+    assert isinstance(first, ConditionalPut)
+    later = delivery_write(DELIVERY, DeliveryState(offset=Offset(0), version=2))
+    assert isinstance(later, ConditionalUpdate)
+    assert later.update.endswith(" REMOVE #new_trouble")
+    assert (later.condition, later.values[":seen_version"]) == ("version = :seen_version", {"N": "1"})
