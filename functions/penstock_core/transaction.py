@@ -18,6 +18,8 @@ from penstock_core.ids import NO_NONCE, GroupName, Nonce, PartitionKey, SegmentI
 from penstock_core.limits import PRODUCER_EPOCH_MAX, TRANSACTION_BEGINS_KEPT, TRANSACTION_PARTS_MAX
 from penstock_core.log.ref import Ref
 from penstock_core.log.timer import Timer
+from penstock_core.push.delivery import DeliveryState
+from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.records.producer_state import Verdict
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import ShareUpdate
@@ -90,14 +92,24 @@ class ShareCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """Records that leave share items and are appended elsewhere at once: dead letters, and their way back.
+class DeliveryCommit:
+    """The next state of a subscription in a partition. Its version is one more than that of the stored state."""
 
-    A move has no number and no producer. Its share updates expect what they take away, so they refuse a second
-    application. At least one of them must take an entry away.
+    key: DeliveryKey
+    state: DeliveryState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Records that a share group or a subscription is done with, and that are appended elsewhere at once.
+
+    They are dead letters, their way back, or a subscription's copies. A move has no number and no producer. Its share
+    updates expect what they take away, and its deliveries the version before their own, so they refuse a second
+    application. At least one share update must take an entry away, or there must be a delivery.
     """
 
-    shares: Sequence[ShareCommit]
+    shares: Sequence[ShareCommit] = ()
+    deliveries: Sequence[DeliveryCommit] = ()
     refs: Mapping[PartitionKey, Sequence[Ref]]
     unconfirmed: Mapping[PartitionKey, int] = field(default_factory=dict)
 

@@ -79,13 +79,13 @@ class Ports:
 
 def _memory() -> Iterator[Ports]:
     log, groups, share = MemoryLogIndex(), MemoryGroupStore(), MemoryShareStore()
-    timers = MemoryTimerStore(log)
+    timers, push = MemoryTimerStore(log), MemoryPushStore()
     yield Ports(
         MemoryTopicStore(),
         log,
         groups,
         MemoryMembershipStore(),
-        MemoryTransactionStore(log, groups, share, timers),
+        MemoryTransactionStore(log, groups, share, timers, push),
         share,
         MemoryCompactionStore(log),
         MemorySegmentStore("a"),
@@ -94,7 +94,7 @@ def _memory() -> Iterator[Ports]:
         MemoryZoneStateStore(),
         MemoryJobCursors(),
         timers,
-        MemoryPushStore(),
+        push,
         log.push_events,
     )
 

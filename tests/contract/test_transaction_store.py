@@ -20,11 +20,13 @@ from penstock_core.ids import (
     TransactionalId,
 )
 from penstock_core.log.index import EMPTY_HEAD, appended
+from penstock_core.push.delivery import DeliveryState, Trouble
 from penstock_core.share.acknowledge import AckType, plan_acknowledge
 from penstock_core.share.acquire import plan_acquire
 from penstock_core.share.share_state import ShareKey
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
 from penstock_core.transaction import (
+    DeliveryCommit,
     Move,
     OffsetCommit,
     ShareCommit,
@@ -34,6 +36,7 @@ from penstock_core.transaction import (
 )
 from tests.contract.conftest import Ports
 from tests.contract.test_log_index import KEY, OTHER, ref
+from tests.core.push.push_samples import DELIVERY
 from tests.core.share.share_samples import NOW_MS, PLAIN, ack, log, request
 from tests.support.group_commits import commits_of
 
@@ -236,6 +239,50 @@ def test_move_leaves_nothing_when_a_partition_is_gone(shared: Ports) -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
     expect_nothing(shared)
     assert open_in(shared) == [10, 10]
+
+
+def delivery_of(ports: Ports) -> DeliveryState | None:
+    return ports.push.find_deliveries([DELIVERY]).get(DELIVERY)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_move_appends_and_stores_the_state_of_a_delivery_once(ready: Ports, version: int) -> None:
+    """The first state of a partition is put; later ones change it, with or without a trouble before."""
+    failed = DeliveryState(offset=Offset(5), trouble=Trouble(first_failed_ms=3))
+    for before in (failed, replace(failed, version=2))[: version - 1]:
+        assert ready.push.put_delivery(DELIVERY, before) == before
+    state = DeliveryState(offset=Offset(7), version=version)
+    move = Move(deliveries=[DeliveryCommit(key=DELIVERY, state=state)], refs={KEY: [ref(7)], OTHER: [ref(8)]})
+    assert ready.transactions.move(move)
+    expected = {KEY: appended(EMPTY_HEAD, ref(7)), OTHER: appended(EMPTY_HEAD, ref(8))}
+    assert ready.log.heads([KEY, OTHER]) == expected
+    assert delivery_of(ready) == state
+    assert not ready.transactions.move(move), "as after a lost answer: the stored state tells that it is done"
+    assert ready.log.heads([KEY, OTHER]) == expected
+    assert delivery_of(ready) == state
+
+
+def test_move_is_refused_whole_when_one_of_its_states_is_not_the_next(shared: Ports) -> None:
+    first, other = DeliveryState(offset=Offset(5)), replace(DELIVERY, partition=Partition(9))
+    shared.push.put_delivery(DELIVERY, first)
+    for stale in (first, replace(first, version=3)):
+        fresh = DeliveryCommit(key=other, state=DeliveryState(offset=Offset(1)))
+        refused = DeliveryCommit(key=DELIVERY, state=stale)
+        move = Move(shares=[accepting(shared, SHARE)], deliveries=[fresh, refused], refs={KEY: [ref(7)]})
+        assert not shared.transactions.move(move)
+        expect_nothing(shared)
+        assert open_in(shared) == [10, 10]
+        assert shared.push.find_deliveries([DELIVERY, other]) == {DELIVERY: first}
+
+
+def test_move_leaves_the_state_when_a_partition_is_gone(ready: Ports) -> None:
+    gone = PartitionKey(TopicId("t9"), Partition(0))
+    commit = DeliveryCommit(key=DELIVERY, state=DeliveryState(offset=Offset(1)))
+    with pytest.raises(PenstockError) as caught:
+        ready.transactions.move(Move(deliveries=[commit], refs={KEY: [ref(7)], gone: [ref(8)]}))
+    assert caught.value.code is ErrorCode.UNKNOWN_PARTITION
+    assert delivery_of(ready) is None
+    assert ready.log.heads([KEY])[KEY] == EMPTY_HEAD
 
 
 def test_state_keeps_nonces_and_principal(ports: Ports) -> None:

@@ -52,9 +52,11 @@ class TransactionStore(Protocol):
         """
 
     def move(self, move: Move) -> bool:
-        """Appends the refs and makes the share updates, all or nothing.
+        """Appends the refs, makes the share updates and stores the states of deliveries, all or nothing.
 
-        False, and nothing is changed, if a condition of a share update does not hold. That may be so because of this
-        call's own first attempt: read the share items again. Raises UNKNOWN_PARTITION if a partition has no head. One
-        transaction. It is repeated if it may have been applied, because the share updates refuse a second one.
+        False, and nothing is changed, if a condition of a share update does not hold, or the stored version of a
+        delivery is not the one before its state's. That may be so because of this call's own first attempt: read the
+        share items again; a stored state that equals the move's means done. Raises UNKNOWN_PARTITION if a partition has
+        no head. One transaction. It is repeated if it may have been applied, because the share updates and the states
+        refuse a second one.
         """

@@ -34,6 +34,7 @@ from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.share.share_update import ShareUpdate
 from penstock_core.transaction import (
+    DeliveryCommit,
     Move,
     ShareCommit,
     Transaction,
@@ -96,6 +97,7 @@ SHARE = ShareKey(ShareGroupId("ab" * 10), TopicId("t0"), Partition(0))
 SHARE_STATE = ShareState(position=Offset(0))
 SHARE_UPDATE = ShareUpdate(generation=0, expected_waits={Offset(0): None})
 SHARE_GROUP = ShareGroup(name=GROUP, share_group_id=SHARE.share_group_id, topics={})
+DELIVERED = Move(deliveries=[DeliveryCommit(key=DELIVERY, state=DeliveryState(offset=Offset(0)))], refs={KEY: (REF,)})
 ORPHANS = OrphanedStates(subscription_id=ID, name=PLAIN.name, since_ms=9)
 MOVE = Move(shares=[ShareCommit(key=SHARE, update=SHARE_UPDATE)], refs={KEY: (REF,)})
 
@@ -165,6 +167,7 @@ REPEATED: Mapping[str, Write] = {
 TRANSACTED: Mapping[str, Write] = {
     "transactions.commit": lambda stores: stores.transactions.commit(TRANSACTION),
     "transactions.move": lambda stores: stores.transactions.move(MOVE),
+    "transactions.move, of a delivery": lambda stores: stores.transactions.move(DELIVERED),
     "compaction.swap": lambda stores: stores.compaction.swap(KEY, SWAP),
     "compaction.move_tail": lambda stores: stores.compaction.move_tail(KEY, TAIL_MOVE),
     "share.begin_states": lambda stores: stores.share.begin_states(GROUP, {SHARE: Offset(0)}),

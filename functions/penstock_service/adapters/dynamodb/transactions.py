@@ -12,13 +12,15 @@ from penstock_core.log.timer import timer_exists
 from penstock_core.storage.groups.lease_item import commit_update, lease_item_key, parse_lease
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.head_updates import TAKE_PUSH_WAITER
-from penstock_core.storage.item import Item, number
+from penstock_core.storage.item import ConditionalPut, Item, number
 from penstock_core.storage.keys import transactional_key
+from penstock_core.storage.push.delivery_item import delivery_write
 from penstock_core.storage.share.share_state_item import share_update
 from penstock_core.storage.timer_item import timer_put
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef, parse_stage, stage_item, stage_prefix
 from penstock_core.storage.transactions.transactional_producer_item import parse_state, state_key
 from penstock_core.transaction import (
+    DeliveryCommit,
     Move,
     OffsetCommit,
     ShareCommit,
@@ -120,16 +122,18 @@ class DynamoDbTransactionStore:
         raise self._why(transaction, cancelled)
 
     def move(self, move: Move) -> bool:
-        updates = [
-            *(self._share_update(each) for each in move.shares),
-            *self._head_updates(move.refs, move.unconfirmed),
+        actions = [
+            *({"Update": self._share_update(each)} for each in move.shares),
+            *map(self._delivery_write, move.deliveries),
         ]
-        cancelled = self._client.transact([{"Update": each} for each in updates])
+        expecting = len(actions)
+        actions += ({"Update": each} for each in self._head_updates(move.refs, move.unconfirmed))
+        cancelled = self._client.transact(actions)
         if cancelled is None:
             return True
-        if any(cancelled.is_refused(action) for action in range(len(move.shares))):
+        if any(cancelled.is_refused(action) for action in range(expecting)):
             return False
-        refused = next(key for action, key in enumerate(move.refs, len(move.shares)) if cancelled.is_refused(action))
+        refused = next(key for action, key in enumerate(move.refs, expecting) if cancelled.is_refused(action))
         raise unknown_partition(refused)
 
     def _why(self, transaction: Transaction, cancelled: Cancelled) -> PenstockError:
@@ -177,6 +181,11 @@ class DynamoDbTransactionStore:
 
     def _share_update(self, each: ShareCommit) -> dict[str, Any]:
         return {"TableName": self._groups_table, **share_update(each.key, each.update).arguments()}
+
+    def _delivery_write(self, each: DeliveryCommit) -> dict[str, Any]:
+        write = delivery_write(each.key, each.state)
+        kind = "Put" if isinstance(write, ConditionalPut) else "Update"
+        return {kind: {"TableName": self._groups_table, **write.arguments()}}
 
     def _head_updates(
         self, refs: Mapping[PartitionKey, Sequence[Ref]], unconfirmed: Mapping[PartitionKey, int]

@@ -58,15 +58,15 @@ def memory_stores(
     Without `wake_ups`, readers poll. The keys of `hour_zones` begin with the hour, as in directory buckets.
     """
     log, groups, share = MemoryLogIndex(contention), MemoryGroupStore(), MemoryShareStore(contention)
-    timers = MemoryTimerStore(log, contention)
+    timers, push = MemoryTimerStore(log, contention), MemoryPushStore(contention)
     return Stores(
         topics=MemoryTopicStore(),
         log=log,
         groups=groups,
         memberships=MemoryMembershipStore(),
         share=share,
-        push=MemoryPushStore(contention),
-        transactions=MemoryTransactionStore(log, groups, share, timers, contention),
+        push=push,
+        transactions=MemoryTransactionStore(log, groups, share, timers, push, contention),
         compaction=MemoryCompactionStore(log, contention),
         timers=timers,
         zone_states=MemoryZoneStateStore(),

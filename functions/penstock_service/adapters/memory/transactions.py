@@ -1,4 +1,4 @@
-"""TransactionStore in memory, over the log and the groups of the same service. A commit holds both."""
+"""TransactionStore in memory, over the other stores of the same service. A commit holds those that it changes."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -13,6 +13,7 @@ from penstock_core.share.share_update import apply
 from penstock_core.storage.dynamodb_limits import check_actions
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
 from penstock_core.transaction import (
+    DeliveryCommit,
     Move,
     ShareCommit,
     Transaction,
@@ -25,6 +26,7 @@ from penstock_core.transaction import (
 from penstock_service.adapters.memory.contention import Contention, held_items
 from penstock_service.adapters.memory.groups import MemoryGroupStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
+from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.timers import MemoryTimerStore
 
@@ -38,6 +40,7 @@ class MemoryTransactionStore:
         groups: MemoryGroupStore,
         share: MemoryShareStore,
         timers: MemoryTimerStore,
+        push: MemoryPushStore,
         contention: Contention | None = None,
     ) -> None:
         self._log = log
@@ -45,6 +48,7 @@ class MemoryTransactionStore:
         self._contention = contention
         self._groups = groups
         self._share = share
+        self._push = push
         self._lock = threading.Lock()
         self._states: dict[TransactionalId, TransactionState] = {}
         self._stages: dict[tuple[TransactionalId, int, int, Nonce], dict[int, Sequence[StagedRef]]] = {}
@@ -116,17 +120,24 @@ class MemoryTransactionStore:
             return True
 
     def move(self, move: Move) -> bool:
-        check_actions(len(move.refs) + len(move.shares))
-        items = [*move.refs, *(each.key for each in move.shares)]
-        with held_items(self._contention, items), self._log.held(), self._share.held():
-            if self._first_refused(move.shares) is not None:
+        check_actions(len(move.refs) + len(move.shares) + len(move.deliveries))
+        items = [*move.refs, *(each.key for each in move.shares), *(each.key for each in move.deliveries)]
+        with held_items(self._contention, items), self._log.held(), self._share.held(), self._push.held():
+            if self._first_refused(move.shares) is not None or not all(map(self._is_next, move.deliveries)):
                 return False
             self._check_heads(move.refs)
             for key, refs in move.refs.items():
                 self._log.append_held(key, refs)
             for share in move.shares:
                 self._share.update_held(share.key, share.update)
+            for each in move.deliveries:
+                self._push.put_delivery_held(each.key, each.state)
             return True
+
+    def _is_next(self, commit: DeliveryCommit) -> bool:
+        """True if the stored state is the one before."""
+        stored = self._push.find_deliveries([commit.key]).get(commit.key)
+        return commit.state.version == 1 + (0 if stored is None else stored.version)
 
     def _first_refused(self, shares: Sequence[ShareCommit]) -> ShareCommit | None:
         """The first share update whose conditions do not hold."""
