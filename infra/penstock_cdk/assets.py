@@ -25,10 +25,11 @@ from penstock_cdk.sources import FUNCTIONS_LOCK, Sources
 
 PACKAGES = ("penstock_core", "penstock_service", "penstock_handlers")
 
-# botocore loads these files for its clients of DynamoDB, EventBridge, Lambda, S3, SQS and STS. Its other data describes
-# other services.
+# botocore loads these files for its clients of CloudFormation, DynamoDB, EventBridge, Lambda, S3, SQS and STS. Its
+# other data describes other services.
 _BOTOCORE_DATA = frozenset(
     (
+        "cloudformation",
         "dynamodb",
         "events",
         "lambda",

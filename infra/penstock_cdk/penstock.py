@@ -1,9 +1,10 @@
 """The construct of a whole Penstock. It composes constructs, and each construct defines one concern."""
 
-from collections.abc import Mapping
-from typing import Unpack
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Unpack
 
-from aws_cdk import Annotations, CfnOutput, Stack, Tags
+from aws_cdk import Annotations, CfnOutput, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -12,6 +13,9 @@ from penstock_cdk.alarms.compaction_metrics import CompactionMetrics
 from penstock_cdk.alarms.failures import Failures
 from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
+from penstock_cdk.declared.provision import Provision
+from penstock_cdk.declared.share_group import ShareGroup
+from penstock_cdk.declared.topic import Topic
 from penstock_cdk.jobs.job_schedules import JobSchedules
 from penstock_cdk.jobs.spark_jobs import SparkJobs
 from penstock_cdk.properties import Properties, settings_of_properties
@@ -70,7 +74,7 @@ class Penstock(Construct):
         queues = RepairQueues(self, "RepairQueues", settings=settings) if settings.repairs_zones else None
         timers = TimerQueues(self, "Timers", settings=settings)
         wake_ups = WakeUps(self, "WakeUps", settings=settings)
-        functions = Functions(
+        self._functions = Functions(
             self,
             "Functions",
             settings=settings,
@@ -79,7 +83,8 @@ class Penstock(Construct):
             timers=timers,
             wake_ups=wake_ups,
             code=shipment.code,
-        ).by_name
+        )
+        functions = self._functions.by_name
         releases = Releases(self, "Releases", settings=settings, functions=functions)
         api = Api(self, "Api", settings=settings, functions=releases.entries)
         Schedules(self, "Schedules", settings=settings, functions=releases.entries)
@@ -116,6 +121,56 @@ class Penstock(Construct):
         self._output("DeadTimersQueueUrl", timers.dead.queue_url)
         self._output("WakeUpHosts", wake_ups.hosts)
         self._job_outputs(spark)
+
+    def topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        **config: Any,
+    ) -> Topic:
+        """Declares a topic. `config` has its settings, such as `retention_ms` (docs/reference/cdk.md).
+
+        A deployment makes the topic, or takes over the one that is there. It alters settings in place, and adds
+        partitions. The topic stays when the template loses it, unless `removal_policy` is DESTROY and the stack has
+        made it. Raises ValueError with all mistakes.
+        """
+        if self.settings.topic_retention_ms is not None:
+            config.setdefault("retention_ms", self.settings.topic_retention_ms)
+        return Topic(
+            _room(self, "Topics"),
+            name=name,
+            partitions=partitions,
+            config=config,
+            removal_policy=removal_policy,
+            provision=self._provision,
+        )
+
+    def share_group(
+        self,
+        name: str,
+        topics: Sequence[Topic | str],
+        *,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        **config: Any,
+    ) -> ShareGroup:
+        """Declares a share group of topics. `config` has its settings, such as `lock_ms` and `dead_letter_topic`.
+
+        A deployment treats it as it treats a topic. Raises ValueError with all mistakes.
+        """
+        return ShareGroup(
+            _room(self, "ShareGroups"),
+            name=name,
+            topics=topics,
+            config=config,
+            removal_policy=removal_policy,
+            provision=self._provision,
+        )
+
+    @cached_property
+    def _provision(self) -> Provision:
+        return Provision(self, "Provision", functions=self._functions)
 
     def _ring(
         self,
@@ -199,6 +254,12 @@ class Penstock(Construct):
     def _output(self, name: str, value: str) -> None:
         """Makes an output with the name, behind the id of this construct: `QueueApiUrl`."""
         CfnOutput(self, name, value=value).override_logical_id(f"{self._output_prefix}{name}")
+
+
+def _room(scope: Construct, construct_id: str) -> Construct:
+    """The construct with that id, made by its first use."""
+    found = scope.node.try_find_child(construct_id)
+    return found if isinstance(found, Construct) else Construct(scope, construct_id)
 
 
 def _letters_of(scope: Construct) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
 
-from aws_cdk import RemovalPolicy, Stack, Token
+from aws_cdk import Duration, RemovalPolicy, Stack, Token
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -29,6 +29,7 @@ class Properties(TypedDict, total=False):
     the stack's region. Never change name or profile of a Penstock that holds data.
 
     `log_retention` is for the logs of functions and jobs, and `audit_log_retention` for the access log of the API.
+    `topic_retention` is for the topics that you declare without `retention_ms`.
     `removal_policy` says what becomes of tables and buckets that CloudFormation removes: RETAIN or DESTROY. By default
     they stay. `alarms` makes the alarms, which cost about $3 a month, and `alarm_topic` is the SNS topic that they
     tell. With `canary`, a new version of a function takes some percent of the requests first; the default is none.
@@ -41,6 +42,7 @@ class Properties(TypedDict, total=False):
     storage_profile: Profile
     log_retention: logs.RetentionDays
     audit_log_retention: logs.RetentionDays
+    topic_retention: Duration
     removal_policy: RemovalPolicy
     alarms: bool
     alarm_topic: sns.ITopic
@@ -98,6 +100,7 @@ _CHANGES: Mapping[str, Callable[[StageSettings, Any], StageSettings]] = {
     "storage_profile": lambda settings, profile: replace(settings, storage_profile=profile),
     "log_retention": lambda settings, days: replace(settings, log_retention=days.name),
     "audit_log_retention": lambda settings, days: replace(settings, audit_log_retention=days.name),
+    "topic_retention": lambda settings, time: replace(settings, topic_retention_ms=round(time.to_milliseconds())),
     "removal_policy": lambda settings, policy: replace(settings, keeps_data_on_delete=policy != RemovalPolicy.DESTROY),
     "alarms": lambda settings, has_alarms: replace(settings, has_alarms=has_alarms),
     "alarm_topic": lambda settings, topic: replace(settings, alarm_topic_arn=topic.topic_arn),

@@ -44,6 +44,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "retention": FunctionSize(memory_mb=512, timeout_s=240),
     "scrub": FunctionSize(memory_mb=1024, timeout_s=240),
     "promote": FunctionSize(memory_mb=512, timeout_s=58),
+    "provision": FunctionSize(memory_mb=512, timeout_s=50),  # CloudFormation waits for a minute
     "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
 }
@@ -133,6 +134,8 @@ class StageSettings:
     `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, beside `penstock:stage`:
     name your cost centre there.
 
+    `topic_retention_ms` is the retention of the topics that the CDK app declares without one. None leaves the service's
+    default.
     `warm_log_writes` is the number of write units a second that the log table takes from its first minute on. None
     leaves the 4,000 of a new table, which doubles them when it needs more. AWS charges once for what exceeds them.
     With `restored_tables`, the stack uses these and has none of its own (docs/how-to/restore.md).
@@ -182,6 +185,7 @@ class StageSettings:
     alarm_topic_arn: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     warm_log_writes: int | None = None
+    topic_retention_ms: int | None = None
     restored_tables: RestoredTables | None = None
     canary: Canary | None = None
 

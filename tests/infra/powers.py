@@ -28,6 +28,7 @@ _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
 _SWEEPERS = frozenset(("Sweep", "SweepJob"))
 _SCHEDULER = frozenset(("JobSchedulesRole",))
+_PROVISION = frozenset(("Provision",))  # it makes what a template declares
 _EMPTIER = frozenset(("EmptyingRole",))  # it deletes the data of a stage that keeps none, with its stack
 
 _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
@@ -37,25 +38,25 @@ _TIMERS = "TimersSeconds"
 _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
 
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
-    ("read", _TOPICS): _ALL - {"Promote"},
-    ("scan", _TOPICS): _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Share", "ShareAdmin", "Zones"},
-    ("write", _TOPICS): frozenset(("Topics",)),
-    ("delete", _TOPICS): frozenset(("Topics",)),
+    ("read", _TOPICS): _PROVISION | _ALL - {"Promote"},
+    ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Share", "ShareAdmin", "Zones"},
+    ("write", _TOPICS): _PROVISION | {"Topics"},
+    ("delete", _TOPICS): _PROVISION | {"Topics"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
     ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
     ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
-    ("read", _LOG): _ALL - {"Zones"},
-    ("write", _LOG): _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
+    ("read", _LOG): _PROVISION | _ALL - {"Zones"},
+    ("write", _LOG): _PROVISION | _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin", "Promote"},
-    ("delete", _LOG): frozenset(("Topics", "Retention", "CompactJob", "Tier", "Promote")),
+    ("delete", _LOG): _PROVISION | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob")),
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Transactions takes a lease from a member that is gone, and removes the member.
     ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
-    **{(verb, f"{_GROUPS}.shares"): frozenset(("Share", "ShareAdmin")) for verb in ("read", "write", "delete")},
+    **{(verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin"} for verb in ("read", "write", "delete")},
     # Produce reads the first append of what may be its repeat.
     ("read", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | {"Produce"},
     ("list", "zones"): _EMPTIER | _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
@@ -70,7 +71,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("list", "results"): _EMPTIER,
     ("delete", "results"): _EMPTIER,
     ("log", "EmptyingLogs"): _EMPTIER,
-    ("ask for", "AWS::StackId"): _EMPTIER,
+    ("ask for", "AWS::StackId"): _EMPTIER | _PROVISION,
     **{(verb, "lake"): frozenset(("ArchiveJob", "ReplayJob")) for verb in ("read", "list", "write", "delete")},
     **{(verb, "reports"): frozenset(("AnalyzeJob",)) for verb in ("read", "list", "write", "delete")},
     ("read", "assets"): JOBS,
@@ -93,7 +94,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     - {"RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote"},
     ("find", "every log group"): JOBS,
     ("log", "jobs"): JOBS,
-    **{("log", function): frozenset((function,)) for function in FUNCTIONS},
+    **{("log", function): frozenset((function,)) for function in FUNCTIONS | _PROVISION},
     ("start", "JobsSparkApplication"): _SCHEDULER,
     ("pass to EMR", "roles of jobs"): _SCHEDULER,
 }

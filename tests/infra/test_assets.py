@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock_cdk.assets import PACKAGES, Asset, functions_asset
+from penstock_cdk.declared.provision import PROVISION
 from penstock_cdk.service.function_role import GRANTS
 from penstock_cdk.settings import settings_of
 from penstock_cdk.sources import Sources, installed_sources
@@ -18,6 +19,7 @@ from tests.support.wire import LAMBDA_ENVIRONMENT
 pytestmark = pytest.mark.synth
 
 SOURCES = installed_sources()
+NAMES = (*GRANTS, PROVISION)
 MB = 1_000_000
 
 
@@ -37,7 +39,7 @@ def copied(tmp_path: Path) -> Sources:
 def test_every_handler_loads_from_the_asset_alone(asset: Asset, tmp_path: Path) -> None:
     with zipfile.ZipFile(asset.path) as archive:
         archive.extractall(tmp_path)
-    imports = "; ".join(f"import penstock_handlers.{name}; penstock_handlers.{name}.handler" for name in GRANTS)
+    imports = "; ".join(f"import penstock_handlers.{name}; penstock_handlers.{name}.handler" for name in NAMES)
     # In Lambda, the import makes the clients of DynamoDB and S3. Clients read botocore's data from the asset.
     clients = "import boto3; [boto3.client(name, region_name='us-east-1') for name in ('sqs', 'sts')]"
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {imports}; {clients}"
@@ -55,7 +57,15 @@ def test_asset_has_no_dead_weight(asset: Asset) -> None:
         assert len(names) == len(set(names))
         assert sum(entry.file_size for entry in archive.infolist()) < 50 * MB
     services = {name.split("/")[2] for name in names if name.startswith("botocore/data/")}
-    assert {name for name in services if "." not in name} == {"dynamodb", "events", "lambda", "s3", "sqs", "sts"}
+    assert {name for name in services if "." not in name} == {
+        "cloudformation",
+        "dynamodb",
+        "events",
+        "lambda",
+        "s3",
+        "sqs",
+        "sts",
+    }
     assert not [name for name in names if "/tests/" in name]
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import Partition, TopicId, TopicName
+from penstock_core.ids import Partition, TopicId, TopicName, parse_topic_name
+from penstock_core.mistakes import Mistakes
 
 DELETE, COMPACT = "delete", "compact"
 CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")
@@ -94,6 +96,15 @@ def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig
             )
         checked[name] = getattr(TopicConfig(), name) if value is None else _checked(name, value)
     return replace(config, **checked)
+
+
+def check_declared_topic(name: str, partitions: int, settings: Mapping[str, Any]) -> None:
+    """Raises INVALID_CONFIG with all mistakes that name, number of partitions and settings have by themselves."""
+    mistakes = Mistakes()
+    mistakes.check(parse_topic_name, name)
+    mistakes.check(check_partitions, partitions)
+    mistakes.check_each(partial(alter_config, TopicConfig()), settings)
+    mistakes.refuse(f"topic {shown(name)}")
 
 
 def check_zones(config: TopicConfig, zone_count: int) -> None:

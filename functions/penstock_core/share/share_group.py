@@ -11,7 +11,9 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName, parse_topic_name
+from penstock_core.filters.policy import parse_filter
+from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName, parse_group_name, parse_topic_name
+from penstock_core.mistakes import Mistakes
 
 SHARE_GROUP_ID_BYTES = 10
 ORDER_NONE, ORDER_KEY = "none", "key"
@@ -143,6 +145,16 @@ def alter_share_group_config(config: ShareGroupConfig, changes: Mapping[str, Any
 def share_group_config_to_json(config: ShareGroupConfig) -> dict[str, Any]:
     """Every setting by name, as the API shows it."""
     return asdict(config)
+
+
+def check_declared_group(name: str, settings: Mapping[str, Any]) -> None:
+    """Raises INVALID_CONFIG with all mistakes that the name and each of the settings have by themselves."""
+    mistakes = Mistakes()
+    mistakes.check(parse_group_name, name)
+    mistakes.check_each(_checked, settings)
+    if isinstance(settings.get("filter"), Mapping):
+        mistakes.check(parse_filter, settings["filter"])
+    mistakes.refuse(f"share group {shown(name)}")
 
 
 def check_share_topics(topics: Mapping[TopicName, TopicId], config: ShareGroupConfig) -> None:

@@ -18,6 +18,7 @@ from penstock_handlers.edge.metering import Meter
 from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
+from penstock_service.ports.cloud_formation import CloudFormation
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -38,6 +39,13 @@ def instance() -> Instance:
     from penstock_service.adapters.aws import aws_instance, storage_of_environment
 
     return aws_instance(storage_of_environment(), STORAGE_CALLS)
+
+
+def cloud_formation() -> CloudFormation:
+    """The CloudFormation of AWS. Sends no call."""
+    from penstock_service.adapters.cloud_formation import AwsCloudFormation
+
+    return AwsCloudFormation()
 
 
 class Stopwatch:

@@ -198,6 +198,12 @@ GRANTS: Mapping[str, Grants] = {
     ),
 }
 
+# `provision` makes, alters and deletes topics and share groups, and lists no deleted topics. "latest" reads heads.
+PROVISION_GRANTS = Grants(
+    topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
+    log=("GetItem", "BatchGetItem", "PutItem", "DeleteItem"),
+    shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
+)
 
 ZONE_REPAIRERS = ("recover_zones", "replicate", "scrub")  # without work where there is one zone
 TIER = "tier"  # without work where the zones are no directory buckets

@@ -45,10 +45,11 @@ class Functions(Construct):
         self._wake_ups = wake_ups
         self._code = code
         self.by_name: dict[str, lambda_.Function] = {
-            name: self._function(name, grants) for name, grants in grants_of(settings).items()
+            name: self.add(name, grants) for name, grants in grants_of(settings).items()
         }
 
-    def _function(self, name: str, grants: Grants) -> lambda_.Function:
+    def add(self, name: str, grants: Grants) -> lambda_.Function:
+        """Makes one more function."""
         settings = self._settings
         scope = Construct(self, construct_name(name))
         function_name = f"{settings.name}-{name.replace('_', '-')}"

@@ -1,0 +1,165 @@
+"""The function `provision`: makes, alters and deletes what a template declares (docs/adr/0043).
+
+A resource that is there already is taken over and altered, and the stack never deletes it. One that the stack has made
+is deleted with it only where the template says so. Its id, behind a slash, is in the resource's id: a topic that an
+operator has made anew under the name is not the stack's.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_core.errors import Category, ErrorCode, PenstockError, shown
+from penstock_core.json_text import parse_json
+from penstock_core.log.topic import check_declared_topic
+from penstock_core.share.share_group import check_declared_group
+from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
+from penstock_handlers.edge.fields import whole_number
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.cloud_formation import CloudFormation
+from penstock_service.share.admin.delete_share_group import delete_share_group
+from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.create_topic import create_topic
+from penstock_service.topics.delete_topic import delete_topic
+
+DESTROY = "destroy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of resource. `check` refuses properties with all their mistakes, and reads nothing.
+
+    `find` answers the id of the resource with a name, or None. `put` makes or alters it.
+    """
+
+    check: Callable[[Change], None]
+    find: Callable[[Instance, str], str | None]
+    put: Callable[[Change, Instance, CloudFormation], None]
+    delete: Callable[[Instance, str], None]
+
+
+def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
+    """Does what the event asks for. It may be repeated, and finds its own work done."""
+    kind = KINDS[change.resource_type]
+    name = _text(change.properties, "Name")
+    if change.request_type == "Delete":
+        return _delete(kind, name, change, to)
+    kind.check(change)
+    found = kind.find(to, name)
+    kind.put(change, to, stack)
+    own_id = found or kind.find(to, name) or ""
+    attributes = {"Name": name, "Id": own_id}
+    if found is None:
+        return Settled(resource_id=f"{name}/{own_id}", attributes=attributes)
+    is_kept = change.resource_id is not None and change.old_properties.get("Name") == name
+    return Settled(resource_id=str(change.resource_id) if is_kept else name, attributes=attributes)
+
+
+def _delete(kind: Kind, name: str, change: Change, to: Instance) -> Settled:
+    resource_id = change.resource_id or name
+    found = kind.find(to, name) if change.properties.get("OnDelete") == DESTROY else None
+    if found is not None and resource_id == f"{name}/{found}":
+        kind.delete(to, name)
+    return Settled(resource_id=resource_id, attributes={})
+
+
+def _check_topic(change: Change) -> None:
+    properties = change.properties
+    check_declared_topic(_text(properties, "Name"), _partitions(properties), _settings(properties))
+
+
+def _find_topic(to: Instance, name: str) -> str | None:
+    return _id_or_none(lambda: to.topic_cache.read_through(name).topic_id)
+
+
+def _put_topic(change: Change, to: Instance, stack: CloudFormation) -> None:
+    name, settings = _text(change.properties, "Name"), _settings(change.properties)
+    partitions = _partitions(change.properties)
+    if _find_topic(to, name) is None:
+        create_topic(to, name, partitions, settings)
+        return
+    had = to.topic_cache.get(name).partitions
+    if partitions < had and change.request_type == "Update" and stack.is_rolling_back(change.stack_id):
+        partitions = had  # the update that is taken back has added partitions, and they stay
+    alter_topic(to, name, partitions, _changed(change, settings))
+
+
+def _check_share_group(change: Change) -> None:
+    _topics(change.properties)
+    check_declared_group(_text(change.properties, "Name"), _settings(change.properties))
+
+
+def _find_share_group(to: Instance, name: str) -> str | None:
+    return _id_or_none(lambda: to.share_group_cache.read_through(name).share_group_id)
+
+
+def _put_share_group(change: Change, to: Instance, _stack: CloudFormation) -> None:
+    settings = _changed(change, _settings(change.properties))
+    put_share_group(to, _text(change.properties, "Name"), _topics(change.properties), settings)
+
+
+KINDS: Mapping[str, Kind] = {
+    "Custom::PenstockTopic": Kind(check=_check_topic, find=_find_topic, put=_put_topic, delete=delete_topic),
+    "Custom::PenstockShareGroup": Kind(
+        check=_check_share_group, find=_find_share_group, put=_put_share_group, delete=delete_share_group
+    ),
+}
+
+
+def _id_or_none(read: Callable[[], str]) -> str | None:
+    try:
+        return read()
+    except PenstockError as error:
+        if error.code.category is not Category.NOT_FOUND:
+            raise
+        return None
+
+
+def _changed(change: Change, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, and None for each that the template does not have any more: it goes back to its default."""
+    is_same = change.old_properties.get("Name") == change.properties["Name"]
+    dropped = _settings(change.old_properties).keys() - settings.keys() if is_same else ()
+    return {**dict.fromkeys(dropped), **settings}
+
+
+def _text(properties: Mapping[str, Any], name: str) -> str:
+    value = properties.get(name)
+    if not isinstance(value, str):
+        raise _wrong(name, value, "a text")
+    return value
+
+
+def _topics(properties: Mapping[str, Any]) -> list[str]:
+    value = properties.get("Topics")
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise _wrong("Topics", value, "a list of names")
+    return value
+
+
+def _partitions(properties: Mapping[str, Any]) -> int:
+    """The number that comes as a string. Raises INVALID_REQUEST for other text."""
+    text = str(properties.get("Partitions", "1"))
+    number = whole_number(text)
+    if number is None:
+        raise _wrong("Partitions", text, "a whole number")
+    return number
+
+
+def _settings(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, as one text of JSON: CloudFormation would make strings of their numbers. None is the default."""
+    text = _text({"Config": "{}", **properties}, "Config")
+    try:
+        settings = parse_json(text)
+    except ValueError as error:
+        raise _wrong("Config", text, f"JSON ({error})") from error
+    if not isinstance(settings, dict):
+        raise _wrong("Config", text, "a JSON object")
+    return settings
+
+
+def _wrong(name: str, value: object, wanted: str) -> PenstockError:
+    return PenstockError(ErrorCode.INVALID_REQUEST, f"the property {name} is {shown(value)}: it must be {wanted}")
+
+
+handler = custom_resource_entry_point(settle)

@@ -1,0 +1,44 @@
+"""CloudFormation by boto3. An answer goes to a presigned URL of S3, by a plain PUT without a content type."""
+
+from functools import cache
+from typing import Any
+
+import boto3
+import urllib3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from penstock_core.errors import ErrorCode, PenstockError
+
+_TIMEOUT_S = 5.0
+_TRIES = urllib3.Retry(3, allowed_methods=None, status_forcelist=(500, 502, 503, 504), backoff_factor=0.5)
+_ROLLING_BACK = ("ROLLBACK_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS")
+
+
+class AwsCloudFormation:
+    """CloudFormation of the function's own region."""
+
+    def answer(self, url: str, body: bytes) -> None:
+        try:
+            got = urllib3.PoolManager().request(
+                "PUT", url, body=body, headers={"Content-Type": ""}, timeout=_TIMEOUT_S, retries=_TRIES
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise _unavailable("takes no answer", error) from error
+        if got.status >= 300:
+            raise _unavailable("takes no answer", got.status)
+
+    def is_rolling_back(self, stack_id: str) -> bool:
+        try:
+            [stack] = _client().describe_stacks(StackName=stack_id)["Stacks"]
+        except (BotoCoreError, ClientError) as error:
+            raise _unavailable("does not describe the stack", error) from error
+        return stack["StackStatus"] in _ROLLING_BACK
+
+
+@cache
+def _client() -> Any:
+    return boto3.client("cloudformation")
+
+
+def _unavailable(what: str, why: object) -> PenstockError:
+    return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"CloudFormation {what}: {why}")

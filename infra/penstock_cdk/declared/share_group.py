@@ -1,0 +1,65 @@
+"""A share group that a template declares."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aws_cdk import RemovalPolicy, Stack
+from constructs import Construct
+
+from penstock_cdk.declared.provision import Provision
+from penstock_cdk.declared.topic import Topic
+from penstock_core.errors import PenstockError
+from penstock_core.share.share_group import check_declared_group, new_share_group_config
+
+
+class ShareGroup(Construct):
+    """A share group, made when the stack is deployed, and altered in place when its properties change.
+
+    `name` is what you gave. `group_name` is the same for resources that shall wait until the group is there.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        name: str,
+        topics: Sequence[Topic | str],
+        config: Mapping[str, Any],
+        removal_policy: RemovalPolicy,
+        provision: Provision,
+    ) -> None:
+        """Raises ValueError with all mistakes in name and settings."""
+        super().__init__(scope, name)
+        _check(name, config)
+        self.name = name
+        self.topics = tuple(topics)
+        properties = {
+            "Name": name,
+            "Topics": [deployed_name(topic) for topic in topics],
+            "Config": Stack.of(self).to_json_string({key: deployed_name(value) for key, value in config.items()}),
+        }
+        self._resource = provision.resource(self, "ShareGroup", properties, removal_policy)
+
+    @property
+    def group_name(self) -> str:
+        """The name, as an attribute of the resource: what uses it is made after the group."""
+        return self._resource.get_att_string("Name")
+
+
+def deployed_name(value: Any) -> Any:
+    """The name of a topic, as an attribute of its resource. Other values stay as they are."""
+    return value.topic_name if isinstance(value, Topic) else value
+
+
+def plain_name(value: Any) -> Any:
+    """The name of a topic as you gave it. Other values stay as they are."""
+    return value.name if isinstance(value, Topic) else value
+
+
+def _check(name: str, config: Mapping[str, Any]) -> None:
+    plain = {key: plain_name(value) for key, value in config.items()}
+    try:
+        check_declared_group(name, plain)
+        new_share_group_config(plain)
+    except PenstockError as error:
+        raise ValueError(error.message) from error

@@ -1,0 +1,326 @@
+"""What a template declares is made, altered in place, and deleted only where the template says so."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_handlers.edge import lambda_function
+from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
+from penstock_handlers.provision import settle
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.cloud_formation import CloudFormation
+from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.topics.create_topic import create_topic
+from penstock_service.topics.delete_topic import delete_topic
+from tests.handlers.service import CONTEXT
+from tests.support.cloud_formation import MemoryCloudFormation, event_of
+from tests.support.service import UNAVAILABLE, SteppedClock
+
+Answer = Mapping[str, Any]
+
+
+class Template:
+    """One custom resource of a stack: it remembers its id and properties between two deployments."""
+
+    def __init__(self, to: Instance, kind: str) -> None:
+        self.stack = MemoryCloudFormation()
+        self._handler = custom_resource_entry_point(settle, caller=lambda: self.stack)
+        self._to, self._kind = to, kind
+        self.resource_id = ""
+        self.properties: Mapping[str, Any] = {}
+
+    def create(self, **properties: object) -> Answer:
+        return self._settled("Create", properties)
+
+    def update(self, **properties: object) -> Answer:
+        more = {"PhysicalResourceId": self.resource_id, "OldResourceProperties": self.properties}
+        return self._settled("Update", properties, **more)
+
+    def delete(self, resource_id: str | None = None) -> Answer:
+        return self.send(
+            event_of("Delete", self._kind, self.properties, PhysicalResourceId=resource_id or self.resource_id)
+        )
+
+    def send(self, event: Mapping[str, Any]) -> Answer:
+        self._handler(event, CONTEXT)
+        return self.stack.answers[-1]
+
+    def _settled(self, request_type: str, properties: Mapping[str, object], **more: object) -> Answer:
+        answer = self.send(event_of(request_type, self._kind, properties, **more))
+        if answer["Status"] == "SUCCESS":
+            self.resource_id, self.properties = answer["PhysicalResourceId"], properties
+        return answer
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture
+def to(clock: SteppedClock, monkeypatch: pytest.MonkeyPatch) -> Instance:
+    found = memory_instance(clock=clock)
+    monkeypatch.setattr(lambda_function, "instance", lambda: found)
+    monkeypatch.setattr(lambda_function.metrics.provider, "namespace", "Penstock")
+    monkeypatch.setattr(lambda_function.metrics.provider, "service", "penstock")
+    return found
+
+
+@pytest.fixture
+def topic(to: Instance) -> Template:
+    return Template(to, "Topic")
+
+
+@pytest.fixture
+def group(to: Instance) -> Template:
+    create_topic(to, "orders", 2, {})
+    return Template(to, "ShareGroup")
+
+
+def config(**settings: object) -> str:
+    return json.dumps(settings)
+
+
+def test_topic_is_made_with_partitions_and_settings(topic: Template, to: Instance) -> None:
+    answer = topic.create(Name="orders", Partitions="6", Config=config(retention_ms=60_000))
+    found = to.topic_cache.read_through("orders")
+    assert (found.partitions, found.config.retention_ms) == (6, 60_000)
+    assert answer["Status"] == "SUCCESS"
+    assert answer["Data"] == {"Name": "orders", "Id": found.topic_id}
+    assert answer["PhysicalResourceId"] == f"orders/{found.topic_id}"
+    assert {answer[each] for each in ("RequestId", "LogicalResourceId")} == {"request-1", "Orders"}
+
+
+def test_topic_has_one_partition_and_defaults_when_the_template_says_nothing(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders")
+    assert to.topic_cache.read_through("orders").partitions == 1
+
+
+def test_topic_is_altered_in_place(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders", Partitions="2", Config=config(retention_ms=60_000, max_batch_bytes=50_000))
+    made = to.topic_cache.read_through("orders")
+    first_id = topic.resource_id
+    answer = topic.update(Name="orders", Partitions="4", Config=config(max_batch_bytes=70_000))
+    found = to.topic_cache.read_through("orders")
+    assert answer["PhysicalResourceId"] == first_id
+    assert (found.topic_id, found.partitions, found.config.max_batch_bytes) == (made.topic_id, 4, 70_000)
+    assert found.config.retention_ms != 60_000, "a setting that the template dropped is at its default"
+
+
+def test_setting_that_an_operator_changed_stays_when_no_template_had_it(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders")
+    Template(to, "Topic").create(Name="orders", Config=config(retention_ms=60_000))
+    topic.update(Name="orders", Partitions="2")
+    assert to.topic_cache.read_through("orders").config.retention_ms == 60_000
+
+
+def test_fewer_partitions_fail_with_the_reason(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders", Partitions="4")
+    answer = topic.update(Name="orders", Partitions="2")
+    assert answer["Status"] == "FAILED"
+    assert "partitions can only be added" in answer["Reason"]
+    assert answer["PhysicalResourceId"] == topic.resource_id
+    assert to.topic_cache.read_through("orders").partitions == 4
+
+
+def test_partitions_stay_when_the_stack_rolls_an_increase_back(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders", Partitions="2")
+    topic.update(Name="orders", Partitions="4")
+    topic.stack.is_in_rollback = True
+    answer = topic.update(Name="orders", Partitions="2")
+    assert answer["Status"] == "SUCCESS"
+    assert to.topic_cache.read_through("orders").partitions == 4
+
+
+def test_every_mistake_is_in_the_reason(topic: Template, to: Instance) -> None:
+    answer = topic.create(Name="a/b", Partitions="0", Config=config(retention_ms="long", colour=1))
+    assert answer["Status"] == "FAILED"
+    for part in ("'a/b'", "0 partitions", "retention_ms='long'", "'colour'"):
+        assert part in answer["Reason"]
+    assert to.stores.topics.list() == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"Name": "orders", "Partitions": "many"}, "Partitions is 'many'"),
+        ({"Name": "orders", "Partitions": "-1"}, "Partitions is '-1'"),
+        ({"Name": "orders", "Config": "retention_ms=1"}, "Config is"),
+        ({"Name": "orders", "Config": "[1]"}, "Config is '[1]'"),
+        ({"Name": "orders", "Config": {"retention_ms": "1"}}, "Config is"),
+        ({"Partitions": "1"}, "Name is None"),
+    ],
+)
+def test_properties_of_another_form_are_refused(topic: Template, properties: dict[str, Any], told: str) -> None:
+    answer = topic.create(**properties)
+    assert answer["Status"] == "FAILED"
+    assert told in answer["Reason"]
+
+
+def test_long_reason_fits_into_an_answer(topic: Template) -> None:
+    answer = topic.create(Name="orders", Config=config(**{f"ü{number}": "ü" * 200 for number in range(300)}))
+    assert answer["Status"] == "FAILED"
+    assert len(answer["Reason"]) > 500
+
+
+def test_topic_stays_when_its_resource_goes(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders")
+    assert topic.delete()["Status"] == "SUCCESS"
+    assert to.topic_cache.read_through("orders")
+
+
+def test_topic_goes_with_its_resource_when_the_template_says_so(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders", OnDelete="destroy")
+    assert topic.delete()["Status"] == "SUCCESS"
+    assert topic.delete()["Status"] == "SUCCESS", "CloudFormation may repeat itself"
+    assert to.stores.topics.list() == []
+
+
+def test_topic_that_was_there_is_altered_and_never_deleted(topic: Template, to: Instance) -> None:
+    made = create_topic(to, "orders", 2, {"retention_ms": 60_000})
+    answer = topic.create(Name="orders", Partitions="3", OnDelete="destroy", Config=config(max_batch_bytes=50_000))
+    found = to.topic_cache.read_through("orders")
+    assert (found.topic_id, found.partitions) == (made.topic_id, 3)
+    assert (found.config.retention_ms, found.config.max_batch_bytes) == (60_000, 50_000)
+    assert answer["PhysicalResourceId"] == "orders"
+    topic.update(Name="orders", Partitions="3", OnDelete="destroy")
+    assert topic.delete()["Status"] == "SUCCESS"
+    assert to.topic_cache.read_through("orders")
+
+
+def test_topic_that_an_operator_made_anew_is_not_the_stacks(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders", OnDelete="destroy")
+    delete_topic(to, "orders")
+    create_topic(to, "orders", 1, {})
+    topic.delete()
+    assert to.topic_cache.read_through("orders")
+
+
+def test_topic_that_was_deleted_by_hand_comes_back_with_an_update(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders", OnDelete="destroy")
+    first_id = topic.resource_id
+    delete_topic(to, "orders")
+    answer = topic.update(Name="orders", Partitions="2", OnDelete="destroy")
+    assert answer["PhysicalResourceId"] == f"orders/{to.topic_cache.read_through('orders').topic_id}"
+    topic.delete(first_id)
+    assert to.topic_cache.read_through("orders").partitions == 2, "CloudFormation deletes the id that was replaced"
+
+
+def test_new_name_is_a_new_topic_and_the_old_one_stays(topic: Template, to: Instance) -> None:
+    topic.create(Name="orders", Config=config(retention_ms=60_000))
+    first_id = topic.resource_id
+    topic.update(Name="sales")
+    assert topic.resource_id.startswith("sales/")
+    topic.delete(first_id)
+    assert {each.name for each in to.stores.topics.list()} == {"orders", "sales"}
+
+
+def test_create_that_failed_deletes_nothing(topic: Template, to: Instance) -> None:
+    create_topic(to, "orders", 4, {})
+    failed = topic.create(Name="orders", Partitions="2", OnDelete="destroy")
+    assert failed["Status"] == "FAILED"
+    topic.properties = {"Name": "orders", "OnDelete": "destroy"}
+    assert topic.delete(failed["PhysicalResourceId"])["Status"] == "SUCCESS"
+    assert to.topic_cache.read_through("orders").partitions == 4
+
+
+def test_share_group_is_made_altered_and_deleted(group: Template, to: Instance) -> None:
+    create_topic(to, "sales", 1, {})
+    made = group.create(Name="workers", Topics=["orders"], Config=config(lock_ms=10_000), OnDelete="destroy")
+    found = to.share_group_cache.read_through("workers")
+    assert made["PhysicalResourceId"] == f"workers/{found.share_group_id}"
+    assert (set(found.topics), found.config.lock_ms) == ({"orders"}, 10_000)
+    group.update(Name="workers", Topics=["orders", "sales"], OnDelete="destroy")
+    found = to.share_group_cache.read_through("workers")
+    assert set(found.topics) == {"orders", "sales"}
+    assert found.config.lock_ms != 10_000
+    assert group.resource_id == made["PhysicalResourceId"]
+    group.delete()
+    assert to.stores.share.get_group(found.name) is None
+
+
+def test_share_group_stays_when_its_resource_goes(group: Template, to: Instance) -> None:
+    group.create(Name="workers", Topics=["orders"])
+    group.delete()
+    assert to.share_group_cache.read_through("workers")
+
+
+def test_share_group_that_was_there_is_altered_and_never_deleted(group: Template, to: Instance) -> None:
+    put_share_group(to, "workers", ["orders"], {"lock_ms": 10_000})
+    group.create(Name="workers", Topics=["orders"], OnDelete="destroy")
+    group.delete()
+    assert to.share_group_cache.read_through("workers").config.lock_ms == 10_000
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"Topics": "orders"}, "Topics is 'orders'"),
+        ({"Topics": [{"Ref": "Orders"}]}, "Topics is"),
+        ({"Topics": ["absent"]}, "topic 'absent' does not exist"),
+        ({"Topics": ["orders"], "Config": config(lock_ms=1, ordering="random")}, "lock_ms=1"),
+        ({"Topics": ["orders"], "Config": config(lock_ms=1, ordering="random")}, "ordering='random'"),
+        ({"Topics": ["orders"], "Config": config(deliveries_max=5)}, "without dead_letter_topic"),
+    ],
+)
+def test_share_group_with_a_mistake_fails_with_the_reason(
+    group: Template, properties: dict[str, Any], told: str
+) -> None:
+    answer = group.create(Name="workers", **properties)
+    assert answer["Status"] == "FAILED"
+    assert told in answer["Reason"]
+
+
+def failing(errors: list[Exception]) -> Any:
+    def settle_after_errors(change: Change, to: Instance, stack: CloudFormation) -> Settled:
+        if errors:
+            raise errors.pop(0)
+        return settle(change, to, stack)
+
+    return settle_after_errors
+
+
+def test_storage_that_comes_back_is_waited_for(to: Instance, clock: SteppedClock) -> None:
+    stack = MemoryCloudFormation()
+    handler = custom_resource_entry_point(failing([UNAVAILABLE, UNAVAILABLE]), caller=lambda: stack)
+    handler(event_of("Create", "Topic", {"Name": "orders"}), CONTEXT)
+    assert stack.answers[-1]["Status"] == "SUCCESS"
+    assert len(clock.sleeps) == 2
+    assert to.topic_cache.read_through("orders")
+
+
+@pytest.mark.usefixtures("to")
+def test_storage_that_stays_away_fails_in_time(clock: SteppedClock) -> None:
+    stack = MemoryCloudFormation()
+    handler = custom_resource_entry_point(failing([UNAVAILABLE] * 1_000), caller=lambda: stack)
+    handler(event_of("Create", "Topic", {"Name": "orders"}), CONTEXT)
+    assert stack.answers[-1]["Status"] == "FAILED"
+    assert "it does not answer" in stack.answers[-1]["Reason"]
+    assert sum(clock.sleeps) < 30_000, "CloudFormation waits 60 s for an answer"
+
+
+@pytest.mark.usefixtures("to")
+def test_defect_is_answered_too() -> None:
+    stack = MemoryCloudFormation()
+    handler = custom_resource_entry_point(failing([KeyError("secret")]), caller=lambda: stack)
+    handler(event_of("Update", "Topic", {"Name": "orders"}, PhysicalResourceId="orders/1"), CONTEXT)
+    assert stack.answers[-1]["Status"] == "FAILED"
+    assert stack.answers[-1]["PhysicalResourceId"] == "orders/1"
+    assert "secret" not in stack.answers[-1]["Reason"]
+
+
+def test_kind_that_the_release_does_not_know_is_answered(to: Instance) -> None:
+    assert Template(to, "Comet").create(Name="halley")["Status"] == "FAILED"
+
+
+@pytest.mark.usefixtures("to")
+def test_answer_that_nobody_takes_is_an_error_of_the_function() -> None:
+    stack = MemoryCloudFormation(refusal=UNAVAILABLE)
+    handler = custom_resource_entry_point(settle, caller=lambda: stack)
+    with pytest.raises(PenstockError) as refused:
+        handler(event_of("Create", "Topic", {"Name": "orders"}), CONTEXT)
+    assert refused.value.code is ErrorCode.STORAGE_UNAVAILABLE

@@ -1,0 +1,151 @@
+"""Topics and share groups that a template declares: custom resources of one function with few permissions."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk.assertions import Template
+from cdk_nag import AwsSolutionsChecks
+
+from bench.bill.synthesized import empty_shipment
+from penstock_cdk import Penstock
+from penstock_cdk.settings import STAGES
+from tests.infra.conftest import Resources, resources_of
+from tests.infra.powers import forbidden, permissions_of_roles
+from tests.infra.templates import functions_in, name_of, of_type
+
+pytestmark = pytest.mark.synth
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Penstock:
+    """A Penstock with the names of a stage's resources."""
+    app = App(outdir=str(tmp_path / "out"), builtin_cloud_formation_validation=False)
+    stack = Stack(app, "Shop", env=Environment(region="eu-west-1"))
+    settings = STAGES["prod"]
+    return Penstock(stack, "Default", settings=settings, shipment=empty_shipment(settings, tmp_path))
+
+
+def resources_in(queue: Penstock) -> Resources:
+    return resources_of(dict(Template.from_stack(Stack.of(queue)).to_json()))
+
+
+def declared(queue: Penstock, kind: str) -> dict[str, dict[str, Any]]:
+    """The properties of the resources of that kind by the name that they declare."""
+    found = of_type(resources_in(queue), f"Custom::Penstock{kind}")
+    return {each["Name"]: each for each in found.values()}
+
+
+def config_of(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, with the references in them written as names."""
+    return dict(json.loads(name_of(properties["Config"])))
+
+
+def test_topic_carries_name_partitions_and_settings(queue: Penstock) -> None:
+    queue.topic("orders", partitions=6, retention_ms=60_000, cleanup_policy="delete")
+    orders = declared(queue, "Topic")["orders"]
+    assert (orders["Partitions"], orders["OnDelete"], orders["ServiceTimeout"]) == ("6", "retain", "60")
+    assert config_of(orders) == {"retention_ms": 60_000, "cleanup_policy": "delete"}
+    assert name_of(orders["ServiceToken"]) == "<FunctionsProvisionFunction>"
+
+
+def test_topic_goes_with_the_stack_when_its_policy_says_so(queue: Penstock) -> None:
+    queue.topic("orders", removal_policy=RemovalPolicy.DESTROY)
+    assert declared(queue, "Topic")["orders"]["OnDelete"] == "destroy"
+
+
+def test_topics_have_the_retention_of_the_construct_unless_they_name_one(tmp_path: Path) -> None:
+    settings = STAGES["local"]
+    queue = Penstock(
+        Stack(App(), "Shop"),
+        "Queue",
+        settings=settings,
+        shipment=empty_shipment(settings, tmp_path),
+        topic_retention=Duration.hours(1),
+    )
+    queue.topic("orders")
+    queue.topic("audit", retention_ms=-1)
+    found = declared(queue, "Topic")
+    assert {name: config_of(each)["retention_ms"] for name, each in found.items()} == {"orders": 3_600_000, "audit": -1}
+
+
+def test_share_group_waits_for_its_topics_and_its_dead_letter_topic(queue: Penstock) -> None:
+    orders, dead = queue.topic("orders"), queue.topic("orders.dead")
+    queue.share_group("workers", [orders, "sales"], lock_ms=10_000, dead_letter_topic=dead, deliveries_max=3)
+    workers = declared(queue, "ShareGroup")["workers"]
+    topics = [name_of(each) for each in workers["Topics"]]
+    assert topics == ["<Topicsorders.Name>", "sales"]
+    assert config_of(workers) == {
+        "lock_ms": 10_000,
+        "dead_letter_topic": "<Topicsordersdead.Name>",
+        "deliveries_max": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("declare", "parts"),
+    [
+        (lambda queue: queue.topic("a b", partitions=0, colour=1), ("'a b'", "0 partitions", "'colour'")),
+        (lambda queue: queue.topic("orders", retention_ms="1d"), ("retention_ms='1d'",)),
+        (lambda queue: queue.topic("orders", removal_policy=RemovalPolicy.SNAPSHOT), ("SNAPSHOT", "orders")),
+        (lambda queue: queue.share_group("w", ["orders"], lock_ms=1, ordering="random"), ("lock_ms=1", "ordering=")),
+        (lambda queue: queue.share_group("w", ["orders"], deliveries_max=3), ("without dead_letter_topic",)),
+        (lambda queue: queue.share_group("w", ["orders"], filter={"type": "a"}), ("'w'",)),
+    ],
+)
+def test_mistakes_are_told_at_synthesis(
+    queue: Penstock, declare: Callable[[Penstock], object], parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(ValueError) as refused:
+        declare(queue)
+    for part in parts:
+        assert part in str(refused.value)
+
+
+@pytest.fixture
+def resources(queue: Penstock) -> Resources:
+    """A stage that declares something of each kind."""
+    orders = queue.topic("orders")
+    queue.share_group("workers", [orders])
+    return resources_in(queue)
+
+
+def test_one_function_serves_all_and_answers_within_the_wait(resources: Resources) -> None:
+    provision = functions_in(resources)["FunctionsProvisionFunction"]
+    assert provision["Handler"] == "penstock_handlers.provision.handler"
+    assert provision["Timeout"] < 60
+    [invoked] = [
+        each
+        for each in of_type(resources, "AWS::Lambda::EventInvokeConfig").values()
+        if name_of(each["FunctionName"]) == "<FunctionsProvisionFunction>"
+    ]
+    assert invoked["MaximumRetryAttempts"] == 0
+
+
+def test_resources_are_made_after_the_function_and_its_policy(resources: Resources) -> None:
+    found = [each for each in resources.values() if each["Type"].startswith("Custom::Penstock")]
+    assert len(found) == 2
+    for resource in found:
+        assert "FunctionsProvisionFunction" in {name[:-8] for name in resource["DependsOn"]}
+    function = resources["FunctionsProvisionFunction"]
+    assert "FunctionsProvisionRoleDefaultPolicy" in {name[:-8] for name in function["DependsOn"]}
+
+
+def test_function_holds_no_forbidden_power(resources: Resources) -> None:
+    permissions = list(permissions_of_roles(resources))
+    own = {str(each.power()) for each in permissions if each.holder == "Provision"}
+    assert len(own) > 10
+    assert forbidden(permissions) == []
+
+
+def test_stage_that_declares_nothing_has_no_function_for_it(queue: Penstock) -> None:
+    assert "FunctionsProvisionFunction" not in resources_in(queue)
+
+
+def test_aws_solutions_rules_hold(queue: Penstock) -> None:
+    queue.share_group("workers", [queue.topic("orders")])
+    report = AwsSolutionsChecks().validate_scope(Stack.of(queue))
+    assert not [violation.rule_name for violation in report.violations]
