@@ -54,36 +54,36 @@ def synthesize(folder: Path, profile: Profile) -> None:
         raise LocalStackError(f"the CDK app does not synthesize:\n{done.stderr.strip()[-4000:]}")
 
 
-def deploy(folder: Path, port: int) -> dict[str, str]:
-    """Deploys the app that `synthesize` wrote to `folder`, and returns the stack's outputs.
+def deploy(folder: Path, port: int, name: str = STACK_NAME) -> dict[str, str]:
+    """Deploys the stack of a synthesized app in `folder`, and returns the stack's outputs.
 
     Raises LocalStackError with the first resource that failed, and the reason.
     """
     _bootstrap(port)
     s3 = client("s3", port)
     template_url = ""
-    for source, bucket, key in _assets(folder):
+    for source, bucket, key in _assets(folder, name):
         _upload(s3, source, bucket, key)
-        if source.name == f"{STACK_NAME}.template.json":
+        if source.name == f"{name}.template.json":
             template_url = f"{endpoint_url(port)}/{bucket}/{key}"
     cloudformation = client("cloudformation", port)
-    status = stack_status(port)
+    status = stack_status(port, name)
     if status in _STATES_TO_REPLACE:
-        cloudformation.delete_stack(StackName=STACK_NAME)
-        _wait(cloudformation)
+        cloudformation.delete_stack(StackName=name)
+        _wait(cloudformation, name)
         status = None
     put = cloudformation.create_stack if status is None else cloudformation.update_stack
     try:
-        put(StackName=STACK_NAME, TemplateURL=template_url, Capabilities=["CAPABILITY_NAMED_IAM"])
+        put(StackName=name, TemplateURL=template_url, Capabilities=["CAPABILITY_NAMED_IAM"])
     except ClientError as error:
         if "No updates are to be performed" not in str(error):
             raise LocalStackError(f"the emulator refuses the template: {error}") from error
-    return _wait(cloudformation)
+    return _wait(cloudformation, name)
 
 
-def stack_status(port: int) -> str | None:
+def stack_status(port: int, name: str = STACK_NAME) -> str | None:
     """Returns CloudFormation's status of the stack, None if there is no stack."""
-    stack = _describe(client("cloudformation", port))
+    stack = _describe(client("cloudformation", port), name)
     return None if stack is None else str(stack["StackStatus"])
 
 
@@ -99,9 +99,9 @@ def _bootstrap(port: int) -> None:
     )
 
 
-def _assets(folder: Path) -> Iterator[tuple[Path, str, str]]:
+def _assets(folder: Path, name: str) -> Iterator[tuple[Path, str, str]]:
     """Yields every file to upload, with its bucket and key."""
-    manifest = json.loads((folder / f"{STACK_NAME}.assets.json").read_text())
+    manifest = json.loads((folder / f"{name}.assets.json").read_text())
     for asset in manifest["files"].values():
         for destination in asset["destinations"].values():
             bucket = destination["bucketName"].replace("${AWS::AccountId}", ACCOUNT).replace("${AWS::Region}", REGION)
@@ -117,32 +117,32 @@ def _upload(s3: Any, source: Path, bucket: str, key: str) -> None:
         s3.put_object(Bucket=bucket, Key=key, Body=source.read_bytes())
 
 
-def _wait(cloudformation: Any) -> dict[str, str]:
+def _wait(cloudformation: Any, name: str) -> dict[str, str]:
     deadline = time.monotonic() + _DEPLOY_S_MAX
     while time.monotonic() < deadline:
-        stack = _describe(cloudformation)
+        stack = _describe(cloudformation, name)
         if stack is None or stack["StackStatus"] == "DELETE_COMPLETE":
             return {}
         status = stack["StackStatus"]
         if status in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
             return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
         if not status.endswith("_IN_PROGRESS"):
-            raise LocalStackError(f"the stack ended as {status}: {_first_failure(cloudformation)}")
+            raise LocalStackError(f"the stack ended as {status}: {_first_failure(cloudformation, name)}")
         time.sleep(_POLL_S)
     raise LocalStackError(f"the stack was not deployed within {_DEPLOY_S_MAX} s")
 
 
-def _describe(cloudformation: Any) -> Any:
+def _describe(cloudformation: Any, name: str) -> Any:
     try:
-        return cloudformation.describe_stacks(StackName=STACK_NAME)["Stacks"][0]
+        return cloudformation.describe_stacks(StackName=name)["Stacks"][0]
     except ClientError as error:
         if error.response["Error"]["Code"] == "ValidationError":  # does not exist
             return None
         raise
 
 
-def _first_failure(cloudformation: Any) -> str:
-    events = cloudformation.describe_stack_events(StackName=STACK_NAME)["StackEvents"]
+def _first_failure(cloudformation: Any, name: str) -> str:
+    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
     failures = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
     if not failures:
         return "no resource says why"

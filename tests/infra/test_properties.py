@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, NestedStack, RemovalPolicy, Stack
+from aws_cdk import App, Duration, Environment, NestedStack, RemovalPolicy, Stack
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
@@ -36,6 +36,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
             "storage_profile": "standard1",
             "log_retention": logs.RetentionDays.ONE_DAY,
             "audit_log_retention": logs.RetentionDays.ONE_WEEK,
+            "topic_retention": Duration.minutes(1),
             "removal_policy": RemovalPolicy.DESTROY,
             "alarms": True,
             "alarm_topic": sns.Topic.from_topic_arn(stack, "Ops", "arn:aws:sns:eu-west-1:1:ops"),
@@ -47,6 +48,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     )
     assert (settings.name, settings.profile, settings.region) == ("shop", "standard1", "eu-west-1")
     assert (settings.log_retention, settings.audit_log_retention) == ("ONE_DAY", "ONE_WEEK")
+    assert settings.topic_retention_ms == 60_000
     assert not settings.keeps_data_on_delete
     assert settings.alarm_topic_arn == "arn:aws:sns:eu-west-1:1:ops"
     assert settings.canary == Canary(percent=20, minutes=5)
@@ -54,7 +56,8 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     assert settings.emr_release is None
     assert settings.tags == {"team": "shop"}
     assert set(Properties.__annotations__) == {
-        *("name", "storage_profile", "log_retention", "audit_log_retention", "removal_policy", "alarms"),
+        *("name", "storage_profile", "log_retention", "audit_log_retention", "topic_retention"),
+        *("removal_policy", "alarms"),
         *("alarm_topic", "canary", "account_concurrency", "emr_release", "tags"),
     }, "a new property is asserted above"
 
