@@ -160,7 +160,9 @@ def test_lane_is_written_only_from_the_version_before(ports: Ports) -> None:
 
 def test_state_is_written_only_from_the_version_before(ports: Ports) -> None:
     first = DeliveryState(offset=Offset(5))
-    failed = replace(first, version=2, next_try_ms=7, trouble=Trouble(first_failed_ms=4, attempts=1, error="é"))
+    failed = replace(
+        first, version=2, next_try_ms=7, trouble=Trouble(first_failed_ms=4, range_end=Offset(9), attempts=1, error="é")
+    )
     well = replace(first, version=3, offset=Offset(9), succeeded_ms=8)
     assert ports.push.put_delivery(DELIVERY, failed) is None
     assert ports.push.find_deliveries([DELIVERY]) == {}

@@ -248,7 +248,7 @@ def delivery_of(ports: Ports) -> DeliveryState | None:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_move_appends_and_stores_the_state_of_a_delivery_once(ready: Ports, version: int) -> None:
     """The first state of a partition is put; later ones change it, with or without a trouble before."""
-    failed = DeliveryState(offset=Offset(5), trouble=Trouble(first_failed_ms=3))
+    failed = DeliveryState(offset=Offset(5), trouble=Trouble(first_failed_ms=3, range_end=Offset(9)))
     for before in (failed, replace(failed, version=2))[: version - 1]:
         assert ready.push.put_delivery(DELIVERY, before) == before
     state = DeliveryState(offset=Offset(7), version=version)

@@ -183,7 +183,7 @@ def _push(stage: Stage) -> None:
     store.delete_subscription(replace(PLAIN, name=SubscriptionName("gone"), subscription_id=GONE), 9)
     held = LaneState(version=1, holder="message-1", nonce="nonce-01", locked_until_ms=stage.clock.now_ms())
     assert store.put_lane(LaneKey(subscription_id=subscription.subscription_id, lane=2), held) == held
-    trouble = Trouble(first_failed_ms=stage.clock.now_ms(), attempts=1, error="recorded")
+    trouble = Trouble(first_failed_ms=stage.clock.now_ms(), range_end=Offset(2), attempts=1, error="recorded")
     for partition, state in enumerate(
         (DeliveryState(offset=Offset(1)), DeliveryState(offset=Offset(1), trouble=trouble))
     ):

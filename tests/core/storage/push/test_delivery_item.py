@@ -15,7 +15,7 @@ from penstock_core.storage.push.delivery_item import (
 )
 from tests.core.push.push_samples import DELIVERY
 
-TROUBLE = Trouble(first_failed_ms=5, attempts=2, error="é")
+TROUBLE = Trouble(first_failed_ms=5, range_end=Offset(9), attempts=2, error="é")
 STATE = DeliveryState(offset=Offset(90), version=4, next_try_ms=7, succeeded_ms=8, trouble=TROUBLE)
 
 
@@ -39,27 +39,31 @@ def test_item_is_what_is_stored_today() -> None:
         "offset": {"N": "90"},
         "next_try_ms": {"N": "7"},
         "succeeded_ms": {"N": "8"},
-        "trouble": {"S": '{"attempts":2,"error":"\\u00e9","first_failed_ms":5}'},
+        "trouble": {"S": '{"attempts":2,"error":"\\u00e9","first_failed_ms":5,"range_end":9}'},
     }
 
 
 def test_item_stays_small_with_the_longest_error() -> None:
     for error, write_units in (("e" * PUSH_ERROR_LENGTH_MAX, 1), ("𝄞" * PUSH_ERROR_LENGTH_MAX, 7)):
-        state = DeliveryState(offset=Offset(2**62), trouble=Trouble(first_failed_ms=2**50, error=error))
+        state = DeliveryState(
+            offset=Offset(2**62), trouble=Trouble(first_failed_ms=2**50, range_end=Offset(9), error=error)
+        )
         assert item_bytes(delivery_item(DELIVERY, state)) < write_units * 1_024
 
 
 def test_error_that_is_no_unicode_text_is_read_back() -> None:
     """A target may answer half a surrogate pair in JSON, which no UTF-8 can hold."""
-    state = DeliveryState(offset=Offset(1), trouble=Trouble(first_failed_ms=1, error="\ud800"))
+    state = DeliveryState(offset=Offset(1), trouble=Trouble(first_failed_ms=1, range_end=Offset(9), error="\ud800"))
     item = delivery_item(DELIVERY, state)
     assert item["trouble"]["S"].isascii()
     assert parse_delivery(item) == state
 
 
 def test_field_of_trouble_that_a_later_release_has_stored_is_passed_over() -> None:
-    item = delivery_item(DELIVERY, STATE) | {"trouble": {"S": '{"first_failed_ms":5,"attempts":2,"later":1}'}}
-    assert parse_delivery(item).trouble == Trouble(first_failed_ms=5, attempts=2)
+    item = delivery_item(DELIVERY, STATE) | {
+        "trouble": {"S": '{"first_failed_ms":5,"range_end":9,"attempts":2,"later":1}'}
+    }
+    assert parse_delivery(item).trouble == Trouble(first_failed_ms=5, range_end=Offset(9), attempts=2)
 
 
 def test_number_that_an_older_release_has_not_stored_has_its_default() -> None:
