@@ -27,14 +27,14 @@ class FunctionTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTarget:
-    """A standard SQS queue: one message for each record."""
+    """A standard SQS queue: one message for each record. It keeps no order."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusTarget:
-    """An EventBridge bus: one event for each record."""
+    """An EventBridge bus: one event for each record. It keeps no order."""
 
     arn: str
 
@@ -108,7 +108,10 @@ _ARNS = {
 def _queue_url(text: str) -> str:
     parts = urlsplit(text)
     if text.endswith(_FIFO):
-        raise _refused(f"target.sqs={shown(text)}: FIFO queues are not served; take a standard queue or mode ordered")
+        raise _refused(
+            f"target.sqs={shown(text)}: FIFO queues are not served; take a standard queue, or a target that keeps the "
+            "order itself: a function, an endpoint or a topic"
+        )
     if parts.scheme not in ("https", "http") or not parts.hostname or not _QUEUE_PATH.fullmatch(parts.path):
         raise _refused(
             f"target.sqs={shown(text)}: give a queue's URL such as https://sqs.eu-west-1.amazonaws.com/123456789012/pack"

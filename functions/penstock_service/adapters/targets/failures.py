@@ -13,7 +13,8 @@ _MISSING = re.compile("NotFound|NonExistent|DoesNotExist")
 # AWS answers many of these with status 400, as it does for a bad message. A code that is not among them is about the
 # message. A refusal that is wrong costs attempts; an outage that is wrong keeps a bad record for ever.
 _AWAY = re.compile(
-    "Throttl|TooMany|LimitExceeded|OverLimit|Expired|Token|Signature|UnrecognizedClient|OptIn|KMS|Kms|SnapStart"
+    "Throttl|TooManyReq|LimitExceeded|OverLimit|Expired|Token|Signature|UnrecognizedClient|OptIn|KMS|Kms|SnapStart"
+    "|Internal|Unavailable"
 )
 _ABOUT_THE_MESSAGE = (400, 413, 415)  # statuses
 
@@ -27,20 +28,25 @@ def failure_of(error: Exception) -> Failed:
 
 def is_denied(error: Exception) -> bool:
     """True if a policy is missing."""
-    return bool(_DENIED.search(_code(error)))
+    return bool(_DENIED.search(error_code(error)))
 
 
 def is_missing(error: Exception) -> bool:
     """True if the target does not exist."""
-    return bool(_MISSING.search(_code(error)))
+    return bool(_MISSING.search(error_code(error)))
+
+
+def is_outage(code: str) -> bool:
+    """True for the code of an error that tells nothing of a message."""
+    return any(pattern.search(code) for pattern in (_DENIED, _MISSING, _AWAY))
+
+
+def error_code(error: Exception) -> str:
+    """AWS's code of the error; empty for an error of another kind."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def _is_refusal(error: Exception) -> bool:
-    if not isinstance(error, ClientError) or is_denied(error) or is_missing(error):
+    if not isinstance(error, ClientError) or is_outage(error_code(error)):
         return False
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return status in _ABOUT_THE_MESSAGE and not _AWAY.search(_code(error))
-
-
-def _code(error: Exception) -> str:
-    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _ABOUT_THE_MESSAGE
