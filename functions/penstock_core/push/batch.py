@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from penstock_core.ids import Offset, PartitionKey, SubscriptionId, SubscriptionName, TopicName
-from penstock_core.records.codec import Record
+
+if TYPE_CHECKING:  # the codec, which most functions that know this port do not need
+    from penstock_core.records.codec import Record
 
 
 class Failure(StrEnum):
@@ -25,7 +28,7 @@ class PushRecord:
 
     topic: TopicName
     key: PartitionKey
-    record: Record
+    record: "Record"
 
     @property
     def place(self) -> tuple[PartitionKey, Offset]:

@@ -41,8 +41,10 @@ from penstock_service.adapters.s3.session import is_directory_bucket
 from penstock_service.adapters.sqs import NoRepairQueue, SqsRepairQueue
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
+from penstock_service.adapters.targets.places import TargetPlaces, parse_target_places
 from penstock_service.adapters.timer_triggers import AwsTimerTriggers, TimerPlaces, parse_timer_places
 from penstock_service.instance.instance import Instance
+from penstock_service.ports.push import Targets
 from penstock_service.ports.runtime import Runtime
 from penstock_service.ports.segments import SegmentStore
 from penstock_service.ports.wake_ups import WakeUps
@@ -109,7 +111,8 @@ class Storage:
     `archive` is a bucket. `wake_ups` are the hosts of the Event API, for HTTP and for WebSockets,
     None for a stage without wake-ups. Jobs put results into the bucket `results`, and register tables in `catalog`
     (iceberg_table.py). Functions need neither. `timers` start deliveries of delayed records, and `deliveries` those of
-    subscriptions; None for a process that starts none. botocore's own chain finds the region, endpoint and keys that
+    subscriptions; None for a process that starts none. `targets` is the role that delivers, None for a process that
+    delivers nothing. botocore's own chain finds the region, endpoint and keys that
     are None. `access_key` and `secret_key` are for the local stack only.
     """
 
@@ -122,6 +125,7 @@ class Storage:
     wake_ups: tuple[str, str] | None = None
     timers: TimerPlaces | None = None
     deliveries: DeliveryPlaces | None = None
+    targets: TargetPlaces | None = None
     results: str | None = None
     catalog: str | None = None
     region: str | None = None
@@ -137,7 +141,8 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
     (`a=<bucket>,b=<bucket>,…`), and with several zones `PENSTOCK_REPAIR_QUEUE_URL`. Raises KeyError for a missing one.
     Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks, and
     `PENSTOCK_TIMERS` (`<URL of the queue>,<name of the rule>,<ARN of the queue>`) and `PENSTOCK_DELIVERIES`
-    (`<URL of the queue>,<its ARN>`), which few functions have.
+    (`<URL of the queue>,<its ARN>`), and `PENSTOCK_TARGETS` (`<ARN of the role>`, on the stage `local` with private
+    networks behind it), which few functions have.
     """
     zones = parse_zones(environ["PENSTOCK_ZONES"])
     return Storage(
@@ -150,6 +155,7 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
         wake_ups=parse_wake_ups(environ.get("PENSTOCK_WAKE_UPS")),
         timers=parse_timer_places(environ.get("PENSTOCK_TIMERS")),
         deliveries=parse_delivery_places(environ.get("PENSTOCK_DELIVERIES")),
+        targets=parse_target_places(environ.get("PENSTOCK_TARGETS")),
     )
 
 
@@ -237,7 +243,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         wake_ups=_wake_ups(storage, session),
         timer_triggers=NoTimerTriggers() if storage.timers is None else AwsTimerTriggers(storage.timers, control),
         deliveries=NoDeliveryQueue() if storage.deliveries is None else SqsDeliveryQueue(storage.deliveries, control),
-        targets=NoTargets(),
+        targets=NoTargets() if storage.targets is None else _targets(storage.targets, client, runtime),
     )
     return Instance.new(stores, runtime)
 
@@ -277,6 +283,12 @@ def _wake_ups(storage: Storage, session: boto3.session.Session) -> WakeUps:
         credentials=session.get_credentials,
         endpoint_url=storage.endpoint_url or os.environ.get("AWS_ENDPOINT_URL"),
     )
+
+
+def _targets(places: TargetPlaces, client: Callable[[str, Config], Any], runtime: Runtime) -> Targets:
+    from penstock_service.adapters.targets.aws_targets import AwsTargets  # which few functions need
+
+    return AwsTargets(places, client, runtime)
 
 
 def _clients(session: boto3.session.Session, endpoint_url: str | None) -> Callable[[str, Config], Any]:

@@ -20,7 +20,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import PUSH_ADDRESSES_MAX, PUSH_ANSWER_BYTES_MAX
 from penstock_core.push.public_address import Address, Network, check_public, is_within, parse_address
 from penstock_core.version import VERSION
@@ -80,14 +80,31 @@ class HttpsEndpoints:
         finally:
             sock.close()
 
-    def _connected(self, target: SplitResult, deadline: "_Deadline") -> socket.socket:
-        host, port = target.hostname or "", target.port or _PORTS[target.scheme]
+    def check(self, url: str) -> None:
+        """Resolves the host, and sends nothing.
+
+        Raises INVALID_CONFIG for a host without addresses, and for an address that is not allowed.
+        """
+        target = urlsplit(url)
         try:
-            addresses = self._resolve(host, port)
-            check_public(host, addresses, self._allowed_private)
-            if target.scheme != "https" and not all(is_within(each, self._allowed_private) for each in addresses):
-                raise PenstockError(ErrorCode.INVALID_CONFIG, f"{target.geturl()!r:.200}: give an https:// address")
-            sock = _connect(addresses[:PUSH_ADDRESSES_MAX], port, deadline)
+            self._addresses(target)
+        except (OSError, UnicodeError) as error:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG, f"{shown(target.hostname)} has no address: {error}"
+            ) from error
+
+    def _addresses(self, target: SplitResult) -> Sequence[Address]:
+        host = target.hostname or ""
+        addresses = self._resolve(host, _port(target))
+        check_public(host, addresses, self._allowed_private)
+        if target.scheme != "https" and not all(is_within(each, self._allowed_private) for each in addresses):
+            raise PenstockError(ErrorCode.INVALID_CONFIG, f"{target.geturl()!r:.200}: give an https:// address")
+        return addresses
+
+    def _connected(self, target: SplitResult, deadline: "_Deadline") -> socket.socket:
+        host, port = target.hostname or "", _port(target)
+        try:
+            sock = _connect(self._addresses(target)[:PUSH_ADDRESSES_MAX], port, deadline)
             return sock if target.scheme == "http" else self._secured(sock, host, deadline)
         except (OSError, UnicodeError) as error:
             raise _unavailable(target, error, maybe_applied=False) from error
@@ -158,6 +175,10 @@ class _Reading(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         return self._socket.recv_into(buffer)
+
+
+def _port(target: SplitResult) -> int:
+    return target.port or _PORTS[target.scheme]
 
 
 def _connect(addresses: Sequence[Address], port: int, deadline: _Deadline) -> socket.socket:

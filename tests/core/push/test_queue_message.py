@@ -11,7 +11,7 @@ from penstock_core.push.queue_message import QueueMessage, queue_message
 from penstock_core.records.codec import Headers
 from tests.support.push_records import NOW_MS, StoredRecord, push_record
 
-PLACE = {
+PLACE: dict[str, str | int | bytes] = {
     "penstock-topic": "orders",
     "penstock-partition": 2,
     "penstock-offset": 15,

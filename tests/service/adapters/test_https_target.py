@@ -15,6 +15,7 @@ from penstock_core.limits import PUSH_ADDRESSES_MAX, PUSH_ANSWER_BYTES_MAX
 from penstock_core.push.public_address import Address, parse_networks
 from penstock_service.adapters.https_target import HttpAnswer, HttpsEndpoints, resolve
 from penstock_service.adapters.system import SystemClock
+from tests.support.refusals import refused
 
 HOST = "receiver.example"
 LOCAL = parse_networks("127.0.0.0/8")
@@ -368,3 +369,23 @@ def test_name_that_nobody_knows_was_sent_nothing() -> None:
 def test_resolver_gives_addresses_of_a_literal_without_asking_anyone() -> None:
     assert set(resolve("127.0.0.1", 443)) == {LOOPBACK}
     assert set(resolve("::1", 443)) == {ip_address("::1")}
+
+
+def test_check_resolves_the_host_and_sends_nothing(authority: trustme.CA) -> None:
+    _endpoints(authority, LOOPBACK).check(f"https://{HOST}:1/in")
+
+
+def test_check_refuses_an_address_that_is_not_public(authority: trustme.CA) -> None:
+    error = refused(
+        ErrorCode.INVALID_CONFIG, lambda: _endpoints(authority, ip_address("10.0.0.1")).check(f"https://{HOST}/in")
+    )
+    assert "10.0.0.1, which is private" in error.message
+
+
+def test_check_refuses_a_host_without_an_address() -> None:
+    def unknown(_host: str, _port: int) -> Sequence[Address]:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    endpoints = HttpsEndpoints(SystemClock(), resolver=unknown)
+    error = refused(ErrorCode.INVALID_CONFIG, lambda: endpoints.check(f"https://{HOST}/in"))
+    assert error.message == f"'{HOST}' has no address: [Errno -2] Name or service not known"

@@ -68,7 +68,7 @@ class LambdaFunctions:
 
 
 def _function_error(payload: bytes) -> str:
-    """What the runtime tells of the exception. Runtimes differ in all but the two names."""
+    """The exception as the runtime tells it. Runtimes differ in all but the two names."""
     try:
         told = json.loads(payload)
         return f"{told['errorType']}: {told['errorMessage']}"

@@ -1,0 +1,116 @@
+"""Targets on AWS: each kind by its own adapter."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.config import Config
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import PUSH_CALLS_AT_ONCE
+from penstock_core.push.batch import Answer, PushBatch
+from penstock_core.push.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
+from penstock_service.adapters.https_target import HttpsEndpoints
+from penstock_service.adapters.on_demand import OnDemand
+from penstock_service.adapters.targets.bus import EventBuses
+from penstock_service.adapters.targets.calls import EntryCalls
+from penstock_service.adapters.targets.endpoint import Endpoints
+from penstock_service.adapters.targets.function import LambdaFunctions
+from penstock_service.adapters.targets.places import TargetPlaces
+from penstock_service.adapters.targets.queue import SqsQueues
+from penstock_service.ports.runtime import Runtime
+
+_ACCOUNT_AT = 4  # "arn:aws:iam::<account>:role/<name>"
+_READ_MARGIN_S = 2  # Lambda answers at once when a function's time is over
+_USER_AGENT = "penstock"
+_ENTRIES = Config(
+    retries={"mode": "standard", "total_max_attempts": 3},
+    connect_timeout=1,
+    read_timeout=5,
+    max_pool_connections=PUSH_CALLS_AT_ONCE,
+    user_agent=_USER_AGENT,
+)
+
+MakeClient = Callable[[str, Config], Any]
+
+
+class AwsTargets:
+    """Targets: the port documents its methods. Makes a client when it first needs it.
+
+    Functions, queues and buses must be in the account of the role: policies of theirs let the role in, and across
+    accounts the role would need a policy of its own that names them.
+    """
+
+    def __init__(self, places: TargetPlaces, client: MakeClient, runtime: Runtime) -> None:
+        calls = EntryCalls(runtime.clock, runtime.executor)
+        endpoints = HttpsEndpoints(runtime.clock, allowed_private=places.private_networks)
+        self._role_arn = places.role_arn
+        self._functions = LambdaFunctions(_LambdaClients(client).client, places.role_arn)
+        self._queues = SqsQueues(OnDemand(lambda: client("sqs", _ENTRIES)), calls, places.role_arn)
+        self._buses = EventBuses(OnDemand(lambda: client("events", _ENTRIES)), calls, places.role_arn)
+        self._endpoints = Endpoints(endpoints, runtime.clock)
+
+    def check(self, target: Target) -> None:
+        match target:
+            case FunctionTarget():
+                self._check_account(target.arn.split(":")[_ACCOUNT_AT], target)
+                self._functions.check(target)
+            case QueueTarget():
+                self._check_account(urlsplit(target.url).path.split("/")[1], target)
+                self._queues.check(target)
+            case BusTarget():
+                self._check_account(target.arn.split(":")[_ACCOUNT_AT], target)
+                self._buses.check(target)
+            case HttpsTarget():
+                self._endpoints.check(target)
+            case TopicTarget():
+                raise _no_call(target)
+
+    def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:
+        match target:
+            case FunctionTarget():
+                return self._functions.deliver(target, batch, timeout_ms)
+            case QueueTarget():
+                return self._queues.deliver(target, batch, timeout_ms)
+            case BusTarget():
+                return self._buses.deliver(target, batch, timeout_ms)
+            case HttpsTarget():
+                return self._endpoints.deliver(target, batch, timeout_ms)
+            case TopicTarget():
+                raise _no_call(target)
+
+    def _check_account(self, account: str, target: Target) -> None:
+        own = self._role_arn.split(":")[_ACCOUNT_AT]
+        if account != own:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"{target} is in account {account}: a subscription delivers to functions, queues and buses of its own "
+                f"account {own}; take an https endpoint, or a queue or bus here that passes on",
+            )
+
+
+class _LambdaClients:
+    """A client of Lambda for each time-out. None repeats a call: the function would run twice at once."""
+
+    def __init__(self, client: MakeClient) -> None:
+        self._make = client
+        self._clients: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def client(self, timeout_ms: int) -> Any:
+        with self._lock:
+            if timeout_ms not in self._clients:
+                config = Config(
+                    retries={"total_max_attempts": 1},
+                    connect_timeout=2,
+                    read_timeout=timeout_ms / 1_000 + _READ_MARGIN_S,
+                    tcp_keepalive=True,
+                    user_agent=_USER_AGENT,
+                )
+                self._clients[timeout_ms] = self._make("lambda", config)
+            return self._clients[timeout_ms]
+
+
+def _no_call(target: TopicTarget) -> ValueError:
+    return ValueError(f"{target}: a copy to a topic is a transaction, not a delivery")
