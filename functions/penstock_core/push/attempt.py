@@ -14,8 +14,9 @@ What a failure tells:
 | broken: 5xx, timeout | yes | only after the target has worked for other records, or the patience is over |
 | away: throttled, denied, missing, unreachable | no | no |
 
-A record goes to the dead letters after a last attempt that began when the target was known to work. Records that fail
-and are too old go there in any case.
+A record goes to the dead letters after a last attempt that began when the target was known to work. It is, if another
+delivery has succeeded since the batch failed first, or a part of the same batch. Records that fail and are too old go
+there in any case.
 """
 
 from collections.abc import Sequence
@@ -62,6 +63,15 @@ class Facts:
     now_ms: int
     deaths: int = 0
     succeeded_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """The first record of a batch that the target has named as failed. `is_first`: it is the batch's first record."""
+
+    offset: Offset
+    is_first: bool
+    error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,23 +145,21 @@ def fail(state: DeliveryState, config: SubscriptionConfig, tried: Try, failed: F
     return _failed(state, config, trouble, now_ms, is_alone=tried.is_alone)
 
 
-def fail_record(
-    state: DeliveryState, config: SubscriptionConfig, failing: Offset, error: str, now_ms: int
-) -> DeliveryState:
-    """The target has named the record at `failing`: those before it are handled, and it is tried alone from now on."""
-    known, alone = state.trouble, Offset(failing + 1)
-    is_same = known is not None and known.try_end == alone and state.offset == failing
+def fail_record(state: DeliveryState, config: SubscriptionConfig, named: Named, now_ms: int) -> DeliveryState:
+    """The records before the named one are handled. It is tried alone from now on."""
+    known, alone = state.trouble, Offset(named.offset + 1)
+    is_same = known is not None and known.try_end == alone and named.is_first
     trouble = Trouble(
-        first_failed_ms=known.first_failed_ms if known is not None and is_same else now_ms,
+        first_failed_ms=now_ms if known is None else known.first_failed_ms,
         range_end=alone,
         failing_end=alone,
         try_end=alone,
         attempts=known.attempts if known is not None and is_same else 1,
-        is_well=known.is_well if known is not None and is_same else False,
-        error=error[:PUSH_ERROR_LENGTH_MAX],
+        is_well=not named.is_first or (known is not None and known.is_well),
+        error=named.error[:PUSH_ERROR_LENGTH_MAX],
     )
-    if failing > state.offset:
-        state = replace(state, offset=failing, succeeded_ms=now_ms)
+    succeeded_ms = state.succeeded_ms if named.is_first else now_ms
+    state = replace(state, offset=max(state.offset, named.offset), succeeded_ms=succeeded_ms)
     return _failed(state, config, trouble, now_ms, is_alone=True)
 
 
@@ -205,8 +213,7 @@ def _halve(state: DeliveryState, trouble: Trouble, config: SubscriptionConfig, f
 
 
 def _begin(state: DeliveryState, trouble: Trouble, config: SubscriptionConfig, found: Found, facts: Facts) -> Try:
-    """Counts the attempt. The evidence of a larger range counts for its parts, but not for a record alone."""
-    is_alone = _is_alone(config, found)
+    """Counts the attempt. Where nothing is known to fail, the time of the first failure begins with it."""
     is_same = trouble.try_end == found.end
     has_failed = is_same and trouble.attempts > 0  # with an answer, or with the function
     trouble = replace(
@@ -214,11 +221,9 @@ def _begin(state: DeliveryState, trouble: Trouble, config: SubscriptionConfig, f
         failing_end=found.end if has_failed else trouble.failing_end,
         try_end=found.end,
         attempts=trouble.attempts + 1 if is_same else 1,
-        first_failed_ms=trouble.first_failed_ms if has_failed else facts.now_ms,
-        is_well=trouble.is_well and (is_same or not is_alone),
-        is_broken=trouble.is_broken and (is_same or not is_alone),
+        first_failed_ms=facts.now_ms if trouble.failing_end is None and not has_failed else trouble.first_failed_ms,
     )
-    return Try(state=changed(state, trouble=trouble), end=found.end, is_alone=is_alone)
+    return Try(state=changed(state, trouble=trouble), end=found.end, is_alone=_is_alone(config, found))
 
 
 def _failed(

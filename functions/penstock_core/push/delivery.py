@@ -28,10 +28,10 @@ class Trouble:
     - `[offset, failing_end)` holds a record that fails. None if only a larger range is known to.
     - `[offset, try_end)` is tried; `attempts` counts its attempts, each before it is made. None if another range is to
       be chosen.
-    - `first_failed_ms` is the time of the first attempt at `[offset, try_end)` that failed, or that may have.
+    - `first_failed_ms` is the time of the first attempt that failed, at these records or at a larger range of them.
     - `is_split`: the batch had all its attempts.
     - `is_broken`: the last attempt met a target that is broken, which may be the fault of the records.
-    - `is_well`: since `first_failed_ms` the target has worked for other records, or the patience is over.
+    - `is_well`: since then the target has worked for other records, or the patience is over.
     - `outages` counts the outages in a row.
     """
 
@@ -68,10 +68,13 @@ def pause(state: DeliveryState, next_try_ms: int) -> DeliveryState:
 
 
 def commit(state: DeliveryState, next_offset: Offset, now_ms: int) -> DeliveryState:
-    """The target has handled all records below `next_offset` that it was to get."""
+    """The target has handled all records below `next_offset` that it was to get.
+
+    So it works, and what is left of the batch fails for its own sake.
+    """
     trouble = _beyond(state, next_offset)
     if trouble is not None:
-        trouble = replace(trouble, try_end=None, attempts=0, outages=0)
+        trouble = replace(trouble, try_end=None, attempts=0, outages=0, is_well=True)
     return changed(state, offset=next_offset, next_try_ms=0, succeeded_ms=now_ms, trouble=trouble)
 
 

@@ -14,7 +14,6 @@ PART = Trouble(
     try_end=Offset(15),
     attempts=1,
     is_split=True,
-    is_well=True,
     outages=2,
     error="bad",
 )
@@ -43,7 +42,9 @@ def test_offset_never_goes_back(offset: int) -> None:
 
 
 def test_part_that_succeeds_leaves_the_rest_of_its_range_failing() -> None:
-    assert commit(FAILING, Offset(15), NOW_MS).trouble == replace(PART, try_end=None, attempts=0, outages=0)
+    assert commit(FAILING, Offset(15), NOW_MS).trouble == replace(
+        PART, try_end=None, attempts=0, outages=0, is_well=True
+    )
 
 
 def test_records_skipped_before_a_part_change_nothing_of_it() -> None:
@@ -57,7 +58,7 @@ def test_part_that_is_skipped_leaves_the_rest_of_its_range_failing() -> None:
 @pytest.mark.parametrize("offset", [20, 39])
 def test_rest_of_the_batch_is_suspected_behind_the_failing_range(offset: int) -> None:
     left = Trouble(first_failed_ms=1, range_end=Offset(40), is_split=True, error="bad")
-    assert commit(FAILING, Offset(offset), NOW_MS).trouble == left
+    assert commit(FAILING, Offset(offset), NOW_MS).trouble == replace(left, is_well=True)
     assert skip(FAILING, Offset(offset)).trouble == left
 
 
