@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, Unpack
 
 from aws_cdk import Annotations, CfnOutput, RemovalPolicy, Stack, Tags
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -14,6 +15,7 @@ from penstock_cdk.alarms.failures import Failures
 from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
 from penstock_cdk.declared.provision import Provision
+from penstock_cdk.declared.rights import Rights
 from penstock_cdk.declared.share_group import ShareGroup
 from penstock_cdk.declared.topic import Topic
 from penstock_cdk.jobs.job_schedules import JobSchedules
@@ -116,6 +118,7 @@ class Penstock(Construct):
                 "account has",
             )
         self._api_outputs(api, policies)
+        self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups)
         self._storage_outputs(storage, queues)
         self._output("TimersQueueUrl", timers.seconds.queue_url)
         self._output("DeadTimersQueueUrl", timers.dead.queue_url)
@@ -145,6 +148,7 @@ class Penstock(Construct):
             config=config,
             removal_policy=removal_policy,
             provision=self._provision,
+            rights=self._rights,
         )
 
     def share_group(
@@ -166,7 +170,27 @@ class Penstock(Construct):
             config=config,
             removal_policy=removal_policy,
             provision=self._provision,
+            rights=self._rights,
         )
+
+    def grant_admin(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allows every call of the API, and to be woken by every topic."""
+        return self._rights.everything(grantee)
+
+    @property
+    def url(self) -> str:
+        """The URL of the API, as the SDK reads it from PENSTOCK_URL."""
+        return self._api.url
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which the SDK finds this Penstock, for a function or a container."""
+        return {"PENSTOCK_URL": self.url}
+
+    def add_environment(self, function: lambda_.Function) -> None:
+        """Sets the variables of `environment` on a function."""
+        for name, value in self.environment.items():
+            function.add_environment(name, value)
 
     @cached_property
     def _provision(self) -> Provision:

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from penstock_cdk.declared.provision import Provision
+from penstock_cdk.declared.rights import Rights
 from penstock_cdk.declared.topic import Topic
 from penstock_core.errors import PenstockError
 from penstock_core.share.share_group import check_declared_group, new_share_group_config
@@ -27,12 +29,13 @@ class ShareGroup(Construct):
         config: Mapping[str, Any],
         removal_policy: RemovalPolicy,
         provision: Provision,
+        rights: Rights,
     ) -> None:
         """Raises ValueError with all mistakes in name and settings."""
         super().__init__(scope, name)
         _check(name, config)
         self.name = name
-        self.topics = tuple(topics)
+        self._rights = rights
         properties = {
             "Name": name,
             "Topics": [deployed_name(topic) for topic in topics],
@@ -44,6 +47,10 @@ class ShareGroup(Construct):
     def group_name(self) -> str:
         """The name, as an attribute of the resource: what uses it is made after the group."""
         return self._resource.get_att_string("Name")
+
+    def grant_consume(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allows to acquire and acknowledge the records of this share group. IAM holds the grantee to this group."""
+        return self._rights.share(grantee, self.name, self._resource.get_att_string("Id"))
 
 
 def deployed_name(value: Any) -> Any:

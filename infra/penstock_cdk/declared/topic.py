@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from penstock_cdk.declared.provision import Provision
+from penstock_cdk.declared.rights import Rights
 from penstock_core.errors import PenstockError
 from penstock_core.log.topic import check_declared_topic
 
@@ -26,6 +28,7 @@ class Topic(Construct):
         config: Mapping[str, Any],
         removal_policy: RemovalPolicy,
         provision: Provision,
+        rights: Rights,
     ) -> None:
         """Raises ValueError with all mistakes in name, partitions and settings."""
         super().__init__(scope, name)
@@ -34,6 +37,7 @@ class Topic(Construct):
         except PenstockError as error:
             raise ValueError(error.message) from error
         self.name = name
+        self._rights = rights
         properties = {
             "Name": name,
             "Partitions": str(partitions),
@@ -50,3 +54,19 @@ class Topic(Construct):
     def topic_id(self) -> str:
         """The topic's id, which the service draws."""
         return self._resource.get_att_string("Id")
+
+    def grant_produce(self, grantee: iam.IGrantable, *, json_only: bool = False) -> iam.Grant:
+        """Allows to produce to this topic.
+
+        The SDK's producer posts to a route that carries topics in its body: with it, a grantee may produce to every
+        topic. With `json_only`, IAM holds the grantee to this topic, and it may produce by the JSON route only.
+        """
+        return self._rights.produce(grantee, self.name, json_only=json_only)
+
+    def grant_consume(self, grantee: iam.IGrantable, *, group: str | None = None, json_only: bool = False) -> iam.Grant:
+        """Allows to read this topic, and with `group` to work in that consumer group.
+
+        The SDK's consumer fetches by a route that carries topics in its body: with it, a grantee may read every topic.
+        With `json_only`, IAM holds the grantee to this topic, and it may read by the JSON routes only.
+        """
+        return self._rights.consume(grantee, self.name, self.topic_id, group=group, json_only=json_only)

@@ -115,12 +115,14 @@ class Api(Construct):
         """The URL of the API, without a slash at the end."""
         return self._http_api.api_endpoint
 
-    def route_arn(self, route: Route) -> str:
-        """Returns the resource of execute-api:Invoke for a route, with `*` for each parameter of its path.
+    def route_arn(self, route: Route, **names: str) -> str:
+        """Returns the resource of execute-api:Invoke for a route, with `names` for the parameters of its path.
 
-        IAM's `*` also matches slashes: GET /v1/topics/* covers every GET below a topic.
+        A parameter without a name becomes `*`. IAM's `*` also matches slashes: GET /v1/topics/* covers every GET below
+        a topic.
         """
-        path = "/".join("*" if part.startswith("{") else part for part in route.path.split("/"))
+        parts = (names.get(part[1:-1], "*") if part.startswith("{") else part for part in route.path.split("/"))
+        path = "/".join(parts)
         return Stack.of(self).format_arn(
             service="execute-api",
             resource=self._http_api.api_id,

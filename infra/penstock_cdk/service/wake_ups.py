@@ -29,7 +29,7 @@ class WakeUps(Construct):
             ),
         )
         namespace = appsync.CfnChannelNamespace(self, "Namespace", api_id=self._api.attr_api_id, name=NAMESPACE)
-        self._channels = f"{namespace.attr_channel_namespace_arn}/*"
+        self._namespace = namespace.attr_channel_namespace_arn
 
     @property
     def hosts(self) -> str:
@@ -38,11 +38,17 @@ class WakeUps(Construct):
 
     def publish_statement(self) -> iam.PolicyStatement:
         """Allows to publish wake-ups, and not to receive them."""
-        return iam.PolicyStatement(actions=["appsync:EventPublish"], resources=[self._channels])
+        return iam.PolicyStatement(actions=["appsync:EventPublish"], resources=[self._channels(None)])
 
-    def receive_statements(self) -> list[iam.PolicyStatement]:
-        """Allows to connect and to subscribe to wake-ups, and not to publish them."""
+    def receive_statements(self, own_id: str | None = None) -> list[iam.PolicyStatement]:
+        """Allows to connect and to subscribe to wake-ups, and not to publish them.
+
+        `own_id` is the id of the topic or share group whose channels these are. None allows all.
+        """
         return [
             iam.PolicyStatement(actions=["appsync:EventConnect"], resources=[self._api.attr_api_arn]),
-            iam.PolicyStatement(actions=["appsync:EventSubscribe"], resources=[self._channels]),
+            iam.PolicyStatement(actions=["appsync:EventSubscribe"], resources=[self._channels(own_id)]),
         ]
+
+    def _channels(self, own_id: str | None) -> str:
+        return f"{self._namespace}/*" if own_id is None else f"{self._namespace}/{own_id}/*"

@@ -1,0 +1,74 @@
+"""Rights on topics and share groups: statements that name them in the routes' paths, as far as IAM sees them.
+
+IAM sees the path of a request and not its body. POST /v1/produce and POST /v1/fetch carry topics in their bodies, and
+GET /v1/metadata names one in its query. A grantee of one topic may call these three for every topic. `json_only` leaves
+out the first two. docs/how-to/cdk.md has the table.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from penstock_cdk.service import routes
+from penstock_cdk.service.api import Api
+from penstock_cdk.service.routes import Route
+from penstock_cdk.service.wake_ups import WakeUps
+from penstock_cdk.wildcards import acknowledge_wildcard
+
+_PRODUCE = (routes.TOPIC_METADATA, routes.PRODUCE_RECORDS, routes.LIST_SCHEDULED, routes.CANCEL_SCHEDULED)
+_READ = (routes.TOPIC_METADATA, routes.DESCRIBE_TOPIC, routes.LIST_OFFSETS, routes.FETCH_RECORDS)
+_GROUP = (routes.HEARTBEAT, routes.COMMIT_OFFSETS, routes.COMMITTED_OFFSETS)
+_SHARE_GROUP = (routes.WAKE_UPS, routes.ACQUIRE_RECORDS, routes.ACQUIRE, routes.ACKNOWLEDGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """Grants what a principal may do with one Penstock."""
+
+    api: Api
+    wake_ups: WakeUps
+
+    def produce(self, grantee: iam.IGrantable, topic: str, *, json_only: bool) -> iam.Grant:
+        """Allows to produce to the topic, and to list and cancel its delayed records."""
+        binary = () if json_only else (routes.PRODUCE,)
+        return self._call(grantee, (*_PRODUCE, *binary), topic=topic)
+
+    def consume(
+        self, grantee: iam.IGrantable, topic: str, topic_id: str, *, group: str | None, json_only: bool
+    ) -> iam.Grant:
+        """Allows to read the topic, to work in the group, and to be woken by appends to the topic."""
+        binary = () if json_only else (routes.FETCH, routes.WAKE_UPS)
+        grant = self._call(grantee, (*_READ, *binary), topic=topic)
+        if group is not None:
+            grant = grant.combine(self._call(grantee, _GROUP, group=group))
+        return grant if json_only else grant.combine(self._be_woken(grantee, topic_id))
+
+    def share(self, grantee: iam.IGrantable, group: str, group_id: str) -> iam.Grant:
+        """Allows to acquire and acknowledge records of the share group, and to be woken by what it gets."""
+        return self._call(grantee, _SHARE_GROUP, group=group).combine(self._be_woken(grantee, group_id))
+
+    def everything(self, grantee: iam.IGrantable) -> iam.Grant:
+        """Allows every route, and all wake-ups."""
+        return self._call(grantee, routes.ROUTES).combine(self._be_woken(grantee, None))
+
+    def _call(self, grantee: iam.IGrantable, allowed: Iterable[Route], **names: str) -> iam.Grant:
+        resources = [self.api.route_arn(route, **names) for route in allowed]
+        return _granted(grantee, ["execute-api:Invoke"], resources, "The rest of the path is below one that is named.")
+
+    def _be_woken(self, grantee: iam.IGrantable, own_id: str | None) -> iam.Grant:
+        grants = [
+            _granted(grantee, each.actions, each.resources, "The channels are those of one topic or group.")
+            for each in self.wake_ups.receive_statements(own_id)
+        ]
+        return grants[0].combine(grants[1])
+
+
+def _granted(grantee: iam.IGrantable, actions: Sequence[str], resources: Sequence[str], reason: str) -> iam.Grant:
+    """Adds a statement to the principal's policy, and tells cdk-nag why a resource ends with a wildcard."""
+    principal = grantee.grant_principal
+    if isinstance(principal, Construct):
+        for resource in (resource for resource in resources if "*" in resource):
+            acknowledge_wildcard(principal, resource, reason)
+    return iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=list(resources))

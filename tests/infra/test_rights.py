@@ -1,0 +1,146 @@
+"""Rights on topics and share groups: each names its topic or group wherever IAM can see it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk.assertions import Template
+from cdk_nag import AwsSolutionsChecks
+
+from bench.bill.synthesized import empty_shipment
+from penstock_cdk import Penstock
+from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.settings import STAGES
+from tests.infra.conftest import resources_of
+from tests.infra.templates import name_of, of_type, permissions
+
+pytestmark = pytest.mark.synth
+
+CHANNELS = "<WakeUpsNamespace.ChannelNamespaceArn>"
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Penstock:
+    stack = Stack(App(builtin_cloud_formation_validation=False), "Shop", env=Environment(region="eu-west-1"))
+    settings = STAGES["prod"]
+    return Penstock(stack, "Default", settings=settings, shipment=empty_shipment(settings, tmp_path))
+
+
+def allowed(queue: Penstock, grant: Callable[[iam.IGrantable], object]) -> set[str]:
+    """What a role may do after the grant: `GET /v1/…` for a route, and `action on resource` for the rest."""
+    role = iam.Role(Stack.of(queue), "App", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    grant(role)
+    policies = of_type(resources_of(dict(Template.from_stack(Stack.of(queue)).to_json())), "AWS::IAM::Policy")
+    [policy] = [each for each in policies.values() if [name_of(role) for role in each["Roles"]] == ["<App>"]]
+    return {
+        _route(resource) if action == "execute-api:Invoke" else f"{action} on {resource}"
+        for action, resource in permissions(policy["PolicyDocument"]["Statement"])
+    }
+
+
+def _route(resource: str) -> str:
+    api, _, route = resource.partition("/$default/")
+    assert api.endswith(":<ApiHttpApi>"), "the route is one of this API"
+    method, _, path = route.partition("/")
+    return f"{method} /{path}"
+
+
+PRODUCE_JSON = {
+    "GET /v1/metadata",
+    "POST /v1/topics/orders/records",
+    "GET /v1/topics/orders/scheduled",
+    "DELETE /v1/topics/orders/scheduled/*",
+}
+READ_JSON = {
+    "GET /v1/metadata",
+    "GET /v1/topics/orders",
+    "GET /v1/topics/orders/offsets",
+    "GET /v1/topics/orders/partitions/*/records",
+}
+WOKEN = {
+    "appsync:EventConnect on <WakeUpsEventApi.ApiArn>",
+    f"appsync:EventSubscribe on {CHANNELS}/<Topicsorders.Id>/*",
+}
+GROUP = {
+    "POST /v1/groups/workers/heartbeat",
+    "POST /v1/groups/workers/offsets",
+    "GET /v1/groups/workers/offsets",
+}
+
+
+def test_producer_may_produce_to_its_topic(queue: Penstock) -> None:
+    topic = queue.topic("orders")
+    assert allowed(queue, topic.grant_produce) == PRODUCE_JSON | {"POST /v1/produce"}
+
+
+def test_producer_of_json_is_held_to_its_topic(queue: Penstock) -> None:
+    topic = queue.topic("orders")
+    assert allowed(queue, lambda role: topic.grant_produce(role, json_only=True)) == PRODUCE_JSON
+
+
+def test_consumer_may_read_its_topic_and_work_in_its_group(queue: Penstock) -> None:
+    topic = queue.topic("orders")
+    found = allowed(queue, lambda role: topic.grant_consume(role, group="workers"))
+    assert found == READ_JSON | WOKEN | GROUP | {"POST /v1/fetch", "GET /v1/wake-ups"}
+
+
+def test_consumer_without_a_group_works_in_none(queue: Penstock) -> None:
+    topic = queue.topic("orders")
+    assert allowed(queue, topic.grant_consume) == READ_JSON | WOKEN | {"POST /v1/fetch", "GET /v1/wake-ups"}
+
+
+def test_consumer_of_json_is_held_to_its_topic(queue: Penstock) -> None:
+    topic = queue.topic("orders")
+    found = allowed(queue, lambda role: topic.grant_consume(role, group="workers", json_only=True))
+    assert found == READ_JSON | GROUP
+
+
+def test_share_consumer_is_held_to_its_group(queue: Penstock) -> None:
+    group = queue.share_group("workers", [queue.topic("orders")])
+    assert allowed(queue, group.grant_consume) == {
+        "GET /v1/wake-ups",
+        "POST /v1/share-groups/workers/records",
+        "POST /v1/share-groups/workers/acquire",
+        "POST /v1/share-groups/workers/acknowledge",
+        "appsync:EventConnect on <WakeUpsEventApi.ApiArn>",
+        f"appsync:EventSubscribe on {CHANNELS}/<ShareGroupsworkers.Id>/*",
+    }
+
+
+def test_admin_may_call_every_route_and_publish_nothing(queue: Penstock) -> None:
+    found = allowed(queue, queue.grant_admin)
+    assert len({each for each in found if " /v1/" in each}) == len({(each.method, each.path) for each in ROUTES})
+    assert {each.partition(" on ")[0] for each in found if " on " in each} == {
+        "appsync:EventConnect",
+        "appsync:EventSubscribe",
+    }
+
+
+def test_function_finds_the_service_in_its_environment(queue: Penstock) -> None:
+    function = lambda_.Function(
+        Stack.of(queue),
+        "Sender",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("handler = print"),
+    )
+    queue.add_environment(function)
+    resources = resources_of(dict(Template.from_stack(Stack.of(queue)).to_json()))
+    variables = resources["Sender"]["Properties"]["Environment"]["Variables"]
+    assert {name: name_of(value) for name, value in variables.items()} == {
+        "PENSTOCK_URL": name_of(Template.from_stack(Stack.of(queue)).to_json()["Outputs"]["ApiUrl"]["Value"])
+    }
+
+
+def test_aws_solutions_rules_hold_for_a_principal_with_all_rights(queue: Penstock) -> None:
+    role = iam.Role(Stack.of(queue), "App", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    orders = queue.topic("orders")
+    orders.grant_produce(role)
+    orders.grant_consume(role, group="workers")
+    queue.share_group("sharers", [orders]).grant_consume(role)
+    queue.grant_admin(role)
+    report = AwsSolutionsChecks().validate_scope(Stack.of(queue))
+    assert not [violation.rule_name for violation in report.violations]
