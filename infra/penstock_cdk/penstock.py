@@ -110,13 +110,7 @@ class Penstock(Construct):
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
         if settings.has_alarms:
             self._ring(settings, functions, releases, api, storage, spark)
-        if settings.keeps_data_on_delete and settings.account_concurrency is None and not settings.reserved_concurrency:
-            Annotations.of(self).add_warning_v2(
-                "penstock:no-reserved-instances",
-                "no function has instances for itself, so readers that poll may starve producers: set "
-                "account_concurrency, with app.py by `-c account_concurrency=N`, to what `penstock doctor` says your "
-                "account has",
-            )
+        self._tell_if_nothing_is_reserved()
         self._api_outputs(api, policies)
         self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups)
         self._storage_outputs(storage, queues)
@@ -124,6 +118,16 @@ class Penstock(Construct):
         self._output("DeadTimersQueueUrl", timers.dead.queue_url)
         self._output("WakeUpHosts", wake_ups.hosts)
         self._job_outputs(spark)
+
+    def _tell_if_nothing_is_reserved(self) -> None:
+        settings = self.settings
+        if settings.keeps_data_on_delete and settings.account_concurrency is None and not settings.reserved_concurrency:
+            Annotations.of(self).add_warning_v2(
+                "penstock:no-reserved-instances",
+                "no function has instances for itself, so readers that poll may starve producers: set "
+                "account_concurrency, with app.py by `-c account_concurrency=N`, to what `penstock doctor` says your "
+                "account has",
+            )
 
     def topic(
         self,
