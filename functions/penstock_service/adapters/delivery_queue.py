@@ -4,13 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.message import PushMessage, encode_push_message
+from penstock_service.adapters.aws_calls import AwsCalls
 
 _BATCH = 10  # messages of one call
-_ENABLED = ("Enabled", "Enabling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +34,7 @@ class SqsDeliveryQueue:
 
     def __init__(self, places: DeliveryPlaces, client: Callable[[str], Any]) -> None:
         self._places = places
-        self._client = client
+        self._aws = AwsCalls(client)
 
     def send(self, messages: Sequence[PushMessage]) -> None:
         for start in range(0, len(messages), _BATCH):
@@ -44,12 +42,16 @@ class SqsDeliveryQueue:
                 {"Id": str(number), "MessageBody": encode_push_message(message)}
                 for number, message in enumerate(messages[start : start + _BATCH])
             ]
-            answer = self._call("sqs", "send_message_batch", QueueUrl=self._places.queue_url, Entries=entries)
+            answer = self._aws.call("sqs", "send_message_batch", QueueUrl=self._places.queue_url, Entries=entries)
             if failed := answer.get("Failed"):
-                raise _unavailable(f"SQS did not take {len(failed)} of {len(entries)} messages: {failed[0]!r:.200}")
+                raise PenstockError(
+                    ErrorCode.STORAGE_UNAVAILABLE,
+                    f"SQS did not take {len(failed)} of {len(entries)} messages: {failed[0]!r:.200}",
+                    maybe_applied=True,
+                )
 
     def postpone(self, receipt: str, delay_ms: int) -> None:
-        self._call(
+        self._aws.call(
             "sqs",
             "change_message_visibility",
             QueueUrl=self._places.queue_url,
@@ -58,17 +60,4 @@ class SqsDeliveryQueue:
         )
 
     def switch_on(self) -> None:
-        found = self._call("lambda", "list_event_source_mappings", EventSourceArn=self._places.queue_arn)
-        for mapping in found["EventSourceMappings"]:
-            if mapping["State"] not in _ENABLED:
-                self._call("lambda", "update_event_source_mapping", UUID=mapping["UUID"], Enabled=True)
-
-    def _call(self, service: str, operation: str, **arguments: Any) -> Any:
-        try:
-            return getattr(self._client(service), operation)(**arguments)
-        except (ClientError, BotoCoreError) as error:
-            raise _unavailable(f"{service} did not answer {operation}: {error}") from error
-
-
-def _unavailable(message: str) -> PenstockError:
-    return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, message, maybe_applied=True)
+        self._aws.open_queue(self._places.queue_arn)

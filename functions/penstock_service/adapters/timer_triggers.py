@@ -5,13 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.timer import DueSecond
 from penstock_core.log.timer_message import FIRST_RUN, encode_due_second
-
-_ENABLED = ("Enabled", "Enabling")
+from penstock_service.adapters.aws_calls import AwsCalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +41,21 @@ class AwsTimerTriggers:
 
     def __init__(self, places: TimerPlaces, client: Callable[[str], Any]) -> None:
         self._places = places
-        self._client = client
+        self._aws = AwsCalls(client)
 
     def announce(self, second: DueSecond, delay_ms: int) -> None:
         body, delay_s = encode_due_second(second), -(-delay_ms // 1_000)
-        self._call("sqs", "send_message", QueueUrl=self._places.queue_url, MessageBody=body, DelaySeconds=delay_s)
+        self._aws.call("sqs", "send_message", QueueUrl=self._places.queue_url, MessageBody=body, DelaySeconds=delay_s)
 
     def switch_on(self) -> None:
-        self._call("events", "enable_rule", Name=self._places.rule)
+        self._aws.enable_rule(self._places.rule)
 
     def run_at_once(self) -> None:
         if self._places.function:
             payload = json.dumps(FIRST_RUN).encode()
-            self._call("lambda", "invoke", FunctionName=self._places.function, InvocationType="Event", Payload=payload)
+            self._aws.call(
+                "lambda", "invoke", FunctionName=self._places.function, InvocationType="Event", Payload=payload
+            )
 
     def open_queue(self) -> None:
-        found = self._call("lambda", "list_event_source_mappings", EventSourceArn=self._places.queue_arn)
-        for mapping in found["EventSourceMappings"]:
-            if mapping["State"] not in _ENABLED:
-                self._call("lambda", "update_event_source_mapping", UUID=mapping["UUID"], Enabled=True)
-
-    def _call(self, service: str, operation: str, **arguments: Any) -> Any:
-        try:
-            return getattr(self._client(service), operation)(**arguments)
-        except (ClientError, BotoCoreError) as error:
-            raise PenstockError(
-                ErrorCode.STORAGE_UNAVAILABLE, f"{service} did not answer {operation}: {error}", maybe_applied=True
-            ) from error
+        self._aws.open_queue(self._places.queue_arn)

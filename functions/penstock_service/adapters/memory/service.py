@@ -5,6 +5,7 @@ caller's value never changes under it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock_core.ids import ZoneName
 from penstock_core.storage.keys import KeyLayout
@@ -42,7 +43,8 @@ def memory_instance(
     runtime = Runtime(
         clock=clock or SystemClock(), entropy=entropy or SystemEntropy(), executor=executor or ThreadExecutor()
     )
-    return Instance.new(memory_stores(zones, fallback_zones=fallback_zones), runtime)
+    stores = memory_stores(zones, fallback_zones=fallback_zones)
+    return Instance.new(replace(stores, deliveries=MemoryDeliveryQueue(runtime.clock)), runtime)
 
 
 def memory_stores(
@@ -55,7 +57,8 @@ def memory_stores(
 ) -> Stores:
     """Empty stores in memory. With a `contention`, transactions take time, and other writes conflict with them.
 
-    Without `wake_ups`, readers poll. The keys of `hour_zones` begin with the hour, as in directory buckets.
+    Without `wake_ups`, readers poll. The keys of `hour_zones` begin with the hour, as in directory buckets. The queue
+    of deliveries runs on the system's clock.
     """
     log, groups, share = MemoryLogIndex(contention), MemoryGroupStore(), MemoryShareStore(contention)
     timers, push = MemoryTimerStore(log, contention), MemoryPushStore(contention)
@@ -78,7 +81,7 @@ def memory_stores(
         repair_queue=MemoryRepairQueue(),
         wake_ups=wake_ups or NoWakeUps(),
         timer_triggers=MemoryTimerTriggers(),
-        deliveries=MemoryDeliveryQueue(),
+        deliveries=MemoryDeliveryQueue(SystemClock()),
         targets=MemoryTargets(),
         fallback_zones=frozenset(map(ZoneName, fallback_zones)),
     )
