@@ -82,6 +82,22 @@ def test_bad_target_is_refused_with_the_way_out(document: dict[str, Any], told: 
     assert "short" not in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"http": {"url": "https://example.org", "secret": SECRET}},
+        {"https": {"url": "https://example.org", "secret": SECRET}, "lambda": "x"},
+        {"lambda": {"secret": SECRET}},
+        {"https": {"url": "https://example.org", "secret": SECRET, "more": 1}},
+        {"https": {"url": "example.org", "secret": SECRET}},
+    ],
+)
+def test_refusal_shows_no_secret(document: dict[str, Any]) -> None:
+    with pytest.raises(PenstockError) as caught:
+        parse_target(document)
+    assert SECRET[:20] not in str(caught.value)
+
+
 def test_endpoint_without_tls_is_taken_only_where_it_is_allowed() -> None:
     url = "http://127.0.0.1:8080/in"
     document = {"https": {"url": url, "secret": SECRET}}
