@@ -67,14 +67,15 @@ def parse_target(document: Mapping[str, Any], *, is_http_allowed: bool = False) 
     `is_http_allowed` lets an endpoint have an http:// address. Raises INVALID_CONFIG naming the kind, the value and
     what is allowed.
     """
-    # The messages name no values of objects: one of them may be a secret.
+    # The messages show no value that is an object: it may hold a secret.
     if len(document) != 1 or next(iter(document)) not in KINDS:
         raise _refused(f"target with {shown(sorted(document))}: give one of {', '.join(KINDS)}")
     [(kind, value)] = document.items()
     if kind == "https":
         return _https(value, ("https", "http") if is_http_allowed else ("https",))
     if not isinstance(value, str):
-        raise _refused(f"target.{kind} is no text: give one")
+        told = "an object" if isinstance(value, Mapping | list) else shown(value)
+        raise _refused(f"target.{kind}={told}: give a text")
     if kind == "topic":
         return TopicTarget(topic=parse_topic_name(value))
     if kind == "sqs":

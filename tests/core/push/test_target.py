@@ -47,7 +47,7 @@ def test_secret_of_an_endpoint_is_never_shown() -> None:
     ("document", "told"),
     [
         ({}, "give one of lambda, sqs, event_bus, https, topic"),
-        ({"sns": "x"}, "{'sns': 'x'}"),
+        ({"sns": "x"}, "target with ['sns']"),
         ({"lambda": FUNCTION, "sqs": QUEUE}, "give one of"),
         ({"lambda": 7}, "target.lambda=7: give a text"),
         ({"lambda": "pack"}, "target.lambda='pack': give an ARN"),
