@@ -8,20 +8,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import boto3
 import pytest
-from botocore.config import Config
 
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import QUEUE_BYTES_MAX
 from penstock_core.push.batch import Answered, Failed, Failure
 from penstock_core.push.target import BusTarget, FunctionTarget, QueueTarget, Target
-from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
-from penstock_service.adapters.targets.aws_targets import AwsTargets
+from penstock_service.adapters.aws import Storage, aws_instance
+from penstock_service.adapters.storage_calls import StorageCalls
+from penstock_service.adapters.system import ThreadExecutor
 from penstock_service.adapters.targets.places import TargetPlaces
-from penstock_service.ports.runtime import Runtime
+from penstock_service.ports.push import Targets
 from tests.end_to_end.local_stack import Stack
 from tests.support.deadlines import until
 from tests.support.push_records import StoredRecord, orders
@@ -32,10 +31,6 @@ pytestmark = pytest.mark.stack
 TIMEOUT_MS = 50_000
 CODE = Path(__file__).with_name("target_function.py")
 PACKAGES = ("aws-lambda-powertools", "jmespath", "typing-extensions")
-TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}],
-}
 GOOD = [
     StoredRecord(offset, key=b"c1", value=json.dumps({"id": offset}).encode(), headers=(("tag", b"\xe9"),))
     for offset in (15, 16, 17)
@@ -49,7 +44,7 @@ class Deliverer:
 
     stack: Stack
     role_arn: str
-    targets: AwsTargets
+    targets: Targets
 
     def allow(self, target: Target) -> None:
         """Does what the refusal of `target` says."""
@@ -80,27 +75,34 @@ def _policy(statement: str) -> str:
 
 @pytest.fixture(scope="module")
 def deliverer(stack: Stack) -> Iterator[Deliverer]:
-    iam, sts = stack.root_client("iam"), stack.root_client("sts")
-    document = json.dumps(TRUST)
-    role_arn = iam.create_role(RoleName="deliverer", AssumeRolePolicyDocument=document)["Role"]["Arn"]
-    keys = sts.assume_role(RoleArn=role_arn, RoleSessionName="deliverer")["Credentials"]
-
-    def client(service: str, config: Config) -> Any:
-        return boto3.client(
-            service,
-            region_name=stack.region,
-            endpoint_url=stack.endpoint_url,
-            aws_access_key_id=keys["AccessKeyId"],
-            aws_secret_access_key=keys["SecretAccessKey"],
-            aws_session_token=keys["SessionToken"],
-            config=config,
-        )
-
-    executor = ThreadExecutor()
-    runtime = Runtime(clock=SystemClock(), entropy=SystemEntropy(), executor=executor)
-    targets = AwsTargets(TargetPlaces(role_arn=role_arn), client, runtime)
-    yield Deliverer(stack=stack, role_arn=role_arn, targets=targets)
-    executor.close()
+    iam = stack.root_client("iam")
+    account = stack.root_client("sts").get_caller_identity()["Account"]
+    role_arn = f"arn:aws:iam::{account}:role/deliverer"
+    rule = {"Effect": "Allow", "Action": "sts:AssumeRole"}
+    user = {"AWS": f"arn:aws:iam::{account}:user/function"}
+    policy = {"Version": "2012-10-17", "Statement": [{**rule, "Resource": role_arn}]}
+    key_id, secret = stack.create_user("function", policy)
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [{**rule, "Principal": user}],
+    }
+    iam.create_role(RoleName="deliverer", AssumeRolePolicyDocument=json.dumps(trust))
+    storage = Storage(
+        topics_table="none",
+        log_table="none",
+        groups_table="none",
+        repair_queue_url=None,
+        zones=(),
+        archive="none",
+        targets=TargetPlaces(role_arn=role_arn),
+        region=stack.region,
+        endpoint_url=stack.endpoint_url,
+        access_key=key_id,
+        secret_key=secret,
+    )
+    instance = aws_instance(storage, StorageCalls())
+    yield Deliverer(stack=stack, role_arn=role_arn, targets=instance.stores.targets)
+    cast(ThreadExecutor, instance.executor).close()
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,6 @@
 from botocore.exceptions import ClientError
 
 
-def client_error(code: str, status: int) -> ClientError:
+def client_error(code: str, status: int, operation: str = "Call") -> ClientError:
     answer = {"Error": {"Code": code, "Message": f"{code} it is"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(answer, "Call")
+    return ClientError(answer, operation)

@@ -243,7 +243,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         wake_ups=_wake_ups(storage, session),
         timer_triggers=NoTimerTriggers() if storage.timers is None else AwsTimerTriggers(storage.timers, control),
         deliveries=NoDeliveryQueue() if storage.deliveries is None else SqsDeliveryQueue(storage.deliveries, control),
-        targets=NoTargets() if storage.targets is None else _targets(storage.targets, client, runtime),
+        targets=NoTargets() if storage.targets is None else _targets(storage, storage.targets, session, runtime),
     )
     return Instance.new(stores, runtime)
 
@@ -285,10 +285,12 @@ def _wake_ups(storage: Storage, session: boto3.session.Session) -> WakeUps:
     )
 
 
-def _targets(places: TargetPlaces, client: Callable[[str, Config], Any], runtime: Runtime) -> Targets:
+def _targets(storage: Storage, places: TargetPlaces, session: boto3.session.Session, runtime: Runtime) -> Targets:
     from penstock_service.adapters.targets.aws_targets import AwsTargets  # which few functions need
+    from penstock_service.adapters.targets.role import session_of_role
 
-    return AwsTargets(places, client, runtime)
+    role_session = session_of_role(session, places.role_arn, storage.endpoint_url)
+    return AwsTargets(places, _clients(role_session, storage.endpoint_url), runtime)
 
 
 def _clients(session: boto3.session.Session, endpoint_url: str | None) -> Callable[[str, Config], Any]:

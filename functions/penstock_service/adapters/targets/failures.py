@@ -5,6 +5,7 @@ import re
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 
 from penstock_core.push.batch import Failed, Failure
+from penstock_service.adapters.targets.role import ASSUME_ROLE
 
 AWS_ERRORS = (ClientError, BotoCoreError)
 
@@ -27,8 +28,9 @@ def failure_of(error: Exception) -> Failed:
 
 
 def is_denied(error: Exception) -> bool:
-    """True if a policy is missing."""
-    return bool(_DENIED.search(error_code(error)))
+    """True if the target's policy does not let the role in."""
+    is_about_role = isinstance(error, ClientError) and error.operation_name == ASSUME_ROLE
+    return not is_about_role and bool(_DENIED.search(error_code(error)))
 
 
 def is_missing(error: Exception) -> bool:

@@ -7,7 +7,10 @@ from penstock_core.push.public_address import Network, parse_networks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPlaces:
-    """The role that delivers, and the private networks whose endpoints it may call: those of the stage `local` only."""
+    """The role that delivers, which the process may assume, and private networks whose endpoints it may call.
+
+    Only the stage `local` has such networks.
+    """
 
     role_arn: str
     private_networks: tuple[Network, ...] = ()

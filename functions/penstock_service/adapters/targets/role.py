@@ -1,0 +1,49 @@
+"""The session of the role that delivers.
+
+A caller of the API chooses the target, and the service calls it. So the calls run under a role that may do nothing by
+itself: only targets that let it in can be reached. The roles of the functions may do more. They send to Penstock's own
+queues, which no subscription must reach.
+"""
+
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import CredentialProvider, DeferredRefreshableCredentials
+
+ASSUME_ROLE = "AssumeRole"
+_SESSION_NAME = "penstock"
+_SESSION_S = 3_600  # the longest that AWS gives to a role that another role assumes
+_STS = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=1, read_timeout=3)
+
+
+def session_of_role(own: boto3.session.Session, role_arn: str, endpoint_url: str | None) -> boto3.session.Session:
+    """A session under the role, which `own` may assume. Its first call assumes the role, and one call each hour."""
+    core = botocore.session.get_session()
+    core.get_component("credential_provider").insert_before("env", _RoleProvider(own, role_arn, endpoint_url))
+    return boto3.session.Session(botocore_session=core, region_name=own.region_name)
+
+
+class _RoleProvider(CredentialProvider):  # type: ignore[misc]  # botocore has no types
+    METHOD = "penstock-targets"
+
+    def __init__(self, own: boto3.session.Session, role_arn: str, endpoint_url: str | None) -> None:
+        super().__init__()
+        self._own = own
+        self._role_arn = role_arn
+        self._endpoint_url = endpoint_url
+
+    def load(self) -> DeferredRefreshableCredentials:
+        return DeferredRefreshableCredentials(refresh_using=self._assume, method=self.METHOD)
+
+    def _assume(self) -> dict[str, Any]:
+        sts = self._own.client("sts", config=_STS, endpoint_url=self._endpoint_url)
+        answer = sts.assume_role(RoleArn=self._role_arn, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_S)
+        found = answer["Credentials"]
+        return {
+            "access_key": found["AccessKeyId"],
+            "secret_key": found["SecretAccessKey"],
+            "token": found["SessionToken"],
+            "expiry_time": found["Expiration"].isoformat(),
+        }

@@ -1,0 +1,89 @@
+"""The session of the role that delivers: when it assumes the role, and what becomes of a refusal."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import boto3
+import pytest
+
+from penstock_core.errors import ErrorCode
+from penstock_core.push.batch import Failed, Failure
+from penstock_core.push.target import FunctionTarget, QueueTarget
+from penstock_service.adapters.targets.failures import failure_of
+from penstock_service.adapters.targets.function import LambdaFunctions
+from penstock_service.adapters.targets.queue import SqsQueues
+from penstock_service.adapters.targets.role import session_of_role
+from tests.service.adapters.targets.entry_service import ROLE, FakeEntryService, entry_calls
+from tests.support.aws_errors import client_error
+from tests.support.refusals import refused
+
+HOUR = timedelta(hours=1)
+DENIED = client_error("AccessDenied", 403, operation="AssumeRole")
+
+
+class FakeSts:
+    """A session whose client of STS gives keys for `lifetime`."""
+
+    region_name = "eu-west-1"
+
+    def __init__(self, lifetime: timedelta = HOUR) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.services: list[tuple[str, str | None]] = []
+        self._lifetime = lifetime
+
+    def client(self, service: str, *, config: Any, endpoint_url: str | None) -> Any:
+        assert config.read_timeout == 3
+        self.services.append((service, endpoint_url))
+        return self
+
+    def assume_role(self, **arguments: Any) -> Any:
+        self.calls.append(arguments)
+        number = len(self.calls)
+        return {
+            "Credentials": {
+                "AccessKeyId": f"key{number}",
+                "SecretAccessKey": "secret",
+                "SessionToken": "token",
+                "Expiration": datetime.now(UTC) + self._lifetime,
+            }
+        }
+
+
+def session(sts: FakeSts, endpoint_url: str | None = None) -> boto3.session.Session:
+    return session_of_role(cast(boto3.session.Session, sts), ROLE, endpoint_url)
+
+
+def key_of(found: boto3.session.Session) -> str:
+    credentials = found.get_credentials()
+    assert credentials is not None
+    return str(credentials.get_frozen_credentials().access_key)
+
+
+def test_role_is_assumed_at_the_first_call_and_not_again_within_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "the function's own")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the function's own")
+    sts = FakeSts()
+    found = session(sts, "http://127.0.0.1:4566")
+    assert sts.calls == []
+    assert [key_of(found), key_of(found)] == ["key1", "key1"]
+    assert sts.calls == [{"RoleArn": ROLE, "RoleSessionName": "penstock", "DurationSeconds": 3_600}]
+    assert sts.services == [("sts", "http://127.0.0.1:4566")]
+    assert found.region_name == "eu-west-1"
+
+
+def test_role_is_assumed_again_before_its_keys_end() -> None:
+    found = session(FakeSts(timedelta(minutes=5)))
+    assert [key_of(found), key_of(found)] == ["key1", "key2"]
+
+
+def test_role_that_may_not_be_assumed_is_an_outage_and_not_the_fault_of_a_target() -> None:
+    assert failure_of(DENIED) == Failed(failure=Failure.AWAY, error=str(DENIED))
+    sqs = FakeEntryService(error=DENIED)
+    queue = QueueTarget(url="https://sqs.eu-west-1.amazonaws.com/123456789012/pack")
+    refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: SqsQueues(sqs.client, entry_calls(), ROLE).check(queue))
+
+    def no_client(_timeout_ms: int) -> Any:
+        raise DENIED
+
+    function = FunctionTarget(arn="arn:aws:lambda:eu-west-1:123456789012:function:pack")
+    refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: LambdaFunctions(no_client, ROLE).check(function))
