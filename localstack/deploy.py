@@ -4,11 +4,13 @@ It does the work of the CDK's command line with the same template and assets, in
 stack, only the bucket for assets and the version parameter that templates ask for.
 """
 
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -109,12 +111,23 @@ def _assets(folder: Path, name: str) -> Iterator[tuple[Path, str, str]]:
 
 
 def _upload(s3: Any, source: Path, bucket: str, key: str) -> None:
-    """Uploads an object if it is missing. Its key is a hash of its content, so an existing object is the right one."""
+    """Uploads a file, or a folder as a zip, if it is missing.
+
+    Its key is a hash of its content, so an existing object is the right one.
+    """
     try:
         s3.head_object(Bucket=bucket, Key=key)
     except ClientError:
         s3.create_bucket(Bucket=bucket)
-        s3.put_object(Bucket=bucket, Key=key, Body=source.read_bytes())
+        s3.put_object(Bucket=bucket, Key=key, Body=_zip(source) if source.is_dir() else source.read_bytes())
+
+
+def _zip(folder: Path) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, path.relative_to(folder))
+    return data.getvalue()
 
 
 def _wait(cloudformation: Any, name: str) -> dict[str, str]:

@@ -31,6 +31,7 @@ class OwnStack:
 
     local: LocalStack
     outputs: Mapping[str, str]
+    url: str
     transport: HttpTransport
 
     def admin(self) -> Admin:
@@ -40,9 +41,18 @@ class OwnStack:
 
 def deploy_own(local: LocalStack, folder: Path, declare: Callable[[Penstock], object]) -> OwnStack:
     """Deploys the stack with what `declare` adds to its Penstock. Raises LocalStackError with the reason."""
+
+    def make(app: App) -> None:
+        declare(Penstock(Stack(app, NAME), "Queue", settings=SETTINGS))
+
+    return deploy_app(local, folder, make)
+
+
+def deploy_app(local: LocalStack, folder: Path, make: Callable[[App], object]) -> OwnStack:
+    """Deploys the stack that `make` adds to an app. Its Penstock is `Queue`. Raises LocalStackError with the reason."""
     shutil.rmtree(folder, ignore_errors=True)
     app = App(outdir=str(folder), builtin_cloud_formation_validation=False)
-    declare(Penstock(Stack(app, NAME), "Queue", settings=SETTINGS))
+    make(app)
     app.synth()
     return opened(local, deploy(folder, int(local.endpoint_url.rpartition(":")[2]), NAME))
 
@@ -60,5 +70,6 @@ def opened(local: LocalStack, outputs: Mapping[str, str]) -> OwnStack:
     return OwnStack(
         local=local,
         outputs=outputs,
+        url=url,
         transport=HttpTransport(Configuration(url=url, region=signing.region, credentials=signing.credentials)),
     )
