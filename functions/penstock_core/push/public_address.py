@@ -74,7 +74,7 @@ def check_public(host: str, addresses: Iterable[Address], allowed: Iterable[Netw
 def special_kind(address: Address) -> str | None:
     """The word for what the address is instead of public, or None if it is public."""
     for network, kind in _SPECIAL:
-        if address.version == network.version and address in network:
+        if address in network:
             return kind
     if address.version == 6 and (address.scope_id is not None or address not in _PUBLIC_V6):
         return "reserved"
@@ -83,7 +83,7 @@ def special_kind(address: Address) -> str | None:
 
 def is_within(address: Address, networks: Iterable[Network]) -> bool:
     """True if the address lies in one of the networks."""
-    return any(address.version == network.version and address in network for network in networks)
+    return any(address in network for network in networks)
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:

@@ -198,8 +198,8 @@ def _exchange(target: SplitResult, sock: _TimedSocket, headers: Mapping[str, str
     connection = HTTPConnection(target.netloc)
     connection.sock = sock
     path = f"{target.path or '/'}{'?' if target.query else ''}{target.query}"
-    own = {"host": target.netloc, "user-agent": f"penstock/{VERSION}", "accept-encoding": "identity"}
-    connection.request("POST", path, body=body, headers={**headers, **own, "connection": "close"})
+    own = {"host": target.netloc, "user-agent": f"penstock/{VERSION}", "connection": "close"}
+    connection.request("POST", path, body=body, headers={**headers, **own})
     response = connection.getresponse()
     return HttpAnswer(status=response.status, body=_read(response))
 

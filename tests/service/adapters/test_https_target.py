@@ -13,6 +13,7 @@ import trustme
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PUSH_ADDRESSES_MAX, PUSH_ANSWER_BYTES_MAX
 from penstock_core.push.public_address import Address, parse_networks
+from penstock_core.version import VERSION
 from penstock_service.adapters.https_target import HttpAnswer, HttpsEndpoints, resolve
 from penstock_service.adapters.system import SystemClock
 from tests.support.refusals import refused
@@ -140,6 +141,7 @@ def test_post_sends_the_request_to_the_checked_address_under_the_hosts_name(
     assert request_line == "POST /in?a=1 HTTP/1.1"
     assert headers["host"] == f"{HOST}:{endpoint.port}"
     assert (headers["webhook-id"], headers["connection"], headers["content-length"]) == ("msg_1", "close", "200000")
+    assert (headers["user-agent"], headers["accept-encoding"]) == (f"penstock/{VERSION}", "identity")
     assert body == b"body" * 50_000
     assert endpoint.names == [HOST]
 
@@ -354,6 +356,7 @@ def test_addresses_beyond_the_bound_are_checked_and_not_tried(
 def test_name_that_is_none_was_sent_nothing(host: str) -> None:
     endpoints = HttpsEndpoints(SystemClock())
     _unanswered(lambda: endpoints.post(f"https://{host}/", {}, b"", LONG_MS), maybe_applied=False)
+    refused(ErrorCode.INVALID_CONFIG, lambda: endpoints.check(f"https://{host}/"))
 
 
 def test_name_that_nobody_knows_was_sent_nothing() -> None:
