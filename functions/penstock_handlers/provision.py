@@ -1,4 +1,4 @@
-"""The function `provision`: makes, alters and deletes what a template declares (docs/adr/0043).
+"""The function `provision`: makes, alters and deletes what a template declares (docs/adr/0044).
 
 A resource that is there already is taken over and altered, and the stack never deletes it. One that the stack has made
 is deleted with it only where the template says so. Its id, behind a slash, is in the resource's id: a topic that an

@@ -31,7 +31,7 @@ class Properties(TypedDict, total=False):
     `log_retention` is for the logs of functions and jobs, and `audit_log_retention` for the access log of the API.
     `topic_retention` is for the topics that you declare without `retention_ms`.
     `removal_policy` says what becomes of tables and buckets that CloudFormation removes: RETAIN or DESTROY. By default
-    they stay. `alarms` makes the alarms, which cost about $3 a month, and `alarm_topic` is the SNS topic that they
+    they stay. `alarms` makes the alarms, which cost $0.10 a month each, and `alarm_topic` is the SNS topic that they
     tell. With `canary`, a new version of a function takes some percent of the requests first; the default is none.
     `account_concurrency` reserves instances of an account that has so many (docs/how-to/deploy.md). `emr_release` is
     that of the application for Spark jobs; with None there is no application, and the jobs run on Glue only. `tags` are
