@@ -173,6 +173,7 @@ DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-lette
 PUSH_LOCK_MS = 65_000  # of a lane: longer than the function `deliver` may run
 PUSH_VISIBILITY_MS = 120_000  # a message whose delivery died comes again: longer than its lock
 PUSH_MESSAGE_AGE_MS_MAX = 14 * 24 * 3_600_000  # SQS keeps a message no longer
+DISPATCH_LATE_MS = 60_000  # after a write, a wake-up of subscriptions is late: the alarm functions-failing counts it
 PUSH_PAUSE_MS_MAX = 11 * 3_600_000  # SQS hides a message for 12 h at most after its receipt
 PUSH_PAYLOAD_BYTES_MAX = 6 * MIB  # of one delivery: Lambda takes no more in a synchronous invocation
 PUSH_ENTRIES_MAX = 10  # of one SendMessageBatch and of one PutEvents

@@ -24,6 +24,7 @@ from penstock_cdk.properties import Properties, settings_of_properties
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.client_policies import ClientPolicies
 from penstock_cdk.service.functions import Functions
+from penstock_cdk.service.push import PushQueues, PushSource
 from penstock_cdk.service.releases import CanaryDeployment, Releases
 from penstock_cdk.service.repair import Repair, RepairQueues
 from penstock_cdk.service.schedules import Schedules
@@ -75,6 +76,7 @@ class Penstock(Construct):
         )
         queues = RepairQueues(self, "RepairQueues", settings=settings) if settings.repairs_zones else None
         timers = TimerQueues(self, "Timers", settings=settings)
+        push = PushQueues(self, "Push", settings=settings)
         wake_ups = WakeUps(self, "WakeUps", settings=settings)
         self._functions = Functions(
             self,
@@ -83,17 +85,19 @@ class Penstock(Construct):
             storage=storage,
             queues=queues,
             timers=timers,
+            push=push,
             wake_ups=wake_ups,
             code=shipment.code,
         )
         functions = self._functions.by_name
         releases = Releases(self, "Releases", settings=settings, functions=functions)
-        api = Api(self, "Api", settings=settings, functions=releases.entries)
-        Schedules(self, "Schedules", settings=settings, functions=releases.entries)
+        entries = releases.entries
+        api = Api(self, "Api", settings=settings, functions=entries)
+        Schedules(self, "Schedules", settings=settings, functions=entries)
         if queues is not None:
-            replicate = releases.entries["replicate"]
-            Repair(self, "Repair", settings=settings, tables=storage.tables, queues=queues, replicate=replicate)
-        TimerSource(self, "TimerSource", settings=settings, queues=timers, promote=releases.entries[PROMOTE])
+            Repair(self, "Repair", settings=settings, tables=storage.tables, queues=queues, functions=entries)
+        TimerSource(self, "TimerSource", settings=settings, queues=timers, promote=entries[PROMOTE])
+        PushSource(self, "PushSource", settings=settings, tables=storage.tables, queues=push, functions=entries)
         repairs = None if queues is None else queues.repairs
         spark = SparkJobs(
             self,
@@ -114,9 +118,7 @@ class Penstock(Construct):
         self._api_outputs(api, policies)
         self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups)
         self._storage_outputs(storage, queues)
-        self._output("TimersQueueUrl", timers.seconds.queue_url)
-        self._output("DeadTimersQueueUrl", timers.dead.queue_url)
-        self._output("WakeUpHosts", wake_ups.hosts)
+        self._starting_outputs(timers, push, wake_ups)
         self._job_outputs(spark)
 
     def _tell_if_nothing_is_reserved(self) -> None:
@@ -266,6 +268,13 @@ class Penstock(Construct):
             self._output("DeadRepairsQueueUrl", queues.dead_repairs.queue_url)
             self._output("DeadStreamQueueUrl", queues.dead_stream.queue_url)
         self._output("ArchiveBucket", storage.archive.bucket_name)
+
+    def _starting_outputs(self, timers: TimerQueues, push: PushQueues, wake_ups: WakeUps) -> None:
+        self._output("TimersQueueUrl", timers.seconds.queue_url)
+        self._output("DeadTimersQueueUrl", timers.dead.queue_url)
+        self._output("DeliveriesQueueUrl", push.deliveries.queue_url)
+        self._output("DeadPushQueueUrl", push.dead.queue_url)
+        self._output("WakeUpHosts", wake_ups.hosts)
 
     def _job_outputs(self, spark: SparkJobs) -> None:
         self._output("ResultsBucket", spark.results.bucket_name)

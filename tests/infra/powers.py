@@ -17,9 +17,9 @@ from tests.infra.templates import as_list, name_of, of_type
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
     "ShareAdmin", "Zones",
-    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote",
+    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
 ))  # fmt: skip
-_OF_NO_REQUEST = frozenset(("RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote"))
+_OF_NO_REQUEST = frozenset(("RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch"))
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
 _PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "ReplayJob"))
@@ -33,13 +33,15 @@ _EMPTIER = frozenset(("EmptyingRole",))  # it deletes the data of a stage that k
 
 _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
 _SHARES = f"{keys.SHARE_PREFIX}*"
+_NOTES = f"{keys.SUBSCRIPTIONS_OF}*"
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
 _TIMERS = "TimersSeconds"
 _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
 
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
-    ("read", _TOPICS): _PROVISION | _ALL - {"Promote"},
-    ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Share", "ShareAdmin", "Zones"},
+    ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
+    ("scan", _TOPICS): _PROVISION
+    | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Dispatch", "Share", "ShareAdmin", "Zones"},
     ("write", _TOPICS): _PROVISION | {"Topics"},
     ("delete", _TOPICS): _PROVISION | {"Topics"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
@@ -47,7 +49,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
     ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
-    ("read", _LOG): _PROVISION | _ALL - {"Zones"},
+    ("read", _LOG): _PROVISION | _ALL - {"Zones", "Dispatch"},
     ("write", _LOG): _PROVISION | _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin", "Promote"},
@@ -57,6 +59,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     # Transactions takes a lease from a member that is gone, and removes the member.
     ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     **{(verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin"} for verb in ("read", "write", "delete")},
+    ("read", f"{_GROUPS}.subscriptions"): frozenset(("Dispatch",)),
     # Produce reads the first append of what may be its repeat.
     ("read", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | {"Produce"},
     ("list", "zones"): _EMPTIER | _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
@@ -82,16 +85,17 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     | {"Produce", "Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Replicate", "SweepJob", "Tier"},
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
-    ("take from", _STREAM): frozenset(("Replicate",)),
+    ("take from", _STREAM): frozenset(("Replicate", "Dispatch")),
+    ("send to", "PushDeliveries"): frozenset(("Dispatch",)),
+    ("send to", "PushDead"): frozenset(("Dispatch",)),
     ("send to", _TIMERS): _SCHEDULERS | {"Promote"},
     ("take from", _TIMERS): frozenset(("Promote",)),
     ("switch on", "promote's rule"): _SCHEDULERS | {"Retention"},
     ("switch on", "promote's pollers"): frozenset(("Promote",)),
     ("start", "promote"): _SCHEDULERS,
     ("find", "every poller"): frozenset(("Promote",)),
-    ("find", "every stream"): frozenset(("Replicate",)),
-    ("trace", "every request"): FUNCTIONS
-    - {"RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote"},
+    ("find", "every stream"): frozenset(("Replicate", "Dispatch")),
+    ("trace", "every request"): FUNCTIONS - _OF_NO_REQUEST,
     ("find", "every log group"): JOBS,
     ("log", "jobs"): JOBS,
     **{("log", function): frozenset((function,)) for function in FUNCTIONS | _PROVISION},
@@ -138,7 +142,7 @@ _PLACES = (
     (r"<(EmptyingLogs|AWS::StackId)>", r"\1"),
     (r"<JobsResultsBucket>/(lake|reports)/\*", r"\1"),
     (r"<(Tables\w+(\.StreamArn)?|RepairQueues\w+|JobsSparkApplication)>", r"\1"),
-    (r"<(TimersSeconds)>", r"\1"),
+    (r"<(TimersSeconds|PushDeliveries|PushDead)>", r"\1"),
     (r"arn:<AWS::Partition>:events:[^*]+:rule/(?:default/)?[\w-]+-promote", "promote's rule"),
     (r"arn:<AWS::Partition>:lambda:[^*]+:event-source-mapping:\*", "promote's pollers"),
     (r"arn:<AWS::Partition>:lambda:[^*]+:function:[\w-]+-promote(:live)?", "promote"),
@@ -184,6 +188,8 @@ class Permission:
                 return f"{self._named_place()}{key}"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.SHARE_GROUPS, below]}} if below == _SHARES:
                 return f"{self._named_place()}.shares"
+            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == _NOTES:
+                return f"{self._named_place()}.subscriptions"
             case {"ForAllValues:StringEquals": {"dynamodb:Attributes": attributes}} if "tail" not in attributes:
                 return f"{self._named_place()}.waiter"
             case {"StringLike": {"s3:prefix": [str(below), str(folder)]}} if below == f"{folder}/*":

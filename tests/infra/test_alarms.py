@@ -8,7 +8,7 @@ import pytest
 
 from penstock_cdk.alarms.failures import FAILING, RARE_FAILING, UNDONE
 from penstock_cdk.settings import JOB_ENVIRONMENTS, STAGES
-from penstock_handlers import retention, sweep, tier
+from penstock_handlers import dispatch, retention, sweep, tier
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
@@ -28,6 +28,7 @@ ALARMS = {
     "repairs-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
     "repair-stream-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
     "timers-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
+    "push-dead": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
     "batches-left-whole": ("Penstock/{stage}", "compaction_batches_left_whole"),
     "job-runs-failed": ("AWS/SQS", "NumberOfMessagesSent"),
 }
@@ -111,6 +112,7 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
             monkeypatch.setenv(variable, value)
     answered = {"retention": retention.run(memory_instance()), "sweep": sweep.run(memory_instance())}
     answered["tier"] = tier.run(memory_instance())
+    _, answered["dispatch"] = dispatch.serve({"Records": []}, memory_instance())
     found = {
         (name.lower(), re.findall(r"\$\.(\w+) > 0", pattern)[0]): metric
         for (name, pattern), metric in filters_of(resources).items()

@@ -162,7 +162,7 @@ def test_outputs_name_what_clients_and_operators_need(template: Callable[[str], 
         "AdminPolicyArn",
         "TopicsTable", "LogTable", "GroupsTable", "AccessLogGroup",
         "WakeUpHosts", "ZoneBuckets", "ZoneABucket", "ArchiveBucket", "ResultsBucket",
-        "TimersQueueUrl", "DeadTimersQueueUrl",
+        "TimersQueueUrl", "DeadTimersQueueUrl", "DeliveriesQueueUrl", "DeadPushQueueUrl",
         *(("FailedRunsQueueUrl",) if STAGES[stage].has_alarms else ()),
         *(ZONED_OUTPUTS if STAGES[stage].repairs_zones else ()),
     }  # fmt: skip

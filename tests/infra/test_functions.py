@@ -17,6 +17,7 @@ from tests.infra.templates import functions_in, name_of, of_type
 pytestmark = pytest.mark.synth
 
 FUNCTIONS = (
+    "dispatch",
     "fetch",
     "group-admin",
     "groups",
@@ -137,6 +138,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
             "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
             **({"PENSTOCK_TIMERS": triggers_of_timers(stage)} if own in WITH_TIMERS else {}),
+            **({"PENSTOCK_DELIVERIES": "<PushDeliveries>,<PushDeliveries>"} if own == "dispatch" else {}),
             "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,

@@ -16,6 +16,7 @@ from constructs import Construct
 
 from penstock_cdk.service.function_role import GRANTS, function_role, grants_of
 from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.timers import TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
@@ -63,7 +64,7 @@ def test_every_function_has_a_role_of_its_own_without_managed_policies(resources
 
 
 @cache
-def storage_of(stage: str) -> tuple[StageStorage, RepairQueues, TimerQueues, WakeUps]:
+def storage_of(stage: str) -> tuple[StageStorage, RepairQueues, TimerQueues, PushQueues, WakeUps]:
     """What the functions of a stage use, in a stack that has no functions yet."""
     stack, settings = Stack(), STAGES[stage]
     storage = StageStorage(
@@ -75,13 +76,14 @@ def storage_of(stage: str) -> tuple[StageStorage, RepairQueues, TimerQueues, Wak
         storage,
         RepairQueues(stack, "RepairQueues", settings=settings),
         TimerQueues(stack, "Timers", settings=settings),
+        PushQueues(stack, "Push", settings=settings),
         WakeUps(stack, "WakeUps", settings=settings),
     )
 
 
 def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Permission]:
     """The permissions of one function's role after its entry of `GRANTS` was changed."""
-    storage, queues, timers, wake_ups = storage_of(stage)
+    storage, queues, timers, push, wake_ups = storage_of(stage)
     stack = Stack.of(queues)
     scope = Construct(stack, f"Role{len(stack.node.children)}")
     role = function_role(
@@ -90,6 +92,7 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
         storage=storage,
         queues=queues,
         timers=timers,
+        push=push,
         wake_ups=wake_ups,
         log_group=logs.LogGroup(scope, "Logs"),
         function_name=f"{STAGES[stage].name}-{name}",
@@ -117,6 +120,9 @@ def with_wider_grants(stage: str, name: str, wider: dict[str, Any]) -> list[Perm
         ("scrub", {"takes_repairs": True}, "Scrub may sqs:ReceiveMessage on <RepairQueuesRepairs>"),
         ("fetch", {"schedules_records": True}, "Fetch may sqs:SendMessage on <TimersSeconds>"),
         ("sweep", {"promotes": True}, "Sweep may sqs:ReceiveMessage on <TimersSeconds>"),
+        ("produce", {"dispatches": True}, "Produce may sqs:SendMessage on <PushDeliveries>"),
+        ("promote", {"dispatches": True}, "Promote may dynamodb:Query on <TablesGroups>"),
+        ("dispatch", {"log": ("GetItem",)}, "Dispatch may dynamodb:GetItem on <TablesLog>"),
         ("retention", {"sends_repairs": True}, "Retention may sqs:SendMessage on <RepairQueuesRepairs>"),
     ],
 )

@@ -1,9 +1,9 @@
 """Alarms on functions that fail, and on scheduled runs that leave work undone.
 
 Filters on the functions' log groups find both. Lambda logs one line `platform.report` for an invocation that raised,
-ran out of time or died, and no such line for others (`SYSTEM_LOG_LEVEL`). A scheduled function logs one line `run` with
-the figures that it answers (functions/penstock_handlers). A filter costs nothing, and neither does a metric that gets
-no values. docs/how-to/operate.md says what to do when an alarm rings.
+ran out of time or died, and no such line for others (`SYSTEM_LOG_LEVEL`). A scheduled function, and `dispatch`, log one
+line `run` with the figures that it answers (functions/penstock_handlers). A filter costs nothing, and neither does a
+metric that gets no values. docs/how-to/operate.md says what to do when an alarm rings.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,15 @@ from penstock_cdk.settings import METRICS_NAMESPACE, StageSettings
 
 FAILING = "functions_failing"
 RARE_FAILING = "runs_failed"
-# function and field of its line `run` that is above 0 when work is left undone
+# function and field of its line `run` that is above 0 when work is left undone, or late
 UNDONE = (
     ("retention", "retention_failed"),
     ("sweep", "sweep_failed"),
     ("sweep", "objects_foreign"),
     ("tier", "tiering_failed"),
     ("tier", "zone_bytes_stale"),
+    ("dispatch", "dispatches_failed"),
+    ("dispatch", "dispatches_late"),
 )
 # function and the log line that tells of records which it could not move
 STUCK = (("share", "dead_letters_stuck"),)

@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from penstock_cdk.service.push import DISPATCH, PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
@@ -34,7 +35,8 @@ class Grants:
     log table's stream. `writes_archive` allows to upload segments to the archive. `arms_waiters` allows to set the
     waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
     the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
-    their messages.
+    their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that start
+    deliveries.
     """
 
     topics: tuple[str, ...]
@@ -57,6 +59,7 @@ class Grants:
     schedules_records: bool = False
     switches_timers: bool = False
     promotes: bool = False
+    dispatches: bool = False
 
 
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
@@ -180,6 +183,7 @@ GRANTS: Mapping[str, Grants] = {
         wakes_readers=True,
         promotes=True,
     ),
+    DISPATCH: Grants(topics=(), dispatches=True),
     "tier": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
@@ -231,6 +235,7 @@ def function_role(
     storage: StageStorage,
     queues: RepairQueues | None,
     timers: TimerQueues,
+    push: PushQueues,
     wake_ups: WakeUps,
     log_group: logs.LogGroup,
     function_name: str,
@@ -242,15 +247,17 @@ def function_role(
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]),
         *_item_statements(grants, storage.tables),
         *_segment_statements(grants, storage),
-        *_repair_statements(grants, storage.tables, queues),
+        *_repair_statements(grants, queues),
         *([wake_ups.publish_statement()] if grants.wakes_readers else []),
         *(timers.announce_statements() if grants.schedules_records else []),
         *([timers.enable_statement()] if grants.switches_timers else []),
         *(timers.promote_statements(function_name) if grants.promotes else []),
+        *(_stream_statements(storage.tables) if grants.takes_repairs or grants.dispatches else []),
+        *(push.dispatch_statements() if grants.dispatches else []),
     )
     for statement in statements:
         role.add_to_policy(statement)
-    _acknowledge_wildcards(role, statements, takes_repairs=grants.takes_repairs, traces=traces)
+    _acknowledge_wildcards(role, statements, traces=traces)
     return role
 
 
@@ -258,6 +265,8 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
     yield from tables.statements(topics=grants.topics, log=grants.log, groups=grants.groups)
     if grants.shares:
         yield tables.shares_statement(*grants.shares)
+    if grants.dispatches:
+        yield tables.subscription_notes_statement()
     if grants.arms_waiters:
         yield tables.waiters_statement()
     if grants.changes_zone_states:
@@ -290,18 +299,22 @@ def _segment_statements(grants: Grants, storage: StageStorage) -> Iterator[iam.P
         yield from storage.archive.compaction_statements()
 
 
-def _repair_statements(grants: Grants, tables: Tables, queues: RepairQueues | None) -> Iterator[iam.PolicyStatement]:
-    """Lambda's pollers read the stream and the queue in the function's name (Lambda guide on DynamoDB and on SQS)."""
+def _stream_statements(tables: Tables) -> Iterator[iam.PolicyStatement]:
+    """Lambda's pollers read the stream in the function's name (Lambda guide on DynamoDB)."""
+    yield iam.PolicyStatement(
+        actions=["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"],
+        resources=[str(tables.log.table_stream_arn)],
+    )
+    yield iam.PolicyStatement(actions=["dynamodb:ListStreams"], resources=["*"])
+
+
+def _repair_statements(grants: Grants, queues: RepairQueues | None) -> Iterator[iam.PolicyStatement]:
+    """Lambda's pollers read the queue in the function's name (Lambda guide on SQS)."""
     if queues is None:
         return
     if grants.sends_repairs:
         yield _sqs_statement(queues.repairs, "SendMessage")
     if grants.takes_repairs:
-        yield iam.PolicyStatement(
-            actions=["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"],
-            resources=[str(tables.log.table_stream_arn)],
-        )
-        yield iam.PolicyStatement(actions=["dynamodb:ListStreams"], resources=["*"])
         yield _sqs_statement(queues.repairs, "ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
         yield _sqs_statement(queues.dead_stream, "SendMessage")
 
@@ -310,9 +323,7 @@ def _sqs_statement(queue: sqs.Queue, *actions: str) -> iam.PolicyStatement:
     return iam.PolicyStatement(actions=[f"sqs:{action}" for action in actions], resources=[queue.queue_arn])
 
 
-def _acknowledge_wildcards(
-    role: iam.Role, statements: Sequence[iam.PolicyStatement], *, takes_repairs: bool, traces: bool
-) -> None:
+def _acknowledge_wildcards(role: iam.Role, statements: Sequence[iam.PolicyStatement], *, traces: bool) -> None:
     for statement in statements:
         for resource in statement.resources:
             if resource.endswith("/*"):
@@ -323,7 +334,7 @@ def _acknowledge_wildcards(
                 acknowledge_wildcard(role, resource, "The id of a mapping is drawn; a condition names its function.")
     if any("lambda:ListEventSourceMappings" in statement.actions for statement in statements):
         acknowledge_wildcard(role, "*", "ListEventSourceMappings has no resources to name.")
-    if takes_repairs:
+    if any("dynamodb:ListStreams" in statement.actions for statement in statements):
         acknowledge_wildcard(role, "*", "ListStreams has no resources to name.")
     if traces:
         acknowledge_wildcard(role, "*", "X-Ray has no resources to name.")

@@ -6,6 +6,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from penstock_cdk.service.function_role import Grants, function_role, grants_of
+from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.timers import TimerQueues
@@ -34,6 +35,7 @@ class Functions(Construct):
         storage: StageStorage,
         queues: RepairQueues | None,
         timers: TimerQueues,
+        push: PushQueues,
         wake_ups: WakeUps,
         code: lambda_.Code,
     ) -> None:
@@ -42,6 +44,7 @@ class Functions(Construct):
         self._storage = storage
         self._queues = queues
         self._timers = timers
+        self._push = push
         self._wake_ups = wake_ups
         self._code = code
         self.by_name: dict[str, lambda_.Function] = {
@@ -67,6 +70,7 @@ class Functions(Construct):
             storage=self._storage,
             queues=self._queues,
             timers=self._timers,
+            push=self._push,
             wake_ups=self._wake_ups,
             log_group=log_group,
             function_name=function_name,
@@ -113,6 +117,7 @@ class Functions(Construct):
                 if grants.schedules_records or grants.switches_timers or grants.promotes
                 else {}
             ),
+            **({"PENSTOCK_DELIVERIES": self._push.environment} if grants.dispatches else {}),
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,

@@ -7,20 +7,19 @@ A repair that fails on all attempts goes to a dead-letter queue for 14 days, and
 that the copy is missing, so the scrub finds it.
 """
 
-import json
+from collections.abc import Mapping
 
 from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from penstock_cdk.service.queues import depend_on_role, last_queue, poll, ring_for_messages, work_queue
+from penstock_cdk.service.queues import last_queue, poll, ring_for_messages, work_queue
+from penstock_cdk.service.streams import StreamSource, read_stream
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.tables import Tables
 
 _STREAM_BATCH = 250
 _STREAM_WINDOW = Duration.seconds(10)
-_STREAM_ATTEMPTS_MAX = 5
-_STREAM_AGE_MAX = Duration.hours(1)
 _QUEUE_BATCH = 5
 _QUEUE_ATTEMPTS_MAX = 50
 # Pages have no such attribute. An append that every zone confirmed writes "0".
@@ -57,29 +56,14 @@ class Repair(Construct):
         settings: StageSettings,
         tables: Tables,
         queues: RepairQueues,
-        replicate: lambda_.IFunction,
+        functions: Mapping[str, lambda_.IFunction],
     ) -> None:
         super().__init__(scope, construct_id)
-        stream = lambda_.CfnEventSourceMapping(
-            self,
-            "Stream",
-            function_name=replicate.function_name,
-            event_source_arn=tables.log.table_stream_arn,
-            starting_position="TRIM_HORIZON",
-            batch_size=_STREAM_BATCH,
-            maximum_batching_window_in_seconds=_STREAM_WINDOW.to_seconds(),
-            filter_criteria=lambda_.CfnEventSourceMapping.FilterCriteriaProperty(
-                filters=[lambda_.CfnEventSourceMapping.FilterProperty(pattern=json.dumps(STREAM_FILTER))]
-            ),
-            function_response_types=["ReportBatchItemFailures"],
-            bisect_batch_on_function_error=True,
-            maximum_retry_attempts=_STREAM_ATTEMPTS_MAX,
-            maximum_record_age_in_seconds=_STREAM_AGE_MAX.to_seconds(),
-            destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
-                on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(destination=queues.dead_stream.queue_arn)
-            ),
+        replicate = functions["replicate"]
+        source = StreamSource(
+            pattern=STREAM_FILTER, batch=_STREAM_BATCH, window=_STREAM_WINDOW, dead=queues.dead_stream
         )
-        depend_on_role(stream, replicate)
+        read_stream(self, "Stream", tables=tables, function=replicate, source=source)
         poll(self, "Queue", queue=queues.repairs, function=replicate, batch=_QUEUE_BATCH)
         if settings.has_alarms:
             for name, queue in (("repairs-dead", queues.dead_repairs), ("repair-stream-dead", queues.dead_stream)):

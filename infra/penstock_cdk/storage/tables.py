@@ -67,6 +67,14 @@ class Tables(Construct):
             },
         )
 
+    def subscription_notes_statement(self) -> iam.PolicyStatement:
+        """Allows to find the subscriptions of a topic, and no other item of the groups table."""
+        return iam.PolicyStatement(
+            actions=["dynamodb:Query"],
+            resources=[self.groups.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.SUBSCRIPTIONS_OF}*"]}},
+        )
+
     def zone_states_statement(self) -> iam.PolicyStatement:
         """Allows to write the states of the zones, and no other item of the topics table."""
         return self._topics_items_statement(keys.ZONES, "PutItem", "UpdateItem")

@@ -1,0 +1,75 @@
+"""What starts the deliveries of subscriptions: the function `dispatch` on the log table's stream, and a queue.
+
+A filter passes only heads that had a push waiter. A stage without subscriptions has none, so `dispatch` never runs and
+the queue stays empty. Nothing polls the queue yet.
+
+A batch of the stream that fails on all attempts goes to the queue `Dead` for 14 days, and so does a message. An alarm
+rings then. Both only start deliveries, so nothing is lost with them.
+"""
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from penstock_cdk.service.queues import last_queue, ring_for_messages, work_queue
+from penstock_cdk.service.streams import StreamSource, read_stream
+from penstock_cdk.settings import StageSettings
+from penstock_cdk.storage.tables import Tables
+from penstock_core.limits import PUSH_VISIBILITY_MS
+from penstock_core.log.index import Waiter
+from penstock_core.storage import keys
+
+DISPATCH = "dispatch"
+_ATTEMPTS_MAX = 1_000  # SQS's maximum: a message that pauses comes back as if it had failed
+_STREAM_BATCH = 100
+PUSH_FILTER = {
+    "dynamodb": {"OldImage": {"sk": {"S": [keys.HEAD]}, Waiter.PUSH.value: {"N": [{"exists": True}]}}},
+}
+
+
+class PushQueues(Construct):
+    """The queue of deliveries, and that of what failed. `environment` names the first one for functions."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        self.dead = last_queue(self, "Dead", settings=settings)
+        self.deliveries = work_queue(
+            self,
+            "Deliveries",
+            settings=settings,
+            retry_s=PUSH_VISIBILITY_MS // 1_000,
+            attempts_max=_ATTEMPTS_MAX,
+            dead=self.dead,
+        )
+        self.environment = f"{self.deliveries.queue_url},{self.deliveries.queue_arn}"
+
+    def dispatch_statements(self) -> list[iam.PolicyStatement]:
+        """Allows to send messages. Lambda sends what failed, in the function's name."""
+        return [
+            iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue.queue_arn])
+            for queue in (self.deliveries, self.dead)
+        ]
+
+
+class PushSource(Construct):
+    """The stream of `dispatch`, and the alarm on what failed."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: StageSettings,
+        tables: Tables,
+        queues: PushQueues,
+        functions: Mapping[str, lambda_.IFunction],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        source = StreamSource(pattern=PUSH_FILTER, batch=_STREAM_BATCH, window=Duration.seconds(0), dead=queues.dead)
+        read_stream(self, "Stream", tables=tables, function=functions[DISPATCH], source=source)
+        if settings.has_alarms:
+            description = "batches or messages that start deliveries of subscriptions failed on all attempts"
+            ring_for_messages(self, "push-dead", description, queues.dead, settings=settings)

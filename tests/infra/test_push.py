@@ -1,0 +1,89 @@
+"""What starts deliveries of subscriptions: which records of the stream reach `dispatch`, and what fails after it."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_cdk.settings import STAGES
+from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
+from penstock_core.limits import PUSH_LOCK_MS, PUSH_MESSAGE_AGE_MS_MAX, PUSH_VISIBILITY_MS
+from penstock_core.log.index import EMPTY_HEAD, Page, Waiter, appended, armed
+from penstock_core.storage.head_item import head_item
+from penstock_core.storage.page_item import page_item
+from tests.infra.conftest import Resources, entry_of
+from tests.infra.stream_filter import matches
+from tests.infra.templates import functions_in, name_of, of_type
+from tests.support.refs import ref_at
+
+pytestmark = pytest.mark.synth
+
+KEY = PartitionKey(TopicId("t1"), Partition(0))
+
+
+@pytest.fixture
+def stream(resources: Resources) -> dict[str, Any]:
+    mapping: dict[str, Any] = of_type(resources, "AWS::Lambda::EventSourceMapping")["PushSourceStream"]
+    return mapping
+
+
+def test_dispatch_reads_the_logs_stream_on_every_stage(stream: dict[str, Any], stage: str) -> None:
+    entry = entry_of(stage, "Dispatch")
+    assert name_of(stream["EventSourceArn"]) == "<TablesLog.StreamArn>"
+    assert name_of(stream["FunctionName"]) == (entry if STAGES[stage].canary is None else f"{entry}[:6]:live")
+    assert (stream["StartingPosition"], stream["MaximumBatchingWindowInSeconds"]) == ("TRIM_HORIZON", 0)
+    assert "Enabled" not in stream, "Lambda reads a stream at no charge"
+
+
+def test_batch_that_fails_is_retried_in_halves_and_becomes_a_dead_letter(stream: dict[str, Any]) -> None:
+    assert stream["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert stream["BisectBatchOnFunctionError"] is True
+    assert (stream["MaximumRetryAttempts"], stream["MaximumRecordAgeInSeconds"]) == (5, 3600)
+    assert name_of(stream["DestinationConfig"]["OnFailure"]["Destination"]) == "<PushDead>"
+
+
+def test_only_writes_of_heads_that_had_a_push_waiter_pass_the_filter(stream: dict[str, Any]) -> None:
+    [criteria] = stream["FilterCriteria"]["Filters"]
+    pattern = json.loads(criteria["Pattern"])
+    ref = ref_at(1, zones=0b011)
+    waits = armed(EMPTY_HEAD, Waiter.PUSH, Offset(0), 5)
+    assert waits is not None
+    plain, waiting, after = (head_item(KEY, head) for head in (EMPTY_HEAD, waits, appended(waits, ref)))
+    read = head_item(KEY, replace(EMPTY_HEAD, waiter_ms=5))
+    page = page_item(KEY, Page(base_offset=Offset(0), refs=(ref,), max_timestamp_ms=1))
+    assert matches(pattern, {"dynamodb": {"OldImage": waiting, "NewImage": after}})
+    assert matches(pattern, {"dynamodb": {"OldImage": waiting}}), "a deletion"
+    assert not matches(pattern, {"dynamodb": {"OldImage": plain, "NewImage": after}})
+    assert not matches(pattern, {"dynamodb": {"OldImage": read, "NewImage": after}})
+    assert not matches(pattern, {"dynamodb": {"OldImage": plain, "NewImage": waiting}}), "arming"
+    assert not matches(pattern, {"dynamodb": {"NewImage": waiting}}), "a head that begins armed"
+    assert not matches(pattern, {"dynamodb": {"OldImage": page | {"push_waiter": {"N": "5"}}}})
+
+
+def test_message_comes_again_after_its_lock_and_ends_as_a_dead_letter(resources: Resources) -> None:
+    queues = of_type(resources, "AWS::SQS::Queue")
+    deliveries, dead = queues["PushDeliveries"], queues["PushDead"]
+    assert deliveries["VisibilityTimeout"] * 1_000 == PUSH_VISIBILITY_MS > PUSH_LOCK_MS
+    assert name_of(deliveries["RedrivePolicy"]["deadLetterTargetArn"]) == "<PushDead>"
+    assert deliveries["RedrivePolicy"]["maxReceiveCount"] == 1_000
+    for queue in (deliveries, dead):
+        kept_ms = queue["MessageRetentionPeriod"] * 1_000
+        assert (kept_ms, queue["SqsManagedSseEnabled"]) == (PUSH_MESSAGE_AGE_MS_MAX, True)
+
+
+def test_only_dispatch_knows_the_queue(resources: Resources) -> None:
+    told = {
+        name: name_of(function["Environment"]["Variables"].get("PENSTOCK_DELIVERIES"))
+        for name, function in functions_in(resources).items()
+        if "PENSTOCK_DELIVERIES" in function["Environment"]["Variables"]
+    }
+    assert told == {"FunctionsDispatchFunction": "<PushDeliveries>,<PushDeliveries>"}
+
+
+def test_alarm_rings_when_something_failed_on_all_attempts(resources: Resources, stage: str) -> None:
+    alarms = [each for name, each in of_type(resources, "AWS::CloudWatch::Alarm").items() if name.startswith("Push")]
+    assert len(alarms) == STAGES[stage].has_alarms
+    for alarm in alarms:
+        assert [name_of(each["Value"]) for each in alarm["Dimensions"]] == ["<PushDead.QueueName>"]
+        assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
