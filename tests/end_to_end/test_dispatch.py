@@ -1,0 +1,104 @@
+"""Push waiters on the deployed stack: a write to an armed head reaches the queue of deliveries through the stream.
+
+The test stores a subscription itself, and receives the messages as the function that delivers will.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from penstock import Producer
+from penstock.http.transport import HttpTransport
+from penstock_core.ids import PartitionKey, SubscriptionId, SubscriptionName, TopicName, parse_partition_key
+from penstock_core.push.lane import lane_of
+from penstock_core.push.message import PushMessage, decode_push_message
+from penstock_service.instance.instance import Instance
+from tests.core.push.push_samples import PLAIN
+from tests.end_to_end.jobs.test_compaction import instance_of
+from tests.end_to_end.local_stack import Stack
+from tests.end_to_end.stack_storage import StackStorage
+from tests.support.deadlines import until
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def instance(stack: Stack, storage: StackStorage) -> Instance:
+    """An instance on the tables of the stack, which may do everything."""
+    return instance_of(stack, storage)
+
+
+@pytest.fixture
+def key(instance: Instance, storage: StackStorage, topic: str) -> PartitionKey:
+    """Partition 0 of a topic with a subscription, whose head is armed."""
+    found = parse_partition_key(storage.partition(topic))
+    subscription = replace(
+        PLAIN,
+        name=SubscriptionName(topic),
+        subscription_id=SubscriptionId(found.topic_id),
+        topics={TopicName(topic): found.topic_id},
+    )
+    instance.stores.push.change_subscription(None, subscription)
+    arm(instance, found)
+    return found
+
+
+def arm(instance: Instance, key: PartitionKey) -> None:
+    next_offset = instance.stores.log.heads([key])[key].next_offset
+    assert instance.stores.log.arm_push(key, next_offset, instance.clock.now_ms())[0]
+
+
+@pytest.fixture
+def received(stack: Stack, storage: StackStorage, topic: str) -> Callable[[], list[PushMessage]]:
+    """Gives all messages for the subscription so far."""
+    sqs, found = stack.root_client("sqs"), list[PushMessage]()
+
+    def receive() -> list[PushMessage]:
+        answer = sqs.receive_message(QueueUrl=storage.outputs["DeliveriesQueueUrl"], MaxNumberOfMessages=10)
+        for each in answer.get("Messages", ()):
+            found.append(decode_push_message(each["Body"]))
+        return [message for message in found if message.name == topic]
+
+    return receive
+
+
+def send(transport: HttpTransport, topic: str, value: str) -> None:
+    with Producer(transport=transport, acks="all") as producer:
+        producer.send(topic, value.encode(), partition=0).result()
+
+
+def test_append_to_an_armed_head_becomes_one_message(
+    instance: Instance,
+    key: PartitionKey,
+    received: Callable[[], list[PushMessage]],
+    transport: HttpTransport,
+    topic: str,
+) -> None:
+    send(transport, topic, "first")
+    until(lambda: len(received()) == 1, shown=received)
+    [message] = received()
+    assert (message.partition, message.lane) == (key, lane_of(key, PLAIN.config.concurrency))
+    assert instance.stores.log.heads([key])[key].push_waiter_ms is None
+    send(transport, topic, "nobody waits")
+    arm(instance, key)
+    send(transport, topic, "again")
+    until(lambda: len(received()) >= 2, shown=received)
+    assert [each.partition for each in received()] == [key, key]
+
+
+def test_transaction_into_an_armed_head_becomes_a_message(
+    key: PartitionKey, received: Callable[[], list[PushMessage]], transport: HttpTransport, topic: str
+) -> None:
+    with Producer(transport=transport, transactional_id=topic) as producer, producer.transaction() as transaction:
+        transaction.send(topic, b"together", partition=0)
+    until(lambda: len(received()) == 1, shown=received)
+    assert received()[0].partition == key
+
+
+def test_deleted_topic_becomes_messages(
+    key: PartitionKey, received: Callable[[], list[PushMessage]], transport: HttpTransport, topic: str
+) -> None:
+    assert transport.call("DELETE", f"/v1/topics/{topic}", {}, {}, b"").status == 204
+    until(lambda: len(received()) == 1, shown=received)
+    assert received()[0].partition == key
