@@ -1,4 +1,4 @@
-"""What the log table's stream tells of a head that had a push waiter: its next offset before a write, and after it."""
+"""A write of a head that had a push waiter, as the log table's stream tells of it: the next offset before and after."""
 
 from dataclasses import dataclass
 

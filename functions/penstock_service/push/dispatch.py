@@ -24,7 +24,7 @@ from penstock_service.ports.runtime import Executor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchOutcome:
-    """How many messages were sent, and the topics whose subscriptions may have got none."""
+    """The number of messages that were sent, and the topics whose subscriptions may have got none."""
 
     messages: int
     failures: Mapping[TopicId, PenstockError]

@@ -1,4 +1,4 @@
-"""What starts the deliveries of subscriptions: the function `dispatch` on the log table's stream, and a queue.
+"""The starts of deliveries of subscriptions: the function `dispatch` on the log table's stream, and a queue.
 
 A filter passes only heads that had a push waiter. A stage without subscriptions has none, so `dispatch` never runs and
 the queue stays empty. Nothing polls the queue yet.

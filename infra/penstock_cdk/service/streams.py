@@ -23,9 +23,9 @@ _AGE_MAX = Duration.hours(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSource:
-    """What one function gets of the stream: records that match `pattern`, so many at once or after `window`.
+    """The share of one function in the stream: records that match `pattern`, so many at once or after `window`.
 
-    A batch that fails is tried again in halves. What fails on all attempts goes to `dead`.
+    A batch that fails is tried again in halves. If all attempts fail, it goes to `dead`.
     """
 
     pattern: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What stands for the log table's stream where there is none: in memory, and in a data folder."""
+"""Stores without a stream keep a list of push events in its place: in memory, and in a data folder."""
 
 from pathlib import Path
 from typing import cast
