@@ -6,10 +6,10 @@ from functools import partial
 
 import click
 
-from tests.share_checker.explorer import Found, explore
 from tests.share_checker.machine import Machine
 from tests.share_checker.model import Bounds, Model
 from tests.share_checker.mutants import MUTANTS, search_mutant
+from tests.support.breadth_first import Found, explore
 
 ORDERINGS = ("none", "key")
 
@@ -41,7 +41,7 @@ def main(states: int, ordering: str | None, jobs: int, drained: int, mutant: str
 
 def _show(name: str, found: Found) -> None:
     click.echo(
-        f"{name}: {found.states:,} states, {found.shares:,} share states, whole to depth {found.depth}, "
+        f"{name}: {found.states:,} states, {found.size}, whole to depth {found.depth}, "
         f"{found.seconds:.0f} s, {found.states_per_second:,.0f} states/s"
     )
     if found.violation:

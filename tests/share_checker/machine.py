@@ -16,6 +16,7 @@ from penstock_core.share.read_first import plan_read_first
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState
 from penstock_core.share.share_update import ShareUpdate, apply
+from tests.support.breadth_first import InvariantError
 
 RECORDS = 4
 KEYS = (1, 2, 1, 2)
@@ -26,10 +27,6 @@ REFUSED = -1
 END = LogBounds(log_start=Offset(0), next_offset=Offset(RECORDS))
 
 T = TypeVar("T", bound=Hashable)
-
-
-class InvariantError(Exception):
-    """An invariant does not hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,12 @@ from tests.share_checker.machine import (
     KEYS,
     RECORDS,
     REFUSED,
-    InvariantError,
     Machine,
     Numbers,
     Planned,
     mask_of,
 )
+from tests.support.breadth_first import InvariantError
 
 TRIES = 3  # of one call
 DRAIN_TIME = 1_000
@@ -107,6 +107,10 @@ class Model:
         self._drained: set[int] = set()
         self._nonces: dict[tuple[int, int], LockNonce] = {}
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}  # one object for equal ones, to save memory
+
+    def size(self) -> str:
+        """How many share states the machine knows."""
+        return f"{len(self.machine.states):,} share states"
 
     def start(self) -> State:
         """The first state."""

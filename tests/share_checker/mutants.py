@@ -10,9 +10,9 @@ from penstock_core.share import acknowledge, acquire, read_first
 from penstock_core.share.draft import Draft
 from penstock_core.share.share_state import Lock, ShareState, Wait
 from penstock_core.share.share_update import ShareUpdate, apply
-from tests.share_checker.explorer import Found, explore
 from tests.share_checker.machine import Machine
 from tests.share_checker.model import Bounds, Model
+from tests.support.breadth_first import Found, explore
 
 Mutate = Callable[[ShareUpdate], ShareUpdate]
 

@@ -1,14 +1,31 @@
-"""Breadth-first search over the model's states, and the shortest trace to a violation.
+"""Breadth-first search over a model's states, and the shortest trace to a violation.
 
 A state is remembered by 64 bits. Two of ten million states have the same by a chance of about 1 in 400,000.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Protocol, TypeVar
 
-from tests.share_checker.machine import InvariantError
-from tests.share_checker.model import Model, State
+S = TypeVar("S", bound=Hashable)
+
+
+class InvariantError(Exception):
+    """An invariant does not hold."""
+
+
+class Model(Protocol[S]):
+    """A model that can be searched."""
+
+    def start(self) -> S:
+        """The first state."""
+
+    def steps(self, state: S) -> Iterator[tuple[str, S]]:
+        """Each step from the state, with its name. Raises InvariantError where an invariant is broken."""
+
+    def size(self) -> str:
+        """What the model counts beside its states, for people to read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +33,7 @@ class Found:
     """What a search found: states, the depth that it searched whole, and a violation with the steps that lead to it."""
 
     states: int
-    shares: int
+    size: str
     depth: int
     seconds: float
     violation: str = ""
@@ -28,14 +45,15 @@ class Found:
         return self.states / max(self.seconds, 1e-9)
 
 
-def explore(model: Model, states_max: int) -> Found:
+def explore(model: Model[S], states_max: int) -> Found:
     """Search until `states_max` distinct states are known, or all, or an invariant is broken."""
     begun = monotonic()
     start = model.start()
     seen = {hash(start)}
-    level, depth = [start], 0
+    level: list[S] = [start]
+    depth = 0
     while level and len(seen) < states_max:
-        following: list[State] = []
+        following: list[S] = []
         for state in level:
             try:
                 for _, after in model.steps(state):
@@ -46,7 +64,7 @@ def explore(model: Model, states_max: int) -> Found:
             except InvariantError as violation:
                 return Found(
                     states=len(seen),
-                    shares=len(model.machine.states),
+                    size=model.size(),
                     depth=depth,
                     seconds=monotonic() - begun,
                     violation=str(violation),
@@ -57,16 +75,16 @@ def explore(model: Model, states_max: int) -> Found:
         else:
             depth += 1
         level = following
-    return Found(states=len(seen), shares=len(model.machine.states), depth=depth, seconds=monotonic() - begun)
+    return Found(states=len(seen), size=model.size(), depth=depth, seconds=monotonic() - begun)
 
 
-def trace_to(model: Model, target: State) -> list[str]:
+def trace_to(model: Model[S], target: S) -> list[str]:
     """The names of the steps from the start to the state, and of the last step, which breaks an invariant.
 
     Searches again and remembers where each state came from, so that a search without a violation need not.
     """
     start = model.start()
-    came_from: dict[State, tuple[State, str]] = {}
+    came_from: dict[S, tuple[S, str]] = {}
     level = [start]
     while target not in came_from and target != start:
         following = []
@@ -87,7 +105,7 @@ def trace_to(model: Model, target: State) -> list[str]:
     return names[::-1]
 
 
-def last_step(model: Model, state: State) -> str:
+def last_step(model: Model[S], state: S) -> str:
     """What happens at the step from this state that breaks an invariant."""
     steps = model.steps(state)
     done = 0

@@ -1,0 +1,115 @@
+"""Wrong lanes and wrong deliveries that the search must find: each leaves out one rule of docs/adr/0042."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
+
+from penstock_core.push import lane
+from penstock_core.push.lane import Drop, LaneState, Postpone, Turn
+from tests.push_checker.delivery import Rules
+from tests.push_checker.model import Bounds, Model
+from tests.support.breadth_first import Found, explore
+
+Decision = LaneState | Drop | Postpone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A rule left out: of a delivery's steps, or by a patch of a function."""
+
+    bounds: Bounds = field(default_factory=Bounds)
+    rules: Rules = field(default_factory=Rules)
+    patched: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+
+def search_mutant(name: str, states_max: int) -> Found:
+    """Explore the mutant."""
+    mutant = MUTANTS[name]
+    with mutant.patched():
+        return explore(Model(mutant.bounds, mutant.rules), states_max)
+
+
+def _taken(change: Callable[[LaneState | None, Turn, Decision], Decision]) -> AbstractContextManager[Any]:
+    shipped = lane.take
+    return patch.object(lane, "take", lambda state, turn: change(state, turn, shipped(state, turn)))
+
+
+def _held_deletes_its_own_message() -> AbstractContextManager[Any]:
+    def deletes(state: LaneState | None, turn: Turn, decision: Decision) -> Decision:
+        is_own = state is not None and turn.message_id == state.holder
+        return Drop() if is_own and isinstance(decision, Postpone) else decision
+
+    return _taken(deletes)
+
+
+def _held_deletes_the_sleeper() -> AbstractContextManager[Any]:
+    def deletes(state: LaneState | None, turn: Turn, decision: Decision) -> Decision:
+        is_sleeper = state is not None and turn.message_id == state.sleeper != state.holder
+        return Drop() if is_sleeper and isinstance(decision, Postpone) else decision
+
+    return _taken(deletes)
+
+
+def _drop_ignores_the_version() -> AbstractContextManager[Any]:
+    def ignores(state: LaneState | None, turn: Turn, decision: Decision) -> Decision:
+        is_own = state is not None and turn.message_id in (state.holder, state.sleeper)
+        return Drop() if isinstance(decision, Postpone) and not is_own else decision
+
+    return _taken(ignores)
+
+
+def _finish_keeps_its_own_sleeper() -> AbstractContextManager[Any]:
+    def keeping(state: LaneState) -> LaneState:
+        after = shipped(state)
+        return replace(after, sleeper=state.sleeper, due_ms=state.due_ms)
+
+    shipped = lane.finish
+    return patch.object(lane, "finish", keeping)
+
+
+def _rest_trusts(is_covered: Callable[[LaneState, int, int], bool]) -> AbstractContextManager[Any]:
+    shipped = lane.rest
+
+    def trusting(state: LaneState, due_ms: int, now_ms: int) -> LaneState:
+        after = shipped(state, due_ms, now_ms)
+        has_sleeper = state.sleeper not in (lane.NO_MESSAGE, state.holder)
+        if has_sleeper and is_covered(state, due_ms, now_ms):
+            return replace(after, sleeper=state.sleeper, due_ms=state.due_ms)
+        return after
+
+    return patch.object(lane, "rest", trusting)
+
+
+_PLAIN = Bounds(faults=0, appends=1, failures=0, changes=0, slices=0)
+_DOUBLE = replace(_PLAIN, doubles=1)
+_FAILURE = replace(_PLAIN, failures=1)
+_FAILURES = replace(_PLAIN, appends=2, failures=2)
+_RESUMED = replace(_PLAIN, appends=0, changes=1, starts_paused=True)
+_SLICE = replace(_PLAIN, slices=1)
+_TWO = replace(_PLAIN, partitions=2, instances=1, appends=2, failures=2, pauses=(1, 3))
+
+MUTANTS: Mapping[str, Mutant] = {
+    "held-deletes-its-own-message": Mutant(bounds=_DOUBLE, patched=_held_deletes_its_own_message),
+    "held-deletes-the-sleeper": Mutant(bounds=_FAILURES, patched=_held_deletes_the_sleeper),
+    "drop-ignores-the-version": Mutant(bounds=_RESUMED, patched=_drop_ignores_the_version),
+    "finish-keeps-its-own-sleeper": Mutant(
+        bounds=replace(_FAILURE, instances=1), patched=_finish_keeps_its_own_sleeper
+    ),
+    "sleeper-trusted-though-late": Mutant(
+        bounds=_TWO, patched=lambda: _rest_trusts(lambda state, due_ms, now_ms: state.due_ms >= now_ms)
+    ),
+    "sleeper-trusted-though-overdue": Mutant(
+        bounds=replace(_FAILURES, instances=1),
+        patched=lambda: _rest_trusts(lambda state, due_ms, now_ms: state.due_ms <= due_ms),
+    ),
+    "arms-before-release": Mutant(bounds=_PLAIN, rules=Rules(arms_before_release=True)),
+    "deletes-before-release": Mutant(bounds=_PLAIN, rules=Rules(deletes_before_release=True)),
+    "deletes-before-sending": Mutant(bounds=_SLICE, rules=Rules(deletes_before_sending=True)),
+    "arms-by-its-first-read": Mutant(bounds=_PLAIN, rules=Rules(arms_by_its_first_read=True)),
+    "arms-without-condition": Mutant(bounds=_PLAIN, rules=Rules(arms_without_condition=True)),
+    "rests-without-arming": Mutant(bounds=_TWO, rules=Rules(rests_without_arming=True)),
+    "rests-without-postponing": Mutant(bounds=_FAILURE, rules=Rules(rests_without_postponing=True)),
+    "puts-without-condition": Mutant(bounds=_FAILURE, rules=Rules(puts_without_condition=True)),
+}
