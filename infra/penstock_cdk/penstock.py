@@ -23,11 +23,13 @@ from penstock_cdk.jobs.spark_jobs import SparkJobs
 from penstock_cdk.properties import Properties, settings_of_properties
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.client_policies import ClientPolicies
+from penstock_cdk.service.function_role import grants_of
 from penstock_cdk.service.functions import Functions
 from penstock_cdk.service.push import PushQueues, PushSource
 from penstock_cdk.service.releases import CanaryDeployment, Releases
 from penstock_cdk.service.repair import Repair, RepairQueues
 from penstock_cdk.service.schedules import Schedules
+from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import PROMOTE, TimerQueues, TimerSource
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import StageSettings
@@ -78,6 +80,7 @@ class Penstock(Construct):
         timers = TimerQueues(self, "Timers", settings=settings)
         push = PushQueues(self, "Push", settings=settings)
         wake_ups = WakeUps(self, "WakeUps", settings=settings)
+        targets = TargetsRole(self, "Targets", settings=settings)
         self._functions = Functions(
             self,
             "Functions",
@@ -87,9 +90,11 @@ class Penstock(Construct):
             timers=timers,
             push=push,
             wake_ups=wake_ups,
+            targets=targets,
             code=shipment.code,
         )
         functions = self._functions.by_name
+        targets.trust([functions[name] for name, grants in grants_of(settings).items() if grants.reaches_targets])
         releases = Releases(self, "Releases", settings=settings, functions=functions)
         entries = releases.entries
         api = Api(self, "Api", settings=settings, functions=entries)

@@ -129,6 +129,8 @@ class StageSettings:
     `job_environments` None takes those of the storage profile.
     `timers_always_on` lets the first delayed records of the stage come on time, and costs $0.26 a month for the pollers
     of their queue (docs/adr/0039). `timer_retry_s` is the wait before a failed promotion is tried again.
+    `private_targets` are private networks whose endpoints a subscription may have as targets. Give none on a stage that
+    runs on AWS: a caller could reach what only the service reaches.
     `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
     data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
     aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
@@ -168,6 +170,7 @@ class StageSettings:
     route_rates: Mapping[str, RequestRate] = field(default_factory=lambda: ROUTE_RATES)
     timer_retry_s: int = 60  # a promotion that failed: not shorter than the timeout of promote
     timers_always_on: bool = False
+    private_targets: tuple[str, ...] = ()
     repair_retry_s: int = 360  # six times the timeout of replicate, as the Lambda guide asks for
     job_environments: Mapping[str, Mapping[str, str]] | None = None
     keeps_data_on_delete: bool = True
@@ -247,6 +250,7 @@ STAGES: Mapping[str, StageSettings] = {
         route_rates={},
         repair_retry_s=10,
         timers_always_on=True,
+        private_targets=("127.0.0.0/8", "::1/128"),  # endpoints of your own machine
         keeps_data_on_delete=False,
         empties_buckets=False,  # `penstock local` removes the emulator's state as a whole
         enforces_tls=False,

@@ -36,7 +36,7 @@ class Grants:
     waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
     the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
     their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that start
-    deliveries.
+    deliveries. `reaches_targets` allows to assume the role that calls the targets of subscriptions.
     """
 
     topics: tuple[str, ...]
@@ -60,6 +60,7 @@ class Grants:
     switches_timers: bool = False
     promotes: bool = False
     dispatches: bool = False
+    reaches_targets: bool = False
 
 
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.

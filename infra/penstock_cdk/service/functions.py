@@ -9,6 +9,7 @@ from penstock_cdk.service.function_role import Grants, function_role, grants_of
 from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.routes import ROUTES
+from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import METRICS_NAMESPACE, StageSettings
@@ -37,6 +38,7 @@ class Functions(Construct):
         timers: TimerQueues,
         push: PushQueues,
         wake_ups: WakeUps,
+        targets: TargetsRole,
         code: lambda_.Code,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -46,6 +48,7 @@ class Functions(Construct):
         self._timers = timers
         self._push = push
         self._wake_ups = wake_ups
+        self._targets = targets
         self._code = code
         self.by_name: dict[str, lambda_.Function] = {
             name: self.add(name, grants) for name, grants in grants_of(settings).items()
@@ -76,6 +79,8 @@ class Functions(Construct):
             function_name=function_name,
             traces=is_traced,
         )
+        if grants.reaches_targets:
+            role.add_to_policy(self._targets.assume_statement())
         size = settings.function_sizes[name]
         is_arm = settings.architecture == "arm64"
         return lambda_.Function(
@@ -118,6 +123,7 @@ class Functions(Construct):
                 else {}
             ),
             **({"PENSTOCK_DELIVERIES": self._push.environment} if grants.dispatches else {}),
+            **({"PENSTOCK_TARGETS": self._targets.environment} if grants.reaches_targets else {}),
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,

@@ -1,0 +1,44 @@
+"""The role under which the service calls the targets of subscriptions (docs/adr/0043).
+
+It has no policy. Functions, queues and buses let it in by policies of their own, and a refusal of the API tells how.
+The functions that call targets may assume it, and nobody else may.
+"""
+
+from collections.abc import Sequence
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from penstock_cdk.settings import StageSettings
+
+
+class TargetsRole(Construct):
+    """The role. Its name is fixed, because the role itself comes after the functions that it trusts.
+
+    `environment` names it for functions, with the private networks whose endpoints they may call.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
+        super().__init__(scope, construct_id)
+        stack = Stack.of(self)
+        self._name = f"{settings.name}-targets-{stack.region}"  # roles of all regions share one space of names
+        self.role_arn = stack.format_arn(service="iam", region="", resource="role", resource_name=self._name)
+        self.environment = ",".join((self.role_arn, *settings.private_targets))
+
+    def assume_statement(self) -> iam.PolicyStatement:
+        """Allows to assume the role, and no other."""
+        return iam.PolicyStatement(actions=["sts:AssumeRole"], resources=[self.role_arn])
+
+    def trust(self, functions: Sequence[lambda_.Function]) -> None:
+        """Makes the role, which these functions may assume. There is none without a function."""
+        principals = [iam.ArnPrincipal(function.role.role_arn) for function in functions if function.role is not None]
+        if principals:
+            iam.Role(
+                self,
+                "Role",
+                role_name=self._name,
+                description="Penstock calls the targets of subscriptions under this role. Targets let it in.",
+                assumed_by=iam.CompositePrincipal(*principals),
+            )
