@@ -171,9 +171,15 @@ DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-lette
 
 # Subscriptions.
 PUSH_LOCK_MS = 65_000  # of a lane: longer than the function `deliver` may run
-PUSH_VISIBILITY_MS = 120_000  # a message whose delivery died comes again: longer than its lock
+PUSH_VISIBILITY_MS = 70_000  # a message whose delivery died comes again: longer than its lock
 PUSH_MESSAGE_AGE_MS_MAX = 14 * 24 * 3_600_000  # SQS keeps a message no longer
 DISPATCH_LATE_MS = 60_000  # after a write, a wake-up of subscriptions is late: the alarm functions-failing counts it
+PUSH_SLICE_MS = 10_000  # of a delivery: then it begins no invocation, and another delivery goes on
+PUSH_TARGET_MS = 50_000  # a target answers within this time; with a slice it is less than the function may run
+PUSH_READ_AHEAD_BYTES = 2 * MIB  # of segments, that are read at once for several batches
+PUSH_RECEIPT_RETRY_MS = 5_000  # a message comes again so soon after its delivery failed
+PUSH_UNREADABLE_PAUSE_MS = 30_000  # a partition rests so long before a record that cannot be read
+PUSH_HOPS_MAX = 3  # copies of a record from topic to topic
 PUSH_PAUSE_MS_MAX = 11 * 3_600_000  # SQS hides a message for 12 h at most after its receipt
 PUSH_PAYLOAD_BYTES_MAX = 6 * MIB  # of one delivery: Lambda takes no more in a synchronous invocation
 PUSH_ENTRIES_MAX = 10  # of one SendMessageBatch and of one PutEvents

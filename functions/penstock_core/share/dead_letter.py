@@ -7,7 +7,7 @@ dead letter before or because somebody forged them, loses them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_core.ids import GroupName, TopicName
+from penstock_core.ids import GroupName, SubscriptionName, TopicName
 from penstock_core.records.codec import Headers, NewRecord, Record
 
 HEADER_PREFIX = "penstock.dead-letter."
@@ -16,12 +16,16 @@ UNDECODABLE = "undecodable"  # the reason of a batch that cannot be decoded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOrigin:
-    """Where a dead letter comes from, and why. `deliveries` counts how often it was handed out."""
+    """Where a dead letter comes from, and why. `deliveries` counts how often it was handed out.
+
+    `group` or `subscription` names who gave up on it.
+    """
 
     topic: TopicName
     partition: int
     offset: int
-    group: GroupName
+    group: GroupName | None = None
+    subscription: SubscriptionName | None = None
     reason: str
     deliveries: int
     time_ms: int
@@ -53,8 +57,9 @@ def _headers(origin: DeadLetterOrigin) -> Sequence[tuple[str, bytes | None]]:
         "partition": origin.partition,
         "offset": origin.offset,
         "group": origin.group,
+        "subscription": origin.subscription,
         "reason": origin.reason,
         "deliveries": origin.deliveries,
         "time_ms": origin.time_ms,
     }
-    return [(f"{HEADER_PREFIX}{name}", str(value).encode()) for name, value in facts.items()]
+    return [(f"{HEADER_PREFIX}{name}", str(value).encode()) for name, value in facts.items() if value is not None]

@@ -55,8 +55,8 @@ class FoundBatches:
 
     The offsets of `passed` lie in refs that the filter takes nothing of. The offsets of `removed` are gone for ever.
     Those of `unreadable` could not be read now, `error` is the first reason. Of these, `lost` are damaged or missing in
-    every zone. Those of `left_out` were not read, because one
-    call reads `FETCH_REFS_MAX` refs and `SHARE_READ_BYTES_MAX` at most.
+    every zone. Those of `left_out` were not read, because one call reads `FETCH_REFS_MAX` refs and so many bytes at
+    most.
     """
 
     batches: Sequence[StoredBatch]
@@ -78,8 +78,10 @@ class _Located:
     error: PenstockError | None = None
 
 
-def read_batches(instance: Instance, wanted: Sequence[WantedRecords]) -> list[FoundBatches]:
-    """What was found for each, in order.
+def read_batches(
+    instance: Instance, wanted: Sequence[WantedRecords], bytes_max: int = SHARE_READ_BYTES_MAX
+) -> list[FoundBatches]:
+    """What was found for each, in order. It reads `bytes_max` of segments, or one that is larger.
 
     At the tail it costs the ranged gets. Below the tail it costs a query for each place in the index. Where something
     could not be read, it costs one read of the heads more. Raises nothing for what cannot be read.
@@ -92,7 +94,7 @@ def read_batches(instance: Instance, wanted: Sequence[WantedRecords]) -> list[Fo
     located = instance.executor.map(lambda each: _locate(instance.stores.log, each), wanted).all_ok()
     for each, refs in zip(wanted, located, strict=True):
         _pass_over(each.wanted, refs)
-    _leave_out(located)
+    _leave_out(located, bytes_max)
     contents = read_refs_singly(instance, [ref for each in located for ref in each.refs])
     found = [_cut(each, refs, contents) for each, refs in zip(wanted, located, strict=True)]
     explained = _explained(instance, wanted, found)
@@ -129,9 +131,9 @@ def _pass_over(wanted: Filter | None, located: _Located) -> None:
         located.refs = [each for each in located.refs if may_match_ref(wanted, each.ref)]
 
 
-def _leave_out(located: Sequence[_Located]) -> None:
+def _leave_out(located: Sequence[_Located], bytes_max: int) -> None:
     """Keep as many refs of all partitions as one call may read: the first ones of each, and one at the least."""
-    refs_left, bytes_left = FETCH_REFS_MAX, SHARE_READ_BYTES_MAX
+    refs_left, bytes_left = FETCH_REFS_MAX, bytes_max
     for each in located:
         for place, located_ref in enumerate(each.refs):
             refs_left, bytes_left = refs_left - 1, bytes_left - located_ref.ref.length

@@ -1,4 +1,7 @@
-"""Move records of a share group to another topic: an append and an update of the share item, both or neither."""
+"""Move records to another topic: an append and an update of who is done with them, both or neither.
+
+That is a share group's item, or a subscription's state in a partition.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +12,7 @@ from penstock_core.limits import BATCH_DECODED_BYTES_MAX, MOVED_BYTES_MAX
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import BatchBuilder, NewRecord
 from penstock_core.records.record_batch import Compression, validate
-from penstock_core.transaction import Move, ShareCommit
+from penstock_core.transaction import DeliveryCommit, Move, ShareCommit
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import PartitionBatches, put_batches
@@ -43,8 +46,10 @@ def encoded(records: Sequence[NewRecord]) -> bytes | None:
     return data if len(data) <= MOVED_BYTES_MAX else None
 
 
-def move_records(instance: Instance, moved: Sequence[MovedRecords], share: ShareCommit, window: UpdateWindow) -> bool:
-    """Append the batches and update the share item at once. False if the update was refused: nothing was appended.
+def move_records(
+    instance: Instance, moved: Sequence[MovedRecords], done: ShareCommit | DeliveryCommit, window: UpdateWindow
+) -> bool:
+    """Append the batches and update the item at once. False if the update was refused: nothing was appended.
 
     `window` was opened before the records were read. One put per zone, one transaction, one read of the heads,
     and what `shorten_heads` and `wake_beside` cost. Raises NOT_ENOUGH_ZONES, UNKNOWN_PARTITION if a topic is gone, and
@@ -63,7 +68,8 @@ def move_records(instance: Instance, moved: Sequence[MovedRecords], share: Share
     stored, refs = put_batches(instance, batches, Acks.QUORUM)
     keys = [each.key for each in moved]
     move = Move(
-        shares=[share],
+        shares=[done] if isinstance(done, ShareCommit) else [],
+        deliveries=[done] if isinstance(done, DeliveryCommit) else [],
         refs={key: [ref] for key, ref in zip(keys, refs, strict=True)},
         unconfirmed=dict.fromkeys(keys, stored.unconfirmed_zones),
     )

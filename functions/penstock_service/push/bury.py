@@ -1,0 +1,90 @@
+"""Bury: move records that a target cannot handle to the dead-letter topic of their subscription, each exactly once.
+
+One transaction appends them there and moves the subscription's offset over them. If the topic is missing, or a record
+does not fit into a batch, the partition rests for the longest pause, and a log line that an alarm watches tells of it.
+"""
+
+from collections.abc import Sequence
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import Offset, TopicName
+from penstock_core.push.attempt import pause_ms
+from penstock_core.push.batch import PushRecord
+from penstock_core.push.delivery import DeliveryState, pause, skip
+from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.records.codec import NewRecord
+from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter
+from penstock_service.push.lane_work import LaneWork, overtaken
+from penstock_service.push.move_with_state import move_with_state, same_partition
+from penstock_service.records.append import is_head_gone
+from penstock_service.segments.update_window import UpdateWindow
+from penstock_service.share.dead_letters.move_records import MovedRecords, encoded
+
+_LONGEST = 1_000  # failures: more than any pause doubles for
+_FEWER = 4
+
+
+def bury(
+    work: LaneWork,
+    place: tuple[TopicName, DeliveryKey],
+    state: DeliveryState,
+    records: Sequence[PushRecord],
+    end: Offset,
+) -> DeliveryState:
+    """The state behind the records, which lie below `end`, or behind as many as fit into one batch.
+
+    One put per zone, one transaction, one read of the head. Where the topic cannot take them: one write of the pause.
+    """
+    instance, name = work.instance, work.subscription.config.dead_letter_topic
+    window = UpdateWindow.open(instance.clock)
+    topic = None if name is None else instance.topic_cache.find(name)
+    if topic is None:
+        return _wait(work, place[1], state, f"topic {name!r} does not exist: create it, or name another one")
+    letters = [_letter(work, place, state, each) for each in records]
+    data, count = encoded(letters), len(letters)
+    while data is None and count > 1:
+        count = max(1, count // _FEWER)
+        data = encoded(letters[:count])
+    if data is None:
+        return _wait(work, place[1], state, "a record is larger than a batch may be")
+    if count < len(records):
+        end = Offset(records[count].record.offset)
+    moved = MovedRecords(topic=topic, key=same_partition(topic, place[1]), data=data)
+    try:
+        buried = move_with_state(instance, place[1], moved, skip(state, end), window)
+    except PenstockError as error:
+        if not is_head_gone(error):
+            raise
+        instance.topic_cache.forget(topic.name)
+        return _wait(work, place[1], state, f"topic {topic.name!r} was deleted")
+    instance.telemetry.count("push_dead_lettered", count)
+    return buried
+
+
+def _letter(work: LaneWork, place: tuple[TopicName, DeliveryKey], state: DeliveryState, each: PushRecord) -> NewRecord:
+    trouble = state.trouble
+    origin = DeadLetterOrigin(
+        topic=place[0],
+        partition=place[1].partition,
+        offset=each.record.offset,
+        subscription=work.subscription.name,
+        reason="" if trouble is None else trouble.error,
+        deliveries=0 if trouble is None else trouble.attempts,
+        time_ms=work.instance.clock.now_ms(),
+    )
+    return dead_letter(each.record, origin)
+
+
+def _wait(work: LaneWork, key: DeliveryKey, state: DeliveryState, why: str) -> DeliveryState:
+    subscription, instance = work.subscription, work.instance
+    instance.telemetry.log(
+        "push_dead_letters_stuck",
+        subscription=subscription.name,
+        partition=str(key.partition_key),
+        topic=subscription.config.dead_letter_topic,
+        error=why,
+    )
+    waiting = pause(state, instance.clock.now_ms() + pause_ms(subscription.config, _LONGEST))
+    if instance.stores.push.put_delivery(key, waiting) != waiting:
+        raise overtaken(key)
+    return waiting

@@ -1,0 +1,196 @@
+"""Deliver: what one message of the queue of deliveries starts. It works on one lane of a subscription.
+
+```
+take the lane ─▶ rounds over its partitions ─▶ release ─▶ arm their heads ─▶ delete the message
+                  slice is over: release, send a new message, delete the own one
+                  a pause:       release, arm, hide the own message until the next try
+```
+The lane's lock and the versions of all states make it safe to die, freeze or run twice anywhere (docs/adr/0042). What
+one delivery costs beside its batches:
+
+| step | reads | writes | other calls |
+|---|---|---|---|
+| begin | subscription, lane, states, heads | 1 lane | |
+| each round | heads | | |
+| end | heads that had a push waiter | 1 lane, 1 head per partition without one | deletes or hides its message |
+"""
+
+import contextlib
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import PartitionKey, TopicName
+from penstock_core.limits import PUSH_PAUSE_MS_MAX, PUSH_RECEIPT_RETRY_MS
+from penstock_core.log.index import Head
+from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.lane import Drop, LaneKey, LaneState, Postpone, Turn, finish, lane_of, rest, take
+from penstock_core.push.message import PushMessage
+from penstock_core.push.subscription import Subscription
+from penstock_service.instance.instance import Instance
+from penstock_service.instance.moment import Moment
+from penstock_service.push.deliver_ordered import deliver_ordered
+from penstock_service.push.lane_work import LaneResult, LaneWork
+from penstock_service.push.subscription_partitions import partitions_of
+
+_NONCE_BYTES = 8
+_TAKES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """One receipt of a message. The queue names the message by `message_id`, and this receipt of it by `handle`."""
+
+    message: PushMessage
+    message_id: str
+    handle: str
+
+
+class Ending(Enum):
+    """What becomes of the message: the caller deletes it, or leaves it in the queue."""
+
+    DELETE = "delete"
+    KEEP = "keep"
+
+
+def deliver(instance: Instance, receipt: Receipt) -> Ending:
+    """Works on the message's lane for `PUSH_SLICE_MS`. An invocation that begins before that is waited for.
+
+    Raises what storage raises before the lane is taken, and after it was released: leave the message in the queue then.
+    """
+    return _Delivery(instance, receipt).run()
+
+
+class _Delivery:
+    def __init__(self, instance: Instance, receipt: Receipt) -> None:
+        self._instance = instance
+        self._receipt = receipt
+        self._message = receipt.message
+        self._started = Moment.now(instance.clock)
+        self._nonce = instance.entropy.random_bytes(_NONCE_BYTES).hex()
+        self._key = LaneKey(subscription_id=self._message.subscription_id, lane=self._message.lane)
+
+    def run(self) -> Ending:
+        push = self._instance.stores.push
+        subscription = push.get_subscription(self._message.name)
+        if subscription is None or subscription.subscription_id != self._message.subscription_id:
+            return Ending.DELETE  # it was deleted, and perhaps made anew
+        lane = self._take(subscription, push.find_lane(self._key))
+        while isinstance(lane, LaneState):
+            try:
+                result = self._work(subscription, lane)
+            except PenstockError as error:
+                return self._give_up(lane, error)
+            after = self._release(lane, result)
+            if after is None:
+                return Ending.KEEP
+            if result.is_unfinished:
+                self._instance.stores.deliveries.send([self._successor(subscription)])
+                return Ending.DELETE
+            if self._arm(result):
+                return self._leave(after)
+            lane = self._take(subscription, after)
+        return self._hide(lane.until_ms) if isinstance(lane, Postpone) else Ending.DELETE
+
+    def _take(self, subscription: Subscription, stored: LaneState | None) -> LaneState | Drop | Postpone:
+        """The lane as it is held now. One write, and one for each delivery that came between."""
+        for _ in range(_TAKES_MAX):
+            turn = Turn(
+                message_id=self._receipt.message_id,
+                nonce=self._nonce,
+                sent_version=self._message.version,
+                seen_version=subscription.version,
+                now_ms=self._instance.clock.now_ms(),
+            )
+            taken = take(stored, turn)
+            if not isinstance(taken, LaneState) or taken is stored:
+                return taken
+            stored = self._instance.stores.push.put_lane(self._key, taken)
+            if stored == taken:
+                return taken
+        raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"lane {self._key} was changed {_TAKES_MAX} times in a row")
+
+    def _work(self, subscription: Subscription, lane: LaneState) -> LaneResult:
+        if subscription.is_paused:
+            return LaneResult(is_unfinished=False)
+        partitions = self._partitions(subscription)
+        at = lane.version // 2 % max(1, len(partitions))  # each slice begins with the next one, so that each has a turn
+        work = LaneWork(
+            instance=self._instance,
+            subscription=subscription,
+            number=self._key.lane,
+            lane=lane,
+            partitions=[*partitions[at:], *partitions[:at]],
+            started=self._started,
+        )
+        return deliver_ordered(work)
+
+    def _partitions(self, subscription: Subscription) -> list[tuple[TopicName, DeliveryKey]]:
+        """The lane's partitions. Topics are read again if they do not have the partition that the message names."""
+        found = partitions_of(self._instance, subscription)
+        hint = self._message.partition
+        if hint is not None and all(key.partition_key != hint for _, key in found):
+            for name, topic_id in subscription.topics.items():
+                if topic_id == hint.topic_id:
+                    self._instance.topic_cache.forget(name)
+            found = partitions_of(self._instance, subscription)
+        lanes = subscription.config.concurrency
+        return [(name, key) for name, key in found if lane_of(key.partition_key, lanes) == self._key.lane]
+
+    def _release(self, lane: LaneState, result: LaneResult) -> LaneState | None:
+        """The lane as it is free. None if another delivery has taken it, because this one was frozen. One write."""
+        is_resting = result.due_ms is not None and not result.is_unfinished
+        free = rest(lane, result.due_ms or 0, self._instance.clock.now_ms()) if is_resting else finish(lane)
+        return free if self._instance.stores.push.put_lane(self._key, free) == free else None
+
+    def _successor(self, subscription: Subscription) -> PushMessage:
+        return PushMessage(
+            name=subscription.name,
+            subscription_id=subscription.subscription_id,
+            lane=self._key.lane,
+            version=subscription.version,
+            partition=self._message.partition,
+        )
+
+    def _arm(self, result: LaneResult) -> bool:
+        """Sets the push waiters of the partitions that are at their end. False if records have come meanwhile.
+
+        The lane is free already, so each append after this wakes a delivery that can take it. A waiter that was there
+        before the release may have woken a delivery that found the lane held: such a head is read again.
+        """
+        log, seen = self._instance.stores.log, dict(result.ends)
+        known = [key for key, head in seen.items() if head.push_waiter_ms is not None]
+        if known:
+            fresh = log.heads(known)
+            if any(head.next_offset > seen[key].next_offset for key, head in fresh.items()):
+                return False
+            for key in known:
+                del seen[key]
+            seen |= {key: head for key, head in fresh.items() if head.push_waiter_ms is None}
+        armed = self._instance.executor.map(self._arm_head, [*seen.items()]).all_ok()
+        return all(armed)
+
+    def _arm_head(self, each: tuple[PartitionKey, Head]) -> bool:
+        key, head = each
+        now_ms = self._instance.clock.now_ms()
+        is_armed, found = self._instance.stores.log.arm_push(key, head.next_offset, now_ms)
+        return is_armed or found is None
+
+    def _leave(self, lane: LaneState) -> Ending:
+        return self._hide(lane.due_ms) if lane.sleeper == self._receipt.message_id else Ending.DELETE
+
+    def _hide(self, until_ms: int) -> Ending:
+        """Lets the message come again. One that comes early is hidden once more."""
+        pause_ms = min(max(until_ms - self._instance.clock.now_ms(), 0), PUSH_PAUSE_MS_MAX)
+        self._instance.stores.deliveries.postpone(self._receipt.handle, pause_ms)
+        return Ending.KEEP
+
+    def _give_up(self, lane: LaneState, error: PenstockError) -> Ending:
+        """Frees the lane, so that its next delivery counts no death. The message comes again soon."""
+        self._instance.telemetry.log(
+            "push_delivery_failed", subscription=self._message.name, lane=self._key.lane, error=str(error)
+        )
+        with contextlib.suppress(PenstockError):  # if not, the lock and the message's receipt end by themselves
+            self._instance.stores.push.put_lane(self._key, finish(lane))
+            self._instance.stores.deliveries.postpone(self._receipt.handle, PUSH_RECEIPT_RETRY_MS)
+        return Ending.KEEP

@@ -1,0 +1,192 @@
+"""Deliver the partitions of a lane in order: one batch of a partition at a time, from its offset on.
+
+`penstock_core.push.attempt.plan` decides each step from the partition's state alone. The state is written before what
+relies on it, and on condition of its version. So a delivery that was overtaken stops at its first write.
+
+A batch that succeeds at once costs one write of the state, and no read: `PUSH_READ_AHEAD_BYTES` are read for several
+batches. A batch in trouble costs two writes for each attempt. Evidence is one query of the subscription's states, for
+attempts that may be a record's last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock_core.ids import Offset, TopicName
+from penstock_core.limits import PUSH_TARGET_MS, PUSH_UNREADABLE_PAUSE_MS
+from penstock_core.log.index import Head
+from penstock_core.push.attempt import (
+    Bury,
+    Facts,
+    Found,
+    Named,
+    NeedsEvidence,
+    Plan,
+    Rest,
+    Skip,
+    Try,
+    fail,
+    fail_record,
+    plan,
+)
+from penstock_core.push.batch import Answer, Answered, Failed, PushBatch, PushRecord
+from penstock_core.push.delivery import DeliveryState, commit, pause, skip
+from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.target import TopicTarget
+from penstock_service.push.bury import bury
+from penstock_service.push.copy_to_topic import copy_to_topic
+from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken
+from penstock_service.push.read_ahead import RecordsAhead, read_ahead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """The state after a partition's turn, and why the turn ended: a pause, the end of its records, or neither."""
+
+    state: DeliveryState
+    due_ms: int | None = None
+    is_at_end: bool = False
+
+
+def deliver_ordered(work: LaneWork) -> LaneResult:
+    """Delivers in rounds, until all partitions rest or are at their end, or the slice is over.
+
+    Each round reads the heads once, and gives each partition a turn of one `read_ahead`. The last round finds nothing.
+    """
+    stores = work.instance.stores
+    keys = [key for _, key in work.partitions]
+    states = dict(stores.push.find_deliveries(keys))
+    while True:
+        heads = stores.log.heads([key.partition_key for key in keys])
+        turns: dict[DeliveryKey, _Turn] = {}
+        for place in work.partitions:
+            head = heads.get(place[1].partition_key)
+            if head is not None:  # its topic was deleted
+                turns[place[1]] = _Partition(work, place, head).take_turn(states.get(place[1]))
+        has_moved = any(turn.state != states.get(key) for key, turn in turns.items())
+        states = {key: turn.state for key, turn in turns.items()}
+        if has_moved and work.has_time():
+            continue  # records may have come meanwhile: a look costs less than to arm in vain
+        return LaneResult(
+            is_unfinished=any(turn.due_ms is None and not turn.is_at_end for turn in turns.values()),
+            due_ms=min((turn.due_ms for turn in turns.values() if turn.due_ms is not None), default=None),
+            ends={key.partition_key: heads[key.partition_key] for key, turn in turns.items() if turn.is_at_end},
+        )
+
+
+class _Partition:
+    """One turn of one partition."""
+
+    def __init__(self, work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head) -> None:
+        self._work = work
+        self._instance = work.instance
+        self._subscription = work.subscription
+        self._config = work.subscription.config
+        self._place = place
+        self._head = head
+
+    def take_turn(self, stored: DeliveryState | None) -> _Turn:
+        """Steps until the records that were read are done. A partition without a state begins with its log."""
+        state = stored or DeliveryState(offset=self._head.log_start_offset, version=0)
+        ahead: RecordsAhead | None = None
+        while True:
+            now_ms = self._instance.clock.now_ms()
+            if state.offset >= self._head.next_offset:
+                return _Turn(state=state, is_at_end=True)
+            if now_ms < state.next_try_ms:
+                return _Turn(state=state, due_ms=state.next_try_ms)
+            if not self._work.has_time() or (ahead is not None and state.offset >= ahead.end):
+                return _Turn(state=state)
+            if ahead is None:
+                ahead = self._read(state.offset)
+            if state.offset >= ahead.end:
+                state = self._wait_for_record(state, ahead)
+                continue
+            records, found = ahead.batch(state.offset, self._config)
+            state = self._step(state, records, found)
+
+    def _read(self, offset: Offset) -> RecordsAhead:
+        ahead = read_ahead(self._instance, self._place, self._config, self._head, offset)
+        if ahead.expired:
+            self._instance.telemetry.count("push_expired", ahead.expired)
+        return ahead
+
+    def _wait_for_record(self, state: DeliveryState, ahead: RecordsAhead) -> DeliveryState:
+        """Rests, because the next record is damaged or cannot be reached now."""
+        self._instance.telemetry.log("push_unreadable", **self._facts(state.offset), error=ahead.error)
+        return self._put(pause(state, self._instance.clock.now_ms() + PUSH_UNREADABLE_PAUSE_MS))
+
+    def _step(self, state: DeliveryState, records: Sequence[PushRecord], found: Found) -> DeliveryState:
+        """The state after the next step. Each step moves the offset, or notes a failure or a pause."""
+        match self._plan(state, found):
+            case Rest(state=resting):
+                return self._put_if_new(state, resting)
+            case Skip(end=end):
+                return self._put(skip(state, end))
+            case Bury(end=end):
+                chosen = [each for each in records if each.record.offset < end]
+                return bury(self._work, self._place, state, chosen, end)
+            case Try() as tried:
+                begun = self._put_if_new(state, tried.state)
+                chosen = [each for each in records if each.record.offset < tried.end]
+                return self._try(begun, tried, chosen)
+            case NeedsEvidence():
+                raise AssertionError("the plan had evidence")
+
+    def _plan(self, state: DeliveryState, found: Found) -> Plan:
+        facts = Facts(now_ms=self._instance.clock.now_ms(), deaths=self._work.lane.deaths)
+        step = plan(state, self._config, found, facts)
+        if not isinstance(step, NeedsEvidence):
+            return step
+        states = self._instance.stores.push.states_of(self._subscription.subscription_id)
+        succeeded_ms = max((each.succeeded_ms for each in states.deliveries.values()), default=0)
+        return plan(state, self._config, found, replace(facts, succeeded_ms=succeeded_ms))
+
+    def _try(self, state: DeliveryState, tried: Try, records: Sequence[PushRecord]) -> DeliveryState:
+        if not self._work.has_time():  # the write before this took long: another delivery may be at work
+            return state
+        target = self._subscription.target
+        if isinstance(target, TopicTarget):
+            copied = copy_to_topic(self._work, self._place, state, records, tried.end)
+            if isinstance(copied, DeliveryState):
+                return copied
+            return self._note(state, tried, records, copied)
+        batch = PushBatch(
+            subscription=self._subscription.name,
+            subscription_id=self._subscription.subscription_id,
+            records=records,
+            attempt=1 if state.trouble is None else state.trouble.attempts,
+        )
+        answer = self._instance.stores.targets.deliver(target, batch, PUSH_TARGET_MS)
+        return self._note(state, tried, records, answer)
+
+    def _note(self, state: DeliveryState, tried: Try, records: Sequence[PushRecord], answer: Answer) -> DeliveryState:
+        now_ms = self._instance.clock.now_ms()
+        if isinstance(answer, Answered) and not answer.failed:
+            self._instance.telemetry.count("records_pushed", len(records))
+            return self._put(commit(state, tried.end, now_ms))
+        offset = state.offset
+        if isinstance(answer, Failed):
+            kind, new = answer.failure.value, fail(state, self._config, tried, answer, now_ms)
+        else:
+            offset = min(offset for _, offset in answer.failed)
+            named = Named(offset=offset, is_first=offset == records[0].record.offset, error=answer.error)
+            kind, new = "record", fail_record(state, self._config, named, now_ms)
+            self._instance.telemetry.count("records_pushed", sum(each.record.offset < offset for each in records))
+        self._instance.telemetry.log("push_failed", **self._facts(offset), kind=kind, error=answer.error)
+        return self._put(new)
+
+    def _facts(self, offset: Offset) -> dict[str, str | int]:
+        return {
+            "subscription": self._subscription.name,
+            "partition": str(self._place[1].partition_key),
+            "offset": offset,
+        }
+
+    def _put_if_new(self, old: DeliveryState, new: DeliveryState) -> DeliveryState:
+        return old if new == old else self._put(new)
+
+    def _put(self, new: DeliveryState) -> DeliveryState:
+        stored = self._instance.stores.push.put_delivery(self._place[1], new)
+        if stored != new:
+            raise overtaken(self._place[1])
+        return new

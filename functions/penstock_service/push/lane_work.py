@@ -1,0 +1,52 @@
+"""One delivery's work on a lane that it holds, and what it found at its end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import PartitionKey, TopicName
+from penstock_core.limits import PUSH_SLICE_MS
+from penstock_core.log.index import Head
+from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.lane import LaneState
+from penstock_core.push.subscription import Subscription
+from penstock_service.instance.instance import Instance
+from penstock_service.instance.moment import Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneWork:
+    """The lane as it was taken, its partitions, and the moment before anything of it was read."""
+
+    instance: Instance
+    subscription: Subscription
+    number: int
+    lane: LaneState
+    partitions: Sequence[tuple[TopicName, DeliveryKey]]
+    started: Moment
+
+    def has_time(self) -> bool:
+        """Whether an invocation may begin: look right before it.
+
+        It ends within the lock then, because `PUSH_LOCK_MS` covers a slice and the longest invocation. An instance
+        that was frozen since it took the lane finds here that it comes too late, by one of its clocks.
+        """
+        return self.started.age_ms(self.instance.clock) < PUSH_SLICE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneResult:
+    """What the work came to.
+
+    `is_unfinished`: there is more to do at once. `due_ms` is the earliest next try, None for none. `ends` are the heads
+    of partitions that were delivered to their end.
+    """
+
+    is_unfinished: bool
+    due_ms: int | None = None
+    ends: Mapping[PartitionKey, Head] = field(default_factory=dict)
+
+
+def overtaken(key: DeliveryKey) -> PenstockError:
+    """The error of a delivery whose state has changed under it, because its lock was over."""
+    return PenstockError(ErrorCode.CONCURRENT_UPDATE, f"another delivery works on partition {key.partition_key}")

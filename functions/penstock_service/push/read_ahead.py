@@ -1,0 +1,108 @@
+"""Read ahead: the records of a partition for several batches, with one read of the log."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_core.filters.filter import matches
+from penstock_core.filters.policy import parse_filter
+from penstock_core.ids import Offset, TopicName
+from penstock_core.limits import PUSH_READ_AHEAD_BYTES
+from penstock_core.log.index import Head
+from penstock_core.push.attempt import Candidate, Found
+from penstock_core.push.batch import PushRecord
+from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.kafka_event import fitting
+from penstock_core.push.subscription import SubscriptionConfig
+from penstock_core.share.record_set import RecordSet, normalized
+from penstock_service.instance.instance import Instance
+from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
+from penstock_service.share.batches.sift import decoded_among
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsAhead:
+    """The records of a partition that the target is to get, up to `end`, in order.
+
+    `expired` offsets were removed by retention or a truncation before. `has_more`: the log goes on behind `end`.
+    `error` tells why the record at `end` cannot be read now, "" if it was not tried.
+    """
+
+    records: Sequence[PushRecord]
+    end: Offset
+    expired: int
+    has_more: bool
+    error: str
+
+    def batch(self, offset: Offset, config: SubscriptionConfig) -> tuple[Sequence[PushRecord], Found]:
+        """The records of the next batch from `offset` on, and what a plan must know of them."""
+        at = bisect_left(self.records, int(offset), key=_offset)
+        chosen = self.records[at : at + config.batch_records]
+        chosen = chosen[: fitting(chosen)]
+        behind = at + len(chosen)
+        is_last = behind == len(self.records)
+        found = Found(
+            records=[
+                Candidate(offset=Offset(each.record.offset), timestamp_ms=each.record.timestamp) for each in chosen
+            ],
+            end=self.end if is_last else Offset(self.records[behind].record.offset),
+            is_full=not is_last or self.has_more or len(chosen) == config.batch_records,
+        )
+        return chosen, found
+
+
+def read_ahead(
+    instance: Instance, place: tuple[TopicName, DeliveryKey], config: SubscriptionConfig, head: Head, offset: Offset
+) -> RecordsAhead:
+    """The records from `offset` on, of about `PUSH_READ_AHEAD_BYTES` of segments, and of one segment at the least.
+
+    Costs what `read_batches` costs: ranged gets at the tail, and one query for each place below it. A batch that
+    cannot be decoded is passed over: a log line and the metric `push_undecodable` tell of it.
+    """
+    topic, key = place
+    wanted = None if config.filter is None else parse_filter(config.filter)
+    ranges = ((offset, head.next_offset),)
+    [found] = read_batches(
+        instance,
+        [WantedRecords(key=key.partition_key, head=head, ranges=ranges, wanted=wanted)],
+        PUSH_READ_AHEAD_BYTES,
+    )
+    end = _end(found, head)
+    readable = RecordSet(((offset, end),)).minus(found.removed)
+    records = []
+    for batch in found.batches:
+        mine = readable.only(((batch.base_offset, batch.next_offset),))
+        if not mine.ranges:
+            continue
+        decoded = decoded_among(batch, mine)
+        if decoded is None:
+            instance.telemetry.log(
+                "push_undecodable", partition=str(key.partition_key), start_offset=mine.start, records=mine.count
+            )
+            continue
+        records += [
+            PushRecord(topic=topic, key=key.partition_key, record=each)
+            for each in decoded
+            if wanted is None or matches(wanted, each.headers)
+        ]
+    return RecordsAhead(
+        records=records,
+        end=end,
+        expired=RecordSet(((offset, end),)).only(found.removed).count,
+        has_more=end < head.next_offset,
+        error=str(found.error or "it cannot be read") if _starts_at(found.unreadable, end) else "",
+    )
+
+
+def _offset(each: PushRecord) -> int:
+    return each.record.offset
+
+
+def _end(found: FoundBatches, head: Head) -> Offset:
+    """The first offset that was not read."""
+    missing = normalized((*found.left_out, *found.unreadable))
+    return Offset(missing[0][0]) if missing else head.next_offset
+
+
+def _starts_at(ranges: Sequence[tuple[int, int]], offset: Offset) -> bool:
+    return any(start == offset for start, _ in ranges)

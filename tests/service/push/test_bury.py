@@ -1,0 +1,133 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_core.limits import DEAD_LETTERS_AT_ONCE
+from penstock_core.push.batch import Failed, Failure
+from penstock_core.records.codec import NewRecord, Record, decode
+from penstock_service.topics.delete_topic import delete_topic
+from tests.support.push_deliveries import Deliveries, refusing
+from tests.support.service import Intercepted, ask, new_topic, with_stores
+
+REFUSED = Failed(failure=Failure.REFUSAL, error="it does not fit")
+
+
+def burying(partitions: int = 1, **settings: Any) -> Deliveries:
+    """A subscription whose records go to the dead letters at their second failure."""
+    all_settings = {"dead_letter_topic": "dead", "attempts_max": 1, "patience_ms": 0, "batch_records": 1, **settings}
+    return Deliveries(partitions=partitions, settings=all_settings)
+
+
+def letters(deliveries: Deliveries, partition: int = 0) -> list[Record]:
+    return [*decode(ask(deliveries.instance, "dead", partition=partition).data)]
+
+
+def test_dead_letter_is_the_record_and_tells_its_way() -> None:
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead")
+    deliveries.answer = refusing([0], REFUSED)
+    deliveries.append(NewRecord(77, b"k", b"v", [("a", b"1")]))
+    deliveries.run()
+    [letter] = letters(deliveries)
+    assert (letter.timestamp, letter.key, letter.value) == (77, b"k", b"v")
+    headers = {name.removeprefix("penstock.dead-letter."): value for name, value in letter.headers}
+    assert headers.pop("time_ms") is not None
+    assert headers == {
+        "a": b"1",
+        "topic": b"orders",
+        "partition": b"0",
+        "offset": b"0",
+        "subscription": b"packing",
+        "reason": b"it does not fit",
+        "deliveries": b"2",
+    }
+
+
+def test_dead_letters_lie_in_the_partition_of_their_number() -> None:
+    deliveries = burying(partitions=3)
+    new_topic(deliveries.instance, "dead", 2)
+    deliveries.answer = lambda _: REFUSED
+    for partition in range(3):
+        deliveries.append(str(partition), partition=partition)
+    deliveries.run()
+    assert sorted(record.value or b"" for record in letters(deliveries)) == [b"0", b"2"]
+    assert [record.value for record in letters(deliveries, 1)] == [b"1"]
+
+
+def test_many_records_are_buried_in_bounded_transactions() -> None:
+    deliveries = burying(batch_records=250, bisect=False)
+    new_topic(deliveries.instance, "dead")
+    deliveries.answer = refusing(range(250), REFUSED)
+    deliveries.append_many(250)
+    moves: list[int] = []
+
+    def move(do: Any, wanted: Any) -> Any:
+        moves.append(sum(ref.record_count for refs in wanted.refs.values() for ref in refs))
+        return do(wanted)
+
+    transactions = Intercepted(deliveries.instance.stores.transactions, move=move)
+    deliveries.instance = with_stores(deliveries.instance, transactions=transactions)
+    deliveries.run()
+    assert moves == [DEAD_LETTERS_AT_ONCE, DEAD_LETTERS_AT_ONCE, 50]
+    assert [record.value for record in letters(deliveries)] == [str(each).encode() for each in range(250)]
+
+
+def test_answer_that_was_lost_buries_a_record_once() -> None:
+    """The transaction's own first attempt was applied, so its repeat is refused."""
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead")
+    deliveries.answer = refusing([0], REFUSED)
+    deliveries.append("bad", "good")
+
+    def move(do: Any, wanted: Any) -> Any:
+        assert do(wanted)
+        return do(wanted)
+
+    transactions = Intercepted(deliveries.instance.stores.transactions, move=move)
+    deliveries.instance = with_stores(deliveries.instance, transactions=transactions)
+    deliveries.run()
+    assert [record.value for record in letters(deliveries)] == [b"bad"]
+    assert deliveries.batches[-1] == [1]
+    assert "push_delivery_failed" not in deliveries.counts()
+
+
+def test_delivery_that_was_overtaken_buries_nothing() -> None:
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead")
+    deliveries.answer = refusing([0], REFUSED)
+    deliveries.append("bad")
+    overtaken: list[bool] = []
+
+    def move(do: Any, wanted: Any) -> Any:
+        if not overtaken:
+            overtaken.append(True)
+            [commit] = wanted.deliveries
+            assert do(wanted)
+            later = deliveries.state()
+            assert later == commit.state
+            assert deliveries.instance.stores.push.put_delivery(commit.key, replace(later, version=later.version + 1))
+        return do(wanted)
+
+    transactions = Intercepted(deliveries.instance.stores.transactions, move=move)
+    deliveries.instance = with_stores(deliveries.instance, transactions=transactions)
+    deliveries.run()
+    assert [record.value for record in letters(deliveries)] == [b"bad"]
+    assert deliveries.counts()["push_delivery_failed"] == 1
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_records_wait_for_a_missing_dead_letter_topic(was_there: bool) -> None:
+    deliveries = burying(backoff_ms_max=600_000)
+    if was_there:
+        new_topic(deliveries.instance, "dead")
+        deliveries.instance.topic_cache.get("dead")
+        delete_topic(deliveries.instance, "dead")
+    deliveries.answer = refusing([0], REFUSED)
+    deliveries.append("bad", "good")
+    deliveries.run(for_ms=100_000)
+    assert deliveries.counts()["push_dead_letters_stuck"] == 1
+    new_topic(deliveries.instance, "dead")
+    deliveries.run()
+    assert [record.value for record in letters(deliveries)] == [b"bad"]
+    assert deliveries.batches[-1] == [1]
