@@ -6,7 +6,7 @@ A batch that fails gets all its attempts. Then it is halved at its middle record
 attempt, until one record is left. That record gets all its attempts alone, with pauses. After a lower half has
 succeeded, the upper half is known to fail: it is halved at once.
 
-What a failure tells:
+A failure tells this:
 
 | failure | counts | leads on |
 |---|---|---|
@@ -245,7 +245,7 @@ def _attempts_max(config: SubscriptionConfig, trouble: Trouble, is_alone: bool) 
 
 
 def _is_well(trouble: Trouble, config: SubscriptionConfig, facts: Facts) -> bool | None:
-    """Whether the target works, or the patience is over. None if the last success must be read."""
+    """True if the target works, or the patience is over. None if the last success must be read."""
     if trouble.is_well or facts.now_ms - trouble.first_failed_ms >= config.patience_ms:
         return True
     if facts.succeeded_ms is None:
@@ -266,7 +266,7 @@ def _upto(found: Found, end: Offset) -> Found:
 
 
 def _old_records(found: Found, config: SubscriptionConfig, now_ms: int) -> int:
-    """How many records are too old, of those in front."""
+    """The number of records that are too old, of those in front."""
     if config.age_ms_max is None:
         return 0
     oldest_ms = now_ms - config.age_ms_max

@@ -1,4 +1,4 @@
-"""What a target is given, and what it answers."""
+"""The records that a target gets, and its answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ def bury(
 ) -> DeliveryState:
     """The state behind the records, which lie below `end`, or behind as many as fit into one batch.
 
-    One put per zone, one transaction, one read of the head. Where the topic cannot take them: one write of the pause.
+    One put per zone, one transaction, one read of the head. If the topic cannot take them, one write of the pause.
     """
     instance, name = work.instance, work.subscription.config.dead_letter_topic
     window = UpdateWindow.open(instance.clock)

@@ -5,8 +5,8 @@ take the lane ─▶ rounds over its partitions ─▶ release ─▶ arm their 
                   slice is over: release, send a new message, delete the own one
                   a pause:       release, arm, hide the own message until the next try
 ```
-The lane's lock and the versions of all states make it safe to die, freeze or run twice anywhere (docs/adr/0042). What
-one delivery costs beside its batches:
+The lane's lock and the versions of all states make it safe to die, freeze or run twice anywhere (docs/adr/0042). A
+delivery costs this beside its batches:
 
 | step | reads | writes | other calls |
 |---|---|---|---|
@@ -47,7 +47,7 @@ class Receipt:
 
 
 class Ending(Enum):
-    """What becomes of the message: the caller deletes it, or leaves it in the queue."""
+    """The end of a delivery: the caller deletes the message, or leaves it in the queue."""
 
     DELETE = "delete"
     KEEP = "keep"
@@ -180,7 +180,7 @@ class _Delivery:
         return self._hide(lane.due_ms) if lane.sleeper == self._receipt.message_id else Ending.DELETE
 
     def _hide(self, until_ms: int) -> Ending:
-        """Lets the message come again. One that comes early is hidden once more."""
+        """Lets the message come again. If it comes early, it is hidden once more."""
         pause_ms = min(max(until_ms - self._instance.clock.now_ms(), 0), PUSH_PAUSE_MS_MAX)
         self._instance.stores.deliveries.postpone(self._receipt.handle, pause_ms)
         return Ending.KEEP

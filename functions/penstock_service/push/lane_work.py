@@ -26,7 +26,7 @@ class LaneWork:
     started: Moment
 
     def has_time(self) -> bool:
-        """Whether an invocation may begin: look right before it.
+        """True if an invocation may begin: look right before it.
 
         It ends within the lock then, because `PUSH_LOCK_MS` covers a slice and the longest invocation. An instance
         that was frozen since it took the lane finds here that it comes too late, by one of its clocks.
@@ -36,7 +36,7 @@ class LaneWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneResult:
-    """What the work came to.
+    """The outcome of the work.
 
     `is_unfinished`: there is more to do at once. `due_ms` is the earliest next try, None for none. `ends` are the heads
     of partitions that were delivered to their end.

@@ -178,7 +178,7 @@ def test_append_between_release_and_arming_is_delivered(has_waiter: bool) -> Non
     deliveries = Deliveries()
     deliveries.run()
     deliveries.append("a")
-    instance, released = deliveries.instance, []
+    instance, released = deliveries.instance, list[Any]()
     key = deliveries.key().partition_key
     if has_waiter:
         assert instance.stores.log.arm_push(key, instance.stores.log.heads([key])[key].next_offset, 1)[0]
