@@ -30,6 +30,7 @@ from typing import Any
 
 from penstock.local_files import JOBS_ENV_NAMES, find_local_file, read_local_file
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.stack_outputs import outputs_of, parse_stack_place
 from penstock_service.adapters.aws import Storage, aws_instance, parse_wake_ups, parse_zones
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.instance.instance import Instance
@@ -163,14 +164,15 @@ def _outputs(stack: str, region: str | None, endpoint_url: str | None) -> dict[s
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
+    place = parse_stack_place(stack)
     try:
         client: Any = boto3.client("cloudformation", region_name=region, endpoint_url=endpoint_url)
-        [found] = client.describe_stacks(StackName=stack)["Stacks"]
+        [found] = client.describe_stacks(StackName=place.stack)["Stacks"]
     except (BotoCoreError, ClientError) as error:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"the outputs of stack {stack!r} could not be read: {error}"
         ) from error
-    return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", ())}
+    return outputs_of(found, place)
 
 
 def _local_stack() -> dict[str, str]:

@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock_cdk.declared.share_group import ShareGroup
+    from penstock_cdk.declared.topic import Topic
     from penstock_cdk.overrides import settings_of_app
     from penstock_cdk.penstock import Penstock
     from penstock_cdk.settings import STAGES, Canary, RestoredTables, StageSettings
@@ -17,10 +19,12 @@ _MODULES = {
     "RestoredTables": "penstock_cdk.settings",
     "STAGES": "penstock_cdk.settings",
     "StageSettings": "penstock_cdk.settings",
+    "ShareGroup": "penstock_cdk.declared.share_group",
+    "Topic": "penstock_cdk.declared.topic",
     "settings_of_app": "penstock_cdk.overrides",
 }
 
-__all__ = ["STAGES", "Canary", "Penstock", "RestoredTables", "StageSettings", "settings_of_app"]
+__all__ = ["STAGES", "Canary", "Penstock", "RestoredTables", "ShareGroup", "StageSettings", "Topic", "settings_of_app"]
 
 
 def __getattr__(name: str) -> Any:

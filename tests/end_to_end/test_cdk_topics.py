@@ -8,10 +8,11 @@ from aws_cdk import RemovalPolicy
 
 from localstack.deploy import stack_status
 from localstack.errors import LocalStackError
+from penstock.jobs.deployed import read_deployed_jobs
 from penstock_cdk import Penstock
 from penstock_core.errors import PenstockError
 from tests.end_to_end.local_stack import Stack
-from tests.end_to_end.own_stack import NAME, OwnStack, deploy_own
+from tests.end_to_end.own_stack import NAME, SETTINGS, OwnStack, deploy_own
 
 pytestmark = pytest.mark.stack
 
@@ -57,6 +58,11 @@ def own(stack: Stack, tmp_path: Path) -> Iterator[OwnStack]:
     finally:
         cloudformation = stack.root_client("cloudformation")
         cloudformation.delete_stack(StackName=NAME)
+
+
+def test_commands_find_the_construct_in_its_stack(own: OwnStack, stack: Stack) -> None:
+    found = read_deployed_jobs(stack.root_client("cloudformation"), f"{NAME}/Queue")
+    assert found.jobs["compact"].glue_name == f"{SETTINGS.name}-compact"
 
 
 def topics_of(own: OwnStack) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.doctor.finding import Finding, Verdict
 from penstock_core.limits import SDK_PAGES_MAX
+from penstock_core.stack_outputs import outputs_of, parse_stack_place
 
 _DENIED = ("AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation")
 _DESCRIBED_MAX = 100  # alarms of one DescribeAlarms
@@ -95,9 +96,10 @@ def _alarms(account: Account) -> list[Finding]:
 
     def find() -> Finding:
         cloudformation = account.client("cloudformation")
-        [stack] = cloudformation.describe_stacks(StackName=account.stack)["Stacks"]
-        outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
-        names.extend(_alarm_names(cloudformation, account.stack))
+        place = parse_stack_place(account.stack)
+        [stack] = cloudformation.describe_stacks(StackName=place.stack)["Stacks"]
+        outputs = outputs_of(stack, place)
+        names.extend(_alarm_names(cloudformation, place.stack))
         if outputs.get("ApiUrl", "").rstrip("/") != account.api_url:
             fact = f"the stack {account.stack} has another API than the one that answered"
             return Finding(check="stack", verdict=Verdict.MEND, fact=fact, remedy="name the API's stack with --stack")

@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_PAGES_MAX
+from penstock_core.stack_outputs import outputs_of, parse_stack_place
 
 _ROLE = "Role"
 
@@ -48,15 +49,16 @@ def client(service: str, region: str | None) -> Any:
 
 def read_deployed_jobs(cloudformation: Any, stack: str) -> DeployedJobs:
     """One DescribeStacks. Raises INVALID_CONFIG if there is no such stack, or if it has no jobs."""
+    place = parse_stack_place(stack)
     try:
-        [found] = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+        [found] = cloudformation.describe_stacks(StackName=place.stack)["Stacks"]
     except (BotoCoreError, ClientError) as error:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
             f"the outputs of stack {stack!r} could not be read: {error}; deploy it (docs/how-to/deploy.md), or name "
             "the deployed one with --stack or PENSTOCK_STACK",
         ) from error
-    outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", ())}
+    outputs = outputs_of(found, place)
     if "JobsLogGroup" not in outputs:
         raise PenstockError(ErrorCode.INVALID_CONFIG, f"stack {stack!r} has no jobs: deploy this version of Penstock")
     names = [name.removeprefix("Job").removesuffix(_ROLE) for name in outputs if name.startswith("Job")]
