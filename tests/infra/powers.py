@@ -34,6 +34,7 @@ _EMPTIER = frozenset(("EmptyingRole",))  # it deletes the data of a stage that k
 _TOPICS, _LOG, _GROUPS = "TablesTopics", "TablesLog", "TablesGroups"
 _SHARES = f"{keys.SHARE_PREFIX}*"
 _NOTES = f"{keys.SUBSCRIPTIONS_OF}*"
+_SUBSCRIPTIONS = [keys.SUBSCRIPTIONS, _NOTES, keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*"]
 _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
 _TIMERS = "TimersSeconds"
 _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
@@ -116,6 +117,7 @@ _VERBS = {
     "s3:DeleteObject": "delete",
     "sqs:SendMessage": "send to",
     **dict.fromkeys(("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"), "take from"),
+    "sqs:ChangeMessageVisibility": "take from",
     **dict.fromkeys(("logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"), "log"),
     **dict.fromkeys(("glue:GetDatabase", "glue:GetTable", "glue:GetTables"), "read"),
     **dict.fromkeys(("glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"), "write"),
@@ -144,7 +146,6 @@ _PLACES = (
     (r"<(Tables\w+(\.StreamArn)?|RepairQueues\w+|JobsSparkApplication)>", r"\1"),
     (r"<(TimersSeconds|PushDeliveries|PushDead)>", r"\1"),
     (r"arn:<AWS::Partition>:events:[^*]+:rule/(?:default/)?[\w-]+-promote", "promote's rule"),
-    (r"arn:<AWS::Partition>:lambda:[^*]+:event-source-mapping:\*", "promote's pollers"),
     (r"arn:<AWS::Partition>:lambda:[^*]+:function:[\w-]+-promote(:live)?", "promote"),
     (r"<Functions(\w+)Logs>", r"\1"),
     (r"<WakeUpsNamespace\.ChannelNamespaceArn>/\*", "wake-ups"),
@@ -190,8 +191,14 @@ class Permission:
                 return f"{self._named_place()}.shares"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == _NOTES:
                 return f"{self._named_place()}.subscriptions"
+            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [*below]}} if below == _SUBSCRIPTIONS:
+                return f"{self._named_place()}.subscriptions"
             case {"ForAllValues:StringEquals": {"dynamodb:Attributes": attributes}} if "tail" not in attributes:
                 return f"{self._named_place()}.waiter"
+            case {"ArnLike": {"lambda:FunctionArn": [function, _]}} if self.resource.endswith(
+                ":event-source-mapping:*"
+            ):
+                return f"{name_of(function).rpartition('-')[2]}'s pollers"
             case {"StringLike": {"s3:prefix": [str(below), str(folder)]}} if below == f"{folder}/*":
                 return folder if self.resource == "<JobsResultsBucket>" else self.resource
         return self._named_place()

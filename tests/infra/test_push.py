@@ -5,16 +5,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aws_cdk import Stack
+from aws_cdk.assertions import Template
 
+from penstock_cdk.service.push import DELIVER, DISPATCH, PushQueues, PushSource
 from penstock_cdk.settings import STAGES
+from penstock_cdk.storage.tables import Tables
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import PUSH_LOCK_MS, PUSH_MESSAGE_AGE_MS_MAX, PUSH_VISIBILITY_MS
 from penstock_core.log.index import EMPTY_HEAD, Page, Waiter, appended, armed
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.page_item import page_item
-from tests.infra.conftest import Resources, entry_of
+from tests.infra.conftest import Resources, entry_of, resources_of
 from tests.infra.stream_filter import matches
 from tests.infra.templates import functions_in, name_of, of_type
+from tests.infra.test_targets import function
 from tests.support.refs import ref_at
 
 pytestmark = pytest.mark.synth
@@ -70,6 +75,33 @@ def test_message_comes_again_after_its_lock_and_ends_as_a_dead_letter(resources:
     for queue in (deliveries, dead):
         kept_ms = queue["MessageRetentionPeriod"] * 1_000
         assert (kept_ms, queue["SqsManagedSseEnabled"]) == (PUSH_MESSAGE_AGE_MS_MAX, True)
+
+
+def test_pollers_of_deliver_are_off_and_take_one_message_at_a_time() -> None:
+    stack, settings = Stack(), STAGES["prod"]
+    functions = {name: function(stack, name.title()) for name in (DISPATCH, DELIVER)}
+    tables = Tables(stack, "Tables", settings=settings)
+    queues = PushQueues(stack, "Push", settings=settings)
+    PushSource(stack, "PushSource", settings=settings, tables=tables, queues=queues, functions=functions)
+    found = resources_of(dict(Template.from_stack(stack).to_json()))
+    mapping = of_type(found, "AWS::Lambda::EventSourceMapping")["PushSourceDeliveries"]
+    assert (mapping["Enabled"], mapping["BatchSize"]) == (False, 1)
+    assert name_of(mapping["EventSourceArn"]) == "<PushDeliveries>"
+    assert name_of(mapping["FunctionName"]).startswith("<Deliver")
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+def test_start_of_deliveries_may_enable_the_pollers_of_deliver_alone() -> None:
+    stack, settings = Stack(), STAGES["prod"]
+    queues = PushQueues(stack, "Push", settings=settings)
+    statements = [stack.resolve(each.to_statement_json()) for each in queues.start_statements()]
+    conditions = {each["Action"]: each.get("Condition") for each in statements}
+    assert conditions.keys() == {
+        "sqs:SendMessage", "lambda:ListEventSourceMappings", "lambda:UpdateEventSourceMapping"
+    }  # fmt: skip
+    [named, of_aliases] = conditions["lambda:UpdateEventSourceMapping"]["ArnLike"]["lambda:FunctionArn"]
+    assert name_of(named).endswith(":function:penstock-deliver")
+    assert name_of(of_aliases).endswith(":function:penstock-deliver:*")
 
 
 def test_only_dispatch_knows_the_queue(resources: Resources) -> None:

@@ -36,7 +36,9 @@ class Grants:
     waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
     the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
     their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that start
-    deliveries. `reaches_targets` allows to assume the role that calls the targets of subscriptions.
+    deliveries. `starts_deliveries` allows to send such messages, and to let them be taken; `delivers` to take them.
+    `pushes` are actions on the items of subscriptions, which the groups table has, too. `reaches_targets` allows to
+    assume the role that calls the targets of subscriptions.
     """
 
     topics: tuple[str, ...]
@@ -60,6 +62,9 @@ class Grants:
     switches_timers: bool = False
     promotes: bool = False
     dispatches: bool = False
+    starts_deliveries: bool = False
+    delivers: bool = False
+    pushes: tuple[str, ...] = ()
     reaches_targets: bool = False
 
 
@@ -255,6 +260,8 @@ def function_role(
         *(timers.promote_statements(function_name) if grants.promotes else []),
         *(_stream_statements(storage.tables) if grants.takes_repairs or grants.dispatches else []),
         *(push.dispatch_statements() if grants.dispatches else []),
+        *(push.start_statements() if grants.starts_deliveries else []),
+        *(push.deliver_statements() if grants.delivers else []),
     )
     for statement in statements:
         role.add_to_policy(statement)
@@ -268,6 +275,8 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.shares_statement(*grants.shares)
     if grants.dispatches:
         yield tables.subscription_notes_statement()
+    if grants.pushes:
+        yield tables.subscriptions_statement(*grants.pushes)
     if grants.arms_waiters:
         yield tables.waiters_statement()
     if grants.changes_zone_states:

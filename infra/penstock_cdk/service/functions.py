@@ -122,7 +122,11 @@ class Functions(Construct):
                 if grants.schedules_records or grants.switches_timers or grants.promotes
                 else {}
             ),
-            **({"PENSTOCK_DELIVERIES": self._push.environment} if grants.dispatches else {}),
+            **(
+                {"PENSTOCK_DELIVERIES": self._push.environment}
+                if grants.dispatches or grants.starts_deliveries or grants.delivers
+                else {}
+            ),
             **({"PENSTOCK_TARGETS": self._targets.environment} if grants.reaches_targets else {}),
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,

@@ -1,7 +1,8 @@
 """The starts of deliveries of subscriptions: the function `dispatch` on the log table's stream, and a queue.
 
 A filter passes only heads that had a push waiter. A stage without subscriptions has none, so `dispatch` never runs and
-the queue stays empty. Nothing polls the queue yet.
+the queue stays empty. Lambda polls the queue for the function `deliver`, where a stage has it. These pollers cost $0.26
+a month on an empty queue. So they are off until the first subscription, whose creation enables them.
 
 A batch of the stream that fails on all attempts goes to the queue `Dead` for 14 days, and so does a message. An alarm
 rings then. Both only start deliveries, so nothing is lost with them.
@@ -14,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from penstock_cdk.service.queues import last_queue, ring_for_messages, work_queue
+from penstock_cdk.service.queues import enabling_statements, last_queue, poll, ring_for_messages, work_queue
 from penstock_cdk.service.streams import StreamSource, read_stream
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.tables import Tables
@@ -23,18 +24,21 @@ from penstock_core.log.index import Waiter
 from penstock_core.storage import keys
 
 DISPATCH = "dispatch"
+DELIVER = "deliver"
 _ATTEMPTS_MAX = 1_000  # SQS's maximum: a message that pauses comes back as if it had failed
 _STREAM_BATCH = 100
+_MESSAGES = 1  # of one invocation: a delivery may take all of its time
 PUSH_FILTER = {
     "dynamodb": {"OldImage": {"sk": {"S": [keys.HEAD]}, Waiter.PUSH.value: {"N": [{"exists": True}]}}},
 }
 
 
 class PushQueues(Construct):
-    """The queue of deliveries, and that of what failed. `environment` names the first one for functions."""
+    """The queue of deliveries, and the one of failed batches and messages. `environment` names the first one."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
+        self._deliver = f"{settings.name}-{DELIVER}"
         self.dead = last_queue(self, "Dead", settings=settings)
         self.deliveries = work_queue(
             self,
@@ -53,9 +57,24 @@ class PushQueues(Construct):
             for queue in (self.deliveries, self.dead)
         ]
 
+    def start_statements(self) -> list[iam.PolicyStatement]:
+        """Allows to send messages, and to enable the pollers of `deliver`.
+
+        That function's name is fixed, because the function itself comes later.
+        """
+        send = iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.deliveries.queue_arn])
+        return [send, *enabling_statements(self, self._deliver)]
+
+    def deliver_statements(self) -> list[iam.PolicyStatement]:
+        """Allows to take messages, to postpone them, and to send further ones."""
+        actions = ["ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "ChangeMessageVisibility", "SendMessage"]
+        return [
+            iam.PolicyStatement(actions=[f"sqs:{action}" for action in actions], resources=[self.deliveries.queue_arn])
+        ]
+
 
 class PushSource(Construct):
-    """The stream of `dispatch`, and the alarm on what failed."""
+    """The stream of `dispatch`, the pollers of `deliver`, and the alarm on their dead letters."""
 
     def __init__(
         self,
@@ -70,6 +89,15 @@ class PushSource(Construct):
         super().__init__(scope, construct_id)
         source = StreamSource(pattern=PUSH_FILTER, batch=_STREAM_BATCH, window=Duration.seconds(0), dead=queues.dead)
         read_stream(self, "Stream", tables=tables, function=functions[DISPATCH], source=source)
+        if DELIVER in functions:
+            poll(
+                self,
+                "Deliveries",
+                queue=queues.deliveries,
+                function=functions[DELIVER],
+                batch=_MESSAGES,
+                enabled=False,
+            )
         if settings.has_alarms:
             description = "batches or messages that start deliveries of subscriptions failed on all attempts"
             ring_for_messages(self, "push-dead", description, queues.dead, settings=settings)

@@ -3,7 +3,8 @@
 These are functions and no construct: each resource keeps its place in the tree, and so its logical id.
 """
 
-from aws_cdk import Acknowledgment, Duration, Validations
+from aws_cdk import Acknowledgment, ArnFormat, Duration, Stack, Validations
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -60,6 +61,25 @@ def poll(
         function_response_types=["ReportBatchItemFailures"],
     )
     depend_on_role(mapping, function)
+
+
+def enabling_statements(scope: Construct, function_name: str) -> list[iam.PolicyStatement]:
+    """Allows to enable Lambda's pollers of the function, or of its aliases, and of no other function."""
+    stack, with_colon = Stack.of(scope), ArnFormat.COLON_RESOURCE_NAME
+    function_arn = stack.format_arn(
+        service="lambda", resource="function", resource_name=function_name, arn_format=with_colon
+    )
+    mappings = stack.format_arn(
+        service="lambda", resource="event-source-mapping", resource_name="*", arn_format=with_colon
+    )
+    return [
+        iam.PolicyStatement(actions=["lambda:ListEventSourceMappings"], resources=["*"]),
+        iam.PolicyStatement(
+            actions=["lambda:UpdateEventSourceMapping"],
+            resources=[mappings],
+            conditions={"ArnLike": {"lambda:FunctionArn": [function_arn, f"{function_arn}:*"]}},
+        ),
+    ]
 
 
 def depend_on_role(mapping: lambda_.CfnEventSourceMapping, function: lambda_.IFunction) -> None:

@@ -14,7 +14,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from penstock_cdk.service.queues import last_queue, poll, ring_for_messages, work_queue
+from penstock_cdk.service.queues import enabling_statements, last_queue, poll, ring_for_messages, work_queue
 from penstock_cdk.settings import LIVE, StageSettings
 
 PROMOTE = "promote"
@@ -73,25 +73,12 @@ class TimerQueues(Construct):
 
     def promote_statements(self, function_name: str) -> list[iam.PolicyStatement]:
         """Allows the function to take messages, to send them again, and to enable its own pollers."""
-        stack = Stack.of(self)
-        with_colon = ArnFormat.COLON_RESOURCE_NAME
-        function_arn = stack.format_arn(
-            service="lambda", resource="function", resource_name=function_name, arn_format=with_colon
-        )
-        mappings = stack.format_arn(
-            service="lambda", resource="event-source-mapping", resource_name="*", arn_format=with_colon
-        )
         return [
             iam.PolicyStatement(
                 actions=["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:SendMessage"],
                 resources=[self.seconds.queue_arn],
             ),
-            iam.PolicyStatement(actions=["lambda:ListEventSourceMappings"], resources=["*"]),
-            iam.PolicyStatement(
-                actions=["lambda:UpdateEventSourceMapping"],
-                resources=[mappings],
-                conditions={"ArnLike": {"lambda:FunctionArn": [function_arn, f"{function_arn}:*"]}},
-            ),
+            *enabling_statements(self, function_name),
         ]
 
 

@@ -67,6 +67,15 @@ class Tables(Construct):
             },
         )
 
+    def subscriptions_statement(self, *actions: str) -> iam.PolicyStatement:
+        """Allows the actions on the items of subscriptions, and on no other item of the groups table."""
+        own = [keys.SUBSCRIPTIONS, f"{keys.SUBSCRIPTIONS_OF}*", keys.ORPHANED_STATES, f"{keys.PUSH_PREFIX}*"]
+        return iam.PolicyStatement(
+            actions=[f"dynamodb:{action}" for action in actions],
+            resources=[self.groups.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": own}},
+        )
+
     def subscription_notes_statement(self) -> iam.PolicyStatement:
         """Allows to find the subscriptions of a topic, and no other item of the groups table."""
         return iam.PolicyStatement(
