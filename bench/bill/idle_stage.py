@@ -134,7 +134,7 @@ def _bill_event_source(stage: IdleStage, name: str, mapping: Mapping[str, Any]) 
     if "StreamArn" in source:
         return  # Lambda reads streams at no charge, and the filter drops what it does not match
     if mapping.get("Enabled") is False:
-        return  # until the first delayed record
+        return  # until the first delayed record, or the first subscription
     if "Queue" not in source and "Timers" not in source:
         raise LookupError(f"{name}: nothing tells what it costs to poll {source}: add it to idle_stage.py")
     receives = QUEUE_POLLERS * SECONDS_PER_MONTH / QUEUE_POLL_S
