@@ -184,6 +184,7 @@ PUSH_PAUSE_MS_MAX = 11 * 3_600_000  # SQS hides a message for 12 h at most after
 PUSH_PAYLOAD_BYTES_MAX = 6 * MIB  # of one delivery: Lambda takes no more in a synchronous invocation
 PUSH_ENTRIES_MAX = 10  # of one SendMessageBatch and of one PutEvents
 PUSH_CALLS_AT_ONCE = 8  # of one delivery to a queue or a bus
+PUSH_CALL_MS_MAX = 10_000  # of one such call: two attempts of 4 s each, and the pause between them
 QUEUE_BYTES_MAX = 1 * MIB  # of one message, with its attributes, and of all messages of one call: SQS takes no more
 QUEUE_ATTRIBUTES_MAX = 10  # of one message
 BUS_BYTES_MAX = 1_000_000  # of one event, and of all events of one call: EventBridge takes no more than "1 MB"

@@ -24,10 +24,10 @@ from penstock_service.ports.runtime import Runtime
 _ACCOUNT_AT = 4  # "arn:aws:iam::<account>:role/<name>"
 _READ_MARGIN_S = 2  # Lambda answers at once when a function's time is over
 _USER_AGENT = "penstock"
-_ENTRIES = Config(
-    retries={"mode": "standard", "total_max_attempts": 3},
+_ENTRIES = Config(  # a call ends within PUSH_CALL_MS_MAX
+    retries={"mode": "standard", "total_max_attempts": 2},
     connect_timeout=1,
-    read_timeout=5,
+    read_timeout=3,
     max_pool_connections=PUSH_CALLS_AT_ONCE,
     user_agent=_USER_AGENT,
 )

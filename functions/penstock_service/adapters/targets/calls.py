@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_core.limits import PUSH_CALLS_AT_ONCE
+from penstock_core.limits import PUSH_CALL_MS_MAX, PUSH_CALLS_AT_ONCE
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.call_batches import call_batches
 from penstock_service.ports.runtime import Clock, Executor
@@ -43,15 +43,15 @@ class EntryCalls:
         call: Callable[[Sequence[int]], Refusals | Failed],
         timeout_ms: int,
     ) -> Answer:
-        """Calls `call` with the indices of a few entries until all are sent, or `timeout_ms` is over.
+        """Calls `call` with the indices of a few entries until all are sent, or `timeout_ms` leaves no time for a call.
 
         The first call that fails as a whole ends the delivery. Entries that were sent before it are sent again then.
         """
-        end_ms = self._clock.monotonic_ms() + timeout_ms
+        end_ms = self._clock.monotonic_ms() + timeout_ms - PUSH_CALL_MS_MAX
         refused = entries.refusals()
         calls = call_batches(entries.sizes, entries.bytes_max)
         for start in range(0, len(calls), PUSH_CALLS_AT_ONCE):
-            if self._clock.monotonic_ms() >= end_ms:
+            if start and self._clock.monotonic_ms() >= end_ms:
                 why = f"the time is over after {start} of {len(calls)} calls with {len(batch.records)} records"
                 return Failed(failure=Failure.BROKEN, error=why)
             for answer in self._executor.map(call, calls[start : start + PUSH_CALLS_AT_ONCE]).all_ok():

@@ -15,7 +15,7 @@ from botocore.credentials import CredentialProvider, DeferredRefreshableCredenti
 ASSUME_ROLE = "AssumeRole"
 _SESSION_NAME = "penstock"
 _SESSION_S = 3_600  # the longest that AWS gives to a role that another role assumes
-_STS = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=1, read_timeout=3)
+_STS = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=3)
 
 
 def session_of_role(own: boto3.session.Session, role_arn: str, endpoint_url: str | None) -> boto3.session.Session:

@@ -43,6 +43,13 @@ def test_call_that_fails_ends_the_delivery_after_those_beside_it() -> None:
 def test_delivery_whose_time_is_over_may_be_the_fault_of_its_records() -> None:
     """A batch that never ends in time would come again for ever if that were an outage. So it is halved at last."""
     calls = Calls()
-    found = entry_calls(HastyClock(30_000)).send(BATCH, ENTRIES, calls, 50_000)
-    assert found == Failed(failure=Failure.BROKEN, error="the time is over after 8 of 20 calls with 200 records")
+    found = entry_calls(HastyClock(20_000)).send(BATCH, ENTRIES, calls, 50_000)
+    assert found == Failed(failure=Failure.BROKEN, error="the time is over after 16 of 20 calls with 200 records")
+    assert calls.first == [*range(0, 160, 10)]
+
+
+def test_first_calls_begin_however_short_the_time_is() -> None:
+    calls = Calls()
+    found = entry_calls(HastyClock(20_000)).send(BATCH, ENTRIES, calls, 1)
+    assert isinstance(found, Failed)
     assert calls.first == [*range(0, 80, 10)]
