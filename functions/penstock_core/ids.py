@@ -54,6 +54,11 @@ def parse_group_name(text: str) -> GroupName:
     return GroupName(_checked(text, "group"))
 
 
+def parse_subscription_name(text: str) -> SubscriptionName:
+    """The same rule for names of subscriptions. Raises INVALID_NAME."""
+    return SubscriptionName(_checked(text, "subscription"))
+
+
 def parse_member_id(text: str) -> str:
     """The same rule for member ids and instance ids, and 100 characters at most. Raises INVALID_NAME."""
     return _checked(text, "member", MEMBER_ID_LENGTH_MAX)

@@ -9,7 +9,16 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.ids import NONCE_BYTES
-from penstock_handlers import group_admin, groups, records_fetch, records_produce, share_admin, topics, zones
+from penstock_handlers import (
+    group_admin,
+    groups,
+    records_fetch,
+    records_produce,
+    share_admin,
+    subscriptions,
+    topics,
+    zones,
+)
 from penstock_handlers.edge.http import BATCHES
 from penstock_handlers.openapi_rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
 from penstock_handlers.openapi_share import share_paths, share_schemas
@@ -32,7 +41,7 @@ def document() -> dict[str, Any]:
         "security": [{"sigv4": []}],
         "servers": [_server()],
     }
-    for module in (topics, records_produce, records_fetch, groups, group_admin, share_admin, zones):
+    for module in (topics, records_produce, records_fetch, groups, group_admin, share_admin, subscriptions, zones):
         part = json.loads(module.app.get_openapi_json_schema(title=_TITLE, version=_VERSION))
         for path, operations in part["paths"].items():
             merged["paths"].setdefault(path, {}).update(operations)

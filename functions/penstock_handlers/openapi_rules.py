@@ -13,6 +13,8 @@ from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS
 from penstock_core.groups.topic_patterns import PATTERN_CHARACTERS
 from penstock_core.ids import NAME_CHARACTERS, TOPIC_ID_BYTES
 from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, TOPIC_BOUNDS, TopicConfig
+from penstock_core.push.subscription import SUBSCRIPTION_BOUNDS
+from penstock_core.push.target import KINDS
 from penstock_core.share.share_group import CHOICES, SHARE_BOUNDS
 from penstock_core.zones.quorum import ACKS_ALIASES, Acks
 
@@ -38,6 +40,7 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "topic": NAME,
     "topic_id": TOPIC_ID,
     "group": NAME,
+    "name": NAME,
     "transactional_id": NAME,
     "partition": PARTITION,
     "offset": PLACE,
@@ -78,6 +81,7 @@ def apply_rules(document: dict[str, Any]) -> None:
     _refine(put["topics"], {"type": "array", "items": NAME})
     put["config"] = _share_group_config()
     schemas["ShareResetPlace"]["oneOf"] = _each_required("offset", "timestamp_ms")
+    _refine_subscription(schemas)
     for names, rule in (("topics", NAME), ("patterns", TOPIC_PATTERN)):
         _refine(schemas["Subscribed"]["properties"][names]["items"], rule)
     for schema in ("CreateTopic", "AlterTopic"):
@@ -141,6 +145,19 @@ def _share_group_config() -> dict[str, Any]:
     settings = {name: _between(bounds, may_be_unlimited=False) for name, bounds in SHARE_BOUNDS.items()}
     choices = {name: _or_null({"type": "string", "enum": list(values)}) for name, values in CHOICES.items()}
     return _config({**settings, **choices, "dead_letter_topic": _or_null(NAME), "filter": _or_null({"type": "object"})})
+
+
+def _refine_subscription(schemas: Mapping[str, Any]) -> None:
+    put, retry = schemas["PutSubscription"]["properties"], schemas["RetryPolicy"]["properties"]
+    for name, bounds in SUBSCRIPTION_BOUNDS.items():
+        (retry if name in retry else put)[name] = _between(bounds, may_be_unlimited=name == "age_ms_max")
+    _refine(put["topics"], {"type": "array", "items": NAME})
+    for properties, name in ((put, "dead_letter_topic"), (schemas["SubscriptionTarget"]["properties"], "topic")):
+        _refine(properties[name], NAME)
+    endpoint = schemas["HttpsEndpoint"]
+    _refine(endpoint["properties"]["url"], {"type": "string", "maxLength": limits.PUSH_URL_LENGTH_MAX})
+    endpoint["required"] = ["url"]
+    schemas["SubscriptionTarget"]["oneOf"] = _each_required(*KINDS)
 
 
 def _config(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "group_admin": FunctionSize(memory_mb=512, timeout_s=28),
     "share": FunctionSize(memory_mb=1024, timeout_s=28),
     "share_admin": FunctionSize(memory_mb=512, timeout_s=28),
+    "subscriptions": FunctionSize(memory_mb=512, timeout_s=28),
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
     "recover_zones": FunctionSize(memory_mb=1024, timeout_s=58),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),

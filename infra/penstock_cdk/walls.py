@@ -64,5 +64,6 @@ ROUTE_RATES: Mapping[str, RequestRate] = {
     "records_fetch": RequestRate(per_second=1_000, burst=500),
     "group_admin": RequestRate(per_second=100, burst=100),
     "share_admin": RequestRate(per_second=100, burst=100),
+    "subscriptions": RequestRate(per_second=50, burst=50),
     "zones": RequestRate(per_second=10, burst=10),
 }

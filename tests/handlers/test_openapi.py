@@ -9,8 +9,10 @@ from pydantic import TypeAdapter
 from penstock_handlers import openapi
 from penstock_handlers.edge import answer_models as answers
 from penstock_handlers.edge import share_answers as shares
+from penstock_handlers.edge import subscription_models as pushes
 from penstock_handlers.edge.reset_answer import ResetResults
 from penstock_handlers.router import ROUTES
+from tests.core.push.push_samples import SECRET
 from tests.handlers.service import Service
 from tests.support.service import batch
 
@@ -56,6 +58,8 @@ COMMITS = {
     "offsets": [{"topic": "orders", "partition": 0, "offset": 1}, {"topic": "none", "partition": 0, "offset": 1}]
 }
 LOST = {"topic": "orders", "partition": 0, "lock_id": "nobodys0.0", "offsets": [[0, 1]], "type": "accept"}
+PACKING = "/v1/subscriptions/packing"
+SUBSCRIPTION = {"topics": ["orders"], "target": {"https": {"url": "https://example.com/", "secret": SECRET}}}
 CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, answers.TopicAnswer),
     ("GET /v1/topics", "/v1/topics", b"", {"limit": "1"}, 200, answers.TopicList),
@@ -150,6 +154,12 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ),
     ("POST /v1/topics/{topic}/redrive", "/v1/topics/orders/redrive", {}, {}, 200, shares.RedriveAnswer),
     ("DELETE /v1/share-groups/{group}", "/v1/share-groups/workers", b"", {}, 204, None),
+    ("PUT /v1/subscriptions/{name}", PACKING, SUBSCRIPTION, {}, 200, pushes.SubscriptionAnswer),
+    ("GET /v1/subscriptions", "/v1/subscriptions", b"", {"limit": "1"}, 200, pushes.SubscriptionList),
+    ("POST /v1/subscriptions/{name}/pause", f"{PACKING}/pause", b"", {}, 200, pushes.SubscriptionAnswer),
+    ("POST /v1/subscriptions/{name}/resume", f"{PACKING}/resume", b"", {}, 200, pushes.SubscriptionAnswer),
+    ("GET /v1/subscriptions/{name}", PACKING, b"", {}, 200, pushes.SubscriptionDescriptionAnswer),
+    ("DELETE /v1/subscriptions/{name}", PACKING, b"", {}, 204, None),
     ("DELETE /v1/groups/{group}", "/v1/groups/billing", b"", {}, 204, None),
     ("GET /v1/zones", "/v1/zones", b"", {}, 200, answers.ZoneList),
     ("POST /v1/zones/{zone}", "/v1/zones/b", {"state": "taken_out", "reason": "work"}, {}, 200, answers.ZoneAnswer),

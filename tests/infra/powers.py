@@ -16,7 +16,7 @@ from tests.infra.templates import as_list, name_of, of_type
 
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
-    "ShareAdmin", "Zones",
+    "ShareAdmin", "Subscriptions", "Zones",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
 ))  # fmt: skip
 _OF_NO_REQUEST = frozenset(("RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch"))
@@ -42,7 +42,7 @@ _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin"
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
     ("scan", _TOPICS): _PROVISION
-    | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Dispatch", "Share", "ShareAdmin", "Zones"},
+    | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Zones"},
     ("write", _TOPICS): _PROVISION | {"Topics"},
     ("delete", _TOPICS): _PROVISION | {"Topics"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
@@ -59,8 +59,12 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Transactions takes a lease from a member that is gone, and removes the member.
     ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
-    **{(verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin"} for verb in ("read", "write", "delete")},
-    ("read", f"{_GROUPS}.subscriptions"): frozenset(("Dispatch",)),
+    **{
+        (verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions"}
+        for verb in ("read", "write", "delete")
+    },
+    ("read", f"{_GROUPS}.subscriptions"): frozenset(("Dispatch", "Subscriptions")),
+    **{(verb, f"{_GROUPS}.subscriptions"): frozenset(("Subscriptions",)) for verb in ("write", "delete")},
     # Produce reads the first append of what may be its repeat.
     ("read", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | {"Produce"},
     ("list", "zones"): _EMPTIER | _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
@@ -87,14 +91,16 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate", "Dispatch")),
-    ("send to", "PushDeliveries"): frozenset(("Dispatch",)),
+    ("send to", "PushDeliveries"): frozenset(("Dispatch", "Subscriptions")),
     ("send to", "PushDead"): frozenset(("Dispatch",)),
     ("send to", _TIMERS): _SCHEDULERS | {"Promote"},
     ("take from", _TIMERS): frozenset(("Promote",)),
     ("switch on", "promote's rule"): _SCHEDULERS | {"Retention"},
     ("switch on", "promote's pollers"): frozenset(("Promote",)),
     ("start", "promote"): _SCHEDULERS,
-    ("find", "every poller"): frozenset(("Promote",)),
+    ("switch on", "deliver's pollers"): frozenset(("Subscriptions",)),
+    ("find", "every poller"): frozenset(("Promote", "Subscriptions")),
+    ("assume", "the role of targets"): frozenset(("Subscriptions",)),
     ("find", "every stream"): frozenset(("Replicate", "Dispatch")),
     ("trace", "every request"): FUNCTIONS - _OF_NO_REQUEST,
     ("find", "every log group"): JOBS,
@@ -109,7 +115,7 @@ _VERBS = {
     "dynamodb:ConditionCheckItem": "read",
     "dynamodb:Scan": "scan",
     **dict.fromkeys(("dynamodb:PutItem", "dynamodb:UpdateItem"), "write"),
-    "dynamodb:DeleteItem": "delete",
+    **dict.fromkeys(("dynamodb:DeleteItem", "dynamodb:BatchWriteItem"), "delete"),
     **dict.fromkeys(("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"), "take from"),
     "s3:GetObject": "read",
     "s3:ListBucket": "list",
@@ -128,6 +134,7 @@ _VERBS = {
     "lambda:InvokeFunction": "start",
     "lambda:UpdateEventSourceMapping": "switch on",
     "cloudformation:DescribeStacks": "ask for",
+    "sts:AssumeRole": "assume",
 }
 # AWS lets no policy name a resource of these.
 _UNSCOPED = {
@@ -147,6 +154,7 @@ _PLACES = (
     (r"<(TimersSeconds|PushDeliveries|PushDead)>", r"\1"),
     (r"arn:<AWS::Partition>:events:[^*]+:rule/(?:default/)?[\w-]+-promote", "promote's rule"),
     (r"arn:<AWS::Partition>:lambda:[^*]+:function:[\w-]+-promote(:live)?", "promote"),
+    (r"arn:<AWS::Partition>:iam::<AWS::AccountId>:role/[\w-]+-targets-[^*]+", "the role of targets"),
     (r"<Functions(\w+)Logs>", r"\1"),
     (r"<WakeUpsNamespace\.ChannelNamespaceArn>/\*", "wake-ups"),
     (r"<Jobs(Glue(Output|Error))?Logs>|<JobsGlue(Output|Error)>", "jobs"),

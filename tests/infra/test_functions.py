@@ -31,6 +31,7 @@ FUNCTIONS = (
     "scrub",
     "share",
     "share-admin",
+    "subscriptions",
     "sweep",
     "tier",
     "topics",
@@ -116,6 +117,16 @@ def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSe
 
 WITH_TIMERS = ("produce", "records_produce", "transactions", "promote", "retention")
 
+WITH_DELIVERIES = ("dispatch", "subscriptions")
+
+
+def targets_of(stage: str) -> str:
+    """The role that calls targets, and on the local stage the networks of your own machine."""
+    role = f"arn:<AWS::Partition>:iam::<AWS::AccountId>:role/{STAGES[stage].name}-targets-"
+    region = settings_named(stage).region or "<AWS::Region>"
+    networks = ",127.0.0.0/8,::1/128" if stage == "local" else ""
+    return f"{role}{region}{networks}"
+
 
 def triggers_of_timers(stage: str) -> str:
     """The queue's URL, the rule, the queue's ARN, and the function of a first run: none where triggers are on."""
@@ -138,7 +149,8 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
             "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
             **({"PENSTOCK_TIMERS": triggers_of_timers(stage)} if own in WITH_TIMERS else {}),
-            **({"PENSTOCK_DELIVERIES": "<PushDeliveries>,<PushDeliveries>"} if own == "dispatch" else {}),
+            **({"PENSTOCK_DELIVERIES": "<PushDeliveries>,<PushDeliveries>"} if own in WITH_DELIVERIES else {}),
+            **({"PENSTOCK_TARGETS": targets_of(stage)} if own == "subscriptions" else {}),
             "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,

@@ -104,13 +104,14 @@ def test_start_of_deliveries_may_enable_the_pollers_of_deliver_alone() -> None:
     assert name_of(of_aliases).endswith(":function:penstock-deliver:*")
 
 
-def test_only_dispatch_knows_the_queue(resources: Resources) -> None:
+def test_only_those_that_start_deliveries_know_the_queue(resources: Resources) -> None:
     told = {
         name: name_of(function["Environment"]["Variables"].get("PENSTOCK_DELIVERIES"))
         for name, function in functions_in(resources).items()
         if "PENSTOCK_DELIVERIES" in function["Environment"]["Variables"]
     }
-    assert told == {"FunctionsDispatchFunction": "<PushDeliveries>,<PushDeliveries>"}
+    starters = ("FunctionsDispatchFunction", "FunctionsSubscriptionsFunction")
+    assert told == dict.fromkeys(starters, "<PushDeliveries>,<PushDeliveries>")
 
 
 def test_alarm_rings_when_something_failed_on_all_attempts(resources: Resources, stage: str) -> None:

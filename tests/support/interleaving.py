@@ -77,6 +77,8 @@ def watched(
         groups=wrap(instance.stores.groups),
         memberships=wrap(instance.stores.memberships),
         share=wrap(instance.stores.share),
+        push=wrap(instance.stores.push),
+        deliveries=wrap(instance.stores.deliveries),
         zone_states=wrap(instance.stores.zone_states),
         cursors=wrap(instance.stores.cursors),
         zones=[wrap(zone) for zone in instance.stores.zones],

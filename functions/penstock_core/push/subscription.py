@@ -14,7 +14,8 @@ from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId, TopicNa
 from penstock_core.push.target import Target, TopicTarget
 
 ORDERED, PARALLEL = "ordered", "parallel"
-STARTS = ("earliest", "latest")
+EARLIEST, LATEST = "earliest", "latest"
+STARTS = (EARLIEST, LATEST)
 SUBSCRIPTION_ID_BYTES = 10
 
 
@@ -36,7 +37,7 @@ class SubscriptionConfig:
     """
 
     mode: str = ORDERED
-    start: str = "latest"
+    start: str = LATEST
     batch_records: int = limits.PUSH_BATCH_RECORDS_DEFAULT
     batch_window_ms: int = 0
     concurrency: int = limits.PUSH_CONCURRENCY_DEFAULT
@@ -60,6 +61,8 @@ SUBSCRIPTION_BOUNDS: Mapping[str, tuple[int, int]] = {
     "patience_ms": (0, limits.PUSH_PATIENCE_MS_MAX),
     "age_ms_max": (1, limits.PUSH_AGE_MS_MAX),
 }
+_FIXED = ("mode", "start")
+_OF_DEAD_LETTERS = ("attempts_max", "age_ms_max")  # without a dead-letter topic they mean nothing
 _CHOICES = {"mode": (ORDERED, PARALLEL), "start": STARTS}
 
 
@@ -105,13 +108,35 @@ def new_subscription_config(settings: Mapping[str, Any]) -> SubscriptionConfig:
     return _consistent(SubscriptionConfig(**given))
 
 
+def alter_subscription_config(config: SubscriptionConfig, changes: Mapping[str, Any]) -> SubscriptionConfig:
+    """`config` with `changes`; None sets a setting back to its default.
+
+    Without a dead-letter topic, `attempts_max` and `age_ms_max` end too, unless `changes` has them. Raises
+    INVALID_CONFIG as `new_subscription_config`, and for a change of `mode` or `start`.
+    """
+    for name in _FIXED:
+        if changes.get(name) not in (None, getattr(config, name)):
+            raise _refused(
+                f"{name}={shown(changes[name])}: a subscription keeps its {name} ({getattr(config, name)}) for ever; "
+                "delete it, or make one of another name"
+            )
+    kept = {name: value for name, value in subscription_config_to_json(config).items() if name not in changes}
+    if changes.get("dead_letter_topic", config.dead_letter_topic) is None:
+        kept |= dict.fromkeys((name for name in _OF_DEAD_LETTERS if name in kept), None)
+    fixed = {name: getattr(config, name) for name in _FIXED}
+    return new_subscription_config({**kept, **changes, **fixed})
+
+
 def subscription_config_to_json(config: SubscriptionConfig) -> dict[str, Any]:
     """Every setting by name, as the API shows it."""
     return asdict(config)
 
 
 def check_subscription_topics(topics: Mapping[TopicName, TopicId], target: Target, config: SubscriptionConfig) -> None:
-    """Raises INVALID_CONFIG for no topics, too many, or one that is its own target or its own dead-letter topic."""
+    """Raises INVALID_CONFIG for no topics, too many, or one that is its own target or its own dead-letter topic.
+
+    Raises it also for a parallel copy to a topic: a copy keeps the order of its records.
+    """
     if not 1 <= len(topics) <= limits.PUSH_TOPICS_MAX:
         raise _refused(f"a subscription of {len(topics)} topics: 1 to {limits.PUSH_TOPICS_MAX} are allowed")
     if config.dead_letter_topic in topics:
@@ -120,6 +145,8 @@ def check_subscription_topics(topics: Mapping[TopicName, TopicId], target: Targe
         )
     if isinstance(target, TopicTarget) and target.topic in topics:
         raise _refused(f"target.topic={shown(target.topic)}: the subscription reads it; name another topic")
+    if isinstance(target, TopicTarget) and config.mode == PARALLEL:
+        raise _refused(f"target.topic={shown(target.topic)} with mode={PARALLEL}: a copy to a topic is {ORDERED}")
 
 
 def _check_setting(name: str, value: Any) -> None:
@@ -150,7 +177,7 @@ def _consistent(config: SubscriptionConfig) -> SubscriptionConfig:
             "at most the longest"
         )
     elif config.dead_letter_topic is None:
-        for name in ("attempts_max", "age_ms_max"):
+        for name in _OF_DEAD_LETTERS:
             if getattr(config, name) is not None:
                 why = (
                     f"{name}={getattr(config, name)} without dead_letter_topic: name the topic that takes the records "

@@ -146,6 +146,15 @@ GRANTS: Mapping[str, Grants] = {
         shares=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
         wakes_readers=True,
     ),
+    # "latest" is a place in the log when the subscription is made. The age of records follows from their refs.
+    "subscriptions": Grants(
+        topics=("GetItem",),
+        log=("GetItem", "BatchGetItem", "Query"),
+        shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
+        pushes=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem"),
+        starts_deliveries=True,
+        reaches_targets=True,
+    ),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True),
     "recover_zones": Grants(
         topics=("GetItem", "Scan"),

@@ -47,6 +47,12 @@ ACQUIRE_RECORDS = Route(method="POST", path="/v1/share-groups/{group}/records", 
 ACQUIRE = Route(method="POST", path="/v1/share-groups/{group}/acquire", function="share")
 ACKNOWLEDGE = Route(method="POST", path="/v1/share-groups/{group}/acknowledge", function="share")
 REDRIVE = Route(method="POST", path="/v1/topics/{topic}/redrive", function="share")
+LIST_SUBSCRIPTIONS = Route(method="GET", path="/v1/subscriptions", function="subscriptions")
+PUT_SUBSCRIPTION = Route(method="PUT", path="/v1/subscriptions/{name}", function="subscriptions")
+DESCRIBE_SUBSCRIPTION = Route(method="GET", path="/v1/subscriptions/{name}", function="subscriptions")
+DELETE_SUBSCRIPTION = Route(method="DELETE", path="/v1/subscriptions/{name}", function="subscriptions")
+PAUSE_SUBSCRIPTION = Route(method="POST", path="/v1/subscriptions/{name}/pause", function="subscriptions")
+RESUME_SUBSCRIPTION = Route(method="POST", path="/v1/subscriptions/{name}/resume", function="subscriptions")
 LIST_ZONES = Route(method="GET", path="/v1/zones", function="zones")
 MOVE_ZONE = Route(method="POST", path="/v1/zones/{zone}", function="zones")
 
@@ -86,6 +92,12 @@ ROUTES = (
     ACQUIRE,
     ACKNOWLEDGE,
     REDRIVE,
+    LIST_SUBSCRIPTIONS,
+    PUT_SUBSCRIPTION,
+    DESCRIBE_SUBSCRIPTION,
+    DELETE_SUBSCRIPTION,
+    PAUSE_SUBSCRIPTION,
+    RESUME_SUBSCRIPTION,
     LIST_ZONES,
     MOVE_ZONE,
 )

@@ -9,6 +9,7 @@ from penstock_core.push.subscription import (
     SUBSCRIPTION_BOUNDS,
     SUBSCRIPTION_ID_BYTES,
     SubscriptionConfig,
+    alter_subscription_config,
     check_subscription_topics,
     new_subscription_config,
     new_subscription_id,
@@ -88,3 +89,32 @@ def test_id_is_hexadecimal() -> None:
     assert new_subscription_id(bytes(range(SUBSCRIPTION_ID_BYTES))) == "00010203040506070809"
     with pytest.raises(ValueError, match="10 random bytes"):
         new_subscription_id(b"")
+
+
+def test_alteration_keeps_what_it_does_not_name_and_null_is_the_default() -> None:
+    old = new_subscription_config({**DEAD, "batch_records": 7, "concurrency": 3, "attempts_max": 2})
+    new = alter_subscription_config(old, {"batch_records": None, "backoff_ms_min": 10})
+    assert (new.batch_records, new.concurrency, new.attempts_max, new.backoff_ms_min) == (100, 3, 2, 10)
+
+
+def test_bounds_of_attempts_and_age_end_with_the_dead_letter_topic() -> None:
+    old = new_subscription_config({**DEAD, "attempts_max": 2, "age_ms_max": 9})
+    new = alter_subscription_config(old, {"dead_letter_topic": None})
+    assert (new.dead_letter_topic, new.attempts_max, new.age_ms_max) == (None, None, None)
+    assert alter_subscription_config(new, DEAD).attempts_max == limits.PUSH_ATTEMPTS_DEFAULT
+    with pytest.raises(PenstockError, match="attempts_max=3 without dead_letter_topic"):
+        alter_subscription_config(old, {"dead_letter_topic": None, "attempts_max": 3})
+
+
+@pytest.mark.parametrize("changes", [{"mode": "parallel"}, {"start": "earliest"}])
+def test_mode_and_start_are_fixed(changes: dict[str, Any]) -> None:
+    with pytest.raises(PenstockError, match="for ever"):
+        alter_subscription_config(SubscriptionConfig(), changes)
+    same = {"mode": None, "start": "latest"}
+    assert alter_subscription_config(SubscriptionConfig(), same) == SubscriptionConfig()
+
+
+def test_copy_to_a_topic_is_never_parallel() -> None:
+    config = new_subscription_config({"mode": "parallel"})
+    with pytest.raises(PenstockError, match="a copy to a topic is ordered"):
+        check_subscription_topics(ORDERS, TopicTarget(topic=TopicName("mirror")), config)

@@ -3,17 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_core.ids import Offset, TopicName, segment_time_ms
+from penstock_core.ids import Offset, TopicName
 from penstock_core.limits import HEADS_AT_ONCE
 from penstock_core.log.index import Head
-from penstock_core.log.ref import Tier
-from penstock_core.log.retention import written_ms
 from penstock_core.share.read_first import NO_KEY
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.retry import available_ms, is_last_delivery
 from penstock_core.share.share_group import ShareGroup, ShareGroupConfig
 from penstock_core.share.share_state import ShareKey, ShareState
-from penstock_service.index.reader import page_at
+from penstock_service.index.record_age import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.share.share_partitions import partitions_of, states_of
 
@@ -26,8 +24,8 @@ class ShareGroupPartition:
     - `in_flight` records are locked. `available` ones may be acquired now, and all fresh ones count among them.
       `waiting` ones may be later, are behind another one of their key, or wait for the dead-letter topic. Compaction
       may have removed some of them.
-    - `oldest_age_ms` is the age of the oldest of all these, None if there are none. It counts from the append. For a
-      segment of the archive, which does not tell that time, it counts as retention does (`written_ms`).
+    - `oldest_age_ms` is the age of the oldest of all these, None if there are none. `record_age_ms` tells from when
+      it counts.
     """
 
     topic: TopicName
@@ -66,7 +64,7 @@ def describe_share_group(
     chosen = partitions[begin : begin + limit]
     found: list[ShareGroupPartition] = []
     for start in range(0, len(chosen), HEADS_AT_ONCE):
-        found += _described(instance, group, chosen[start : start + HEADS_AT_ONCE])
+        found += describe_partitions(instance, group, chosen[start : start + HEADS_AT_ONCE])
     is_last = begin + limit >= len(partitions)
     return group, found, None if is_last else place_of(*chosen[-1])
 
@@ -76,9 +74,10 @@ def place_of(topic: TopicName, key: ShareKey) -> str:
     return f"{topic}#{key.partition}"
 
 
-def _described(
+def describe_partitions(
     instance: Instance, group: ShareGroup, partitions: Sequence[tuple[TopicName, ShareKey]]
 ) -> list[ShareGroupPartition]:
+    """Up to 100 partitions of the group, without those that are deleted. `describe_share_group` tells the costs."""
     keys = [key for _, key in partitions]
     states = states_of(instance, keys)
     heads = instance.stores.log.heads([key.partition_key for key in keys])
@@ -102,7 +101,7 @@ def _partition(
         in_flight=in_flight,
         available=available,
         waiting=waiting,
-        oldest_age_ms=_age_ms(instance, key, head, start, now_ms),
+        oldest_age_ms=record_age_ms(instance, key.partition_key, head, start),
     )
 
 
@@ -145,17 +144,3 @@ def _leading(records: RecordSet, leaders: Mapping[int, int]) -> int:
         return records.count
     hashes = records.hash_by_offset()
     return sum(key_hash == NO_KEY or leaders[key_hash] == offset for offset, key_hash in hashes.items())
-
-
-def _age_ms(instance: Instance, key: ShareKey, head: Head, offset: Offset, now_ms: int) -> int | None:
-    """The age of the record at `offset`, as `oldest_age_ms` counts it; None if there is no such record yet."""
-    if offset >= head.next_offset:
-        return None
-    located = (
-        head.located_tail()
-        if offset >= head.tail_base
-        else page_at(instance.stores.log, key.partition_key, offset).located()
-    )
-    [ref] = [each.ref for each in located if each.base_offset <= offset < each.end_offset]
-    is_as_appended = ref.tier is Tier.ZONAL and ref.delivered_ms is None  # else its segment is of another time
-    return max(0, now_ms - (segment_time_ms(ref.segment_id) if is_as_appended else written_ms(ref)))

@@ -1,0 +1,98 @@
+"""/v1/subscriptions: list, create and alter, describe, pause, resume, delete."""
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+
+from penstock_core.limits import GROUP_PAGE_MAX, PUSH_LIST_MAX
+from penstock_handlers.edge.entry import entry_point
+from penstock_handlers.edge.json_api import (
+    PAGED,
+    After,
+    Digits,
+    JsonApp,
+    count_fitting,
+    instance_of,
+    serve_with,
+)
+from penstock_handlers.edge.subscription_models import (
+    PutSubscription,
+    SubscriptionAnswer,
+    SubscriptionDescriptionAnswer,
+    SubscriptionList,
+    lanes_answer,
+    partition_answer,
+    subscription_answer,
+)
+from penstock_service.push.admin.delete_subscription import delete_subscription
+from penstock_service.push.admin.describe_subscription import describe_subscription, list_subscriptions, place_of
+from penstock_service.push.admin.pause_subscription import pause_subscription, resume_subscription
+from penstock_service.push.admin.put_subscription import put_subscription
+
+app = JsonApp("subscriptions")
+
+
+@app.operation("GET /v1/subscriptions", "listSubscriptions", "List subscriptions", parameters=PAGED)
+def list_all(
+    limit: Annotated[Digits, Query(ge=1, le=PUSH_LIST_MAX)] = PUSH_LIST_MAX, after: After = ""
+) -> SubscriptionList:
+    """List the subscriptions by name, `limit` at a time, from behind `after`."""
+    found, next_after = list_subscriptions(instance_of(app), limit, after)
+    subscriptions = [subscription_answer(each) for each in found]
+    fitting = count_fitting(subscriptions)
+    if fitting < len(subscriptions):
+        next_after = subscriptions[fitting - 1]["name"]
+    return {"subscriptions": subscriptions[:fitting], "next_after": next_after}
+
+
+@app.operation("PUT /v1/subscriptions/<name>", "putSubscription", "Create a subscription, or alter it")
+def put(name: Annotated[str, Path()], request: PutSubscription) -> SubscriptionAnswer:
+    """Create a subscription, or change its topics, target and settings. A repeat starts its deliveries again."""
+    found, _ = put_subscription(instance_of(app), name, request.wish())
+    return subscription_answer(found)
+
+
+@app.operation(
+    "GET /v1/subscriptions/<name>", "describeSubscription", "Describe a subscription, with lag", parameters=PAGED
+)
+def describe(
+    name: Annotated[str, Path()],
+    limit: Annotated[Digits, Query(ge=1, le=GROUP_PAGE_MAX)] = GROUP_PAGE_MAX,
+    after: After = "",
+) -> SubscriptionDescriptionAnswer:
+    """Describe a subscription, and what became of the last delivery of each partition; `limit` at a time."""
+    page = describe_subscription(instance_of(app), name, after, limit)
+    partitions = [partition_answer(each) for each in page.partitions]
+    fitting, next_after = count_fitting(partitions), page.next_after
+    if fitting < len(partitions):
+        next_after = place_of(page.partitions[fitting - 1].topic, page.partitions[fitting - 1].key)
+    return {
+        **subscription_answer(page.subscription),
+        "lanes": lanes_answer(page.lanes),
+        "partitions": partitions[:fitting],
+        "next_after": next_after,
+    }
+
+
+@app.operation("POST /v1/subscriptions/<name>/pause", "pauseSubscription", "Pause a subscription")
+def pause(name: Annotated[str, Path()]) -> SubscriptionAnswer:
+    """Begin no further delivery. Each partition keeps its place."""
+    return subscription_answer(pause_subscription(instance_of(app), name))
+
+
+@app.operation("POST /v1/subscriptions/<name>/resume", "resumeSubscription", "Resume a subscription")
+def resume(name: Annotated[str, Path()]) -> SubscriptionAnswer:
+    """Go on where the subscription was. A repeat starts its deliveries again."""
+    return subscription_answer(resume_subscription(instance_of(app), name))
+
+
+@app.operation("DELETE /v1/subscriptions/<name>", "deleteSubscription", "Delete a subscription", status_code=204)
+def delete(name: Annotated[str, Path()]) -> Response[None]:
+    """Delete a subscription. Its records stay in their topics."""
+    delete_subscription(instance_of(app), name)
+    return Response(status_code=204)
+
+
+serve = serve_with(app)
+handler = entry_point(serve, uses_zones=False)

@@ -1,0 +1,1 @@
+"""Create, alter, pause, resume, describe and delete subscriptions."""

@@ -1,0 +1,152 @@
+"""Create a subscription, or change its topics, target and settings.
+
+```
+creation:    note the states as orphaned -> begin at the latest records -> share group -> subscription -> deliveries
+alteration:                                 begin in added topics       -> share group -> subscription -> deliveries
+```
+If a creation dies before the subscription is there, the look of each five minutes removes what it has left. If it dies
+after that, the look starts the deliveries, and so does a repeated PUT.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.filters.policy import parse_filter
+from penstock_core.ids import SubscriptionName, TopicId, TopicName, parse_subscription_name
+from penstock_core.limits import PUSH_LIST_MAX, PUSH_SUBSCRIPTIONS_MAX
+from penstock_core.push.subscription import (
+    LATEST,
+    PARALLEL,
+    SUBSCRIPTION_ID_BYTES,
+    Subscription,
+    alter_subscription_config,
+    check_subscription_topics,
+    new_subscription_config,
+    new_subscription_id,
+)
+from penstock_core.push.subscription_note import OrphanedStates
+from penstock_core.push.target import HttpsTarget, Target, TopicTarget, parse_target
+from penstock_service.instance.instance import Instance
+from penstock_service.push.admin.begin_at_the_end import begin_deliveries, ends_of
+from penstock_service.push.parallel_group import put_parallel_group
+from penstock_service.push.start_deliveries import start_deliveries
+
+_HTTPS, _SECRET = "https", "secret"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionWish:
+    """What a caller asks for. None leaves topics or target as they are, and so does a setting that is left out.
+
+    The object of `target` is that of the API. An endpoint's secret may be left out once it is set.
+    """
+
+    topics: Sequence[str] | None = None
+    target: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any]
+
+
+def put_subscription(instance: Instance, name: str, wish: SubscriptionWish) -> tuple[Subscription, bool]:
+    """The subscription as it is now, and whether it is new.
+
+    A topic that was made anew under its name is bound again. A repeat changes nothing, and starts the deliveries again.
+
+    One read, one of each topic, what the target's check costs, one transaction, and what `start_deliveries` does. A
+    creation counts the subscriptions, by a query for each 100. With start=latest, each partition costs a read of its
+    head (100 in a call) and a put. Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, INVALID_FILTER, UNKNOWN_TOPIC,
+    ACCESS_DENIED, TOO_MANY_SUBSCRIPTIONS, and CONCURRENT_UPDATE if somebody else changes it meanwhile.
+    """
+    known = parse_subscription_name(name)
+    found = instance.stores.push.get_subscription(known)
+    wanted = _new(instance, known, wish) if found is None else _altered(instance, found, wish)
+    _check(instance, wanted)
+    if found is None:
+        _check_room(instance, known)
+        instance.stores.push.note_orphans(
+            OrphanedStates(subscription_id=wanted.subscription_id, name=known, since_ms=wanted.created_at_ms)
+        )
+    if wanted != found:
+        _store(instance, found, wanted)
+    start_deliveries(instance, wanted)
+    return wanted, found is None
+
+
+def _new(instance: Instance, name: SubscriptionName, wish: SubscriptionWish) -> Subscription:
+    if wish.topics is None or wish.target is None:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"subscription {name!r} does not exist yet: give topics and target to create it"
+        )
+    return Subscription(
+        name=name,
+        subscription_id=new_subscription_id(instance.entropy.random_bytes(SUBSCRIPTION_ID_BYTES)),
+        created_at_ms=instance.clock.now_ms(),
+        topics=_bound(instance, wish.topics),
+        target=_target(wish.target, None),
+        config=new_subscription_config(wish.settings),
+    )
+
+
+def _altered(instance: Instance, found: Subscription, wish: SubscriptionWish) -> Subscription:
+    altered = replace(
+        found,
+        topics=found.topics if wish.topics is None else _bound(instance, wish.topics),
+        target=found.target if wish.target is None else _target(wish.target, found.target),
+        config=alter_subscription_config(found.config, wish.settings),
+    )
+    return altered if altered == found else replace(altered, version=found.version + 1)
+
+
+def _bound(instance: Instance, topics: Sequence[str]) -> dict[TopicName, TopicId]:
+    found = [instance.topic_cache.read_through(name) for name in topics]
+    return {topic.name: topic.topic_id for topic in found}
+
+
+def _target(document: Mapping[str, Any], known: Target | None) -> Target:
+    """The target of the API's object. An endpoint without a secret keeps the one that is known.
+
+    The target's check refuses an endpoint without TLS where none is allowed.
+    """
+    endpoint = document.get(_HTTPS)
+    if isinstance(known, HttpsTarget) and isinstance(endpoint, Mapping) and endpoint.get(_SECRET) is None:
+        document = {**document, _HTTPS: {**endpoint, _SECRET: known.secret}}
+    return parse_target(document, is_http_allowed=True)
+
+
+def _check(instance: Instance, wanted: Subscription) -> None:
+    """Raises what is wrong with topics, filter and target, before anything is stored."""
+    check_subscription_topics(wanted.topics, wanted.target, wanted.config)
+    if wanted.config.filter is not None:
+        parse_filter(wanted.config.filter)
+    if wanted.config.dead_letter_topic is not None:
+        instance.topic_cache.read_through(wanted.config.dead_letter_topic)
+    if isinstance(wanted.target, TopicTarget):
+        instance.topic_cache.read_through(wanted.target.topic)
+    else:
+        instance.stores.targets.check(wanted.target)
+
+
+def _check_room(instance: Instance, name: SubscriptionName) -> None:
+    """Creations at the same time may exceed the bound by their number."""
+    count, after = 0, ""
+    while page := instance.stores.push.list_subscriptions(after, PUSH_LIST_MAX):
+        count, after = count + len(page), page[-1].name
+    if count >= PUSH_SUBSCRIPTIONS_MAX:
+        raise PenstockError(
+            ErrorCode.TOO_MANY_SUBSCRIPTIONS,
+            f"subscription {name!r} is not created: there are {count} of {PUSH_SUBSCRIPTIONS_MAX} subscriptions that "
+            "are allowed, delete some",
+            limit=PUSH_SUBSCRIPTIONS_MAX,
+        )
+
+
+def _store(instance: Instance, found: Subscription | None, wanted: Subscription) -> None:
+    bound = {} if found is None else found.topics
+    added = [name for name, topic_id in wanted.topics.items() if bound.get(name) != topic_id]
+    begins = ends_of(instance, added) if wanted.config.start == LATEST else []
+    if wanted.config.mode == PARALLEL:
+        put_parallel_group(instance, wanted, begins)
+    else:
+        begin_deliveries(instance, wanted, begins)
+    instance.stores.push.change_subscription(found, wanted)
