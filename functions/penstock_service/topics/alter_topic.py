@@ -27,7 +27,9 @@ def alter_topic(instance: Instance, name: str, partitions: int | None, config: M
         )
     new = replace(old, partitions=partitions or old.partitions, config=alter_config(old.config, config))
     check_zones(new.config, len(instance.stores.zones))
-    create_heads(instance.stores.log, instance.executor, new, map(Partition, range(old.partitions, new.partitions)))
+    added = map(Partition, range(old.partitions, new.partitions))
+    # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
+    create_heads(instance.stores.log, instance.executor, new, added, push_waiter_ms=instance.clock.now_ms())
     instance.stores.topics.replace(old, new)
     instance.topic_cache.forget(name)
     return new

@@ -54,7 +54,12 @@ def create_topic(instance: Instance, name: str, partitions: int, config: Mapping
     return topic
 
 
-def create_heads(log: LogIndex, executor: Executor, topic: Topic, partitions: Iterable[Partition]) -> None:
-    """Make empty heads for the partitions that have none. One put for each. Raises the first error."""
+def create_heads(
+    log: LogIndex, executor: Executor, topic: Topic, partitions: Iterable[Partition], push_waiter_ms: int | None = None
+) -> None:
+    """Make empty heads for the partitions that have none, with that push waiter. One put for each.
+
+    Raises the first error.
+    """
     keys = [PartitionKey(topic.topic_id, partition) for partition in partitions]
-    executor.map(log.create_head, keys).all_ok()
+    executor.map(lambda key: log.create_head(key, push_waiter_ms), keys).all_ok()

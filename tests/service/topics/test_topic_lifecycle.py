@@ -93,6 +93,13 @@ def test_partitions_added_are_seen_by_another_instance_when_it_is_asked_for_them
     assert values_of(ask(stale, "orders", partition=3)) == [(0, "x")]
 
 
+def test_partitions_added_are_born_with_a_push_waiter(instance: Instance) -> None:
+    new_topic(instance, partitions=1)
+    altered = alter_topic(instance, "orders", 3, {})
+    heads = instance.stores.log.heads([PartitionKey(altered.topic_id, number) for number in altered.all_partitions()])
+    assert [head.push_waiter_ms is not None for _, head in sorted(heads.items())] == [False, True, True]
+
+
 def test_config_is_seen_by_another_instance_when_what_it_remembers_is_too_old(
     instance: Instance, stale: Instance, clock: SteppedClock
 ) -> None:
@@ -182,10 +189,10 @@ def test_create_topic_is_refused_when_the_name_is_taken(instance: Instance) -> N
 
 
 def test_create_topic_leaves_nothing_visible_when_a_head_cannot_be_made(instance: Instance) -> None:
-    def create_head(original: Any, key: PartitionKey) -> None:
+    def create_head(original: Any, key: PartitionKey, push_waiter_ms: int | None) -> None:
         if key.partition == 1:
             raise UNAVAILABLE
-        original(key)
+        original(key, push_waiter_ms)
 
     faulty = another_instance(instance, log=Intercepted(instance.stores.log, create_head=create_head))
     with pytest.raises(PenstockError, match="STORAGE_UNAVAILABLE"):
