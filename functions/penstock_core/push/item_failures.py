@@ -14,12 +14,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.errors import shown
-from penstock_core.ids import Offset, PartitionKey
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.kafka_event import partition_name
 
 _FAILURES = "batchItemFailures"
-Place = tuple[PartitionKey, Offset]
 
 
 def decode_answer(data: bytes, batch: PushBatch, *, is_json: bool) -> Answer:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX
+from penstock_core.limits import PUSH_ERROR_LENGTH_MAX, PUSH_PAYLOAD_BYTES_MAX
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.item_failures import decode_answer
 from penstock_core.push.kafka_event import encode_kafka_event
@@ -71,6 +71,6 @@ def _function_error(payload: bytes) -> str:
     """The exception as the runtime tells it. Runtimes differ in all but the two names."""
     try:
         told = json.loads(payload)
-        return f"{told['errorType']}: {told['errorMessage']}"
+        return f"{told['errorType']}: {told['errorMessage']}"[:PUSH_ERROR_LENGTH_MAX]
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"the function failed: {payload[:200].decode(errors='replace')}"

@@ -80,6 +80,7 @@ def test_answer_names_the_records_that_failed() -> None:
             {"errorMessage": "2026-11-23T10:00:00Z 1f Task timed out after 3.00 seconds"},
             'the function failed: {"errorMessage": "2026-11-23T10:00:00Z 1f Task timed out after 3.00 seconds"}',
         ),
+        ({"errorType": "E", "errorMessage": "x" * 10_000}, "E: " + "x" * 497),
         ("out of memory", 'the function failed: "out of memory"'),
     ],
 )
