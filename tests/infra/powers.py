@@ -18,13 +18,17 @@ FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
     "ShareAdmin", "Subscriptions", "Zones",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
+    "Deliver",
 ))  # fmt: skip
-_OF_NO_REQUEST = frozenset(("RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch"))
+_OF_NO_REQUEST = frozenset((
+    "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch", "Deliver",
+))  # fmt: skip
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
-_PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "ReplayJob"))
+# Deliver moves dead letters, and copies records to other topics.
+_PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "Deliver", "ReplayJob"))
 _SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
-_CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share"))
+_CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Deliver"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
 _SWEEPERS = frozenset(("Sweep", "SweepJob"))
 _SCHEDULER = frozenset(("JobSchedulesRole",))
@@ -60,11 +64,13 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     # Transactions takes a lease from a member that is gone, and removes the member.
     ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     **{
-        (verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions"}
-        for verb in ("read", "write", "delete")
+        (verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", "Deliver"}
+        for verb in ("read", "write")
     },
-    ("read", f"{_GROUPS}.subscriptions"): frozenset(("Dispatch", "Subscriptions")),
-    **{(verb, f"{_GROUPS}.subscriptions"): frozenset(("Subscriptions",)) for verb in ("write", "delete")},
+    ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions"},
+    ("read", f"{_GROUPS}.subscriptions"): frozenset(("Dispatch", "Subscriptions", "Deliver")),
+    ("write", f"{_GROUPS}.subscriptions"): frozenset(("Subscriptions", "Deliver")),
+    ("delete", f"{_GROUPS}.subscriptions"): frozenset(("Subscriptions",)),
     # Produce reads the first append of what may be its repeat.
     ("read", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | {"Produce"},
     ("list", "zones"): _EMPTIER | _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
@@ -91,7 +97,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate", "Dispatch")),
-    ("send to", "PushDeliveries"): frozenset(("Dispatch", "Subscriptions")),
+    ("send to", "PushDeliveries"): frozenset(("Dispatch", "Subscriptions", "Deliver")),
+    ("take from", "PushDeliveries"): frozenset(("Deliver",)),
     ("send to", "PushDead"): frozenset(("Dispatch",)),
     ("send to", _TIMERS): _SCHEDULERS | {"Promote"},
     ("take from", _TIMERS): frozenset(("Promote",)),
@@ -100,7 +107,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("start", "promote"): _SCHEDULERS,
     ("switch on", "deliver's pollers"): frozenset(("Subscriptions",)),
     ("find", "every poller"): frozenset(("Promote", "Subscriptions")),
-    ("assume", "the role of targets"): frozenset(("Subscriptions",)),
+    ("assume", "the role of targets"): frozenset(("Subscriptions", "Deliver")),
     ("find", "every stream"): frozenset(("Replicate", "Dispatch")),
     ("trace", "every request"): FUNCTIONS - _OF_NO_REQUEST,
     ("find", "every log group"): JOBS,

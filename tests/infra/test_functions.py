@@ -17,6 +17,7 @@ from tests.infra.templates import functions_in, name_of, of_type
 pytestmark = pytest.mark.synth
 
 FUNCTIONS = (
+    "deliver",
     "dispatch",
     "fetch",
     "group-admin",
@@ -117,7 +118,7 @@ def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSe
 
 WITH_TIMERS = ("produce", "records_produce", "transactions", "promote", "retention")
 
-WITH_DELIVERIES = ("dispatch", "subscriptions")
+WITH_DELIVERIES = ("dispatch", "subscriptions", "deliver")
 
 
 def targets_of(stage: str) -> str:
@@ -150,7 +151,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
             **({"PENSTOCK_TIMERS": triggers_of_timers(stage)} if own in WITH_TIMERS else {}),
             **({"PENSTOCK_DELIVERIES": "<PushDeliveries>,<PushDeliveries>"} if own in WITH_DELIVERIES else {}),
-            **({"PENSTOCK_TARGETS": targets_of(stage)} if own == "subscriptions" else {}),
+            **({"PENSTOCK_TARGETS": targets_of(stage)} if own in ("subscriptions", "deliver") else {}),
             "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,

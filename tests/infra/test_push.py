@@ -12,7 +12,13 @@ from penstock_cdk.service.push import DELIVER, DISPATCH, PushQueues, PushSource
 from penstock_cdk.settings import STAGES
 from penstock_cdk.storage.tables import Tables
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
-from penstock_core.limits import PUSH_LOCK_MS, PUSH_MESSAGE_AGE_MS_MAX, PUSH_VISIBILITY_MS
+from penstock_core.limits import (
+    PUSH_LOCK_MS,
+    PUSH_MESSAGE_AGE_MS_MAX,
+    PUSH_SLICE_MS,
+    PUSH_TARGET_MS,
+    PUSH_VISIBILITY_MS,
+)
 from penstock_core.log.index import EMPTY_HEAD, Page, Waiter, appended, armed
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.page_item import page_item
@@ -91,6 +97,11 @@ def test_pollers_of_deliver_are_off_and_take_one_message_at_a_time() -> None:
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
 
 
+def test_lock_covers_a_delivery_and_the_function_lives_longer_than_its_longest_invocation(stage: str) -> None:
+    timeout_ms = STAGES[stage].function_sizes["deliver"].timeout_s * 1_000
+    assert PUSH_SLICE_MS + PUSH_TARGET_MS < timeout_ms < PUSH_LOCK_MS < PUSH_VISIBILITY_MS
+
+
 def test_start_of_deliveries_may_enable_the_pollers_of_deliver_alone() -> None:
     stack, settings = Stack(), STAGES["prod"]
     queues = PushQueues(stack, "Push", settings=settings)
@@ -110,7 +121,7 @@ def test_only_those_that_start_deliveries_know_the_queue(resources: Resources) -
         for name, function in functions_in(resources).items()
         if "PENSTOCK_DELIVERIES" in function["Environment"]["Variables"]
     }
-    starters = ("FunctionsDispatchFunction", "FunctionsSubscriptionsFunction")
+    starters = ("FunctionsDispatchFunction", "FunctionsSubscriptionsFunction", "FunctionsDeliverFunction")
     assert told == dict.fromkeys(starters, "<PushDeliveries>,<PushDeliveries>")
 
 

@@ -88,7 +88,11 @@ def test_stage_with_one_zone_has_nothing_that_repairs_zones(template: Callable[[
     resources = resources_of(template("prod@eu-central-1"))
     names = " ".join(resources)
     assert not [word for word in ("RecoverZones", "Replicate", "Scrub", "RepairQueue", "ZoneAlarms") if word in names]
-    assert set(of_type(resources, "AWS::Lambda::EventSourceMapping")) == {"TimerSourceSeconds", "PushSourceStream"}
+    assert set(of_type(resources, "AWS::Lambda::EventSourceMapping")) == {
+        "TimerSourceSeconds",
+        "PushSourceStream",
+        "PushSourceDeliveries",
+    }
     puts = [each for each in permissions_of_roles(resources) if each.action == "dynamodb:PutItem"]
     writers = [each for each in puts if "ForAllValues:StringEquals" in each.condition]  # of single items' keys
     assert {each.holder for each in writers} == {"Retention", "Sweep", "SweepJob"}, "no role writes zone states"

@@ -30,8 +30,8 @@ UNDONE = (
     ("dispatch", "dispatches_failed"),
     ("dispatch", "dispatches_late"),
 )
-# function and the log line that tells of records which it could not move
-STUCK = (("share", "dead_letters_stuck"),)
+# function and the log line that tells of records which it could not move or read
+STUCK = (("share", "dead_letters_stuck"), ("deliver", "push_dead_letters_stuck"), ("deliver", "push_unreadable"))
 # A function that runs this seldom rings with its first failure. The other functions may fail twice an hour, because
 # their next run is due.
 _RARE = Duration.hours(1)

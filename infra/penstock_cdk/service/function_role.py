@@ -12,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from penstock_cdk.service.push import DISPATCH, PushQueues
+from penstock_cdk.service.push import DELIVER, DISPATCH, PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
@@ -199,6 +199,19 @@ GRANTS: Mapping[str, Grants] = {
         promotes=True,
     ),
     DISPATCH: Grants(topics=(), dispatches=True),
+    # A move of dead letters or of copies is an append to their topic, in one transaction with a subscription's state.
+    # No grant names a target: each lets in the role that `deliver` assumes.
+    DELIVER: replace(
+        _FETCH,
+        log=(*_FETCH.log, "UpdateItem", "PutItem"),
+        shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),  # those of parallel mode
+        pushes=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem"),
+        writes_zones=True,
+        changes_zone_states=True,
+        wakes_readers=True,
+        delivers=True,
+        reaches_targets=True,
+    ),
     "tier": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),

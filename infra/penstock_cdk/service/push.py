@@ -4,6 +4,8 @@ A filter passes only heads that had a push waiter. A stage without subscriptions
 the queue stays empty. Lambda polls the queue for the function `deliver`, where a stage has it. These pollers cost $0.26
 a month on an empty queue. So they are off until the first subscription, whose creation enables them.
 
+A message that pauses is reported as failed, so that Lambda leaves it in the queue. So it may come up to 1,000 times.
+
 A batch of the stream that fails on all attempts goes to the queue `Dead` for 14 days, and so does a message. An alarm
 rings then. Both only start deliveries, so nothing is lost with them.
 """
