@@ -2,19 +2,26 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
 
+from penstock import Admin, webhook
 from penstock.http.transport import HttpTransport
 from penstock_core.push.target import Target, target_to_json
 from tests.end_to_end.local_stack import Stack
-from tests.end_to_end.target_resources import TargetResources
+from tests.end_to_end.raw_requests import append, read_all
+from tests.end_to_end.target_resources import TargetResources, number_of
+from tests.support.deadlines import until
 
 pytestmark = pytest.mark.stack
 
 SECRET = "whsec_" + "QUFB" * 8
+AT_ONCE = {"attempts_max": 2, "backoff_ms_min": 1, "backoff_ms_max": 1, "patience_ms": 0}
+POISON = b'{"poison": true}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +47,23 @@ class Subscribed:
         status, answer = self.put(document, **settings)
         assert status == 200, answer
 
+    def create_at_once(self, target: Any, **settings: Any) -> None:
+        """Makes the subscription of a target that needs no grant."""
+        status, answer = self.put(target, **settings)
+        assert status == 200, answer
+
+    def append(self, *values: bytes) -> None:
+        for value in values:
+            append(self.transport, self.topic, value)
+
     def place(self) -> Any:
         """The state of partition 0."""
         answer = self.transport.call("GET", f"/v1/subscriptions/{self.topic}", {}, {}, b"")
         assert answer.status == 200, answer.body
         return next(each for each in json.loads(answer.body)["partitions"] if each["partition"] == 0)
+
+    def until_delivered(self, offset: int) -> None:
+        until(lambda: self.place()["offset"] == offset, shown=self.place)
 
 
 @pytest.fixture
@@ -52,6 +71,10 @@ def subscribed(stack: Stack, transport: HttpTransport, topic: str) -> Iterator[S
     found = Subscribed(transport, TargetResources(stack), topic)
     yield found
     transport.call("DELETE", f"/v1/subscriptions/{topic}", {}, {}, b"")
+
+
+def values(count: int) -> list[bytes]:
+    return [json.dumps({"id": number}).encode() for number in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -82,3 +105,99 @@ def test_endpoint_of_another_network_is_no_target(subscribed: Subscribed) -> Non
     status, answer = subscribed.put({"https": {"url": "https://10.0.0.1/in", "secret": SECRET}})
     assert (status, answer["error"]["code"]) == (400, "INVALID_CONFIG"), answer
     assert "private" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("handler", ["batch", "stream"])
+def test_function_handles_all_but_the_poison_which_goes_to_the_dead_letters(
+    subscribed: Subscribed, admin: Admin, handler: str
+) -> None:
+    dead = f"{subscribed.topic}.dead"
+    admin.create_topic(dead, partitions=1)
+    subscribed.append(*values(5), POISON, *values(4))
+    target = subscribed.resources.function(f"push-{handler}", handler)
+    subscribed.create(target, dead_letter_topic=dead, retry=AT_ONCE)
+    subscribed.until_delivered(10)
+    assert read_all(subscribed.transport, dead) == [(0, POISON)]
+
+
+def test_records_that_come_later_start_a_delivery_to_the_queue(subscribed: Subscribed) -> None:
+    queue = subscribed.resources.queue("pushed")
+    subscribed.create(queue)
+    subscribed.append(*values(12))
+    messages = subscribed.resources.received(queue, 12)
+    assert sorted(number_of(message, "offset") for message in messages) == [*range(12)]
+    assert {message["MessageAttributes"]["penstock-topic"]["StringValue"] for message in messages} == {subscribed.topic}
+    subscribed.until_delivered(12)
+
+
+def test_bus_gets_events_that_a_rule_matches(subscribed: Subscribed) -> None:
+    bus = subscribed.resources.bus("pushed")
+    queue = subscribed.resources.queue_of_rule(bus, {"detail": {"value": {"id": [2]}}}, "second")
+    subscribed.create(bus)
+    subscribed.append(*values(4))
+    [message] = subscribed.resources.received(queue, 1)
+    assert json.loads(message["Body"])["detail"]["offset"] == 2
+    subscribed.until_delivered(4)
+
+
+@dataclass(slots=True)
+class Receiver:
+    """An endpoint that verifies each delivery, and refuses a record once."""
+
+    url: str = ""
+    offsets: list[int] = field(default_factory=list)
+    refused: int = 3
+
+    def answer(self, headers: Any, body: bytes) -> dict[str, Any]:
+        delivery = webhook.verify(SECRET, headers, body)
+        for record in delivery.records:
+            if record.offset == self.refused:
+                self.refused = -1
+                return webhook.failure_answer([record])
+            self.offsets.append(record.offset)
+        return {}
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    found = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            answer = json.dumps(found.answer(self.headers, body)).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_arguments: Any) -> None:
+            """Nothing: the test asserts what came."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found.url = f"http://127.0.0.1:{server.server_address[1]}/in"
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_endpoint_gets_signed_records_in_order_and_a_refused_one_again(
+    subscribed: Subscribed, receiver: Receiver
+) -> None:
+    subscribed.append(*values(6))
+    subscribed.create_at_once({"https": {"url": receiver.url, "secret": SECRET}}, retry={"backoff_ms_min": 1})
+    subscribed.until_delivered(6)
+    assert list(dict.fromkeys(receiver.offsets)) == [*range(6)]
+
+
+def test_topic_gets_a_copy_of_each_record_once(subscribed: Subscribed, admin: Admin) -> None:
+    mirror = f"{subscribed.topic}.mirror"
+    admin.create_topic(mirror, partitions=3)
+    subscribed.append(*values(6))
+    subscribed.create_at_once({"topic": mirror})
+    subscribed.until_delivered(6)
+    copies = [value for partition in range(3) for _, value in read_all(subscribed.transport, mirror, partition)]
+    assert sorted(value for value in copies if value is not None) == values(6)
