@@ -1,5 +1,9 @@
-"""CloudFormation by boto3. An answer goes to a presigned URL of S3, by a plain PUT without a content type."""
+"""CloudFormation by boto3. An answer goes to a presigned URL of S3, by a plain PUT without a content type.
 
+The URL is a secret: whoever has it may answer. No log and no error shows it.
+"""
+
+import logging
 from functools import cache
 from typing import Any
 
@@ -13,6 +17,8 @@ _TIMEOUT_S = 5.0
 _TRIES = urllib3.Retry(3, allowed_methods=None, status_forcelist=(500, 502, 503, 504), backoff_factor=0.5)
 _ROLLING_BACK = ("ROLLBACK_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS")
 
+logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs the URL with each retry
+
 
 class AwsCloudFormation:
     """CloudFormation of the function's own region."""
@@ -23,7 +29,8 @@ class AwsCloudFormation:
                 "PUT", url, body=body, headers={"Content-Type": ""}, timeout=_TIMEOUT_S, retries=_TRIES
             )
         except urllib3.exceptions.HTTPError as error:
-            raise _unavailable("takes no answer", error) from error
+            why = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
+            raise _unavailable("takes no answer", type(why).__name__) from None
         if got.status >= 300:
             raise _unavailable("takes no answer", got.status)
 
