@@ -123,6 +123,7 @@ def test_one_function_serves_all_and_answers_within_the_wait(resources: Resource
         if name_of(each["FunctionName"]) == "<FunctionsProvisionFunction>"
     ]
     assert invoked["MaximumRetryAttempts"] == 0
+    assert invoked["MaximumEventAgeInSeconds"] == 60
 
 
 def test_resources_are_made_after_the_function_and_its_policy(resources: Resources) -> None:

@@ -1,7 +1,8 @@
 """The function that CloudFormation calls for what a template declares (functions/penstock_handlers/provision.py).
 
 A stage that declares nothing does not have it. CloudFormation waits a minute for its answer, which is longer than the
-function may run. Lambda does not repeat an event that failed: the stack may have rolled back by then.
+function may run. Lambda does not repeat an event that failed, and drops one that could not start in that minute: the stack
+may have rolled back by then, and Lambda would keep a throttled event for 6 hours.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ class Provision(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, functions: Functions) -> None:
         super().__init__(scope, construct_id)
         self._function = functions.add(PROVISION, PROVISION_GRANTS)
-        self._function.configure_async_invoke(retry_attempts=0)
+        self._function.configure_async_invoke(retry_attempts=0, max_event_age=_SERVICE_TIMEOUT)
         self._function.add_to_role_policy(
             iam.PolicyStatement(actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id])
         )
