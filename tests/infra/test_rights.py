@@ -144,3 +144,10 @@ def test_aws_solutions_rules_hold_for_a_principal_with_all_rights(queue: Penstoc
     queue.grant_admin(role)
     report = AwsSolutionsChecks().validate_scope(Stack.of(queue))
     assert not [violation.rule_name for violation in report.violations]
+
+
+@pytest.mark.parametrize("group", ["*", "", "bill?ng", "a/b"])
+def test_right_on_every_group_is_refused(queue: Penstock, group: str) -> None:
+    topic = queue.topic("orders")
+    with pytest.raises(ValueError, match="group"):
+        allowed(queue, lambda role: topic.grant_consume(role, group=group))

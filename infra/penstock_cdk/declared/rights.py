@@ -16,6 +16,8 @@ from penstock_cdk.service.api import Api
 from penstock_cdk.service.routes import Route
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.wildcards import acknowledge_wildcard
+from penstock_core.errors import PenstockError
+from penstock_core.ids import parse_group_name
 
 _PRODUCE = (routes.TOPIC_METADATA, routes.PRODUCE_RECORDS, routes.LIST_SCHEDULED, routes.CANCEL_SCHEDULED)
 _READ = (routes.TOPIC_METADATA, routes.DESCRIBE_TOPIC, routes.LIST_OFFSETS, routes.FETCH_RECORDS)
@@ -38,7 +40,12 @@ class Rights:
     def consume(
         self, grantee: iam.IGrantable, topic: str, topic_id: str, *, group: str | None, json_only: bool
     ) -> iam.Grant:
-        """Allows to read the topic, to work in the group, and to be woken by appends to the topic."""
+        """Allows to read the topic, to work in the group, and to be woken by appends to the topic.
+
+        Raises ValueError for what is no group name, such as `*`, which would be every group.
+        """
+        if group is not None:
+            _check_group(group)
         binary = () if json_only else (routes.FETCH, routes.WAKE_UPS)
         grant = self._call(grantee, (*_READ, *binary), topic=topic)
         if group is not None:
@@ -63,6 +70,13 @@ class Rights:
             for each in self.wake_ups.receive_statements(own_id)
         ]
         return grants[0].combine(grants[1])
+
+
+def _check_group(group: str) -> None:
+    try:
+        parse_group_name(group)
+    except PenstockError as error:
+        raise ValueError(error.message) from error
 
 
 def _granted(grantee: iam.IGrantable, actions: Sequence[str], resources: Sequence[str], reason: str) -> iam.Grant:
