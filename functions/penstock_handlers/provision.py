@@ -41,10 +41,10 @@ class Kind:
 
 def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
     """Does what the event asks for. It may be repeated, and finds its own work done."""
+    if change.request_type == "Delete":
+        return _delete(change, to)
     kind = KINDS[change.resource_type]
     name = _text(change.properties, "Name")
-    if change.request_type == "Delete":
-        return _delete(kind, name, change, to)
     kind.check(change)
     found = kind.find(to, name)
     kind.put(change, to, stack)
@@ -56,11 +56,14 @@ def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
     return Settled(resource_id=str(change.resource_id) if is_kept else name, attributes=attributes)
 
 
-def _delete(kind: Kind, name: str, change: Change, to: Instance) -> Settled:
-    resource_id = change.resource_id or name
-    found = kind.find(to, name) if change.properties.get("OnDelete") == DESTROY else None
-    if found is not None and resource_id == f"{name}/{found}":
-        kind.delete(to, name)
+def _delete(change: Change, to: Instance) -> Settled:
+    """Reads nothing but the id, unless there is something to delete: a rollback must not fail by wrong properties."""
+    resource_id = change.resource_id or ""
+    name, _, own_id = resource_id.rpartition("/")
+    if name and change.properties.get("OnDelete") == DESTROY:
+        kind = KINDS[change.resource_type]
+        if kind.find(to, name) == own_id:
+            kind.delete(to, name)
     return Settled(resource_id=resource_id, attributes={})
 
 

@@ -228,6 +228,13 @@ def test_create_that_failed_deletes_nothing(topic: Template, to: Instance) -> No
     assert to.topic_cache.read_through("orders").partitions == 4
 
 
+def test_rollback_of_wrong_properties_succeeds(topic: Template) -> None:
+    failed = topic.create(Name=["orders"], OnDelete="destroy")
+    assert failed["Status"] == "FAILED"
+    topic.properties = {"Name": ["orders"], "OnDelete": "destroy"}
+    assert topic.delete(failed["PhysicalResourceId"])["Status"] == "SUCCESS"
+
+
 def test_share_group_is_made_altered_and_deleted(group: Template, to: Instance) -> None:
     create_topic(to, "sales", 1, {})
     made = group.create(Name="workers", Topics=["orders"], Config=config(lock_ms=10_000), OnDelete="destroy")
