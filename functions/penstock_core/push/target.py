@@ -11,11 +11,12 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import TopicName, parse_topic_name
 from penstock_core.push.webhook import parse_secret
 
-_FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w$-]{1,128})?", re.ASCII)
+_FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w-]{1,128})?", re.ASCII)
 _BUS_ARN = re.compile(r"arn:[\w-]+:events:[\w-]+:\d{12}:event-bus/[\w./-]{1,256}", re.ASCII)
 _QUEUE_PATH = re.compile(r"/\d{12}/[\w-]{1,80}", re.ASCII)
 _URL = re.compile(r"[!-\[\]-~]+")  # printable ASCII without blanks and backslashes
 _FIFO = ".fifo"
+_LATEST = ":$LATEST"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,8 @@ def parse_target(document: Mapping[str, Any], *, is_http_allowed: bool = False) 
     if kind == "sqs":
         return QueueTarget(url=_queue_url(value))
     pattern, example = _ARNS[kind]
+    if value.endswith(_LATEST):
+        raise _refused(f"target.{kind}={shown(value)}: leave out {_LATEST}, because Lambda takes no grant for it")
     if not pattern.fullmatch(value):
         raise _refused(f"target.{kind}={shown(value)}: give an ARN such as {example}")
     return FunctionTarget(arn=value) if kind == "lambda" else BusTarget(arn=value)

@@ -52,6 +52,7 @@ def test_secret_of_an_endpoint_is_never_shown() -> None:
         ({"lambda": 7}, "target.lambda=7: give a text"),
         ({"lambda": "pack"}, "target.lambda='pack': give an ARN"),
         ({"lambda": f"{FUNCTION}\n"}, "give an ARN"),
+        ({"lambda": f"{FUNCTION}:$LATEST"}, "leave out :$LATEST"),
         ({"event_bus": "orders"}, "target.event_bus='orders': give an ARN"),
         ({"sqs": "pack"}, "target.sqs='pack': give a queue's URL"),
         ({"sqs": f"{QUEUE}.fifo"}, "FIFO queues are not served"),
