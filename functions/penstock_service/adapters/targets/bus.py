@@ -11,9 +11,12 @@ from penstock_core.push.bus_event import SOURCE, BusEvent, bus_event
 from penstock_core.push.target import BusTarget
 from penstock_service.adapters.targets.calls import EntryCalls, EntrySizes, Refusals
 from penstock_service.adapters.targets.failures import AWS_ERRORS, failure_of, is_denied, is_missing, is_outage
+from penstock_service.adapters.targets.role import statement_id
 
 # EventBridge refuses this entry after it has looked at the caller's rights: AWS alone writes events of such sources.
 _REFUSED_SOURCE = "aws.penstock"
+_DENIED_CODE = "AccessDeniedException"  # EventBridge may say this of the call or of the entry
+_REFUSED_CODE = "NotAuthorizedForSourceException"
 
 
 class EventBuses:
@@ -28,9 +31,14 @@ class EventBuses:
         """One PutEvents with an event that EventBridge refuses. Raises as `Targets.check`."""
         entry = {"EventBusName": target.arn, "Source": _REFUSED_SOURCE, "DetailType": "check", "Detail": "{}"}
         try:
-            self._client().put_events(Entries=[entry])
+            [answer] = self._client().put_events(Entries=[entry])["Entries"]
         except AWS_ERRORS as error:
             raise self._refusal(target, error) from error
+        code = answer.get("ErrorCode", "")
+        if code == _DENIED_CODE:
+            raise self._denied(target)
+        if code != _REFUSED_CODE and is_outage(code):
+            raise _unavailable(target, code)
 
     def deliver(self, target: BusTarget, batch: PushBatch, timeout_ms: int) -> Answer:
         """One PutEvents for each ten records. A bus keeps no order."""
@@ -62,21 +70,28 @@ class EventBuses:
 
     def _refusal(self, target: BusTarget, error: Exception) -> PenstockError:
         if is_denied(error):
-            why = (
-                f"the service may not put events on {target.arn}, or there is no such bus. "
-                f"Add this statement to the bus's policy:\n{json.dumps(self._statement(target))}"
-            )
-            return PenstockError(ErrorCode.ACCESS_DENIED, why)
+            return self._denied(target)
         if is_missing(error):
             why = f"target.event_bus={shown(target.arn)}: there is no such bus"
             return PenstockError(ErrorCode.INVALID_CONFIG, why)
-        return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"EventBridge did not answer for {target.arn}: {error}")
+        return _unavailable(target, error)
+
+    def _denied(self, target: BusTarget) -> PenstockError:
+        why = (
+            f"the service may not put events on {target.arn}, or there is no such bus. "
+            f"Add this statement to the bus's policy:\n{json.dumps(self._statement(target))}"
+        )
+        return PenstockError(ErrorCode.ACCESS_DENIED, why)
 
     def _statement(self, target: BusTarget) -> dict[str, Any]:
         return {
-            "Sid": "Penstock",
+            "Sid": statement_id(self._role_arn),
             "Effect": "Allow",
             "Principal": {"AWS": self._role_arn},
             "Action": "events:PutEvents",
             "Resource": target.arn,
         }
+
+
+def _unavailable(target: BusTarget, why: object) -> PenstockError:
+    return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"EventBridge did not answer for {target.arn}: {why}")

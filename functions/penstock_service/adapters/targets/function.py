@@ -11,6 +11,7 @@ from penstock_core.push.item_failures import decode_answer
 from penstock_core.push.kafka_event import encode_kafka_event
 from penstock_core.push.target import FunctionTarget
 from penstock_service.adapters.targets.failures import AWS_ERRORS, failure_of, is_denied, is_missing
+from penstock_service.adapters.targets.role import statement_id
 
 _CHECK_MS = 10_000
 _QUALIFIER_AT = 7  # "arn:aws:lambda:<region>:<account>:function:<name>:<qualifier>"
@@ -54,7 +55,7 @@ class LambdaFunctions:
             return PenstockError(ErrorCode.ACCESS_DENIED, why)
         if is_missing(error):
             return PenstockError(
-                ErrorCode.INVALID_CONFIG, f"target.lambda={shown(target.arn)}: there is no such function"
+                ErrorCode.INVALID_CONFIG, f"target.lambda={shown(target.arn)}: there is no such function here: {error}"
             )
         return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"Lambda did not answer for {target.arn}: {error}")
 
@@ -63,7 +64,7 @@ class LambdaFunctions:
         qualifier = "".join(f" --qualifier {each}" for each in parts[_QUALIFIER_AT:])
         return (
             f"aws lambda add-permission --function-name {':'.join(parts[:_QUALIFIER_AT])}{qualifier} "
-            f"--statement-id penstock --action lambda:InvokeFunction --principal {self._role_arn}"
+            f"--statement-id {statement_id(self._role_arn)} --action lambda:InvokeFunction --principal {self._role_arn}"
         )
 
 

@@ -12,6 +12,7 @@ from penstock_core.push.queue_message import QueueMessage, attribute_type, queue
 from penstock_core.push.target import QueueTarget
 from penstock_service.adapters.targets.calls import EntryCalls, EntrySizes, Refusals
 from penstock_service.adapters.targets.failures import AWS_ERRORS, error_code, failure_of, is_denied, is_missing
+from penstock_service.adapters.targets.role import statement_id
 
 # SQS refuses this message after it has looked at the caller's rights.
 _REFUSED_ENTRY = {"Id": "check", "MessageBody": "\0"}
@@ -72,7 +73,7 @@ class SqsQueues:
         _, account, name = urlsplit(target.url).path.split("/")
         partition, region = self._role_arn.split(":")[1], self._client().meta.region_name
         return {
-            "Sid": "Penstock",
+            "Sid": statement_id(self._role_arn),
             "Effect": "Allow",
             "Principal": {"AWS": self._role_arn},
             "Action": "sqs:SendMessage",

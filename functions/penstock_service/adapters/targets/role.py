@@ -5,6 +5,7 @@ itself: only targets that let it in can be reached. The roles of the functions m
 queues, which no subscription must reach.
 """
 
+import re
 from typing import Any
 
 import boto3
@@ -16,6 +17,11 @@ ASSUME_ROLE = "AssumeRole"
 _SESSION_NAME = "penstock"
 _SESSION_S = 3_600  # the longest that AWS gives to a role that another role assumes
 _STS = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=3)
+
+
+def statement_id(role_arn: str) -> str:
+    """The id of the statement that lets the role in. Roles of other stages have other ids in the same policy."""
+    return "".join(word.capitalize() for word in re.findall("[A-Za-z0-9]+", role_arn.rpartition("/")[2]))
 
 
 def session_of_role(own: boto3.session.Session, role_arn: str, endpoint_url: str | None) -> boto3.session.Session:

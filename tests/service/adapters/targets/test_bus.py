@@ -96,16 +96,29 @@ def test_check_puts_an_event_that_eventbridge_refuses() -> None:
     assert (entry["EventBusName"], entry["Source"]) == (ARN, "aws.penstock")
 
 
-def test_check_says_which_statement_allows_the_role() -> None:
-    fake = FakeEntryService(error=client_error("AccessDeniedException", 400))
+@pytest.mark.parametrize(
+    "fake",
+    [
+        FakeEntryService(error=client_error("AccessDeniedException", 400)),
+        FakeEntryService({"{}": "AccessDeniedException"}),
+    ],
+    ids=["the call", "the entry"],
+)
+def test_check_says_which_statement_allows_the_role(fake: FakeEntryService) -> None:
     error = refused(ErrorCode.ACCESS_DENIED, lambda: buses(fake).check(TARGET))
     assert json.loads(error.message.splitlines()[1]) == {
-        "Sid": "Penstock",
+        "Sid": "PenstockDeliver",
         "Effect": "Allow",
         "Principal": {"AWS": ROLE},
         "Action": "events:PutEvents",
         "Resource": ARN,
     }
+
+
+def test_check_that_eventbridge_could_not_make_says_so() -> None:
+    fake = FakeEntryService({"{}": "ThrottlingException"})
+    error = refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: buses(fake).check(TARGET))
+    assert "ThrottlingException" in error.message
 
 
 @pytest.mark.parametrize(

@@ -135,9 +135,15 @@ def test_check_says_how_to_allow_the_role(arn: str, qualifier: str) -> None:
     fake = FakeLambda(error=client_error("AccessDeniedException", 403))
     error = refused(ErrorCode.ACCESS_DENIED, lambda: LambdaFunctions(fake.client, ROLE).check(FunctionTarget(arn=arn)))
     assert error.message.splitlines()[1] == (
-        f"aws lambda add-permission --function-name {ARN}{qualifier} --statement-id penstock "
+        f"aws lambda add-permission --function-name {ARN}{qualifier} --statement-id PenstockDeliver "
         f"--action lambda:InvokeFunction --principal {ROLE}"
     )
+
+
+def test_check_of_a_missing_function_repeats_what_lambda_says() -> None:
+    fake = FakeLambda(error=client_error("ResourceNotFoundException", 404))
+    error = refused(ErrorCode.INVALID_CONFIG, lambda: LambdaFunctions(fake.client, ROLE).check(TARGET))
+    assert "ResourceNotFoundException" in error.message, "it may be a function of another region"
 
 
 @pytest.mark.parametrize(

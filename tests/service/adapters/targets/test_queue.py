@@ -109,7 +109,7 @@ def test_check_says_which_statement_allows_the_role() -> None:
     fake = FakeEntryService(error=client_error("AccessDenied", 403))
     error = refused(ErrorCode.ACCESS_DENIED, lambda: queues(fake).check(TARGET))
     assert json.loads(error.message.splitlines()[1]) == {
-        "Sid": "Penstock",
+        "Sid": "PenstockDeliver",
         "Effect": "Allow",
         "Principal": {"AWS": ROLE},
         "Action": "sqs:SendMessage",

@@ -12,7 +12,7 @@ from penstock_core.push.target import FunctionTarget, QueueTarget
 from penstock_service.adapters.targets.failures import failure_of
 from penstock_service.adapters.targets.function import LambdaFunctions
 from penstock_service.adapters.targets.queue import SqsQueues
-from penstock_service.adapters.targets.role import session_of_role
+from penstock_service.adapters.targets.role import session_of_role, statement_id
 from tests.service.adapters.targets.entry_service import ROLE, FakeEntryService, entry_calls
 from tests.support.aws_errors import client_error
 from tests.support.refusals import refused
@@ -87,3 +87,8 @@ def test_role_that_may_not_be_assumed_is_an_outage_and_not_the_fault_of_a_target
 
     function = FunctionTarget(arn="arn:aws:lambda:eu-west-1:123456789012:function:pack")
     refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: LambdaFunctions(no_client, ROLE).check(function))
+
+
+def test_statements_of_two_stages_have_two_ids() -> None:
+    ids = {statement_id(f"arn:aws:iam::123456789012:role/{stage}-targets-eu-west-1") for stage in ("shop", "shop-dev")}
+    assert ids == {"ShopTargetsEuWest1", "ShopDevTargetsEuWest1"}
