@@ -66,8 +66,11 @@ def test_no_answer_shows_the_secret(service: Service) -> None:
         service.call("PUT", PATH, {"target": {"https": {"url": 7, "secret": SECRET}}}),
         service.call("PUT", PATH, {"target": {"https": {"url": "ftp://x", "secret": SECRET}}}),
         service.call("PUT", PATH, {"target": {**ENDPOINT, "topic": "dead"}}),
+        service.call("PUT", PATH, {"target": {"https": SECRET}}),
+        service.call("PUT", PATH, {"target": {"https": {"secrets": SECRET}}}),
+        service.call("PUT", PATH, {"target": [SECRET]}),
     ]
-    assert [each.status for each in texts] == [200] * 4 + [400] * 4
+    assert [each.status for each in texts] == [200] * 4 + [400] * 7
     assert not any(SECRET.encode() in each.body for each in texts)
 
 

@@ -49,6 +49,7 @@ Digits = Annotated[int, BeforeValidator(_digits)]
 # The place behind which a page of a list starts: a name or the text of a partition. A key of DynamoDB can be as long.
 After = Annotated[str, Query(max_length=NAME_LENGTH_MAX)]
 PAGED = ("limit", "after")
+_TARGET = "target"  # of a subscription: wherever its secret stands by mistake, no answer shows it
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
@@ -174,7 +175,7 @@ def _explain(error: RequestValidationError) -> str:
     details = error.errors()
     told = [
         f"{'.'.join(map(str, detail['loc'])):.100}: {detail['msg']}"
-        + (f", got {shown(detail['input'])}" if "input" in detail else "")
+        + (f", got {shown(detail['input'])}" if "input" in detail and _TARGET not in detail["loc"] else "")
         for detail in details[:EXPLAINED_MISTAKES_MAX]
     ]
     more = len(details) - len(told)

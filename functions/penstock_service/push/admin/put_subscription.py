@@ -40,7 +40,7 @@ _HTTPS, _SECRET = "https", "secret"
 class SubscriptionWish:
     """What a caller asks for. None leaves topics or target as they are, and so does a setting that is left out.
 
-    The object of `target` is that of the API. An endpoint's secret may be left out once it is set.
+    The object of `target` is that of the API. An endpoint's secret may be left out once it is set, for the same host.
     """
 
     topics: Sequence[str] | None = None
@@ -104,14 +104,24 @@ def _bound(instance: Instance, topics: Sequence[str]) -> dict[TopicName, TopicId
 
 
 def _target(document: Mapping[str, Any], known: Target | None) -> Target:
-    """The target of the API's object. An endpoint without a secret keeps the one that is known.
+    """The target of the API's object. An endpoint of the known host without a secret keeps the one that is known.
 
-    The target's check refuses an endpoint without TLS where none is allowed.
+    Another host would get requests with a signature that the first one trusts. The target's check refuses an endpoint
+    without TLS where none is allowed.
     """
     endpoint = document.get(_HTTPS)
-    if isinstance(known, HttpsTarget) and isinstance(endpoint, Mapping) and endpoint.get(_SECRET) is None:
+    if isinstance(known, HttpsTarget) and isinstance(endpoint, Mapping) and _keeps_secret(endpoint, known):
         document = {**document, _HTTPS: {**endpoint, _SECRET: known.secret}}
     return parse_target(document, is_http_allowed=True)
+
+
+def _keeps_secret(endpoint: Mapping[str, Any], known: HttpsTarget) -> bool:
+    return endpoint.get(_SECRET) is None and _origin(endpoint.get("url")) == _origin(known.url)
+
+
+def _origin(url: object) -> str:
+    """All of the address before its path."""
+    return "/".join(str(url).split("/", 3)[:3])
 
 
 def _check(instance: Instance, wanted: Subscription) -> None:

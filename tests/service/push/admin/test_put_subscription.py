@@ -142,6 +142,19 @@ def test_secret_that_is_left_out_stays(instance: Instance) -> None:
     assert found.secret == OTHER_SECRET
 
 
+@pytest.mark.parametrize(
+    "url", ["https://other.com/hook", "https://example.com:444/hook", "https://example.com.x/hook"]
+)
+def test_another_host_needs_a_secret(instance: Instance, url: str) -> None:
+    new_topic(instance)
+    made = create(instance, target=ENDPOINT)
+    error = refused(
+        ErrorCode.INVALID_CONFIG, lambda: put_subscription(instance, NAME, wish(None, {"https": {"url": url}}))
+    )
+    assert "secret" in error.message
+    assert instance.stores.push.get_subscription(made.name) == made
+
+
 def test_secret_is_needed_where_there_is_none_yet(instance: Instance) -> None:
     new_topic(instance)
     moved = {"https": {"url": "https://example.com/other"}}
