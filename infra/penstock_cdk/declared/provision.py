@@ -1,8 +1,8 @@
 """The function that CloudFormation calls for what a template declares (functions/penstock_handlers/provision.py).
 
 A stage that declares nothing does not have it. CloudFormation waits a minute for its answer, which is longer than the
-function may run. Lambda does not repeat an event that failed, and drops one that could not start in that minute: the stack
-may have rolled back by then, and Lambda would keep a throttled event for 6 hours.
+function may run. Lambda does not repeat an event that failed, and drops one that could not start in that minute: the
+stack may have rolled back by then. Otherwise, Lambda would keep a throttled event for 6 hours.
 """
 
 from collections.abc import Mapping

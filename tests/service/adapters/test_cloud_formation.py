@@ -13,7 +13,7 @@ from penstock_service.adapters import cloud_formation
 from penstock_service.adapters.cloud_formation import AwsCloudFormation
 from tests.support.refusals import refused
 
-SECRET = "/stack?Signature=s3cr3t"  # noqa: S105  # of no service
+SECRET = "/stack?Signature=s3cr3t"
 BODY = b'{"Status": "SUCCESS"}'
 
 
