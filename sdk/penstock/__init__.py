@@ -93,6 +93,12 @@ from penstock.share_model import (
     ShareGroupPartition,
     ShareRecord,
 )
+from penstock.subscription_model import (
+    Subscription,
+    SubscriptionDescription,
+    SubscriptionLanes,
+    SubscriptionPartition,
+)
 from penstock.transformer.async_transformer import AsyncTransformer
 from penstock.transformer.transformer import Transformer
 from penstock_core.errors import PenstockError
@@ -155,6 +161,10 @@ __all__ = [
     "ShareGroupDescription",
     "ShareGroupPartition",
     "ShareRecord",
+    "Subscription",
+    "SubscriptionDescription",
+    "SubscriptionLanes",
+    "SubscriptionPartition",
     "ThrottledError",
     "Topic",
     "TopicDescription",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.api import calls, group_admin_calls, share_group_calls
+from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.client import Client
 from penstock.http.transport import Transport, open_transport
@@ -21,6 +21,7 @@ from penstock.model import (
     Zone,
 )
 from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
+from penstock.subscription_model import Subscription, SubscriptionDescription
 
 
 class Admin:
@@ -218,6 +219,41 @@ class Admin:
         transaction, also when a call dies or two run at once.
         """
         return self._client.call(share_group_calls.redrive(topic, to, filter, records_max))
+
+    def put_subscription(
+        self,
+        name: str,
+        topics: str | Iterable[str] | None = None,
+        target: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Subscription:
+        """Create a subscription, or change what you give: its topics, its target, some of its settings.
+
+        A new one needs topics and a target, such as {"lambda": "<ARN>"}. None in place of a setting is its default. A
+        repeat starts the deliveries again. Raises AccessDeniedError with the way to let the service in, InvalidError
+        and UnknownTopicError.
+        """
+        return self._client.call(subscription_calls.put_subscription(name, topics, target, config))
+
+    def list_subscriptions(self) -> list[Subscription]:
+        """All subscriptions, sorted by name; one request per hundred."""
+        return self._client.call(subscription_calls.list_subscriptions())
+
+    def describe_subscription(self, name: str) -> SubscriptionDescription:
+        """The subscription, and what became of the last delivery of each partition. Raises NotFoundError."""
+        return self._client.call(subscription_calls.describe_subscription(name))
+
+    def pause_subscription(self, name: str) -> Subscription:
+        """Begin no further delivery. One that runs may go on for a minute. Raises NotFoundError."""
+        return self._client.call(subscription_calls.pause_subscription(name))
+
+    def resume_subscription(self, name: str) -> Subscription:
+        """Go on where the subscription was. Raises NotFoundError."""
+        return self._client.call(subscription_calls.resume_subscription(name))
+
+    def delete_subscription(self, name: str) -> None:
+        """Delete the subscription. The records stay in their topics. Raises NotFoundError."""
+        self._client.call(subscription_calls.delete_subscription(name))
 
     def release_transactional_id(self, transactional_id: str) -> None:
         """Let the IAM role or user that begins with this id next have it.

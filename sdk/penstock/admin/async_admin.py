@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.api import calls, group_admin_calls, share_group_calls
+from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
@@ -18,6 +18,7 @@ from penstock.model import (
     Zone,
 )
 from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
+from penstock.subscription_model import Subscription, SubscriptionDescription
 
 
 class AsyncAdmin:
@@ -169,6 +170,36 @@ class AsyncAdmin:
     ) -> Redrive:
         """As `Admin.redrive`, awaited."""
         return await self._client.call(share_group_calls.redrive(topic, to, filter, records_max))
+
+    async def put_subscription(
+        self,
+        name: str,
+        topics: str | Iterable[str] | None = None,
+        target: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Subscription:
+        """As `Admin.put_subscription`, awaited."""
+        return await self._client.call(subscription_calls.put_subscription(name, topics, target, config))
+
+    async def list_subscriptions(self) -> list[Subscription]:
+        """As `Admin.list_subscriptions`, awaited."""
+        return await self._client.call(subscription_calls.list_subscriptions())
+
+    async def describe_subscription(self, name: str) -> SubscriptionDescription:
+        """As `Admin.describe_subscription`, awaited."""
+        return await self._client.call(subscription_calls.describe_subscription(name))
+
+    async def pause_subscription(self, name: str) -> Subscription:
+        """As `Admin.pause_subscription`, awaited."""
+        return await self._client.call(subscription_calls.pause_subscription(name))
+
+    async def resume_subscription(self, name: str) -> Subscription:
+        """As `Admin.resume_subscription`, awaited."""
+        return await self._client.call(subscription_calls.resume_subscription(name))
+
+    async def delete_subscription(self, name: str) -> None:
+        """As `Admin.delete_subscription`, awaited."""
+        await self._client.call(subscription_calls.delete_subscription(name))
 
     async def release_transactional_id(self, transactional_id: str) -> None:
         """As `Admin.release_transactional_id`, awaited."""

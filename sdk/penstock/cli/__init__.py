@@ -15,6 +15,7 @@ from penstock.cli.records.consume import consume
 from penstock.cli.records.produce import produce
 from penstock.cli.scheduled import scheduled
 from penstock.cli.share_groups import share_groups
+from penstock.cli.subscriptions import subscriptions
 from penstock.cli.topics import topics
 from penstock.cli.work import work
 from penstock.cli.zones import zones
@@ -41,6 +42,7 @@ for command in (
     offsets,
     groups,
     share_groups,
+    subscriptions,
     work,
     dead_letters,
     producers,

@@ -1,0 +1,95 @@
+"""The calls by which operators manage subscriptions. Every call is one request, unless its docs say more."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.answers import value_of
+from penstock.api.calls import all_pages, pages
+from penstock.arguments import check, check_mapping, checked_name, checked_topic
+from penstock.http.http_message import json_request
+from penstock.http.steps import Calls
+from penstock.subscription_model import (
+    Subscription,
+    SubscriptionDescription,
+    SubscriptionLanes,
+    SubscriptionPartition,
+)
+from penstock_core.ids import parse_subscription_name
+
+_TARGET_EXAMPLE = "{'lambda': 'arn:aws:lambda:eu-west-1:123456789012:function:pack'}"
+_CONFIG_EXAMPLE = "{'batch_records': 10, 'retry': {'attempts_max': 3}}"
+_SETTINGS = (
+    "mode",
+    "start",
+    "batch_records",
+    "batch_window_ms",
+    "concurrency",
+    "filter",
+    "retry",
+    "bisect",
+    "dead_letter_topic",
+)
+
+
+def put_subscription(
+    name: str,
+    topics: str | Iterable[str] | None,
+    target: Mapping[str, Any] | None,
+    config: Mapping[str, Any] | None,
+) -> Calls[Subscription]:
+    """Create the subscription, or change what is given."""
+    body: dict[str, Any] = {}
+    if topics is not None:
+        names = [topics] if isinstance(topics, str) else list(topics)
+        check(bool(names), f"topics={topics!r:.100}: give one or more")
+        body["topics"] = [checked_topic(each) for each in names]
+    if target is not None:
+        check_mapping("target", target, _TARGET_EXAMPLE)
+        body["target"] = dict(target)
+    if config is not None:
+        check_mapping("config", config, _CONFIG_EXAMPLE)
+        for setting in config:
+            check(setting in _SETTINGS, f"config has {setting!r:.100}: known settings are {', '.join(_SETTINGS)}")
+        body |= config
+    answer = yield json_request("PUT", subscription_path(name), body=body, is_repeatable=True)
+    return _subscription(answer)
+
+
+def list_subscriptions() -> Calls[list[Subscription]]:
+    """All subscriptions, sorted by name. One request per page."""
+    return [_subscription(each) for each in (yield from all_pages("/v1/subscriptions", "subscriptions"))]
+
+
+def describe_subscription(name: str) -> Calls[SubscriptionDescription]:
+    """The subscription and its partitions. One request per page."""
+    found = yield from pages(subscription_path(name))
+    partitions = (value_of(SubscriptionPartition, each) for page in found for each in page["partitions"])
+    return SubscriptionDescription(
+        subscription=_subscription(found[-1]),
+        lanes=value_of(SubscriptionLanes, found[-1]["lanes"]),
+        partitions=tuple(sorted(partitions, key=lambda each: (each.topic, each.partition))),
+    )
+
+
+def pause_subscription(name: str) -> Calls[Subscription]:
+    """Begin no further delivery."""
+    return _subscription((yield json_request("POST", f"{subscription_path(name)}/pause", is_repeatable=True)))
+
+
+def resume_subscription(name: str) -> Calls[Subscription]:
+    """Go on where the subscription was."""
+    return _subscription((yield json_request("POST", f"{subscription_path(name)}/resume", is_repeatable=True)))
+
+
+def delete_subscription(name: str) -> Calls[None]:
+    """Delete the subscription. Not repeatable: a second delete could meet a new one of the name."""
+    yield json_request("DELETE", subscription_path(name))
+
+
+def subscription_path(name: str) -> str:
+    """`/v1/subscriptions/{name}`. Raises InvalidError for a bad name."""
+    return f"/v1/subscriptions/{checked_name(parse_subscription_name, name)}"
+
+
+def _subscription(answer: Mapping[str, Any]) -> Subscription:
+    return value_of(Subscription, {**answer, "config": {name: answer[name] for name in _SETTINGS}})

@@ -1,0 +1,219 @@
+"""`penstock subscriptions`: create, list, describe, alter, pause, resume and delete subscriptions."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from penstock.admin.admin import Admin
+from penstock.cli.completion import complete_subscriptions, complete_topics
+from penstock.cli.options.confirmation import YES, confirm
+from penstock.cli.options.duration import duration_text
+from penstock.cli.options.settings import BACK_TO_DEFAULT, parse_settings
+from penstock.cli.options.target import target_of, target_options
+from penstock.cli.service import Service, service_command, time_text
+from penstock.cli.share_groups import FILTER
+from penstock.subscription_model import Subscription
+
+_RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
+CONFIG = click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a setting, such as batch_records=10, start=earliest or backoff_ms_max=5m; you may repeat this.",
+)
+DEAD_LETTERS = click.option(
+    "--dead-letters", "dead_letter_topic", metavar="TOPIC", help="The topic for records that the target cannot handle."
+)
+
+
+@click.group("subscriptions")
+def subscriptions() -> None:
+    """Create, look at, change and delete subscriptions: deliveries of topics to targets."""
+
+
+@subscriptions.command()
+@click.argument("name")
+@click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+@target_options
+@DEAD_LETTERS
+@FILTER
+@CONFIG
+@service_command
+def create(
+    service: Service,
+    name: str,
+    topics: tuple[str, ...],
+    dead_letter_topic: str | None,
+    policy: dict[str, Any] | None,
+    settings: tuple[str, ...],
+    **target: Any,
+) -> None:
+    """Create the subscription NAME of TOPICS, to one target. If it exists, it gets these topics and settings."""
+    config = _config(settings, (), dead_letter_topic, policy)
+    _say(service, Admin(transport=service.transport).put_subscription(name, topics, target_of(**target), config))
+
+
+@subscriptions.command("list")
+@service_command
+def list_subscriptions(service: Service) -> None:
+    """List all subscriptions."""
+    found = Admin(transport=service.transport).list_subscriptions()
+    service.show(
+        [asdict(each) for each in found],
+        title="subscriptions",
+        columns=("name", "state", "topic", "target", "mode", "dead letters"),
+        rows=[
+            (
+                each.name,
+                each.state,
+                " ".join(each.topics),
+                _target_text(each),
+                each.config["mode"],
+                each.config["dead_letter_topic"],
+            )
+            for each in found
+        ],
+    )
+
+
+@subscriptions.command()
+@click.argument("name", shell_complete=complete_subscriptions)
+@service_command
+def describe(service: Service, name: str) -> None:
+    """Show how far NAME is in each partition, and what became of the last delivery."""
+    found = Admin(transport=service.transport).describe_subscription(name)
+    lanes = found.lanes
+    service.show(
+        {
+            **asdict(found.subscription),
+            "lag": found.lag,
+            "oldest_age_ms": found.oldest_age_ms,
+            "lanes": asdict(lanes),
+            "partitions": [asdict(each) for each in found.partitions],
+        },
+        title=f"{_text(found.subscription)}; lag {found.lag}, oldest {_duration(found.oldest_age_ms) or '-'}; "
+        f"{lanes.working} deliveries at work, {lanes.resting} at rest, {lanes.deaths} died",
+        columns=("topic", "partition", "offset", "lag", "oldest", "result", "attempts", "next try", "error"),
+        rows=[
+            (
+                each.topic,
+                each.partition,
+                each.offset,
+                each.lag,
+                _duration(each.oldest_age_ms),
+                each.last_result,
+                each.attempts,
+                None if each.next_try_ms is None else time_text(each.next_try_ms),
+                each.last_error,
+            )
+            for each in found.partitions
+        ],
+    )
+
+
+@subscriptions.command()
+@click.argument("name", shell_complete=complete_subscriptions)
+@click.option("--read", "topics", multiple=True, help="Read this topic in place of those it has; you may repeat this.")
+@target_options
+@DEAD_LETTERS
+@FILTER
+@CONFIG
+@BACK_TO_DEFAULT
+@service_command
+def alter(
+    service: Service,
+    name: str,
+    topics: tuple[str, ...],
+    dead_letter_topic: str | None,
+    policy: dict[str, Any] | None,
+    settings: tuple[str, ...],
+    defaults: tuple[str, ...],
+    **target: Any,
+) -> None:
+    """Change topics, target or settings of NAME. An endpoint keeps its secret unless you give another one."""
+    config = _config(settings, defaults, dead_letter_topic, policy)
+    chosen = target_of(**target)
+    if not (config or topics or chosen):
+        raise click.UsageError(
+            "nothing to change: give a target, --read, --config, --default, --dead-letters, --filter"
+        )
+    admin = Admin(transport=service.transport)
+    admin.describe_subscription(name)  # so that a typo makes no new one
+    _say(service, admin.put_subscription(name, topics or None, chosen, config))
+
+
+@subscriptions.command()
+@click.argument("name", shell_complete=complete_subscriptions)
+@service_command
+def pause(service: Service, name: str) -> None:
+    """Begin no further delivery of NAME. One that runs may go on for a minute."""
+    _say(service, Admin(transport=service.transport).pause_subscription(name))
+
+
+@subscriptions.command()
+@click.argument("name", shell_complete=complete_subscriptions)
+@service_command
+def resume(service: Service, name: str) -> None:
+    """Go on with NAME where it was."""
+    _say(service, Admin(transport=service.transport).resume_subscription(name))
+
+
+@subscriptions.command()
+@click.argument("name", shell_complete=complete_subscriptions)
+@YES
+@service_command
+def delete(service: Service, name: str, yes: bool) -> None:
+    """Delete NAME and its places in the topics. The records stay."""
+    confirm(f"Delete subscription {name}?", yes=yes)
+    Admin(transport=service.transport).delete_subscription(name)
+    service.say({"deleted": name}, f"deleted {name}")
+
+
+def _config(
+    settings: tuple[str, ...],
+    defaults: tuple[str, ...],
+    dead_letter_topic: str | None,
+    policy: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The settings as the API has them: those of retries in an object of their own."""
+    flat: dict[str, Any] = {**parse_settings(settings), **dict.fromkeys(defaults)}
+    if dead_letter_topic is not None:
+        flat["dead_letter_topic"] = dead_letter_topic
+    if policy is not None:
+        flat["filter"] = policy
+    retry = {name: flat.pop(name) for name in _RETRY if name in flat}
+    return {**flat, "retry": retry} if retry else flat
+
+
+def _say(service: Service, subscription: Subscription) -> None:
+    service.say(asdict(subscription), _text(subscription))
+
+
+def _text(subscription: Subscription) -> str:
+    config = subscription.config
+    settings = {**{name: value for name, value in config.items() if name != "retry"}, **config["retry"]}
+    return (
+        f"{subscription.name} ({subscription.state}) of {', '.join(subscription.topics)} to "
+        f"{_target_text(subscription)}; {_settings_text(settings)}"
+    )
+
+
+def _target_text(subscription: Subscription) -> str:
+    [(kind, place)] = subscription.target.items()
+    return f"{kind} {place['url'] if isinstance(place, Mapping) else place}"
+
+
+def _settings_text(settings: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{name}={json.dumps(value) if isinstance(value, bool | dict) else value}"
+        for name, value in settings.items()
+        if value is not None
+    )
+
+
+def _duration(duration_ms: int | None) -> str | None:
+    return None if duration_ms is None else duration_text(duration_ms)

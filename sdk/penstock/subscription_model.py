@@ -1,0 +1,73 @@
+"""Subscriptions as operators see them. All values are immutable; times are milliseconds since 1970."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A subscription: its topics, its target and all its settings. `state` is "active" or "paused".
+
+    `target` is as the HTTP API has it, as `{"lambda": "<ARN>"}`, without the secret of an endpoint.
+    `subscription_id` is another one when a subscription is made anew.
+    """
+
+    name: str
+    subscription_id: str
+    state: str
+    topics: tuple[str, ...]
+    target: Mapping[str, Any]
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionPartition:
+    """One partition of a subscription. None for what there is not.
+
+    The target has answered for all records below `offset`, and not for the `lag` records from there on.
+    `oldest_age_ms` is the age of the first of these. `last_result` is "none", "ok", "failing" (the target refuses
+    records, or is broken) or "away" (it is throttled, denied, missing or out of reach). While it fails, `attempts`
+    counts the attempts since `failing_since_ms`, `last_error` tells why, and nothing is tried before `next_try_ms`.
+    """
+
+    topic: str
+    partition: int
+    lane: int
+    offset: int
+    lag: int
+    oldest_age_ms: int | None
+    last_result: str
+    last_error: str | None
+    attempts: int
+    failing_since_ms: int | None
+    succeeded_ms: int | None
+    next_try_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionLanes:
+    """The deliveries that work now, those that rest until a time, and those that died in the middle."""
+
+    working: int
+    resting: int
+    deaths: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionDescription:
+    """A subscription, its lanes, and its partitions by topic and number."""
+
+    subscription: Subscription
+    lanes: SubscriptionLanes
+    partitions: tuple[SubscriptionPartition, ...]
+
+    @property
+    def lag(self) -> int:
+        """The records that the target has not answered for, of all partitions. A filter may pass over some."""
+        return sum(each.lag for each in self.partitions)
+
+    @property
+    def oldest_age_ms(self) -> int | None:
+        """The age of the oldest of these records, None if there is none."""
+        return max((each.oldest_age_ms for each in self.partitions if each.oldest_age_ms is not None), default=None)
