@@ -23,6 +23,7 @@ It needs the extra `penstock[testing]` (docs/adr/0002). No other module of the S
 """
 
 import asyncio
+import json
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -43,17 +44,25 @@ from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share.share_consumer import ShareConsumer
 from penstock.share_model import ShareGroup
 from penstock_core.log.timer import DueSecond
+from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
+from penstock_core.push.item_failures import decode_answer
+from penstock_core.push.kafka_event import encode_kafka_event
+from penstock_core.push.target import FunctionTarget, Target
 
 try:
     from penstock_handlers.router import LOCAL_PRINCIPAL, dispatch
+    from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
     from penstock_service.adapters.memory.service import memory_instance
     from penstock_service.instance.instance import Instance
+    from penstock_service.push.deliver_due import deliver_due
     from penstock_service.timers.promote import promote_second
 except ModuleNotFoundError as missing:
     hint = f"{missing}: penstock.testing needs `pip install 'penstock[testing]'`"
     raise ModuleNotFoundError(hint, name=missing.name) from missing
 
 __all__ = ["MemoryPenstock", "MemoryTransport", "ThreadedTransport"]
+
+_PUSH_ROUNDS_MAX = 100  # a copy to a topic may have subscriptions of its own
 
 
 class MemoryTransport:
@@ -143,16 +152,43 @@ class _ThreadTriggers:
                 self._waiting.discard(timer)
 
 
+class _Functions:
+    """Targets: Lambda functions of this process, by ARN. Every other target is away."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Callable[[dict[str, Any], None], Any]] = {}
+
+    def check(self, target: Target) -> None:
+        """Takes every target: you may add its function later."""
+
+    def deliver(self, target: Target, batch: PushBatch, timeout_ms: int) -> Answer:  # noqa: ARG002 - it is called here
+        """Call the function with the event that Lambda would give it."""
+        handler = self.handlers.get(target.arn) if isinstance(target, FunctionTarget) else None
+        if handler is None:
+            return Failed(failure=Failure.AWAY, error=f"{target} is no function of this test: see add_function")
+        try:
+            answer = handler(json.loads(encode_kafka_event(batch)), None)
+        except Exception as error:  # the function's own, as Lambda would report it
+            return Failed(failure=Failure.REFUSAL, error=f"{type(error).__name__}: {error}")
+        return decode_answer(json.dumps(answer).encode(), batch, is_json=True)
+
+
 class MemoryPenstock:
     """A service of its own, empty at first, and clients of it. Closing it closes the clients that have threads.
 
-    Delayed records come while it is open, if their delay is 15 minutes at most.
+    Delayed records come while it is open, if their delay is 15 minutes at most. Subscriptions deliver when you call
+    `deliver_pushes`.
     """
 
     def __init__(self) -> None:
         instance = memory_instance()
         self._triggers = _ThreadTriggers()
-        self._instance = replace(instance, stores=replace(instance.stores, timer_triggers=self._triggers))
+        self._functions = _Functions()
+        self._queue = MemoryDeliveryQueue(instance.clock)
+        stores = replace(
+            instance.stores, timer_triggers=self._triggers, deliveries=self._queue, targets=self._functions
+        )
+        self._instance = replace(instance, stores=stores)
         self._triggers.promote = lambda second: promote_second(self._instance, second, math.inf)
         self.transport = MemoryTransport(self._instance)
         self._closers: list[Callable[[], None]] = []
@@ -208,6 +244,22 @@ class MemoryPenstock:
     ) -> ShareGroup:
         """As Admin.create_share_group."""
         return self.admin().create_share_group(group, topics, config)
+
+    def add_function(self, arn: str, handler: Callable[[dict[str, Any], None], Any]) -> None:
+        """Let `handler(event, context)` be the Lambda function `arn`, as the target of subscriptions.
+
+        Its context is None. An exception refuses the batch, and an answer may name records in `batchItemFailures`.
+        """
+        self._functions.handlers[arn] = handler
+
+    def deliver_pushes(self) -> None:
+        """Deliver all that subscriptions have to deliver now, in this thread. Copies to topics are made too.
+
+        A batch that failed is tried again by a later call, once its pause is over.
+        """
+        for _ in range(_PUSH_ROUNDS_MAX):
+            if not deliver_due(self._instance, self._queue):
+                return
 
     def records(self, topic: str) -> list[ConsumerRecord]:
         """All records that a topic holds now, partition by partition, in order."""

@@ -12,14 +12,17 @@ from pathlib import Path
 from penstock.admin.admin import Admin
 from penstock.dev.background import Background
 from penstock.dev.clock import StoppableClock
+from penstock.dev.deliveries import Deliveries
 from penstock.dev.gateway import Gateway
 from penstock.dev.http_server import HttpServer
+from penstock.dev.targets import DevTargets
 from penstock.errors import TopicExistsError
 from penstock.http.signature import SERVICE
 from penstock.http.sigv4 import Keys, Scope
 from penstock.system import new_member_id
 from penstock.testing import MemoryTransport
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
+from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
 from penstock_service.adapters.sqlite.service import StoredService, open_service
@@ -54,9 +57,12 @@ class DevService:
             replace(memory_stores(), timer_triggers=NoTimerTriggers()) if self._stored is None else self._stored.stores
         )
         runtime = Runtime(clock=self._clock, entropy=SystemEntropy(), executor=SequentialExecutor())
+        queue = MemoryDeliveryQueue(self._clock)
+        stores = replace(stores, deliveries=queue, targets=DevTargets(self._clock))
         self.instance = Instance.new(stores, runtime)
         self.keys = Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))
         self._background = Background(self.instance, self.settle)
+        self._deliveries = Deliveries(self.instance, queue, self.settle)
 
     @property
     def failure(self) -> str | None:
@@ -92,6 +98,7 @@ class DevService:
 
     def close(self) -> None:
         """End the background work, write what is left, and give up the folder."""
+        self._deliveries.close()
         self._background.close()
         if self._stored is not None:
             self._stored.close()

@@ -1,0 +1,101 @@
+"""`penstock dev` delivers to endpoints of this machine and to topics, and says what it does not have."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from penstock import Admin, InvalidError, Producer
+from penstock.dev.service import DevService
+from penstock.testing import MemoryTransport
+from penstock.webhook import verify
+from penstock_core.push.target import FunctionTarget
+from tests.core.push.push_samples import SECRET
+from tests.support.deadlines import until
+from tests.support.push_records import StoredRecord, orders
+
+FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:pack"
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Verifies each delivery, and keeps its values."""
+
+    values: list[bytes | None]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        delivery = verify(SECRET, self.headers, body)
+        self.values += [each.value for each in delivery.records]
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hook() -> Iterator[HTTPServer]:
+    Hook.values = []
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def endpoint(hook: HTTPServer) -> dict[str, object]:
+    return {"https": {"url": f"http://127.0.0.1:{hook.server_port}/hook", "secret": SECRET}}
+
+
+def test_endpoint_of_this_machine_gets_records_and_a_folder_goes_on_after_a_restart(
+    hook: HTTPServer, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o700)
+    for value in (b"first", b"second"):
+        service = DevService(tmp_path)
+        transport = MemoryTransport(service.instance)
+        if value == b"first":
+            admin = Admin(transport=transport)
+            admin.create_topic("orders")
+            admin.put_subscription("packing", "orders", endpoint(hook))
+        with Producer(transport=transport) as producer:
+            producer.send("orders", value)
+        until(lambda sent=value: Hook.values[-1:] == [sent])  # type: ignore[misc]
+        service.close()
+    assert set(Hook.values) == {b"first", b"second"}
+
+
+def test_copy_to_a_topic_is_made() -> None:
+    service = DevService()
+    transport = MemoryTransport(service.instance)
+    admin = Admin(transport=transport)
+    for topic in ("orders", "mirror"):
+        admin.create_topic(topic)
+    admin.put_subscription("mirroring", "orders", {"topic": "mirror"})
+    with Producer(transport=transport) as producer:
+        producer.send("orders", b"a")
+    until(lambda: admin.list_offsets("mirror") == {0: 1})
+    service.close()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"lambda": FUNCTION},
+        {"sqs": "https://sqs.eu-west-1.amazonaws.com/123456789012/pack"},
+        {"event_bus": "arn:aws:events:eu-west-1:123456789012:event-bus/orders"},
+    ],
+)
+def test_targets_of_aws_are_refused_with_a_way_out(target: dict[str, str]) -> None:
+    service = DevService()
+    admin = Admin(transport=MemoryTransport(service.instance))
+    admin.create_topic("orders")
+    with pytest.raises(InvalidError, match="penstock local up"):
+        admin.put_subscription("packing", "orders", target)
+    found = service.instance.stores.targets.deliver(FunctionTarget(arn=FUNCTION), orders(StoredRecord(1)), 1_000)
+    assert "penstock local up" in found.error
+    service.close()

@@ -1,0 +1,93 @@
+"""What `penstock.testing` delivers to functions of a test, and copies to topics."""
+
+from typing import Any
+
+import pytest
+
+from penstock.testing import MemoryPenstock
+
+ARN = "arn:aws:lambda:eu-west-1:123456789012:function:pack"
+
+
+@pytest.fixture
+def events(service: MemoryPenstock) -> list[dict[str, Any]]:
+    """The events that the function got. It refuses records with the value `bad`, each in the answer."""
+    seen: list[dict[str, Any]] = []
+    service.create_topic("orders", partitions=2)
+    service.add_function(ARN, lambda event, _context: seen.append(event))
+    service.admin().put_subscription("packing", "orders", {"lambda": ARN}, {"start": "earliest"})
+    return seen
+
+
+def send(service: MemoryPenstock, *values: bytes, topic: str = "orders", partition: int = 0) -> None:
+    with service.producer() as producer:
+        for value in values:
+            producer.send(topic, value, partition=partition)
+
+
+def test_function_gets_the_event_of_lambda(service: MemoryPenstock, events: list[dict[str, Any]]) -> None:
+    service.deliver_pushes()
+    assert events == []
+    send(service, b"a", b"b", partition=1)
+    service.deliver_pushes()
+    [event] = events
+    assert [each["value"] for each in event["records"]["orders-1"]] == ["YQ==", "Yg=="]
+    found = service.admin().describe_subscription("packing")
+    assert [(each.offset, each.lag, each.last_result) for each in found.partitions] == [(0, 0, "none"), (2, 0, "ok")]
+    service.deliver_pushes()
+    assert len(events) == 1, "nothing is delivered twice"
+
+
+def test_records_that_come_later_are_delivered_too(service: MemoryPenstock, events: list[dict[str, Any]]) -> None:
+    for value in (b"a", b"b", b"c"):
+        send(service, value)
+        service.deliver_pushes()
+    offsets = [record["offset"] for event in events for record in event["records"]["orders-0"]]
+    assert offsets == [0, 1, 2]
+
+
+def test_function_that_raises_gets_its_records_again_later(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+
+    def fail(_event: dict[str, Any], _context: None) -> None:
+        raise KeyError("customer")
+
+    service.add_function(ARN, fail)
+    service.admin().put_subscription("packing", "orders", {"lambda": ARN})
+    send(service, b"a")
+    service.deliver_pushes()
+    [partition] = service.admin().describe_subscription("packing").partitions
+    assert (partition.last_result, partition.last_error) == ("failing", "KeyError: 'customer'")
+    assert (partition.attempts, partition.lag) == (1, 1)
+    assert partition.next_try_ms is not None
+
+
+def test_target_without_a_function_is_away(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+    service.admin().put_subscription("packing", "orders", {"sqs": "https://sqs.eu-west-1.amazonaws.com/123456789012/q"})
+    send(service, b"a")
+    service.deliver_pushes()
+    [partition] = service.admin().describe_subscription("packing").partitions
+    assert partition.last_result == "away"
+
+
+def test_paused_subscription_delivers_nothing_until_it_is_resumed(
+    service: MemoryPenstock, events: list[dict[str, Any]]
+) -> None:
+    service.admin().pause_subscription("packing")
+    send(service, b"a")
+    service.deliver_pushes()
+    assert events == []
+    service.admin().resume_subscription("packing")
+    service.deliver_pushes()
+    assert len(events) == 1
+
+
+def test_copies_to_topics_follow_each_other(service: MemoryPenstock) -> None:
+    for topic in ("orders", "mirror", "archive"):
+        service.create_topic(topic)
+    service.admin().put_subscription("first", "orders", {"topic": "mirror"})
+    service.admin().put_subscription("second", "mirror", {"topic": "archive"})
+    send(service, b"a", b"b")
+    service.deliver_pushes()
+    assert [each.value for each in service.records("archive")] == [b"a", b"b"]
