@@ -22,6 +22,8 @@ _EMPTY = """
 from penstock import Admin
 
 with Admin() as admin:
+    for subscription in admin.list_subscriptions():
+        admin.delete_subscription(subscription.name)
     for share_group in admin.list_share_groups():
         admin.delete_share_group(share_group.group)
     for group in admin.list_groups():
