@@ -12,11 +12,16 @@ from typing import Any
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.json_text import parse_json
 from penstock_core.log.topic import check_declared_topic
+from penstock_core.push.subscription import check_declared_subscription
+from penstock_core.push.target import parse_target
 from penstock_core.share.share_group import check_declared_group
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.edge.fields import whole_number
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.cloud_formation import CloudFormation
+from penstock_service.push.admin.delete_subscription import delete_subscription
+from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
+from penstock_service.push.find_subscription import find_subscription
 from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.put_share_group import put_share_group
 from penstock_service.topics.alter_topic import alter_topic
@@ -102,10 +107,32 @@ def _put_share_group(change: Change, to: Instance, _stack: CloudFormation) -> No
     put_share_group(to, _text(change.properties, "Name"), _topics(change.properties), settings)
 
 
+def _check_subscription(change: Change) -> None:
+    _topics(change.properties)
+    parse_target(_object(change.properties, "Target"))
+    check_declared_subscription(_text(change.properties, "Name"), _settings(change.properties))
+
+
+def _find_subscription(to: Instance, name: str) -> str | None:
+    return _id_or_none(lambda: find_subscription(to, name).subscription_id)
+
+
+def _put_subscription(change: Change, to: Instance, _stack: CloudFormation) -> None:
+    wish = SubscriptionWish(
+        topics=_topics(change.properties),
+        target=_object(change.properties, "Target"),
+        settings=_changed(change, _settings(change.properties)),
+    )
+    put_subscription(to, _text(change.properties, "Name"), wish)
+
+
 KINDS: Mapping[str, Kind] = {
     "Custom::PenstockTopic": Kind(check=_check_topic, find=_find_topic, put=_put_topic, delete=delete_topic),
     "Custom::PenstockShareGroup": Kind(
         check=_check_share_group, find=_find_share_group, put=_put_share_group, delete=delete_share_group
+    ),
+    "Custom::PenstockSubscription": Kind(
+        check=_check_subscription, find=_find_subscription, put=_put_subscription, delete=delete_subscription
     ),
 }
 
@@ -150,15 +177,19 @@ def _partitions(properties: Mapping[str, Any]) -> int:
 
 
 def _settings(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, as one text of JSON: CloudFormation would make strings of their numbers. None is the default."""
-    text = _text({"Config": "{}", **properties}, "Config")
+    return _object({"Config": "{}", **properties}, "Config")
+
+
+def _object(properties: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """An object, as one text of JSON: CloudFormation would make strings of its numbers."""
+    text = _text(properties, name)
     try:
-        settings = parse_json(text)
+        found = parse_json(text)
     except ValueError as error:
-        raise _wrong("Config", text, f"JSON ({error})") from error
-    if not isinstance(settings, dict):
-        raise _wrong("Config", text, "a JSON object")
-    return settings
+        raise _wrong(name, text, f"JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise _wrong(name, text, "a JSON object")
+    return found
 
 
 def _wrong(name: str, value: object, wanted: str) -> PenstockError:

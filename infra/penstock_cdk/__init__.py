@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock_cdk.declared.share_group import ShareGroup
+    from penstock_cdk.declared.subscription import Subscription
     from penstock_cdk.declared.topic import Topic
     from penstock_cdk.overrides import settings_of_app
     from penstock_cdk.penstock import Penstock
@@ -20,11 +21,22 @@ _MODULES = {
     "STAGES": "penstock_cdk.settings",
     "StageSettings": "penstock_cdk.settings",
     "ShareGroup": "penstock_cdk.declared.share_group",
+    "Subscription": "penstock_cdk.declared.subscription",
     "Topic": "penstock_cdk.declared.topic",
     "settings_of_app": "penstock_cdk.overrides",
 }
 
-__all__ = ["STAGES", "Canary", "Penstock", "RestoredTables", "ShareGroup", "StageSettings", "Topic", "settings_of_app"]
+__all__ = [
+    "STAGES",
+    "Canary",
+    "Penstock",
+    "RestoredTables",
+    "ShareGroup",
+    "StageSettings",
+    "Subscription",
+    "Topic",
+    "settings_of_app",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,8 @@ from penstock_cdk.alarms.zone_alarms import ZoneAlarms
 from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.rights import Rights
 from penstock_cdk.declared.share_group import ShareGroup
+from penstock_cdk.declared.subscription import Subscription
+from penstock_cdk.declared.targets import Target
 from penstock_cdk.declared.topic import Topic
 from penstock_cdk.jobs.job_schedules import JobSchedules
 from penstock_cdk.jobs.spark_jobs import SparkJobs
@@ -80,7 +82,7 @@ class Penstock(Construct):
         timers = TimerQueues(self, "Timers", settings=settings)
         push = PushQueues(self, "Push", settings=settings)
         wake_ups = WakeUps(self, "WakeUps", settings=settings)
-        targets = TargetsRole(self, "Targets", settings=settings)
+        targets = self._targets = TargetsRole(self, "Targets", settings=settings)
         self._functions = Functions(
             self,
             "Functions",
@@ -160,6 +162,7 @@ class Penstock(Construct):
             removal_policy=removal_policy,
             provision=self._provision,
             rights=self._rights,
+            subscribe=self.subscription,
         )
 
     def share_group(
@@ -184,6 +187,31 @@ class Penstock(Construct):
             rights=self._rights,
         )
 
+    def subscription(
+        self,
+        name: str,
+        topics: Sequence[Topic | str],
+        target: Target,
+        *,
+        removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
+        **config: Any,
+    ) -> Subscription:
+        """Declares a subscription that delivers the topics to a function, a queue, a bus or another topic.
+
+        The target lets the deliveries in by its own policy first. `config` has the settings, such as `filter` and
+        `dead_letter_topic`. Raises ValueError with all mistakes.
+        """
+        return Subscription(
+            _room(self, "Subscriptions"),
+            name=name,
+            topics=topics,
+            target=target,
+            config=config,
+            removal_policy=removal_policy,
+            provision=self._provision,
+            role=self._targets,
+        )
+
     def grant_admin(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows every call of the API, and to be woken by every topic."""
         return self._rights.everything(grantee)
@@ -205,7 +233,7 @@ class Penstock(Construct):
 
     @cached_property
     def _provision(self) -> Provision:
-        return Provision(self, "Provision", functions=self._functions)
+        return Provision(self, "Provision", functions=self._functions, targets=self._targets)
 
     def _ring(
         self,

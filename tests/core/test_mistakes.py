@@ -5,6 +5,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.log.topic import check_declared_topic
 from penstock_core.mistakes import Mistakes
+from penstock_core.push.subscription import check_declared_subscription
 from penstock_core.share.share_group import check_declared_group
 
 
@@ -39,3 +40,12 @@ def test_share_group_is_refused_with_every_mistake() -> None:
     for part in ("'a/b'", "lock_ms=1", "ordering='random'", "'order'"):
         assert part in refused.value.message
     assert "deliveries_max" not in refused.value.message, "it is refused once the group is put together"
+
+
+def test_subscription_is_refused_with_every_mistake() -> None:
+    settings = {"batch_records": 0, "mode": "random", "filter": {"type": "order"}, "attempts_max": 5}
+    with pytest.raises(PenstockError) as refused:
+        check_declared_subscription("a/b", settings)
+    for part in ("'a/b'", "batch_records=0", "mode='random'", "'order'"):
+        assert part in refused.value.message
+    assert "attempts_max" not in refused.value.message, "it is refused once the subscription is put together"

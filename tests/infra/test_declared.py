@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Environment, RemovalPolicy, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Template
 from cdk_nag import AwsSolutionsChecks
 
@@ -15,7 +19,7 @@ from penstock_cdk import Penstock
 from penstock_cdk.settings import STAGES
 from tests.infra.conftest import Resources, resources_of
 from tests.infra.powers import forbidden, permissions_of_roles
-from tests.infra.templates import functions_in, name_of, of_type
+from tests.infra.templates import as_list, functions_in, name_of, of_type
 
 pytestmark = pytest.mark.synth
 
@@ -150,3 +154,73 @@ def test_aws_solutions_rules_hold(queue: Penstock) -> None:
     queue.share_group("workers", [queue.topic("orders")])
     report = AwsSolutionsChecks().validate_scope(Stack.of(queue))
     assert not [violation.rule_name for violation in report.violations]
+
+
+def test_function_lets_the_deliveries_in_before_it_is_subscribed(queue: Penstock) -> None:
+    orders = queue.topic("orders")
+    orders.on_records(some_function(queue), filter={"type": ["order"]}, batch_records=10)
+    resources = resources_in(queue)
+    subscription = declared(queue, "Subscription")["orders.Handler"]
+    assert [name_of(each) for each in subscription["Topics"]] == ["<Topicsorders.Name>"]
+    assert json.loads(name_of(subscription["Target"])) == {"lambda": "<Handler>"}
+    assert config_of(subscription) == {"filter": {"type": ["order"]}, "batch_records": 10}
+    assert subscription["OnDelete"] == "destroy"
+    [permission] = [
+        name
+        for name, each in of_type(resources, "AWS::Lambda::Permission").items()
+        if name_of(each["FunctionName"]) == "<Handler>"
+    ]
+    properties = resources[permission]["Properties"]
+    assert properties["Action"] == "lambda:InvokeFunction"
+    assert name_of(properties["Principal"]).endswith(":role/penstock-targets-eu-west-1")
+    assert "TargetsRole" in {name[:-8] for name in resources[permission]["DependsOn"]}
+    assert permission in {name[:-8] for name in resources["SubscriptionsordersHandler"]["DependsOn"]}
+
+
+def test_queue_lets_the_deliveries_in_and_its_key_too(queue: Penstock) -> None:
+    key = kms.Key(Stack.of(queue), "Key")
+    target = sqs.Queue(Stack.of(queue), "Jobs", encryption_master_key=key)
+    queue.topic("orders").on_records(target, name="to-jobs")
+    resources = resources_in(queue)
+    assert json.loads(name_of(declared(queue, "Subscription")["to-jobs"]["Target"])) == {"sqs": "<Jobs>"}
+    [statement] = resources["JobsPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert (statement["Action"], name_of(statement["Resource"])) == ("sqs:SendMessage", "<Jobs>")
+    assert name_of(statement["Principal"]["AWS"]).endswith(":role/penstock-targets-eu-west-1")
+    assert "JobsPolicy" in {name[:-8] for name in resources["Subscriptionstojobs"]["DependsOn"]}
+    of_key = resources["Key"]["Properties"]["KeyPolicy"]["Statement"]
+    assert ["kms:GenerateDataKey", "kms:Decrypt"] in [each["Action"] for each in of_key]
+
+
+def test_bus_lets_the_deliveries_in(queue: Penstock) -> None:
+    target = events.EventBus(Stack.of(queue), "Bus", event_bus_name="shop")
+    queue.topic("orders").on_records(target, name="to-bus")
+    resources = resources_in(queue)
+    assert json.loads(name_of(declared(queue, "Subscription")["to-bus"]["Target"])) == {"event_bus": "<Bus>"}
+    [policy] = of_type(resources, "AWS::Events::EventBusPolicy").values()
+    assert policy["Statement"]["Action"] == "events:PutEvents"
+    assert name_of(policy["Statement"]["Principal"]["AWS"]).endswith(":role/penstock-targets-eu-west-1")
+
+
+def test_topic_as_a_target_needs_no_policy(queue: Penstock) -> None:
+    mirror, dead = queue.topic("mirror"), queue.topic("orders.dead")
+    queue.topic("orders").on_records(mirror, dead_letter_topic=dead)
+    subscription = declared(queue, "Subscription")["orders.mirror"]
+    assert json.loads(name_of(subscription["Target"])) == {"topic": "<Topicsmirror.Name>"}
+    assert config_of(subscription) == {"dead_letter_topic": "<Topicsordersdead.Name>"}
+
+
+def test_function_of_provision_may_try_targets(queue: Penstock) -> None:
+    queue.topic("orders").on_records(some_function(queue))
+    trusted = resources_in(queue)["TargetsRole"]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    principals = {name_of(arn) for each in trusted for arn in as_list(each["Principal"]["AWS"])}
+    assert "<FunctionsProvisionRole>" in principals
+
+
+def some_function(queue: Penstock) -> lambda_.Function:
+    return lambda_.Function(
+        Stack.of(queue),
+        "Handler",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("handler = print"),
+    )

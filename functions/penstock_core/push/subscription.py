@@ -10,7 +10,16 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import SubscriptionId, SubscriptionName, TopicId, TopicName, parse_topic_name
+from penstock_core.filters.policy import parse_filter
+from penstock_core.ids import (
+    SubscriptionId,
+    SubscriptionName,
+    TopicId,
+    TopicName,
+    parse_subscription_name,
+    parse_topic_name,
+)
+from penstock_core.mistakes import Mistakes
 from penstock_core.push.target import Target, TopicTarget
 
 ORDERED, PARALLEL = "ordered", "parallel"
@@ -96,16 +105,21 @@ def new_subscription_config(settings: Mapping[str, Any]) -> SubscriptionConfig:
 
     Raises INVALID_CONFIG naming the setting, the value and what is allowed.
     """
-    known = {setting.name for setting in fields(SubscriptionConfig)}
-    for name, value in settings.items():
-        if name not in known:
-            raise _refused(f"unknown setting {shown(name)}: known are {', '.join(sorted(known))}")
-        if value is not None:
-            _check_setting(name, value)
+    _check_settings(settings)
     given = {name: value for name, value in settings.items() if value is not None}
     if "dead_letter_topic" in given:
         given.setdefault("attempts_max", limits.PUSH_ATTEMPTS_DEFAULT)
     return _consistent(SubscriptionConfig(**given))
+
+
+def check_declared_subscription(name: str, settings: Mapping[str, Any]) -> None:
+    """Raises INVALID_CONFIG with all mistakes that the name and each of the settings have by themselves."""
+    mistakes = Mistakes()
+    mistakes.check(parse_subscription_name, name)
+    mistakes.check_each(_check_settings, settings)
+    if isinstance(settings.get("filter"), Mapping):
+        mistakes.check(parse_filter, settings["filter"])
+    mistakes.refuse(f"subscription {shown(name)}")
 
 
 def alter_subscription_config(config: SubscriptionConfig, changes: Mapping[str, Any]) -> SubscriptionConfig:
@@ -147,6 +161,15 @@ def check_subscription_topics(topics: Mapping[TopicName, TopicId], target: Targe
         raise _refused(f"target.topic={shown(target.topic)}: the subscription reads it; name another topic")
     if isinstance(target, TopicTarget) and config.mode == PARALLEL:
         raise _refused(f"target.topic={shown(target.topic)} with mode={PARALLEL}: a copy to a topic is {ORDERED}")
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    known = {setting.name for setting in fields(SubscriptionConfig)}
+    for name, value in settings.items():
+        if name not in known:
+            raise _refused(f"unknown setting {shown(name)}: known are {', '.join(sorted(known))}")
+        if value is not None:
+            _check_setting(name, value)
 
 
 def _check_setting(name: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from constructs import Construct
 
 from penstock_cdk.service.function_role import PROVISION_GRANTS
 from penstock_cdk.service.functions import Functions
+from penstock_cdk.service.targets import TargetsRole
 
 PROVISION = "provision"
 _SERVICE_TIMEOUT = Duration.seconds(60)
@@ -23,10 +24,11 @@ _ON_DELETE = {RemovalPolicy.RETAIN: "retain", RemovalPolicy.DESTROY: "destroy"}
 class Provision(Construct):
     """The function, and the custom resources that it serves."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, functions: Functions) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, functions: Functions, targets: TargetsRole) -> None:
         super().__init__(scope, construct_id)
         self._function = functions.add(PROVISION, PROVISION_GRANTS)
         self._function.configure_async_invoke(retry_attempts=0, max_event_age=_SERVICE_TIMEOUT)
+        targets.trust_also(self._function)
         self._function.add_to_role_policy(
             iam.PolicyStatement(actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id])
         )

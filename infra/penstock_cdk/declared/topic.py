@@ -1,7 +1,8 @@
 """A topic that a template declares."""
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -11,6 +12,13 @@ from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.rights import Rights
 from penstock_core.errors import PenstockError
 from penstock_core.log.topic import check_declared_topic
+
+if TYPE_CHECKING:
+    from penstock_cdk.declared.subscription import Subscription
+    from penstock_cdk.declared.targets import Target
+
+Subscribe = Callable[..., "Subscription"]
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]")  # what no name of a subscription may have
 
 
 class Topic(Construct):
@@ -29,6 +37,7 @@ class Topic(Construct):
         removal_policy: RemovalPolicy,
         provision: Provision,
         rights: Rights,
+        subscribe: "Subscribe",
     ) -> None:
         """Raises ValueError with all mistakes in name, partitions and settings."""
         super().__init__(scope, name)
@@ -38,6 +47,7 @@ class Topic(Construct):
             raise ValueError(error.message) from error
         self.name = name
         self._rights = rights
+        self._subscribe = subscribe
         properties = {
             "Name": name,
             "Partitions": str(partitions),
@@ -54,6 +64,21 @@ class Topic(Construct):
     def topic_id(self) -> str:
         """The topic's id, which the service draws."""
         return self._resource.get_att_string("Id")
+
+    def on_records(
+        self,
+        target: "Target",
+        *,
+        name: str | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
+        **config: Any,
+    ) -> "Subscription":
+        """Delivers this topic to a function, a queue, a bus or another topic, which lets the deliveries in.
+
+        The subscription's name is by default `<topic>.<id of the target>`. `config` has its settings, such as `filter`.
+        """
+        own_name = name or _UNFIT.sub("-", f"{self.name}.{target.node.id}")
+        return self._subscribe(own_name, [self], target, removal_policy=removal_policy, **config)
 
     def grant_produce(self, grantee: iam.IGrantable, *, json_only: bool = False) -> iam.Grant:
         """Allows to produce to this topic.

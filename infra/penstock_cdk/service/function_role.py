@@ -230,11 +230,12 @@ GRANTS: Mapping[str, Grants] = {
     ),
 }
 
-# `provision` makes, alters and deletes topics and share groups, and lists no deleted topics. "latest" reads heads.
-PROVISION_GRANTS = Grants(
+# `provision` makes, alters and deletes topics, share groups and subscriptions, and lists no deleted topics. "latest"
+# reads heads.
+PROVISION_GRANTS = replace(
+    GRANTS["subscriptions"],
     topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
     log=("GetItem", "BatchGetItem", "PutItem", "DeleteItem"),
-    shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
 )
 
 ZONE_REPAIRERS = ("recover_zones", "replicate", "scrub")  # without work where there is one zone

@@ -25,6 +25,7 @@ class TargetsRole(Construct):
         stack = Stack.of(self)
         self._name = f"{settings.name}-targets-{stack.region}"  # roles of all regions share one space of names
         self.role_arn = stack.format_arn(service="iam", region="", resource="role", resource_name=self._name)
+        self._role: iam.Role | None = None
         self.environment = ",".join((self.role_arn, *settings.private_targets))
 
     def assume_statement(self) -> iam.PolicyStatement:
@@ -35,10 +36,17 @@ class TargetsRole(Construct):
         """Makes the role, which these functions may assume. There is none without a function."""
         principals = [iam.ArnPrincipal(function.role.role_arn) for function in functions if function.role is not None]
         if principals:
-            iam.Role(
+            self._role = iam.Role(
                 self,
                 "Role",
                 role_name=self._name,
                 description="Penstock calls the targets of subscriptions under this role. Targets let it in.",
                 assumed_by=iam.CompositePrincipal(*principals),
+            )
+
+    def trust_also(self, function: lambda_.Function) -> None:
+        """Lets one more function assume the role, if there is one."""
+        if self._role is not None and self._role.assume_role_policy is not None and function.role is not None:
+            self._role.assume_role_policy.add_statements(
+                iam.PolicyStatement(actions=["sts:AssumeRole"], principals=[iam.ArnPrincipal(function.role.role_arn)])
             )
