@@ -4,6 +4,7 @@ from tests.simulation.mutants.compaction_mutants import COMPACTION_MUTANTS
 from tests.simulation.mutants.filter_mutants import FILTER_MUTANTS
 from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
 from tests.simulation.mutants.job_mutants import JOB_MUTANTS
+from tests.simulation.mutants.push_mutants import PUSH_MUTANTS
 from tests.simulation.mutants.roll_mutants import ROLL_MUTANTS
 from tests.simulation.mutants.service_mutants import SERVICE_MUTANTS
 from tests.simulation.mutants.share_mutants import SHARE_MUTANTS
@@ -24,4 +25,5 @@ MUTANTS = (
     *COMPACTION_MUTANTS,
     *TIERING_MUTANTS,
     *SHARE_MUTANTS,
+    *PUSH_MUTANTS,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from penstock_core.limits import LOG_START_GRACE_MS
 from penstock_core.log.repair import Look, Repair
 from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.memory.contention import Contention
+from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.memory.wake_ups import LOCAL_PLACE, MemoryWakeUps
 from penstock_service.adapters.memory.zones import MemoryRepairQueue
@@ -70,6 +71,7 @@ class Simulation:
             hour_zones=hour_zones,
             wake_ups=self._wake_ups,
         )
+        self.stores = replace(self.stores, deliveries=MemoryDeliveryQueue(_StoppedClock(self.scheduler)))
         self.bare = Instance.new(
             self.stores,
             Runtime(clock=_StoppedClock(self.scheduler), entropy=SimulatedEntropy(self.scheduler), executor=InOrder()),

@@ -12,6 +12,7 @@ from tests.simulation.workloads import (
     freezing,
     groups,
     numbering,
+    pushing,
     recreation,
     rolling,
     timers,
@@ -68,10 +69,11 @@ WORKLOADS: dict[str, Install] = {
     "redriving": redriving.install,
     "waking": waking.install,
     "repeating": repeating.install,
+    "pushing": pushing.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
-ALONE = {"redriving", "repeating", "waking"}  # the seed does not combine them with others
+ALONE = {"pushing", "redriving", "repeating", "waking"}  # the seed does not combine them with others
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 
