@@ -204,3 +204,11 @@ def test_graces_of_retention_and_sweep_outlast_every_function_of_the_api(stage: 
 
     for name, environment in JOB_ENVIRONMENTS.items():
         assert int(environment["PENSTOCK_BUDGET_MS"]) < sizes[name].timeout_s * 1000 * 0.9
+
+
+def test_lambda_stops_no_function_that_sends_to_its_own_queue(resources: Resources) -> None:
+    """Lambda stops such a chain after 16 invocations by default. `replicate` sends what it finds, and no chain."""
+    functions = functions_in(resources)
+    endless = {name for name, function in functions.items() if function.get("RecursiveLoop") == "Allow"}
+    assert endless == {"FunctionsPromoteFunction", "FunctionsDeliverFunction"} & functions.keys()
+    assert endless

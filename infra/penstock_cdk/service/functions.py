@@ -6,11 +6,11 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from penstock_cdk.service.function_role import Grants, function_role, grants_of
-from penstock_cdk.service.push import PushQueues
+from penstock_cdk.service.push import DELIVER, PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.targets import TargetsRole
-from penstock_cdk.service.timers import TimerQueues
+from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import METRICS_NAMESPACE, StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
@@ -19,6 +19,9 @@ from penstock_cdk.storage.stage_storage import StageStorage
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 # X-Ray bills a trace of each run, and a run that waits for no caller has its log line.
 _TRACED = frozenset(route.function for route in ROUTES)
+# They send messages to the queue that starts them, as long as there is work. Lambda would stop such a chain after 16
+# invocations ("Use Lambda recursive loop detection to prevent infinite loops").
+_STARTS_ITSELF = frozenset({DELIVER, PROMOTE})
 
 
 class Functions(Construct):
@@ -101,6 +104,7 @@ class Functions(Construct):
             system_log_level_v2=SYSTEM_LOG_LEVEL,
             application_log_level_v2=lambda_.ApplicationLogLevel[settings.log_level],
             tracing=lambda_.Tracing.ACTIVE if is_traced else lambda_.Tracing.DISABLED,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if name in _STARTS_ITSELF else None,
             environment=self._environment(name, grants),
             # Old versions stay, so that an alias can go back to them. A release that is rolled back leaves none.
             current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
