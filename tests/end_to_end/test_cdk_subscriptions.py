@@ -16,6 +16,7 @@ from aws_cdk import aws_sqs as sqs
 from penstock_cdk import Penstock
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.own_stack import NAME, SETTINGS, OwnStack, deploy_own
+from tests.support.deadlines import until
 
 pytestmark = pytest.mark.stack
 
@@ -55,7 +56,7 @@ def subscriptions_of(own: OwnStack) -> dict[str, Any]:
     return {each["name"]: each for each in json.loads(answer.body)["subscriptions"]}
 
 
-def test_targets_are_subscribed_once_they_let_deliveries_in(own: OwnStack, stack: Stack, tmp_path: Path) -> None:
+def test_targets_let_deliveries_in_and_get_records(own: OwnStack, stack: Stack, tmp_path: Path) -> None:
     found = subscriptions_of(own)
     assert {name: next(iter(each["target"])) for name, each in found.items()} == {
         "orders.Handler": "lambda",
@@ -64,6 +65,17 @@ def test_targets_are_subscribed_once_they_let_deliveries_in(own: OwnStack, stack
     }
     assert found["orders.Handler"]["filter"] == {"type": ["order"]}
     assert found["orders.Handler"]["dead_letter_topic"] == "orders.dead"
+
+    own.transport.call("POST", "/v1/topics/orders/records", {}, {}, b'{"records": [{"value": "a book"}]}')
+    sqs_client, jobs = stack.root_client("sqs"), found["orders.Jobs"]["target"]["sqs"]
+    bodies: list[str] = []
+
+    def has_come() -> bool:
+        bodies.extend(each["Body"] for each in sqs_client.receive_message(QueueUrl=jobs).get("Messages", []))
+        return bool(bodies)
+
+    until(has_come)
+    assert bodies == ["a book"]
 
     deploy_own(stack, tmp_path / "out", unsubscribed)
     assert subscriptions_of(own) == {}
