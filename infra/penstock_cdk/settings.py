@@ -48,6 +48,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "provision": FunctionSize(memory_mb=512, timeout_s=50),  # CloudFormation waits for a minute
     "dispatch": FunctionSize(memory_mb=512, timeout_s=20),
     "deliver": FunctionSize(memory_mb=1024, timeout_s=64),  # a slice and the longest invocation; less than its lock
+    "look_at_subscriptions": FunctionSize(memory_mb=512, timeout_s=58),
     "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
 }

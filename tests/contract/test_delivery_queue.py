@@ -51,7 +51,8 @@ class Sqs:
         self._client = client
         attributes = {"VisibilityTimeout": str(PUSH_VISIBILITY_MS // 1_000)}
         self._url = client.create_queue(QueueName="deliveries", Attributes=attributes)["QueueUrl"]
-        places = DeliveryPlaces(queue_url=self._url, queue_arn="arn:aws:sqs:us-east-1:123456789012:deliveries")
+        arn = "arn:aws:sqs:us-east-1:123456789012:deliveries"
+        places = DeliveryPlaces(queue_url=self._url, queue_arn=arn, rule="look")
         self.queue: DeliveryQueue = SqsDeliveryQueue(places, lambda _: client)
 
     def take(self) -> list[Taken]:

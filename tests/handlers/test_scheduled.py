@@ -9,7 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey
 from penstock_core.zones.zone_state import ZoneStatus
-from penstock_handlers import recover_zones, replicate, retention, scrub, sweep
+from penstock_handlers import look_at_subscriptions, recover_zones, replicate, retention, scrub, sweep
 from penstock_handlers.edge import lambda_function
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.move_zone import move_zone_by_operator
@@ -23,7 +23,7 @@ SETTINGS = {
     "PENSTOCK_SCRUB_BYTES": "1000000",
 }
 FUNCTIONS = pytest.mark.parametrize(
-    "function", [recover_zones, retention, scrub, sweep], ids=lambda each: each.__name__
+    "function", [look_at_subscriptions, recover_zones, retention, scrub, sweep], ids=lambda each: each.__name__
 )
 
 
@@ -102,6 +102,7 @@ def test_run_that_raises_is_logged_and_raised_so_that_lambda_reports_it(
         instance,
         topics=Intercepted(instance.stores.topics, list=refuse),
         zone_states=Intercepted(instance.stores.zone_states, get=refuse),
+        push=Intercepted(instance.stores.push, list_subscriptions=refuse),
     )
     with pytest.raises(PenstockError, match="it does not answer"):
         run(monkeypatch, function, failing)

@@ -18,10 +18,12 @@ FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
     "ShareAdmin", "Subscriptions", "Zones",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
-    "Deliver",
+    "Deliver", "LookAtSubscriptions",
 ))  # fmt: skip
+_LOOK = "LookAtSubscriptions"
 _OF_NO_REQUEST = frozenset((
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch", "Deliver",
+    _LOOK,
 ))  # fmt: skip
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
@@ -46,12 +48,12 @@ _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin"
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
     ("scan", _TOPICS): _PROVISION
-    | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Zones"},
+    | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Zones", _LOOK},
     ("write", _TOPICS): _PROVISION | {"Topics"},
     ("delete", _TOPICS): _PROVISION | {"Topics"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
-    ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
-    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier"},
+    ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK},
+    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK},
     ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("read", _LOG): _PROVISION | _ALL - {"Zones", "Dispatch"},
@@ -64,13 +66,13 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     # Transactions takes a lease from a member that is gone, and removes the member.
     ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     **{
-        (verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", "Deliver"}
+        (verb, f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", "Deliver", _LOOK}
         for verb in ("read", "write")
     },
-    ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions"},
-    ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver"},
+    ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", _LOOK},
+    ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", _LOOK},
     ("write", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", "Deliver"},
-    ("delete", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions"},
+    ("delete", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", _LOOK},
     # Produce reads the first append of what may be its repeat.
     ("read", "zones"): _READERS_OF_SEGMENTS | _REPAIRERS | {"Produce"},
     ("list", "zones"): _EMPTIER | _READERS_OF_SEGMENTS | _REPAIRERS | _SWEEPERS | {"Produce"},
@@ -97,7 +99,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("take from", _REPAIRS): frozenset(("Replicate",)),
     ("send to", "RepairQueuesDeadStream"): frozenset(("Replicate",)),
     ("take from", _STREAM): frozenset(("Replicate", "Dispatch")),
-    ("send to", "PushDeliveries"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver"},
+    ("send to", "PushDeliveries"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", _LOOK},
     ("take from", "PushDeliveries"): frozenset(("Deliver",)),
     ("send to", "PushDead"): frozenset(("Dispatch",)),
     ("send to", _TIMERS): _SCHEDULERS | {"Promote"},
@@ -105,8 +107,9 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("switch on", "promote's rule"): _SCHEDULERS | {"Retention"},
     ("switch on", "promote's pollers"): frozenset(("Promote",)),
     ("start", "promote"): _SCHEDULERS,
-    ("switch on", "deliver's pollers"): _PROVISION | {"Subscriptions"},
-    ("find", "every poller"): _PROVISION | {"Promote", "Subscriptions"},
+    ("switch on", "deliver's pollers"): _PROVISION | {"Subscriptions", _LOOK},
+    ("switch on", "the look's rule"): _PROVISION | {"Subscriptions", _LOOK},
+    ("find", "every poller"): _PROVISION | {"Promote", "Subscriptions", _LOOK},
     ("assume", "the role of targets"): _PROVISION | {"Subscriptions", "Deliver"},
     ("find", "every stream"): frozenset(("Replicate", "Dispatch")),
     ("trace", "every request"): FUNCTIONS - _OF_NO_REQUEST,
@@ -160,6 +163,7 @@ _PLACES = (
     (r"<(Tables\w+(\.StreamArn)?|RepairQueues\w+|JobsSparkApplication)>", r"\1"),
     (r"<(TimersSeconds|PushDeliveries|PushDead)>", r"\1"),
     (r"arn:<AWS::Partition>:events:[^*]+:rule/(?:default/)?[\w-]+-promote", "promote's rule"),
+    (r"arn:<AWS::Partition>:events:[^*]+:rule/(?:default/)?[\w-]+-look-at-subscriptions", "the look's rule"),
     (r"arn:<AWS::Partition>:lambda:[^*]+:function:[\w-]+-promote(:live)?", "promote"),
     (r"arn:<AWS::Partition>:iam::<AWS::AccountId>:role/[\w-]+-targets-[^*]+", "the role of targets"),
     (r"<Functions(\w+)Logs>", r"\1"),

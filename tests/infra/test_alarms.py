@@ -8,7 +8,7 @@ import pytest
 
 from penstock_cdk.alarms.failures import FAILING, RARE_FAILING, UNDONE
 from penstock_cdk.settings import JOB_ENVIRONMENTS, STAGES
-from penstock_handlers import dispatch, retention, sweep, tier
+from penstock_handlers import dispatch, look_at_subscriptions, retention, sweep, tier
 from penstock_service.adapters.memory.service import memory_instance
 from tests.infra.conftest import Resources
 from tests.infra.templates import functions_in, name_of, of_type
@@ -112,13 +112,15 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
             monkeypatch.setenv(variable, value)
     answered = {"retention": retention.run(memory_instance()), "sweep": sweep.run(memory_instance())}
     answered["tier"] = tier.run(memory_instance())
+    answered["lookatsubscriptions"] = look_at_subscriptions.run(memory_instance())
     _, answered["dispatch"] = dispatch.serve({"Records": []}, memory_instance())
     found = {
         (name.lower(), re.findall(r"\$\.(\w+) > 0", pattern)[0]): metric
         for (name, pattern), metric in filters_of(resources).items()
         if '$.message = "run"' in pattern
     }
-    assert set(found) == {each for each in UNDONE if each[0] != "tier" or STAGES[stage].tiers_zones}
+    expected = {(name.replace("_", ""), field) for name, field in UNDONE}
+    assert set(found) == {each for each in expected if each[0] != "tier" or STAGES[stage].tiers_zones}
     assert all(field in answered[name] for name, field in found)
     assert found["retention", "retention_failed"] == FAILING
     assert found["sweep", "sweep_failed"] == RARE_FAILING

@@ -22,6 +22,7 @@ FUNCTIONS = (
     "fetch",
     "group-admin",
     "groups",
+    "look-at-subscriptions",
     "produce",
     "promote",
     "records-fetch",
@@ -118,7 +119,7 @@ def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSe
 
 WITH_TIMERS = ("produce", "records_produce", "transactions", "promote", "retention")
 
-WITH_DELIVERIES = ("dispatch", "subscriptions", "deliver")
+WITH_DELIVERIES = ("dispatch", "subscriptions", "deliver", "look_at_subscriptions")
 
 
 def targets_of(stage: str) -> str:
@@ -136,6 +137,11 @@ def triggers_of_timers(stage: str) -> str:
     return f"<TimersSeconds>,{settings.name}-promote,<TimersSeconds>,{called}"
 
 
+def triggers_of_deliveries(stage: str) -> str:
+    """The queue's URL and ARN, and the rule of the look."""
+    return f"<PushDeliveries>,<PushDeliveries>,{STAGES[stage].name}-look-at-subscriptions"
+
+
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
     for function in functions_in(resources).values():
         environment = {name: name_of(value) for name, value in function["Environment"]["Variables"].items()}
@@ -150,7 +156,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "PENSTOCK_ARCHIVE": "<ArchiveBucket>",
             "PENSTOCK_WAKE_UPS": "<WakeUpsEventApi.Dns.Http>,<WakeUpsEventApi.Dns.Realtime>",
             **({"PENSTOCK_TIMERS": triggers_of_timers(stage)} if own in WITH_TIMERS else {}),
-            **({"PENSTOCK_DELIVERIES": "<PushDeliveries>,<PushDeliveries>"} if own in WITH_DELIVERIES else {}),
+            **({"PENSTOCK_DELIVERIES": triggers_of_deliveries(stage)} if own in WITH_DELIVERIES else {}),
             **({"PENSTOCK_TARGETS": targets_of(stage)} if own in ("subscriptions", "deliver") else {}),
             "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",

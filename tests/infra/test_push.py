@@ -108,21 +108,28 @@ def test_start_of_deliveries_may_enable_the_pollers_of_deliver_alone() -> None:
     statements = [stack.resolve(each.to_statement_json()) for each in queues.start_statements()]
     conditions = {each["Action"]: each.get("Condition") for each in statements}
     assert conditions.keys() == {
-        "sqs:SendMessage", "lambda:ListEventSourceMappings", "lambda:UpdateEventSourceMapping"
+        "sqs:SendMessage", "lambda:ListEventSourceMappings", "lambda:UpdateEventSourceMapping", "events:EnableRule"
     }  # fmt: skip
     [named, of_aliases] = conditions["lambda:UpdateEventSourceMapping"]["ArnLike"]["lambda:FunctionArn"]
     assert name_of(named).endswith(":function:penstock-deliver")
     assert name_of(of_aliases).endswith(":function:penstock-deliver:*")
 
 
-def test_only_those_that_start_deliveries_know_the_queue(resources: Resources) -> None:
+def test_only_those_that_start_deliveries_know_the_queue(resources: Resources, stage: str) -> None:
     told = {
         name: name_of(function["Environment"]["Variables"].get("PENSTOCK_DELIVERIES"))
         for name, function in functions_in(resources).items()
         if "PENSTOCK_DELIVERIES" in function["Environment"]["Variables"]
     }
-    starters = ("FunctionsDispatchFunction", "FunctionsSubscriptionsFunction", "FunctionsDeliverFunction")
-    assert told == dict.fromkeys(starters, "<PushDeliveries>,<PushDeliveries>")
+    starters = [f"Functions{name}Function" for name in ("Dispatch", "Subscriptions", "Deliver", "LookAtSubscriptions")]
+    places = f"<PushDeliveries>,<PushDeliveries>,{STAGES[stage].name}-look-at-subscriptions"
+    assert told == dict.fromkeys(starters, places)
+
+
+def test_look_runs_each_five_minutes_once_it_is_switched_on(resources: Resources, stage: str) -> None:
+    rules = of_type(resources, "AWS::Events::Rule").values()
+    [rule] = [each for each in rules if each.get("Name") == f"{STAGES[stage].name}-look-at-subscriptions"]
+    assert (rule["State"], rule["ScheduleExpression"]) == ("DISABLED", "rate(5 minutes)")
 
 
 def test_alarm_rings_when_something_failed_on_all_attempts(resources: Resources, stage: str) -> None:

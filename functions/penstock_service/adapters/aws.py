@@ -139,10 +139,10 @@ def storage_of_environment(environ: Mapping[str, str] = os.environ) -> Storage:
 
     Reads `PENSTOCK_TOPICS_TABLE`, `PENSTOCK_LOG_TABLE`, `PENSTOCK_GROUPS_TABLE`, `PENSTOCK_ARCHIVE`, `PENSTOCK_ZONES`
     (`a=<bucket>,b=<bucket>,…`), and with several zones `PENSTOCK_REPAIR_QUEUE_URL`. Raises KeyError for a missing one.
-    Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks, and
-    `PENSTOCK_TIMERS` (`<URL of the queue>,<name of the rule>,<ARN of the queue>`) and `PENSTOCK_DELIVERIES`
-    (`<URL of the queue>,<its ARN>`), and `PENSTOCK_TARGETS` (`<ARN of the role>`, on the stage `local` with private
-    networks behind it), which few functions have.
+    Also reads `PENSTOCK_WAKE_UPS` (`<host>,<WebSocket's host>`), which a stage without wake-ups lacks. Few functions
+    have `PENSTOCK_TIMERS` (`<URL of the queue>,<name of the rule>,<ARN of the queue>`), `PENSTOCK_DELIVERIES` (`<URL of
+    the queue>,<its ARN>,<name of the rule>`) and `PENSTOCK_TARGETS` (`<ARN of the role>`, on the stage `local` with
+    private networks behind it).
     """
     zones = parse_zones(environ["PENSTOCK_ZONES"])
     return Storage(

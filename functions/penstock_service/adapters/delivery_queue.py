@@ -13,20 +13,21 @@ _BATCH = 10  # messages of one call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryPlaces:
-    """The queue of deliveries, by URL and ARN."""
+    """The queue of deliveries, by URL and ARN, and the rule of the look, by name."""
 
     queue_url: str
     queue_arn: str
+    rule: str
 
 
 def parse_delivery_places(text: str | None) -> DeliveryPlaces | None:
-    """The places of `<queue's URL>,<queue's ARN>`, None for no text. Raises ValueError for anything else."""
+    """The places of `<queue's URL>,<queue's ARN>,<rule>`, None for no text. Raises ValueError for anything else."""
     if not text:
         return None
     parts = text.split(",")
-    if len(parts) != 2 or not all(parts):
-        raise ValueError(f"{text!r} does not name the queue of deliveries: give QUEUE_URL,QUEUE_ARN")
-    return DeliveryPlaces(queue_url=parts[0], queue_arn=parts[1])
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(f"{text!r} does not name the queue of deliveries: give QUEUE_URL,QUEUE_ARN,RULE")
+    return DeliveryPlaces(queue_url=parts[0], queue_arn=parts[1], rule=parts[2])
 
 
 class SqsDeliveryQueue:
@@ -61,3 +62,4 @@ class SqsDeliveryQueue:
 
     def switch_on(self) -> None:
         self._aws.open_queue(self._places.queue_arn)
+        self._aws.enable_rule(self._places.rule)

@@ -29,6 +29,8 @@ UNDONE = (
     ("tier", "zone_bytes_stale"),
     ("dispatch", "dispatches_failed"),
     ("dispatch", "dispatches_late"),
+    ("look_at_subscriptions", "looks_failed"),
+    ("look_at_subscriptions", "partitions_stuck"),
 )
 # function and the log line that tells of records which it could not move or read
 STUCK = (("share", "dead_letters_stuck"), ("deliver", "push_dead_letters_stuck"), ("deliver", "push_unreadable"))

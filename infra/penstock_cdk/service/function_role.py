@@ -12,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from penstock_cdk.service.push import DELIVER, DISPATCH, PushQueues
+from penstock_cdk.service.push import DELIVER, DISPATCH, LOOK, PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
@@ -36,9 +36,9 @@ class Grants:
     waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
     the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
     their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that start
-    deliveries. `starts_deliveries` allows to send such messages, and to let them be taken; `delivers` to take them.
-    `pushes` are actions on the items of subscriptions, which the groups table has, too. `reaches_targets` allows to
-    assume the role that calls the targets of subscriptions.
+    deliveries. `starts_deliveries` allows to send such messages, and to switch on what takes them and what looks after
+    them; `delivers` to take them. `pushes` are actions on the items of subscriptions, which the groups table has, too.
+    `reaches_targets` allows to assume the role that calls the targets of subscriptions.
     """
 
     topics: tuple[str, ...]
@@ -211,6 +211,15 @@ GRANTS: Mapping[str, Grants] = {
         wakes_readers=True,
         delivers=True,
         reaches_targets=True,
+    ),
+    # It also reads the places of share groups, and removes what gone subscriptions have left.
+    LOOK: Grants(
+        topics=("GetItem",),
+        log=("GetItem", "BatchGetItem"),
+        shares=("GetItem", "BatchGetItem", "PutItem", "DeleteItem"),
+        pushes=("GetItem", "Query", "DeleteItem", "BatchWriteItem"),
+        keeps_cursor=True,
+        starts_deliveries=True,
     ),
     "tier": Grants(
         topics=("GetItem", "Scan"),

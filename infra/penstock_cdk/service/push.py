@@ -2,7 +2,8 @@
 
 A filter passes only heads that had a push waiter. A stage without subscriptions has none, so `dispatch` never runs and
 the queue stays empty. Lambda polls the queue for the function `deliver`, where a stage has it. These pollers cost $0.26
-a month on an empty queue. So they are off until the first subscription, whose creation enables them.
+a month on an empty queue. So they are off until the first subscription, whose creation enables them. The same holds for
+the rule that runs the function `look_at_subscriptions` each five minutes.
 
 A message that pauses is reported as failed, so that Lambda leaves it in the queue. So it may come up to 1,000 times.
 
@@ -18,6 +19,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from penstock_cdk.service.queues import enabling_statements, last_queue, poll, ring_for_messages, work_queue
+from penstock_cdk.service.rules import rule_statement
 from penstock_cdk.service.streams import StreamSource, read_stream
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.storage.tables import Tables
@@ -27,6 +29,7 @@ from penstock_core.storage import keys
 
 DISPATCH = "dispatch"
 DELIVER = "deliver"
+LOOK = "look_at_subscriptions"
 _ATTEMPTS_MAX = 1_000  # SQS's maximum: a message that pauses comes back as if it had failed
 _STREAM_BATCH = 100
 _MESSAGES = 1  # of one invocation: a delivery may take all of its time
@@ -36,7 +39,10 @@ PUSH_FILTER = {
 
 
 class PushQueues(Construct):
-    """The queue of deliveries, and the one of failed batches and messages. `environment` names the first one."""
+    """The queue of deliveries, and the one of failed batches and messages.
+
+    `environment` names the first one and the rule of the look.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: StageSettings) -> None:
         super().__init__(scope, construct_id)
@@ -50,7 +56,8 @@ class PushQueues(Construct):
             attempts_max=_ATTEMPTS_MAX,
             dead=self.dead,
         )
-        self.environment = f"{self.deliveries.queue_url},{self.deliveries.queue_arn}"
+        self._rule_name = f"{settings.name}-{LOOK.replace('_', '-')}"
+        self.environment = f"{self.deliveries.queue_url},{self.deliveries.queue_arn},{self._rule_name}"
 
     def dispatch_statements(self) -> list[iam.PolicyStatement]:
         """Allows to send messages. Lambda sends what failed, in the function's name."""
@@ -60,12 +67,12 @@ class PushQueues(Construct):
         ]
 
     def start_statements(self) -> list[iam.PolicyStatement]:
-        """Allows to send messages, and to enable the pollers of `deliver`.
+        """Allows to send messages, and to enable the pollers of `deliver` and the rule of the look.
 
         That function's name is fixed, because the function itself comes later.
         """
         send = iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.deliveries.queue_arn])
-        return [send, *enabling_statements(self, self._deliver)]
+        return [send, *enabling_statements(self, self._deliver), rule_statement(self, self._rule_name)]
 
     def deliver_statements(self) -> list[iam.PolicyStatement]:
         """Allows to take messages, to postpone them, and to send further ones."""

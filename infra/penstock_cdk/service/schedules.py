@@ -9,18 +9,21 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.push import LOOK
 from penstock_cdk.service.timers import PROMOTE
 from penstock_cdk.settings import StageSettings
 
 RATES: Mapping[str, Duration] = {
     "recover_zones": Duration.minutes(1),
     PROMOTE: Duration.minutes(1),
+    LOOK: Duration.minutes(5),
     "retention": Duration.minutes(15),
     "scrub": Duration.hours(1),
     "tier": Duration.hours(1),
     "sweep": Duration.days(1),
 }
 
+_OFF_AT_FIRST = (PROMOTE, LOOK)
 
 SWEEP_RATE_WHERE_TIERED = Duration.hours(3)  # so that moved bytes leave directory buckets within a day (docs/adr/0030)
 
@@ -28,8 +31,9 @@ SWEEP_RATE_WHERE_TIERED = Duration.hours(3)  # so that moved bytes leave directo
 class Schedules(Construct):
     """One rule per function of `RATES` that the stage has.
 
-    The rule of `promote` is off until the first delayed record (timers.py). A failed run is not retried, because the
-    next one is due anyway (`Releases` tells Lambda so, too).
+    The rules of `promote` and `look_at_subscriptions` are off until the first delayed record (timers.py) and the first
+    subscription (push.py). A failed run is not retried, because the next one is due anyway (`Releases` tells Lambda so,
+    too).
     """
 
     def __init__(
@@ -52,6 +56,6 @@ class Schedules(Construct):
                 rule_name=f"{settings.name}-{name.replace('_', '-')}",
                 description=f"Runs Penstock's function {name}",
                 schedule=events.Schedule.rate(rate),
-                enabled=name != PROMOTE or settings.timers_always_on,
+                enabled=name not in _OFF_AT_FIRST or (name == PROMOTE and settings.timers_always_on),
                 targets=[targets.LambdaFunction(functions[name], retry_attempts=0)],
             )

@@ -15,6 +15,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from penstock_cdk.service.queues import enabling_statements, last_queue, poll, ring_for_messages, work_queue
+from penstock_cdk.service.rules import rule_statement
 from penstock_cdk.settings import LIVE, StageSettings
 
 PROMOTE = "promote"
@@ -61,15 +62,8 @@ class TimerQueues(Construct):
         return [*statements, iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[function_arn])]
 
     def enable_statement(self) -> iam.PolicyStatement:
-        """Allows to enable the rule. Its name is fixed, because the rule itself comes after the functions.
-
-        AWS names a rule of the default bus without the bus, and the emulator names the bus.
-        """
-        rules = [
-            Stack.of(self).format_arn(service="events", resource="rule", resource_name=name)
-            for name in (self.rule_name, f"default/{self.rule_name}")
-        ]
-        return iam.PolicyStatement(actions=["events:EnableRule"], resources=rules)
+        """Allows to enable the rule."""
+        return rule_statement(self, self.rule_name)
 
     def promote_statements(self, function_name: str) -> list[iam.PolicyStatement]:
         """Allows the function to take messages, to send them again, and to enable its own pollers."""

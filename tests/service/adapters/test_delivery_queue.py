@@ -11,7 +11,9 @@ from penstock_core.push.message import PushMessage, decode_push_message
 from penstock_service.adapters.delivery_queue import DeliveryPlaces, SqsDeliveryQueue, parse_delivery_places
 from penstock_service.adapters.no_delivery_queue import NoDeliveryQueue
 
-PLACES = DeliveryPlaces(queue_url="https://sqs/deliveries", queue_arn="arn:aws:sqs:us-east-1:123456789012:deliveries")
+PLACES = DeliveryPlaces(
+    queue_url="https://sqs/deliveries", queue_arn="arn:aws:sqs:us-east-1:123456789012:deliveries", rule="look"
+)
 
 
 def message(lane: int) -> PushMessage:
@@ -70,13 +72,14 @@ def test_message_is_hidden_by_whole_seconds_and_never_too_little(delay_ms: int, 
     }  # fmt: skip
 
 
-def test_switch_enables_the_pollers_that_are_off() -> None:
+def test_switch_enables_the_pollers_that_are_off_and_the_rule_of_the_look() -> None:
     states = {"a": "Enabled", "b": "Disabled", "c": "Enabling"}
     aws = FakeAws(answer={"EventSourceMappings": [{"UUID": uuid, "State": state} for uuid, state in states.items()]})
     SqsDeliveryQueue(PLACES, aws.client).switch_on()
     assert aws.calls == [
         ("lambda", "list_event_source_mappings", {"EventSourceArn": PLACES.queue_arn}),
         ("lambda", "update_event_source_mapping", {"UUID": "b", "Enabled": True}),
+        ("events", "enable_rule", {"Name": "look"}),
     ]
 
 
@@ -96,8 +99,8 @@ def test_process_without_a_queue_says_so() -> None:
 
 
 def test_places_of_the_environment() -> None:
-    assert parse_delivery_places(f"{PLACES.queue_url},{PLACES.queue_arn}") == PLACES
+    assert parse_delivery_places(f"{PLACES.queue_url},{PLACES.queue_arn},{PLACES.rule}") == PLACES
     assert parse_delivery_places(None) is parse_delivery_places("") is None
-    for wrong in ("a", "a,", ",b", "a,b,c"):
+    for wrong in ("a", "a,b", "a,b,", ",b,c", "a,b,c,d"):
         with pytest.raises(ValueError, match="QUEUE_URL"):
             parse_delivery_places(wrong)

@@ -1,0 +1,28 @@
+"""The function `look_at_subscriptions`, each five minutes: starts deliveries that nothing else starts any more.
+
+Its rule is off until the first subscription of a stage is made.
+"""
+
+from typing import Any
+
+from penstock_handlers.edge.scheduled import scheduled_entry_point
+from penstock_service.instance.instance import Instance
+from penstock_service.push.look import look
+
+_BUDGET_MS = 40_000  # the function may run for a minute
+
+
+def run(instance: Instance) -> dict[str, Any]:
+    """Looks at subscriptions for `_BUDGET_MS`. An alarm watches `looks_failed` and `partitions_stuck`."""
+    done = look(instance, budget_ms=_BUDGET_MS)
+    return {
+        "subscriptions_seen": done.subscriptions,
+        "deliveries_started": done.messages,
+        "partitions_stuck": done.partitions_stuck,
+        "states_removed": done.states_removed,
+        "looks_failed": done.failures,
+        "look_unfinished": int(not done.is_finished),
+    }
+
+
+handler = scheduled_entry_point(run, uses_zones=False)

@@ -1,0 +1,197 @@
+"""The look: starts deliveries that no message stands for, and removes what gone subscriptions have left.
+
+Deliveries need no look while nothing is lost: an append wakes them, and a message stands for each lane that works or
+pauses. But an event of the stream may be given up, a creation may die before its messages, and a partition that an
+older release made has no push waiter. The look compares places with heads, and sends a message where records wait.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import PartitionKey, ShareGroupId
+from penstock_core.limits import PUSH_LIST_MAX, PUSH_ORPHANS_MS
+from penstock_core.log.index import Head
+from penstock_core.push.delivery import DeliveryState
+from penstock_core.push.delivery_key import DeliveryKey
+from penstock_core.push.lane import lane_of
+from penstock_core.push.message import PushMessage
+from penstock_core.push.overdue import needs_message
+from penstock_core.push.subscription import PARALLEL, Subscription
+from penstock_core.push.subscription_note import OrphanedStates
+from penstock_core.share.acquire import next_available_ms
+from penstock_core.share.share_state import ShareKey, ShareState
+from penstock_service.instance.instance import Instance
+from penstock_service.ports.push import PushStore, SubscriptionStates
+from penstock_service.push.admin.delete_subscription import remove_states
+from penstock_service.push.parallel_group import lane_delivery_key, parallel_group
+from penstock_service.push.subscription_partitions import partitions_of
+
+_JOB = "look"
+_FIRST_LANE = 0  # it waits for records of a parallel subscription that come back
+
+
+@dataclass(slots=True, kw_only=True)
+class LookRun:
+    """The counts of one run. `is_finished` is False if its time was up before it had seen every subscription.
+
+    `partitions_stuck` are partitions, or lanes of parallel subscriptions, that have failed for longer than the
+    subscription's `patience_ms`.
+    """
+
+    subscriptions: int = 0
+    messages: int = 0
+    partitions_stuck: int = 0
+    states_removed: int = 0
+    failures: int = 0
+    is_finished: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What one subscription needs."""
+
+    messages: Sequence[PushMessage] = field(default_factory=tuple)
+    partitions_stuck: int = 0
+
+
+def look(instance: Instance, *, budget_ms: float) -> LookRun:
+    """One run over all subscriptions, from the place where the last run stopped, for `budget_ms` at most.
+
+    Of each subscription: one query for each MB of its states, and one read for each 100 partitions. One call of the
+    queue for each 10 messages. An error of a subscription counts as a failure, and the next run tries it again.
+    """
+    ends_ms = instance.clock.monotonic_ms() + budget_ms
+    done = LookRun()
+    begins_after = instance.stores.cursors.get(_JOB)
+    after = begins_after or ""
+    while page := instance.stores.push.list_subscriptions(after, PUSH_LIST_MAX):
+        _look_at_all(instance, page, done)
+        after = page[-1].name
+        if instance.clock.monotonic_ms() >= ends_ms:
+            instance.stores.cursors.put(_JOB, after)
+            done.is_finished = False
+            return done
+    if begins_after is not None:
+        instance.stores.cursors.clear(_JOB)
+    _remove_orphans(instance, done)
+    return done
+
+
+def _look_at_all(instance: Instance, page: Sequence[Subscription], done: LookRun) -> None:
+    done.subscriptions += len(page)
+    outcomes = instance.executor.map(lambda each: _look_at(instance, each), page)
+    _note_failures(instance, outcomes.errors, done)
+    messages = [message for found in outcomes.ok for message in found.messages]
+    done.partitions_stuck += sum(found.partitions_stuck for found in outcomes.ok)
+    if not messages:
+        return
+    try:
+        instance.stores.deliveries.switch_on()  # a creation may have died before it did
+        instance.stores.deliveries.send(messages)
+    except PenstockError as error:
+        _note_failures(instance, [error], done)
+    else:
+        done.messages += len(messages)
+
+
+def _look_at(instance: Instance, subscription: Subscription) -> _Found:
+    if subscription.is_paused:
+        return _Found()
+    now_ms = instance.clock.now_ms()
+    states = instance.stores.push.states_of(subscription.subscription_id)
+    keys = [key for _, key in partitions_of(instance, subscription)]
+    heads = instance.stores.log.heads([key.partition_key for key in keys])
+    there = [key for key in keys if key.partition_key in heads]
+    if subscription.config.mode == PARALLEL:
+        due = [*_due_in_parallel(instance, subscription, states, {key: heads[key.partition_key] for key in there})]
+    else:
+        due = [*_due_in_order(subscription, states, {key: heads[key.partition_key] for key in there})]
+    messages: dict[int, PushMessage] = {}
+    for lane, key, due_ms in sorted(due):
+        if needs_message(states.lanes.get(lane), due_ms, now_ms):
+            messages[lane] = PushMessage(
+                name=subscription.name,
+                subscription_id=subscription.subscription_id,
+                lane=lane,
+                version=subscription.version,
+                partition=key,
+            )
+    return _Found(messages=[*messages.values()], partitions_stuck=_stuck(subscription, states, now_ms))
+
+
+def _due_in_order(
+    subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head]
+) -> Iterator[tuple[int, PartitionKey, int]]:
+    """Lane, partition and time of the work that there is. A partition at its end, without a push waiter, is work."""
+    for key, head in heads.items():
+        state = states.deliveries.get(key)
+        place = head.log_start_offset if state is None else state.offset
+        if place < head.next_offset or head.push_waiter_ms is None:
+            lane = lane_of(key.partition_key, subscription.config.concurrency)
+            yield lane, key.partition_key, 0 if state is None else state.next_try_ms
+
+
+def _due_in_parallel(
+    instance: Instance, subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head]
+) -> Iterator[tuple[int, PartitionKey, int]]:
+    """As `_due_in_order`. Fresh records are work of the partition's lane, and records that come back of the first."""
+    group, now_ms = parallel_group(subscription), instance.clock.now_ms()
+    found = instance.stores.share.find_states([_share_key(key) for key in heads])
+    for key, head in heads.items():
+        share: ShareState | None = found.get(_share_key(key))
+        place = head.log_start_offset if share is None else share.position
+        lane = lane_of(key.partition_key, subscription.config.concurrency)
+        if place < head.next_offset or head.push_waiter_ms is None:
+            yield lane, key.partition_key, _next_try_ms(subscription, states, lane)
+        back_in_ms = None if share is None else next_available_ms(share, group.config, now_ms)
+        if back_in_ms is not None:
+            again_ms = max(now_ms + back_in_ms, _next_try_ms(subscription, states, _FIRST_LANE))
+            yield _FIRST_LANE, key.partition_key, again_ms
+
+
+def _next_try_ms(subscription: Subscription, states: SubscriptionStates, lane: int) -> int:
+    state: DeliveryState | None = states.deliveries.get(lane_delivery_key(subscription.subscription_id, lane))
+    return 0 if state is None else state.next_try_ms
+
+
+def _share_key(key: DeliveryKey) -> ShareKey:
+    return ShareKey(ShareGroupId(key.subscription_id), key.topic_id, key.partition)
+
+
+def _stuck(subscription: Subscription, states: SubscriptionStates, now_ms: int) -> int:
+    since_ms = now_ms - subscription.config.patience_ms
+    troubles = (state.trouble for state in states.deliveries.values())
+    return sum(trouble is not None and trouble.first_failed_ms < since_ms for trouble in troubles)
+
+
+def _remove_orphans(instance: Instance, done: LookRun) -> None:
+    """Remove states that have no subscription for `PUSH_ORPHANS_MS`: no creation or delivery of then goes on."""
+    before_ms = instance.clock.now_ms() - PUSH_ORPHANS_MS
+    old = [each for each in _orphans(instance.stores.push) if each.since_ms < before_ms]
+    outcomes = instance.executor.map(lambda each: _remove(instance, each), old)
+    done.states_removed += sum(outcomes.ok)
+    _note_failures(instance, outcomes.errors, done)
+
+
+def _orphans(push: PushStore) -> Iterator[OrphanedStates]:
+    after = ""
+    while page := push.orphaned_states(after, PUSH_LIST_MAX):
+        yield from page
+        after = page[-1].subscription_id
+
+
+def _remove(instance: Instance, orphans: OrphanedStates) -> bool:
+    """True if the states were without an owner. A note that was put late, by a repeat, names a subscription."""
+    found = instance.stores.push.get_subscription(orphans.name)
+    is_orphaned = found is None or found.subscription_id != orphans.subscription_id
+    if is_orphaned:
+        remove_states(instance, orphans.subscription_id)
+    instance.stores.push.forget_orphans(orphans.subscription_id)
+    return is_orphaned
+
+
+def _note_failures(instance: Instance, errors: Sequence[PenstockError], done: LookRun) -> None:
+    done.failures += len(errors)
+    for error in errors:
+        instance.telemetry.log("look_failed", error=str(error))
