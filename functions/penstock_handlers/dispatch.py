@@ -1,6 +1,7 @@
 """The function `dispatch`: starts deliveries of subscriptions to partitions that got records.
 
-The log table's stream is filtered: only heads that had a push waiter come here (infra/penstock_cdk/service/push.py).
+The log table's stream is filtered: only updates that took a push waiter out of a head come here
+(infra/penstock_cdk/service/push.py).
 The function puts messages into the queue of deliveries, and does no work of theirs: records of the stream wait behind
 it, and so does every other reader of the stream on a laptop.
 
@@ -31,10 +32,10 @@ def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Answer, dict[st
     outcome = dispatch(stores.push, stores.deliveries, instance.executor, [event for _, event in events])
     for topic_id, error in outcome.failures.items():
         instance.telemetry.log("dispatch_failed", topic_id=topic_id, error=str(error))
-    failed = [record for record, event in events if event.must_wake and event.key.topic_id in outcome.failures]
+    failed = [record for record, event in events if event.key.topic_id in outcome.failures]
     figures = {
         "records": len(records),
-        "wake_ups": sum(event.must_wake for _, event in events),
+        "wake_ups": len(events),
         "messages": outcome.messages,
         "dispatches_failed": len(outcome.failures),
         "dispatches_late": sum(_age_ms(record, instance) > DISPATCH_LATE_MS for record in records),
@@ -46,7 +47,7 @@ def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Answer, dict[st
 
 
 def _events(records: Sequence[Record], instance: Instance) -> Iterator[tuple[Record, PushEvent]]:
-    """The records with what they tell, without those of heads that had no push waiter."""
+    """The records with what they tell, without those that took no push waiter."""
     for record in records:
         try:
             event = parse_push_event(record.get("dynamodb", {}))

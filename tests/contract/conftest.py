@@ -205,4 +205,4 @@ def _streamed_events() -> list[PushEvent]:
     stream = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables["log"].stream_shard
     assert stream is not None
     events = [parse_push_event(record.to_json()["dynamodb"]) for record in stream.items]
-    return [event for event in events if event is not None and event.must_wake]
+    return [event for event in events if event is not None]

@@ -21,19 +21,17 @@ from tests.contract.test_transaction_store import FIRST, NAME, transaction
 from tests.support.rolling import roll
 from tests.support.timers import timer_at
 
-ARMED_MS = 5_000
-
 
 def head_of(ports: Ports) -> Head:
     return ports.log.heads([KEY])[KEY]
 
 
-def arm_push(ports: Ports, seen: int, now_ms: int = ARMED_MS) -> tuple[bool, Head | None]:
-    return ports.log.arm_push(KEY, Offset(seen), now_ms)
+def arm_push(ports: Ports, seen: int) -> tuple[bool, Head | None]:
+    return ports.log.arm_push(KEY, Offset(seen))
 
 
-def event(old: int, new: int | None) -> PushEvent:
-    return PushEvent(key=KEY, old_next_offset=Offset(old), next_offset=None if new is None else Offset(new))
+def event(next_offset: int) -> PushEvent:
+    return PushEvent(key=KEY, next_offset=Offset(next_offset))
 
 
 def commit(ports: Ports) -> None:
@@ -71,24 +69,23 @@ def test_write_that_raises_the_next_offset_takes_the_push_waiter_out_and_is_told
     for key in (KEY, OTHER):
         ports.log.create_head(key)
     ports.transactions.begin_epoch(NAME, None, FIRST)
-    assert arm_push(ports, 0) == (True, replace(EMPTY_HEAD, push_waiter_ms=ARMED_MS))
-    assert head_of(ports).push_waiter_ms == ARMED_MS
+    assert arm_push(ports, 0) == (True, replace(EMPTY_HEAD, has_push_waiter=True))
+    assert head_of(ports).has_push_waiter
     assert list(ports.push_events()) == []
     write(ports)
-    assert (head_of(ports).next_offset, head_of(ports).push_waiter_ms) == (span, None)
-    assert list(ports.push_events()) == [event(0, span)]
+    assert (head_of(ports).next_offset, head_of(ports).has_push_waiter) == (span, False)
+    assert list(ports.push_events()) == [event(span)]
     ports.log.append(KEY, ref(99), 0)
-    assert list(ports.push_events()) == [event(0, span)], "nobody has armed the head since"
+    assert list(ports.push_events()) == [event(span)], "nobody has armed the head since"
 
 
-def test_deleted_head_is_told_of_only_when_it_had_a_push_waiter(ports: Ports) -> None:
+def test_head_that_is_deleted_or_created_again_wakes_nobody(ports: Ports) -> None:
     ports.log.create_head(KEY)
-    ports.log.append(KEY, ref(1), 0)
-    arm_push(ports, 3)
-    ports.log.create_head(OTHER)
-    for key in (OTHER, KEY, KEY):
-        ports.log.delete_head(key)
-    assert list(ports.push_events()) == [event(3, None)]
+    arm_push(ports, 0)
+    ports.log.create_head(KEY)
+    assert head_of(ports).has_push_waiter
+    ports.log.delete_head(KEY)
+    assert list(ports.push_events()) == []
 
 
 def test_push_waiter_stays_when_another_write_changes_the_head(ports: Ports) -> None:
@@ -105,8 +102,7 @@ def test_push_waiter_stays_when_another_write_changes_the_head(ports: Ports) -> 
     producers = head_of(ports).producers
     ports.log.remove_producers(KEY, {number: producers[number] for number in list(producers)[:3]})
     assert ports.log.arm(KEY, end, 6_000)[0]
-    ports.log.create_head(KEY, push_waiter_ms=9_000)
-    assert (head_of(ports).push_waiter_ms, head_of(ports).waiter_ms) == (ARMED_MS, 6_000)
+    assert (head_of(ports).has_push_waiter, head_of(ports).waiter_ms) == (True, 6_000)
     assert list(ports.push_events()) == []
 
 
@@ -118,7 +114,7 @@ def test_append_takes_both_waiters_and_tells_its_writer_of_the_readers_one(ports
     ports.log.arm(KEY, Offset(3), 6_000)
     done = ports.log.append(KEY, ref(2), 0)
     assert done.took_waiter
-    assert (done.head.waiter_ms, done.head.push_waiter_ms) == (None, None)
+    assert (done.head.waiter_ms, done.head.has_push_waiter) == (None, False)
     assert done.head == head_of(ports)
 
 
@@ -129,7 +125,7 @@ def test_transaction_takes_the_push_waiter_and_leaves_that_of_readers(ports: Por
     arm_push(ports, 0)
     ports.log.arm(KEY, Offset(0), 6_000)
     commit(ports)
-    assert (head_of(ports).waiter_ms, head_of(ports).push_waiter_ms) == (6_000, None)
+    assert (head_of(ports).waiter_ms, head_of(ports).has_push_waiter) == (6_000, False)
 
 
 def test_refused_writes_leave_the_push_waiter(ports: Ports) -> None:
@@ -138,7 +134,7 @@ def test_refused_writes_leave_the_push_waiter(ports: Ports) -> None:
     arm_push(ports, 3)
     assert not append_sequenced(ports, sequenced(1, 0))[0]
     assert not ports.transactions.commit(transaction()), "no producer of the transaction has begun"
-    assert head_of(ports).push_waiter_ms == ARMED_MS
+    assert head_of(ports).has_push_waiter
     assert list(ports.push_events()) == []
 
 
@@ -149,11 +145,11 @@ def test_arm_push_is_refused_when_an_append_has_come_between_or_there_is_no_head
     assert arm_push(ports, 0) == (False, head)
     assert arm_push(ports, 4) == (False, head)
     assert head_of(ports) == head
-    assert arm_push(ports, 3) == (True, replace(head, push_waiter_ms=ARMED_MS))
+    assert arm_push(ports, 3) == (True, replace(head, has_push_waiter=True))
 
 
 def test_head_may_begin_with_a_push_waiter(ports: Ports) -> None:
-    ports.log.create_head(KEY, push_waiter_ms=7_000)
-    assert head_of(ports) == replace(EMPTY_HEAD, push_waiter_ms=7_000)
+    ports.log.create_head(KEY, has_push_waiter=True)
+    assert head_of(ports) == replace(EMPTY_HEAD, has_push_waiter=True)
     ports.log.append(KEY, ref(1), 0)
-    assert list(ports.push_events()) == [event(0, 3)]
+    assert list(ports.push_events()) == [event(3)]

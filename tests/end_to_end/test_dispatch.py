@@ -10,7 +10,8 @@ import pytest
 
 from penstock import Producer
 from penstock.http.transport import HttpTransport
-from penstock_core.ids import PartitionKey, SubscriptionId, SubscriptionName, TopicName, parse_partition_key
+from penstock_core.ids import Offset, PartitionKey, SubscriptionId, SubscriptionName, TopicName, parse_partition_key
+from penstock_core.log.index import Page
 from penstock_core.push.lane import lane_of
 from penstock_core.push.message import PushMessage, decode_push_message
 from penstock_service.instance.instance import Instance
@@ -46,7 +47,7 @@ def key(instance: Instance, storage: StackStorage, topic: str) -> PartitionKey:
 
 def arm(instance: Instance, key: PartitionKey) -> None:
     next_offset = instance.stores.log.heads([key])[key].next_offset
-    assert instance.stores.log.arm_push(key, next_offset, instance.clock.now_ms())[0]
+    assert instance.stores.log.arm_push(key, next_offset)[0]
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_append_to_an_armed_head_becomes_one_message(
     until(lambda: len(received()) == 1, shown=received)
     [message] = received()
     assert (message.partition, message.lane) == (key, lane_of(key, PLAIN.config.concurrency))
-    assert instance.stores.log.heads([key])[key].push_waiter_ms is None
+    assert not instance.stores.log.heads([key])[key].has_push_waiter
     send(transport, topic, "nobody waits")
     arm(instance, key)
     send(transport, topic, "again")
@@ -96,9 +97,28 @@ def test_transaction_into_an_armed_head_becomes_a_message(
     assert received()[0].partition == key
 
 
-def test_deleted_topic_becomes_messages(
-    key: PartitionKey, received: Callable[[], list[PushMessage]], transport: HttpTransport, topic: str
+def test_other_writes_of_an_armed_head_start_no_dispatch(
+    instance: Instance,
+    key: PartitionKey,
+    received: Callable[[], list[PushMessage]],
+    transport: HttpTransport,
+    topic: str,
 ) -> None:
-    assert transport.call("DELETE", f"/v1/topics/{topic}", {}, {}, b"").status == 204
+    """The stream keeps the order of a head's updates, so the message of the last append would come behind theirs."""
+    log = instance.stores.log
+    for number in range(3):
+        send(transport, topic, f"{number}")
     until(lambda: len(received()) == 1, shown=received)
-    assert received()[0].partition == key
+    arm(instance, key)
+    head = log.heads([key])[key]
+    assert log.arm(key, head.next_offset, instance.clock.now_ms())[0]
+    log.mark_stored(key, {head.located_tail()[0]: 0b111})
+    log.note_log_start(key, Offset(0), instance.clock.now_ms())
+    log.raise_log_start(key, Offset(1))
+    page = Page(base_offset=head.tail_base, refs=log.heads([key])[key].tail, max_timestamp_ms=1)
+    assert log.put_page(key, page) == page
+    assert log.shorten_tail(key, page)[0]
+    assert log.heads([key])[key].has_push_waiter
+    send(transport, topic, "last")
+    until(lambda: len(received()) >= 2, shown=received)
+    assert [each.partition for each in received()] == [key, key]

@@ -122,7 +122,7 @@ def arm_push(stage: Stage, partition: int) -> bool:
     """Waits as a subscription at the end of the partition; True if the head then has a push waiter."""
     key = key_of(stage.instance, "orders", partition)
     end = stage.instance.stores.log.heads([key])[key].next_offset
-    return stage.instance.stores.log.arm_push(key, end, stage.clock.now_ms())[0]
+    return stage.instance.stores.log.arm_push(key, end)[0]
 
 
 def _form_group(stage: Stage) -> None:

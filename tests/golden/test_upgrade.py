@@ -84,7 +84,7 @@ def test_recorded_log_is_read_appended_to_and_rolled(stage: Stage) -> None:
     assert len(told) == 1, "a reader of the recorded release waits, and one append wakes it"
     key = key_of(stage.instance, "orders", 1)
     assert before["log", str(key), "head"]["push_waiter"]
-    assert stage.instance.stores.log.heads([key])[key].push_waiter_ms is None
+    assert not stage.instance.stores.log.heads([key])[key].has_push_waiter
     assert arm(stage, 1)
     for number in range(WRITTEN):
         answer = stage.service.produce(("orders", 0, numbered(0, "new", producer_id=1_000 + number)))

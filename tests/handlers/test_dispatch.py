@@ -49,7 +49,7 @@ def subscribe(instance: Instance, key: PartitionKey, name: str) -> None:
 def appended_to(instance: Instance, key: PartitionKey, number: int = 1) -> dict[str, Any]:
     """The stream's record of an append to the head, which a subscription had armed, as Lambda hands it over."""
     log = instance.stores.log
-    is_armed, before = log.arm_push(key, log.heads([key])[key].next_offset, 5)
+    is_armed, before = log.arm_push(key, log.heads([key])[key].next_offset)
     assert is_armed
     assert before is not None
     send(instance, "orders", "x")
@@ -84,15 +84,10 @@ def test_append_to_an_armed_head_sends_a_message_to_each_subscription(instance: 
     assert figures == {"records": 1, "wake_ups": 1, "messages": 2, "dispatches_failed": 0, "dispatches_late": 0}
 
 
-def test_deleted_head_sends_a_message(instance: Instance, orders: PartitionKey) -> None:
-    head = replace(instance.stores.log.heads([orders])[orders], push_waiter_ms=5)
-    assert serve({"Records": [streamed(instance, orders, head, None)]}, instance)[0] == NONE_FAILED
-    assert sent(instance) == ["packing"]
-
-
-def test_write_that_raises_nothing_sends_nothing(instance: Instance, orders: PartitionKey) -> None:
-    head = replace(instance.stores.log.heads([orders])[orders], push_waiter_ms=5)
-    answer, figures = serve({"Records": [streamed(instance, orders, head, replace(head, waiter_ms=6))]}, instance)
+def test_write_that_takes_no_push_waiter_sends_nothing(instance: Instance, orders: PartitionKey) -> None:
+    head = replace(instance.stores.log.heads([orders])[orders], has_push_waiter=True)
+    records = [streamed(instance, orders, head, after) for after in (replace(head, waiter_ms=6), None)]
+    answer, figures = serve({"Records": records}, instance)
     assert (answer, sent(instance), figures["wake_ups"]) == (NONE_FAILED, [], 0)
 
 
@@ -101,8 +96,8 @@ def test_write_that_raises_nothing_sends_nothing(instance: Instance, orders: Par
     [
         {"eventSource": "aws:dynamodb"},
         {"dynamodb": {"SequenceNumber": "7"}},
-        {"dynamodb": {"SequenceNumber": "7", "OldImage": {"push_waiter": {"N": "5"}}}},
-        {"dynamodb": {"SequenceNumber": "7", "OldImage": None}},
+        {"dynamodb": {"SequenceNumber": "7", "OldImage": {"push_waiter": {"N": "1"}}, "NewImage": {}}},
+        {"dynamodb": {"SequenceNumber": "7", "OldImage": {"push_waiter": None}, "NewImage": {}}},
     ],
 )
 def test_record_that_cannot_be_read_holds_up_no_other(
@@ -114,8 +109,8 @@ def test_record_that_cannot_be_read_holds_up_no_other(
 
 def test_lambda_goes_on_from_the_first_record_whose_topic_failed(instance: Instance, orders: PartitionKey) -> None:
     other = key_of(instance, new_topic(instance, "others"))
-    head = replace(instance.stores.log.heads([other])[other], push_waiter_ms=5)
-    grown = replace(head, next_offset=Offset(1), push_waiter_ms=None)
+    head = replace(instance.stores.log.heads([other])[other], has_push_waiter=True)
+    grown = replace(head, next_offset=Offset(1), has_push_waiter=False)
 
     def subscriptions_of(original: Any, topic_id: Any) -> Any:
         if topic_id == orders.topic_id:

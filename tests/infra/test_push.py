@@ -19,7 +19,7 @@ from penstock_core.limits import (
     PUSH_TARGET_MS,
     PUSH_VISIBILITY_MS,
 )
-from penstock_core.log.index import EMPTY_HEAD, Page, Waiter, appended, armed
+from penstock_core.log.index import EMPTY_HEAD, Page, appended, push_armed
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.page_item import page_item
 from tests.infra.conftest import Resources, entry_of, resources_of
@@ -54,22 +54,26 @@ def test_batch_that_fails_is_retried_in_halves_and_becomes_a_dead_letter(stream:
     assert name_of(stream["DestinationConfig"]["OnFailure"]["Destination"]) == "<PushDead>"
 
 
-def test_only_writes_of_heads_that_had_a_push_waiter_pass_the_filter(stream: dict[str, Any]) -> None:
+def test_only_writes_that_take_a_push_waiter_pass_the_filter(stream: dict[str, Any]) -> None:
     [criteria] = stream["FilterCriteria"]["Filters"]
     pattern = json.loads(criteria["Pattern"])
     ref = ref_at(1, zones=0b011)
-    waits = armed(EMPTY_HEAD, Waiter.PUSH, Offset(0), 5)
+    waits = push_armed(EMPTY_HEAD, Offset(0))
     assert waits is not None
     plain, waiting, after = (head_item(KEY, head) for head in (EMPTY_HEAD, waits, appended(waits, ref)))
     read = head_item(KEY, replace(EMPTY_HEAD, waiter_ms=5))
     page = page_item(KEY, Page(base_offset=Offset(0), refs=(ref,), max_timestamp_ms=1))
     assert matches(pattern, {"dynamodb": {"OldImage": waiting, "NewImage": after}})
-    assert matches(pattern, {"dynamodb": {"OldImage": waiting}}), "a deletion"
+    other = head_item(KEY, replace(waits, waiter_ms=5, evictions=1, tail_base=Offset(3), noted_log_start=Offset(2)))
+    assert not matches(pattern, {"dynamodb": {"OldImage": waiting, "NewImage": other}}), "every other update"
+    assert not matches(pattern, {"dynamodb": {"OldImage": waiting}}), "a deletion"
+    old = {name: value for name, value in plain.items() if name != "push_waiter"}
+    assert not matches(pattern, {"dynamodb": {"OldImage": old, "NewImage": after}}), "a head of an older release"
     assert not matches(pattern, {"dynamodb": {"OldImage": plain, "NewImage": after}})
     assert not matches(pattern, {"dynamodb": {"OldImage": read, "NewImage": after}})
     assert not matches(pattern, {"dynamodb": {"OldImage": plain, "NewImage": waiting}}), "arming"
     assert not matches(pattern, {"dynamodb": {"NewImage": waiting}}), "a head that begins armed"
-    assert not matches(pattern, {"dynamodb": {"OldImage": page | {"push_waiter": {"N": "5"}}}})
+    assert not matches(pattern, {"dynamodb": {"OldImage": page | {"push_waiter": {"N": "1"}}, "NewImage": after}})
 
 
 def test_message_comes_again_after_its_lock_and_ends_as_a_dead_letter(resources: Resources) -> None:

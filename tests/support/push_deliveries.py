@@ -90,10 +90,8 @@ class Deliveries:
         )
         [result] = produce(self.instance, [ProduceEntry(topic=topic, partition=partition, data=data)], acks=Acks.QUORUM)
         assert not isinstance(result, PenstockError), result
-        if before.push_waiter_ms is not None:
-            event = PushEvent(
-                key=key, old_next_offset=before.next_offset, next_offset=log.heads([key])[key].next_offset
-            )
+        if before.has_push_waiter:
+            event = PushEvent(key=key, next_offset=log.heads([key])[key].next_offset)
             dispatch(self.instance.stores.push, self.queue, self.instance.executor, [event])
 
     def append_many(self, count: int, partition: int = 0) -> None:
@@ -144,7 +142,7 @@ class Deliveries:
 
     def is_armed(self, partition: int = 0) -> bool:
         key = key_of(self.instance, "orders", partition)
-        return self.instance.stores.log.heads([key])[key].push_waiter_ms is not None
+        return self.instance.stores.log.heads([key])[key].has_push_waiter
 
     def counts(self) -> dict[str, int]:
         """The metrics since the last call."""

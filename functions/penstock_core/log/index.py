@@ -46,7 +46,7 @@ class Head:
     - `producers` are the idempotent producers that wrote lately, by id.
     - `evictions` rises whenever some of them leave the head for items of their own (docs/adr/0019).
     - `waiter_ms` is when a reader armed the head, None if no reader waits for the next append (docs/adr/0025).
-    - `push_waiter_ms` is the same of subscriptions. Every write that raises `next_offset` removes it (docs/adr/0042).
+    - `has_push_waiter`: a subscription waits. Every write that raises `next_offset` takes it out (docs/adr/0042).
     """
 
     next_offset: Offset
@@ -60,7 +60,7 @@ class Head:
     producers: Mapping[int, ProducerState] = field(default_factory=dict)
     evictions: int = 0
     waiter_ms: int | None = None
-    push_waiter_ms: int | None = None
+    has_push_waiter: bool = False
 
     @property
     def high_watermark(self) -> Offset:
@@ -121,7 +121,7 @@ def appended(head: Head, ref: Ref) -> Head:
         next_offset=Offset(head.next_offset + ref.offset_span),
         tail=(*head.tail, ref),
         producers=producers,
-        push_waiter_ms=None,
+        has_push_waiter=False,
     )
 
 
@@ -130,11 +130,14 @@ def without_waiter(head: Head) -> Head:
     return head if head.waiter_ms is None else replace(head, waiter_ms=None)
 
 
-def armed(head: Head, waiter: Waiter, seen_next_offset: Offset, now_ms: int) -> Head | None:
-    """The head with a waiter since `now_ms`, or None unless its next offset is still the one that the waiter saw."""
-    if head.next_offset != seen_next_offset:
-        return None
-    return replace(head, waiter_ms=now_ms) if waiter is Waiter.READER else replace(head, push_waiter_ms=now_ms)
+def armed(head: Head, seen_next_offset: Offset, now_ms: int) -> Head | None:
+    """The head with a reader's waiter since `now_ms`, or None unless its next offset is still the one it saw."""
+    return replace(head, waiter_ms=now_ms) if head.next_offset == seen_next_offset else None
+
+
+def push_armed(head: Head, seen_next_offset: Offset) -> Head | None:
+    """The head with a push waiter, or None unless its next offset is still the one that the delivery saw."""
+    return replace(head, has_push_waiter=True) if head.next_offset == seen_next_offset else None
 
 
 def is_armed_at(head: Head, offset: Offset) -> bool:

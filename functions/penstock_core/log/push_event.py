@@ -1,22 +1,20 @@
-"""A write of a head that had a push waiter, as the log table's stream tells of it: the next offset before and after."""
+"""A write that took the push waiter out of a head, as the log table's stream tells of it."""
 
 from dataclasses import dataclass
 
 from penstock_core.ids import Offset, PartitionKey
+from penstock_core.log.index import Head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushEvent:
-    """One write of a head that had a push waiter. `next_offset` is None if the write has deleted the head."""
+    """The partition has got records, and subscriptions wait for them. `next_offset` is the one after the write."""
 
     key: PartitionKey
-    old_next_offset: Offset
-    next_offset: Offset | None
+    next_offset: Offset
 
-    @property
-    def must_wake(self) -> bool:
-        """True if subscriptions have something to do: records have come, or the partition is gone.
 
-        Another write leaves the push waiter there, so a later one tells of it.
-        """
-        return self.next_offset is None or self.next_offset > self.old_next_offset
+def push_event(key: PartitionKey, before: Head, after: Head) -> PushEvent | None:
+    """The event of an update of a head, None unless it took a push waiter out."""
+    is_taken = before.has_push_waiter and not after.has_push_waiter
+    return PushEvent(key=key, next_offset=after.next_offset) if is_taken else None

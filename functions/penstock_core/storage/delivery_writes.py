@@ -9,7 +9,7 @@ from penstock_core.log.delivery import Delivery, DeliveryOutcome, HeadRoll
 from penstock_core.log.ref import Ref, encode_ref, span
 from penstock_core.log.timer import delivered
 from penstock_core.storage.head_item import head_key
-from penstock_core.storage.head_updates import TAKE_PUSH_WAITER
+from penstock_core.storage.head_updates import PUSH_WAITER_TAKEN, TAKE_PUSH_WAITER
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
 from penstock_core.storage.page_item import page_item
 from penstock_core.storage.timer_item import settling
@@ -17,9 +17,9 @@ from penstock_core.storage.timer_item import settling
 
 def head_write(delivery: Delivery) -> ConditionalUpdate:
     """The update of the head: it takes the refs, or those that the pages leave over."""
-    update = "SET next_offset = next_offset + :span, under_replicated = :none, "
+    update = f"SET next_offset = next_offset + :span, under_replicated = :none, {TAKE_PUSH_WAITER}, "
     condition = "attribute_exists(next_offset)"
-    values: Item = {":span": number(span(delivery.refs)), ":none": number(0)}
+    values: Item = {":span": number(span(delivery.refs)), ":none": number(0), **PUSH_WAITER_TAKEN}
     if delivery.roll is None:
         update += "tail = list_append(tail, :refs)"
         values |= {":refs": _list(delivery.refs)}
@@ -27,7 +27,6 @@ def head_write(delivery: Delivery) -> ConditionalUpdate:
         update += "tail = :after, tail_base = :end, rolled_max_timestamp_ms = :newest, rolled_bytes = :bytes"
         condition += " AND tail_base = :base AND tail = :before"
         values |= _roll_values(delivery.roll)
-    update += TAKE_PUSH_WAITER
     return ConditionalUpdate(key=head_key(delivery.key), update=update, condition=condition, values=values)
 
 

@@ -14,7 +14,7 @@ under_replicated          N   bitmap of zones that had not confirmed the newest 
 producers                 M   producer id in base64 (keys.producer_name): its entry B (records/producer_state.py)
 evictions                 N   how often producers left that map
 waiter                    N   `Head.waiter_ms`; missing while no reader waits for an append
-push_waiter               N   `Head.push_waiter_ms`; missing while no subscription waits
+push_waiter               N   1 while a subscription waits, else 0; missing in heads of older releases
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and 2 KiB if it knows many producers.
 """
@@ -41,7 +41,7 @@ def head_key(key: PartitionKey) -> Item:
 
 def head_item(key: PartitionKey, head: Head) -> Item:
     """The whole item. `under_replicated` is 0: an append sets it."""
-    waiters = {Waiter.READER: head.waiter_ms, Waiter.PUSH: head.push_waiter_ms}
+    waiter = {} if head.waiter_ms is None else {Waiter.READER.value: number(head.waiter_ms)}
     return {
         **head_key(key),
         "next_offset": number(head.next_offset),
@@ -60,7 +60,8 @@ def head_item(key: PartitionKey, head: Head) -> Item:
             }
         },
         "evictions": number(head.evictions),
-        **{waiter.value: number(since_ms) for waiter, since_ms in waiters.items() if since_ms is not None},
+        Waiter.PUSH.value: number(int(head.has_push_waiter)),
+        **waiter,
     }
 
 
@@ -80,8 +81,8 @@ def parse_head(item: Mapping[str, Any]) -> Head:
             keys.parse_producer_name(name): decode_state(state["B"]) for name, state in item["producers"]["M"].items()
         },
         evictions=int(item["evictions"]["N"]),
-        waiter_ms=_since_ms(item, Waiter.READER),
-        push_waiter_ms=_since_ms(item, Waiter.PUSH),
+        waiter_ms=int(item[Waiter.READER.value]["N"]) if Waiter.READER.value in item else None,
+        has_push_waiter=_has_push_waiter(item),
     )
 
 
@@ -94,22 +95,20 @@ def parse_streamed_head(image: Mapping[str, Any]) -> tuple[PartitionKey, Head]:
 
 
 def parse_push_event(record: Mapping[str, Any]) -> PushEvent | None:
-    """The event of a record of the table's stream, None if its head had no push waiter. `record` is its `dynamodb`.
+    """The event of a record of the table's stream, None if it took no push waiter. `record` is its `dynamodb`.
 
     Raises CORRUPT_SEGMENT if the images are no heads.
     """
     try:
-        old, new = record.get("OldImage", {}), record.get("NewImage")
-        if Waiter.PUSH.value not in old:
+        old, new = record.get("OldImage"), record.get("NewImage")
+        if old is None or new is None or not _has_push_waiter(old) or _has_push_waiter(new):
             return None
         return PushEvent(
-            key=parse_partition_key(record["Keys"]["pk"]["S"]),
-            old_next_offset=Offset(int(old["next_offset"]["N"])),
-            next_offset=None if new is None else Offset(int(new["next_offset"]["N"])),
+            key=parse_partition_key(record["Keys"]["pk"]["S"]), next_offset=Offset(int(new["next_offset"]["N"]))
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PenstockError(ErrorCode.CORRUPT_SEGMENT, f"the stream told of no head: {record!r:.200}") from error
 
 
-def _since_ms(item: Mapping[str, Any], waiter: Waiter) -> int | None:
-    return int(item[waiter.value]["N"]) if waiter.value in item else None
+def _has_push_waiter(item: Mapping[str, Any]) -> bool:
+    return Waiter.PUSH.value in item and int(item[Waiter.PUSH.value]["N"]) != 0

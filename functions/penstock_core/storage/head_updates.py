@@ -16,23 +16,35 @@ from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 
-# that `arming` of a reader's waiter names
+# that `arming` names
 WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", Waiter.READER.value)
-# Every update that raises `next_offset` takes the push waiter along, so the stream's record has it in its old image.
-TAKE_PUSH_WAITER = f" REMOVE {Waiter.PUSH.value}"
+# Every update that raises `next_offset` sets this, and no other one does. So the stream's filter finds the update that
+# took the push waiter: its old image has 1, and its new one 0.
+TAKE_PUSH_WAITER = f"{Waiter.PUSH.value} = :idle"
+PUSH_WAITER_TAKEN: Mapping[str, Item] = {":idle": number(0)}
 
 
-def arming(key: PartitionKey, waiter: Waiter, seen_next_offset: Offset, now_ms: int) -> ConditionalUpdate:
-    """Sets a waiter (`index.armed`).
+def arming(key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> ConditionalUpdate:
+    """Sets the reader's waiter (`index.armed`)."""
+    return _arming(key, Waiter.READER, seen_next_offset, now_ms)
+
+
+def push_arming(key: PartitionKey, seen_next_offset: Offset) -> ConditionalUpdate:
+    """Sets the push waiter (`index.push_armed`)."""
+    return _arming(key, Waiter.PUSH, seen_next_offset, 1)
+
+
+def _arming(key: PartitionKey, waiter: Waiter, seen_next_offset: Offset, value: int) -> ConditionalUpdate:
+    """Sets a waiter.
 
     Clears `under_replicated`, so that this update does not wake the function `replicate`. The stream has carried each
     value of it when an append wrote it.
     """
     return ConditionalUpdate(
         key=head_key(key),
-        update=f"SET {waiter.value} = :now, under_replicated = :none",
+        update=f"SET {waiter.value} = :waits, under_replicated = :none",
         condition="next_offset = :seen",
-        values={":now": number(now_ms), ":seen": number(seen_next_offset), ":none": number(0)},
+        values={":waits": number(value), ":seen": number(seen_next_offset), ":none": number(0)},
     )
 
 

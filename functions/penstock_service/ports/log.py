@@ -12,10 +12,10 @@ from penstock_core.records.producer_state import ProducerSequence, ProducerState
 class LogIndex(Protocol):
     """Heads and pages of partitions. Reads are consistent."""
 
-    def create_head(self, key: PartitionKey, push_waiter_ms: int | None = None) -> None:
+    def create_head(self, key: PartitionKey, has_push_waiter: bool = False) -> None:
         """Creates an empty head, unless the partition has a head. One conditional put.
 
-        With `push_waiter_ms`, it has a push waiter since then, so the first append starts deliveries.
+        With `has_push_waiter`, the first append starts deliveries.
         """
 
     def delete_head(self, key: PartitionKey) -> None:
@@ -53,11 +53,11 @@ class LogIndex(Protocol):
         may have been applied: then it may be refused because of an append that has come between.
         """
 
-    def arm_push(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
+    def arm_push(self, key: PartitionKey, seen_next_offset: Offset) -> tuple[bool, Head | None]:
         """Sets the push waiter of the head, as `arm` sets that of readers.
 
         Every write that raises the next offset takes it out: an append, a transaction, a delivery of timers. The stream
-        of the log table tells of it, and of a head that is deleted (docs/adr/0042).
+        of the log table tells of it. No other write takes it out (docs/adr/0042).
         """
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:

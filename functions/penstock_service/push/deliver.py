@@ -159,21 +159,20 @@ class _Delivery:
         before the release may have woken a delivery that found the lane held: such a head is read again.
         """
         log, seen = self._instance.stores.log, dict(result.ends)
-        known = [key for key, head in seen.items() if head.push_waiter_ms is not None]
+        known = [key for key, head in seen.items() if head.has_push_waiter]
         if known:
             fresh = log.heads(known)
             if any(head.next_offset > seen[key].next_offset for key, head in fresh.items()):
                 return False
             for key in known:
                 del seen[key]
-            seen |= {key: head for key, head in fresh.items() if head.push_waiter_ms is None}
+            seen |= {key: head for key, head in fresh.items() if not head.has_push_waiter}
         armed = self._instance.executor.map(self._arm_head, [*seen.items()]).all_ok()
         return all(armed)
 
     def _arm_head(self, each: tuple[PartitionKey, Head]) -> bool:
         key, head = each
-        now_ms = self._instance.clock.now_ms()
-        is_armed, found = self._instance.stores.log.arm_push(key, head.next_offset, now_ms)
+        is_armed, found = self._instance.stores.log.arm_push(key, head.next_offset)
         return is_armed or found is None
 
     def _leave(self, lane: LaneState) -> Ending:

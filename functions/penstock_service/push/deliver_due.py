@@ -72,7 +72,7 @@ def _start(instance: Instance, subscription: Subscription) -> None:
     for start in range(0, len(keys), HEADS_AT_ONCE):
         for key, head in instance.stores.log.heads(keys[start : start + HEADS_AT_ONCE]).items():
             lane = lane_of(key, subscription.config.concurrency)
-            if head.push_waiter_ms is None and lane not in busy:
+            if not head.has_push_waiter and lane not in busy:
                 messages[lane] = PushMessage(
                     name=subscription.name,
                     subscription_id=subscription.subscription_id,

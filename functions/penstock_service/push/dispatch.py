@@ -31,14 +31,13 @@ class DispatchOutcome:
 
 
 def dispatch(push: PushStore, queue: DeliveryQueue, executor: Executor, events: Sequence[PushEvent]) -> DispatchOutcome:
-    """Sends the messages of the events that must wake. Subscriptions that are paused get none.
+    """Sends the messages of the events. Subscriptions that are paused get none.
 
     One query for each topic, and one call of the queue for each 10 messages. Raises nothing.
     """
     partitions: dict[TopicId, set[Partition]] = {}
     for event in events:
-        if event.must_wake:
-            partitions.setdefault(event.key.topic_id, set()).add(event.key.partition)
+        partitions.setdefault(event.key.topic_id, set()).add(event.key.partition)
     topics = [*partitions]
     found = dict(zip(topics, executor.map(push.subscriptions_of, topics), strict=True))
     failures = {topic: notes for topic, notes in found.items() if isinstance(notes, PenstockError)}

@@ -127,7 +127,7 @@ def _due_in_order(
     for key, head in heads.items():
         state = states.deliveries.get(key)
         place = head.log_start_offset if state is None else state.offset
-        if place < head.next_offset or head.push_waiter_ms is None:
+        if place < head.next_offset or not head.has_push_waiter:
             lane = lane_of(key.partition_key, subscription.config.concurrency)
             yield lane, key.partition_key, 0 if state is None else state.next_try_ms
 
@@ -142,7 +142,7 @@ def _due_in_parallel(
         share: ShareState | None = found.get(_share_key(key))
         place = head.log_start_offset if share is None else share.position
         lane = lane_of(key.partition_key, subscription.config.concurrency)
-        if place < head.next_offset or head.push_waiter_ms is None:
+        if place < head.next_offset or not head.has_push_waiter:
             yield lane, key.partition_key, _next_try_ms(subscription, states, lane)
         back_in_ms = None if share is None else next_available_ms(share, group.config, now_ms)
         if back_in_ms is not None:

@@ -29,7 +29,7 @@ def alter_topic(instance: Instance, name: str, partitions: int | None, config: M
     check_zones(new.config, len(instance.stores.zones))
     added = map(Partition, range(old.partitions, new.partitions))
     # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
-    create_heads(instance.stores.log, instance.executor, new, added, push_waiter_ms=instance.clock.now_ms())
+    create_heads(instance.stores.log, instance.executor, new, added, has_push_waiter=True)
     instance.stores.topics.replace(old, new)
     instance.topic_cache.forget(name)
     return new

@@ -55,11 +55,11 @@ def create_topic(instance: Instance, name: str, partitions: int, config: Mapping
 
 
 def create_heads(
-    log: LogIndex, executor: Executor, topic: Topic, partitions: Iterable[Partition], push_waiter_ms: int | None = None
+    log: LogIndex, executor: Executor, topic: Topic, partitions: Iterable[Partition], *, has_push_waiter: bool = False
 ) -> None:
-    """Make empty heads for the partitions that have none, with that push waiter. One put for each.
+    """Make empty heads for the partitions that have none, and a push waiter in each if asked. One put for each.
 
     Raises the first error.
     """
     keys = [PartitionKey(topic.topic_id, partition) for partition in partitions]
-    executor.map(lambda key: log.create_head(key, push_waiter_ms), keys).all_ok()
+    executor.map(lambda key: log.create_head(key, has_push_waiter), keys).all_ok()

@@ -1,9 +1,9 @@
 """The starts of deliveries of subscriptions: the function `dispatch` on the log table's stream, and a queue.
 
-A filter passes only heads that had a push waiter. A stage without subscriptions has none, so `dispatch` never runs and
-the queue stays empty. Lambda polls the queue for the function `deliver`, where a stage has it. These pollers cost $0.26
-a month on an empty queue. So they are off until the first subscription, whose creation enables them. The same holds for
-the rule that runs the function `look_at_subscriptions` each five minutes.
+A filter passes only updates that took a push waiter out of a head. A stage without subscriptions has none, so
+`dispatch` never runs and the queue stays empty. Lambda polls the queue for the function `deliver`, where a stage has
+it. These pollers cost $0.26 a month on an empty queue. So they are off until the first subscription, whose creation
+enables them. The same holds for the rule that runs the function `look_at_subscriptions` each five minutes.
 
 A message that pauses is reported as failed, so that Lambda leaves it in the queue. So it may come up to 1,000 times.
 
@@ -34,7 +34,10 @@ _ATTEMPTS_MAX = 1_000  # SQS's maximum: a message that pauses comes back as if i
 _STREAM_BATCH = 100
 _MESSAGES = 1  # of one invocation: a delivery may take all of its time
 PUSH_FILTER = {
-    "dynamodb": {"OldImage": {"sk": {"S": [keys.HEAD]}, Waiter.PUSH.value: {"N": [{"exists": True}]}}},
+    "dynamodb": {
+        "OldImage": {"sk": {"S": [keys.HEAD]}, Waiter.PUSH.value: {"N": ["1"]}},
+        "NewImage": {Waiter.PUSH.value: {"N": ["0"]}},
+    },
 }
 
 

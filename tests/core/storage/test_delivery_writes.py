@@ -26,7 +26,9 @@ def test_rolling_delivery_compares_the_whole_tail_and_leaves_the_readers_waiter(
     assert write.condition.endswith("tail_base = :base AND tail = :before")
     assert write.values[":before"] == {"L": []}
     assert len(write.values[":after"]["L"]) == 4
-    assert write.update.endswith(" REMOVE push_waiter")
+    assert "push_waiter = :idle" in write.update
+    assert write.values[":idle"] == {"N": "0"}
+    assert "REMOVE" not in write.update
     [page] = page_writes(ROLLING)
     assert page.condition == "attribute_not_exists(pk)"
     assert page.item["sk"]["S"].endswith("16")

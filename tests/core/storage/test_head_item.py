@@ -19,6 +19,8 @@ from tests.core.log.test_ref import GOLDEN, REFS
 from tests.core.records.test_producer_state import STATES
 from tests.core.storage.stored_values import KEY, OFFSETS, TIMES_MS
 
+_WAITS = {"push_waiter": {"N": "1"}}
+
 
 @given(
     st.builds(
@@ -34,7 +36,7 @@ from tests.core.storage.stored_values import KEY, OFFSETS, TIMES_MS
         producers=st.dictionaries(st.integers(0, 2**63 - 1), STATES, max_size=5),
         evictions=st.integers(0, 2**62),
         waiter_ms=st.none() | TIMES_MS,
-        push_waiter_ms=st.none() | TIMES_MS,
+        has_push_waiter=st.booleans(),
     )
 )
 def test_head_survives_a_round_trip(head: Head) -> None:
@@ -56,7 +58,15 @@ def test_head_item_is_what_is_stored_today() -> None:
         "under_replicated": {"N": "0"},
         "producers": {"M": {}},
         "evictions": {"N": "0"},
+        "push_waiter": {"N": "0"},
     }
+
+
+def test_head_of_an_older_release_has_no_push_waiter() -> None:
+    item = head_item(KEY, EMPTY_HEAD)
+    del item["push_waiter"]
+    assert parse_head(item) == EMPTY_HEAD
+    assert head_item(KEY, replace(EMPTY_HEAD, has_push_waiter=True))["push_waiter"] == {"N": "1"}
 
 
 def test_head_item_stores_refs_producers_and_the_noted_log_start_under_their_names() -> None:
@@ -88,40 +98,34 @@ def test_streamed_head_is_the_stored_one_in_base64(producers: dict[int, Producer
     assert parse_streamed_head(image) == (KEY, head)
 
 
-def test_push_event_has_the_offsets_of_both_images() -> None:
-    old = replace(appended(EMPTY_HEAD, GOLDEN), push_waiter_ms=5)
+def test_push_event_has_the_offset_of_the_update_that_took_the_push_waiter() -> None:
+    old = replace(appended(EMPTY_HEAD, GOLDEN), has_push_waiter=True)
     new = appended(old, GOLDEN)
     record = {"Keys": head_key(KEY), "OldImage": head_item(KEY, old), "NewImage": head_item(KEY, new)}
-    expected = PushEvent(key=KEY, old_next_offset=old.next_offset, next_offset=new.next_offset)
-    assert parse_push_event(record) == expected
-    deleted = {name: image for name, image in record.items() if name != "NewImage"}
-    assert parse_push_event(deleted) == replace(expected, next_offset=None)
+    assert parse_push_event(record) == PushEvent(key=KEY, next_offset=new.next_offset)
 
 
-def test_push_event_comes_of_an_append_of_an_older_release_that_leaves_the_push_waiter() -> None:
-    old = replace(EMPTY_HEAD, push_waiter_ms=5)
-    new = replace(appended(old, GOLDEN), push_waiter_ms=5)
-    event = parse_push_event({"Keys": head_key(KEY), "OldImage": head_item(KEY, old), "NewImage": head_item(KEY, new)})
-    assert event is not None
-    assert event.must_wake
-
-
-def test_no_push_event_when_the_head_had_no_push_waiter() -> None:
-    item = head_item(KEY, replace(EMPTY_HEAD, waiter_ms=5))
-    assert parse_push_event({"Keys": head_key(KEY), "OldImage": item, "NewImage": item}) is None
-    assert parse_push_event({"Keys": head_key(KEY), "NewImage": item}) is None
+def test_no_push_event_when_the_update_took_no_push_waiter() -> None:
+    plain = head_item(KEY, replace(EMPTY_HEAD, waiter_ms=5))
+    waits = head_item(KEY, replace(EMPTY_HEAD, has_push_waiter=True))
+    assert parse_push_event({"Keys": head_key(KEY), "OldImage": plain, "NewImage": plain}) is None
+    assert parse_push_event({"Keys": head_key(KEY), "OldImage": waits, "NewImage": waits}) is None
+    assert parse_push_event({"Keys": head_key(KEY), "OldImage": plain, "NewImage": waits}) is None
+    assert parse_push_event({"Keys": head_key(KEY), "OldImage": waits}) is None
+    assert parse_push_event({"Keys": head_key(KEY), "NewImage": plain}) is None
 
 
 @pytest.mark.parametrize(
     "record",
     [
-        {"OldImage": None},
-        {"OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "5"}}},
-        {"Keys": {"pk": {"S": None}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "5"}}},
-        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"S": "5"}}},
-        {"Keys": {"pk": {"S": "t"}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "5"}}},
-        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "5"}}},
-        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "5"}, "next_offset": {"N": "five"}}},
+        {"OldImage": {"push_waiter": None}, "NewImage": {}},
+        {"OldImage": _WAITS, "NewImage": {"next_offset": {"N": "5"}}},
+        {"Keys": {"pk": {"S": None}}, "OldImage": _WAITS, "NewImage": {"next_offset": {"N": "5"}}},
+        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": _WAITS, "NewImage": {"next_offset": {"S": "5"}}},
+        {"Keys": {"pk": {"S": "t"}}, "OldImage": _WAITS, "NewImage": {"next_offset": {"N": "5"}}},
+        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": _WAITS, "NewImage": {}},
+        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": _WAITS, "NewImage": {"next_offset": {"N": "five"}}},
+        {"Keys": {"pk": {"S": "t#0"}}, "OldImage": {"push_waiter": {"N": "yes"}}, "NewImage": {}},
     ],
 )
 def test_push_event_of_something_else_is_refused(record: dict[str, Any]) -> None:
@@ -167,6 +171,6 @@ def test_full_head_stays_within_two_write_units_with_as_many_producers_as_it_kee
 
 
 def test_full_head_is_about_two_write_units_with_as_many_producers_as_it_has_before_an_eviction() -> None:
-    """With the largest numbers it takes 2 bytes more, so that its last append before a roll may cost three."""
+    """With the largest numbers it takes 15 bytes more, so that its last append before a roll may cost three."""
     head = _full_head(limits.HEAD_PRODUCERS_KEPT + limits.EVICTION_PRODUCERS_MIN - 1, _OF_PRODUCER)
-    assert item_bytes(head_item(_LONG_KEY, head)) == 2050
+    assert item_bytes(head_item(_LONG_KEY, head)) == 2063

@@ -1,22 +1,31 @@
 import pytest
 
 from penstock_core.ids import Offset
-from penstock_core.log.index import Page, Waiter
+from penstock_core.log.index import Page
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
 from penstock_core.storage.head_item import head_key
-from penstock_core.storage.head_updates import WAITER_ATTRIBUTES, arming, producers_removal, tail_shortening
+from penstock_core.storage.head_updates import (
+    WAITER_ATTRIBUTES,
+    arming,
+    producers_removal,
+    push_arming,
+    tail_shortening,
+)
+from penstock_core.storage.item import ConditionalUpdate
 from tests.core.log.test_ref import GOLDEN
 from tests.core.storage.stored_values import KEY
 
 
-@pytest.mark.parametrize(("waiter", "attribute"), [(Waiter.READER, "waiter"), (Waiter.PUSH, "push_waiter")])
-def test_arming_sets_its_attribute_and_wakes_no_repair(waiter: Waiter, attribute: str) -> None:
-    update = arming(KEY, waiter, Offset(7), 5)
-    assert update.update == f"SET {attribute} = :now, under_replicated = :none"
+@pytest.mark.parametrize(
+    ("update", "attribute", "value"),
+    [(arming(KEY, Offset(7), 5), "waiter", "5"), (push_arming(KEY, Offset(7)), "push_waiter", "1")],
+)
+def test_arming_sets_its_attribute_and_wakes_no_repair(update: ConditionalUpdate, attribute: str, value: str) -> None:
+    assert update.update == f"SET {attribute} = :waits, under_replicated = :none"
     assert update.condition == "next_offset = :seen"
-    assert update.values == {":now": {"N": "5"}, ":seen": {"N": "7"}, ":none": {"N": "0"}}
-    assert (attribute in WAITER_ATTRIBUTES) is (waiter is Waiter.READER), "a reader may not arm for subscriptions"
+    assert update.values == {":waits": {"N": value}, ":seen": {"N": "7"}, ":none": {"N": "0"}}
+    assert (attribute in WAITER_ATTRIBUTES) is (attribute == "waiter"), "a reader may not arm for subscriptions"
 
 
 def test_tail_shortening_removes_from_the_last_to_the_first_what_the_page_holds() -> None:

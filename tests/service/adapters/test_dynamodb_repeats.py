@@ -128,7 +128,7 @@ REPEATED: Mapping[str, Write] = {
     "log.delete_head": lambda stores: stores.log.delete_head(KEY),
     "topics.note_heads_removed": lambda stores: stores.topics.note_heads_removed(TOPIC.topic_id, 5),
     "log.arm": lambda stores: stores.log.arm(KEY, Offset(0), 1_000),
-    "log.arm_push": lambda stores: stores.log.arm_push(KEY, Offset(0), 1_000),
+    "log.arm_push": lambda stores: stores.log.arm_push(KEY, Offset(0)),
     "log.append_in_sequence": lambda stores: stores.log.append_in_sequence(KEY, REF, 0, SEQUENCE, Offset(0)),
     "log.put_page": lambda stores: stores.log.put_page(KEY, PAGE),
     "log.replace_page": lambda stores: stores.log.replace_page(KEY, PAGE, PAGE),

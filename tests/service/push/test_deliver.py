@@ -181,7 +181,7 @@ def test_append_between_release_and_arming_is_delivered(has_waiter: bool) -> Non
     instance, released = deliveries.instance, list[Any]()
     key = deliveries.key().partition_key
     if has_waiter:
-        assert instance.stores.log.arm_push(key, instance.stores.log.heads([key])[key].next_offset, 1)[0]
+        assert instance.stores.log.arm_push(key, instance.stores.log.heads([key])[key].next_offset)[0]
 
     def put_lane(put: Any, lane_key: Any, new: Any) -> Any:
         stored = put(lane_key, new)

@@ -28,10 +28,8 @@ def note(name: str, *, concurrency: int = 10, is_paused: bool = False) -> Subscr
     )
 
 
-def event(topic: TopicId, partition: int, after: int | None = 1) -> PushEvent:
-    next_offset = None if after is None else Offset(after)
-    key = PartitionKey(topic, Partition(partition))
-    return PushEvent(key=key, old_next_offset=Offset(0), next_offset=next_offset)
+def event(topic: TopicId, partition: int, next_offset: int = 1) -> PushEvent:
+    return PushEvent(key=PartitionKey(topic, Partition(partition)), next_offset=Offset(next_offset))
 
 
 @dataclass
@@ -83,16 +81,9 @@ def test_partitions_of_one_lane_share_a_message_that_names_the_highest() -> None
 
 def test_one_read_for_a_topic_and_one_call_for_all_messages() -> None:
     stage = Stage({ORDERS: [note("mail")], BILLS: [note("tax")]})
-    stage.dispatch(event(ORDERS, 0), event(BILLS, 0), event(ORDERS, 1), event(BILLS, 0, after=2))
+    stage.dispatch(event(ORDERS, 0), event(BILLS, 0), event(ORDERS, 1), event(BILLS, 0, next_offset=2))
     assert sorted(stage.reads) == [ORDERS, BILLS]
     assert len(stage.calls) == 1
-
-
-def test_deleted_head_starts_deliveries_and_a_write_without_records_none() -> None:
-    stage = Stage({ORDERS: [note("mail")], BILLS: [note("tax")]})
-    stage.dispatch(event(ORDERS, 0, after=None), event(BILLS, 0, after=0))
-    assert [name for name, _, _ in stage.sent()] == ["mail"]
-    assert stage.reads == [ORDERS]
 
 
 def test_topic_without_subscriptions_sends_nothing_and_calls_no_queue() -> None:

@@ -65,7 +65,7 @@ def at_the_end(instance: Instance, subscription: Subscription, partition: int = 
     end = instance.stores.log.heads([key.partition_key])[key.partition_key].next_offset
     store(instance, key, DeliveryState(offset=end))
     if armed:
-        assert instance.stores.log.arm_push(key.partition_key, end, 1)[0]
+        assert instance.stores.log.arm_push(key.partition_key, end)[0]
 
 
 def test_records_that_nobody_delivers_get_a_message_that_names_their_partition(instance: Instance) -> None:
@@ -173,7 +173,7 @@ def test_parallel_subscription_needs_one_in_the_first_lane_for_records_that_come
     key = key_of(instance, "orders")
     end = instance.stores.log.heads([key])[key].next_offset
     acquired(instance, subscription, end, 3_600_000)
-    assert instance.stores.log.arm_push(key, end, 1)[0]
+    assert instance.stores.log.arm_push(key, end)[0]
     assert looked(instance) == [0]
     put_lane(instance, subscription, LaneState(version=1, sleeper="m-1", due_ms=clock.now_ms() + 3_600_000))
     assert looked(instance) == []

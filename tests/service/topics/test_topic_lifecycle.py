@@ -97,7 +97,7 @@ def test_partitions_added_are_born_with_a_push_waiter(instance: Instance) -> Non
     new_topic(instance, partitions=1)
     altered = alter_topic(instance, "orders", 3, {})
     heads = instance.stores.log.heads([PartitionKey(altered.topic_id, number) for number in altered.all_partitions()])
-    assert [head.push_waiter_ms is not None for _, head in sorted(heads.items())] == [False, True, True]
+    assert [head.has_push_waiter for _, head in sorted(heads.items())] == [False, True, True]
 
 
 def test_config_is_seen_by_another_instance_when_what_it_remembers_is_too_old(
@@ -189,10 +189,10 @@ def test_create_topic_is_refused_when_the_name_is_taken(instance: Instance) -> N
 
 
 def test_create_topic_leaves_nothing_visible_when_a_head_cannot_be_made(instance: Instance) -> None:
-    def create_head(original: Any, key: PartitionKey, push_waiter_ms: int | None) -> None:
+    def create_head(original: Any, key: PartitionKey, has_push_waiter: bool) -> None:
         if key.partition == 1:
             raise UNAVAILABLE
-        original(key, push_waiter_ms)
+        original(key, has_push_waiter)
 
     faulty = another_instance(instance, log=Intercepted(instance.stores.log, create_head=create_head))
     with pytest.raises(PenstockError, match="STORAGE_UNAVAILABLE"):

@@ -70,8 +70,8 @@ def _refused_take_deletes() -> Patch:
 def _head_not_born_armed() -> Patch:
     original = create_heads
 
-    def unarmed(log: Any, executor: Any, topic: Any, partitions: Any, push_waiter_ms: int | None = None) -> None:
-        original(log, executor, topic, partitions, None if push_waiter_ms else push_waiter_ms)
+    def unarmed(*arguments: Any, **_: Any) -> None:
+        original(*arguments)
 
     return patch.object(alter_topic, "create_heads", unarmed)
 

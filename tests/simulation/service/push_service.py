@@ -71,7 +71,7 @@ class PushService:
 
     def _check_armed(self) -> None:
         for key, head in self._simulation.stores.log.heads(self._keys()).items():
-            expect(head.push_waiter_ms is not None, f"all is delivered, and no waiter is in the head of {key}")
+            expect(head.has_push_waiter, f"all is delivered, and no waiter is in the head of {key}")
 
     def _keys(self) -> list[PartitionKey]:
         topic = self._simulation.stores.topics.get(TopicName(self._topic))

@@ -24,7 +24,14 @@ from penstock_core.log.index import (
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
 from penstock_core.storage.head_item import head_item, head_key, parse_head
-from penstock_core.storage.head_updates import TAKE_PUSH_WAITER, arming, producers_removal, tail_shortening
+from penstock_core.storage.head_updates import (
+    PUSH_WAITER_TAKEN,
+    TAKE_PUSH_WAITER,
+    arming,
+    producers_removal,
+    push_arming,
+    tail_shortening,
+)
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 from penstock_core.storage.page_item import (
@@ -39,8 +46,11 @@ from penstock_core.storage.producer_item import parse_producer, producer_item_ke
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 from penstock_service.adapters.dynamodb.marks import RefMarker
 
-_APPEND = "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed"
-_TAKE_WAITERS = f"{TAKE_PUSH_WAITER}, {Waiter.READER.value}"
+_APPEND = (
+    "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), under_replicated = :unconfirmed, "
+    f"{TAKE_PUSH_WAITER}"
+)
+_TAKE_WAITER = f" REMOVE {Waiter.READER.value}"
 _HEAD_EXISTS = "attribute_exists(next_offset)"
 
 
@@ -51,12 +61,12 @@ class DynamoDbLogIndex:
         self._client = client
         self._table = table
 
-    def create_head(self, key: PartitionKey, push_waiter_ms: int | None = None) -> None:
+    def create_head(self, key: PartitionKey, has_push_waiter: bool = False) -> None:
         self._client.conditional(
             "put_item",
             is_repeatable=True,
             TableName=self._table,
-            Item=head_item(key, replace(EMPTY_HEAD, push_waiter_ms=push_waiter_ms)),
+            Item=head_item(key, replace(EMPTY_HEAD, has_push_waiter=has_push_waiter)),
             ConditionExpression="attribute_not_exists(pk)",
         )
 
@@ -76,7 +86,7 @@ class DynamoDbLogIndex:
             is_repeatable=False,
             TableName=self._table,
             Key=head_key(key),
-            UpdateExpression=_APPEND + _TAKE_WAITERS,
+            UpdateExpression=_APPEND + _TAKE_WAITER,
             ConditionExpression=_HEAD_EXISTS,
             ExpressionAttributeValues=_append_values(ref, unconfirmed_zones),
             ReturnValues="ALL_OLD",
@@ -112,7 +122,7 @@ class DynamoDbLogIndex:
             is_repeatable=True,
             TableName=self._table,
             Key=head_key(key),
-            UpdateExpression=f"{_APPEND}, producers.#producer = :entry{_TAKE_WAITERS}",
+            UpdateExpression=f"{_APPEND}, producers.#producer = :entry{_TAKE_WAITER}",
             ConditionExpression=f"{_HEAD_EXISTS} AND ({' OR '.join(conditions)})",
             ExpressionAttributeNames={"#producer": producer_name(sequence.producer_id)},
             ExpressionAttributeValues=values,
@@ -126,10 +136,10 @@ class DynamoDbLogIndex:
         return HeadAppend(is_appended=False, head=parse_head(done.item))
 
     def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
-        return self._changed_head(arming(key, Waiter.READER, seen_next_offset, now_ms))
+        return self._changed_head(arming(key, seen_next_offset, now_ms))
 
-    def arm_push(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
-        return self._changed_head(arming(key, Waiter.PUSH, seen_next_offset, now_ms))
+    def arm_push(self, key: PartitionKey, seen_next_offset: Offset) -> tuple[bool, Head | None]:
+        return self._changed_head(push_arming(key, seen_next_offset))
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))
@@ -271,4 +281,5 @@ def _append_values(ref: Ref, unconfirmed_zones: int) -> Item:
         ":span": number(ref.offset_span),
         ":refs": {"L": [{"B": encode_ref(ref)}]},
         ":unconfirmed": number(unconfirmed_zones),
+        **PUSH_WAITER_TAKEN,
     }

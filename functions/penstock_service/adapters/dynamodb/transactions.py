@@ -11,7 +11,7 @@ from penstock_core.log.ref import Ref, encode_ref, span
 from penstock_core.log.timer import timer_exists
 from penstock_core.storage.groups.lease_item import commit_update, lease_item_key, parse_lease
 from penstock_core.storage.head_item import head_key
-from penstock_core.storage.head_updates import TAKE_PUSH_WAITER
+from penstock_core.storage.head_updates import PUSH_WAITER_TAKEN, TAKE_PUSH_WAITER
 from penstock_core.storage.item import ConditionalPut, Item, number
 from penstock_core.storage.keys import transactional_key
 from penstock_core.storage.push.delivery_item import delivery_write
@@ -198,12 +198,13 @@ class DynamoDbTransactionStore:
             "TableName": self._log_table,
             "Key": head_key(key),
             "UpdateExpression": "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), "
-            f"under_replicated = :unconfirmed{TAKE_PUSH_WAITER}",
+            f"under_replicated = :unconfirmed, {TAKE_PUSH_WAITER}",
             "ConditionExpression": "attribute_exists(next_offset)",
             "ExpressionAttributeValues": {
                 ":span": number(span(refs)),
                 ":refs": {"L": [{"B": encode_ref(ref)} for ref in refs]},
                 ":unconfirmed": number(unconfirmed),
+                **PUSH_WAITER_TAKEN,
             },
         }
 

@@ -15,22 +15,22 @@ from penstock_core.log.index import (
     Head,
     HeadAppend,
     Page,
-    Waiter,
     appended,
     appended_in_sequence,
     armed,
+    push_armed,
     unknown_partition,
     with_log_start,
     with_zones_marked,
     without_waiter,
 )
-from penstock_core.log.push_event import PushEvent
+from penstock_core.log.push_event import PushEvent, push_event
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.log.roll import shortened, without_producers
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.storage.dynamodb_limits import check_item, check_update
 from penstock_core.storage.head_item import head_item
-from penstock_core.storage.head_updates import arming, producers_removal, tail_moving, tail_shortening
+from penstock_core.storage.head_updates import arming, producers_removal, push_arming, tail_moving, tail_shortening
 from penstock_core.storage.page_item import page_item
 from penstock_service.adapters.memory.contention import Contention
 
@@ -66,13 +66,13 @@ class MemoryLogIndex:
         with self._lock:
             del self._push_events[:count]
 
-    def create_head(self, key: PartitionKey, push_waiter_ms: int | None = None) -> None:
+    def create_head(self, key: PartitionKey, has_push_waiter: bool = False) -> None:
         with self._lock:
-            self._heads.setdefault(key, replace(EMPTY_HEAD, push_waiter_ms=push_waiter_ms))
+            self._heads.setdefault(key, replace(EMPTY_HEAD, has_push_waiter=has_push_waiter))
 
     def delete_head(self, key: PartitionKey) -> None:
         with self._lock:
-            self._tell(key, self._heads.pop(key, None), None)
+            self._heads.pop(key, None)
 
     def heads(self, partitions: Sequence[PartitionKey]) -> Mapping[PartitionKey, Head]:
         with self._lock:
@@ -92,10 +92,12 @@ class MemoryLogIndex:
         return self._append(key, lambda head: appended_in_sequence(head, ref, sequence, looked_at))
 
     def arm(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
-        return self._arm(key, Waiter.READER, seen_next_offset, now_ms)
+        check_update(arming(key, seen_next_offset, now_ms))
+        return self._change_if(key, lambda head: armed(head, seen_next_offset, now_ms))
 
-    def arm_push(self, key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> tuple[bool, Head | None]:
-        return self._arm(key, Waiter.PUSH, seen_next_offset, now_ms)
+    def arm_push(self, key: PartitionKey, seen_next_offset: Offset) -> tuple[bool, Head | None]:
+        check_update(push_arming(key, seen_next_offset))
+        return self._change_if(key, lambda head: push_armed(head, seen_next_offset))
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         there = self._evicted.get((key, producer_id))
@@ -213,12 +215,6 @@ class MemoryLogIndex:
         check_update(tail_moving(key, move))
         return self._change_if(key, lambda head: moved(head, move), is_held=True)[0]
 
-    def _arm(
-        self, key: PartitionKey, waiter: Waiter, seen_next_offset: Offset, now_ms: int
-    ) -> tuple[bool, Head | None]:
-        check_update(arming(key, waiter, seen_next_offset, now_ms))
-        return self._change_if(key, lambda head: armed(head, waiter, seen_next_offset, now_ms))
-
     def _append(self, key: PartitionKey, append: Callable[[Head], Head | None]) -> HeadAppend:
         self._wait(key)
         with self._lock:
@@ -248,22 +244,14 @@ class MemoryLogIndex:
         with self._lock:
             head = self._heads.get(key)
             changed = None if head is None else change(head)
-            if changed is None:
+            if head is None or changed is None:
                 return False, head
             if len(changed.tail) + len(changed.producers) > _SMALL:
                 check_item(head_item(key, changed))
             self._heads[key] = changed
-            self._tell(key, head, changed)
+            if event := push_event(key, head, changed):
+                self._push_events.append(event)
             return True, changed
-
-    def _tell(self, key: PartitionKey, before: Head | None, after: Head | None) -> None:
-        """Notes that a write has taken the push waiter out of a head."""
-        if before is None or before.push_waiter_ms is None:
-            return
-        next_offset = None if after is None else after.next_offset
-        event = PushEvent(key=key, old_next_offset=before.next_offset, next_offset=next_offset)
-        if event.must_wake:
-            self._push_events.append(event)
 
 
 def _untaken(head: Head | None) -> Head | None:
