@@ -201,7 +201,7 @@ class Penstock(Construct):
         The target lets the deliveries in by its own policy first. `config` has the settings, such as `filter` and
         `dead_letter_topic`. Raises ValueError with all mistakes.
         """
-        return Subscription(
+        made = Subscription(
             _room(self, "Subscriptions"),
             name=name,
             topics=topics,
@@ -211,6 +211,9 @@ class Penstock(Construct):
             provision=self._provision,
             role=self._targets,
         )
+        # Its creation switches on the pollers of deliveries, and the rule of the look. They must be there.
+        made.node.add_dependency(self.node.find_child("PushSource"), self.node.find_child("Schedules"))
+        return made
 
     def grant_admin(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows every call of the API, and to be woken by every topic."""

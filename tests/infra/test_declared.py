@@ -139,6 +139,13 @@ def test_resources_are_made_after_the_function_and_its_policy(resources: Resourc
     assert "FunctionsProvisionRoleDefaultPolicy" in {name[:-8] for name in function["DependsOn"]}
 
 
+def test_subscription_is_made_after_what_its_creation_switches_on(queue: Penstock) -> None:
+    queue.subscription("packing", ["orders"], queue.topic("copies"))
+    [made] = [each for each in resources_in(queue).values() if each["Type"] == "Custom::PenstockSubscription"]
+    after = {name[:-8] for name in made["DependsOn"]}
+    assert {"SchedulesLookAtSubscriptions", "PushSourceDeliveries"} <= after
+
+
 def test_function_holds_no_forbidden_power(resources: Resources) -> None:
     permissions = list(permissions_of_roles(resources))
     own = {str(each.power()) for each in permissions if each.holder == "Provision"}
