@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Offset, PartitionKey, SubscriptionId, SubscriptionName, TopicName
+from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, SubscriptionName, TopicName
 from penstock_core.limits import DISPATCH_LATE_MS
 from penstock_core.log.index import Head
 from penstock_core.storage.head_item import head_item, head_key
@@ -16,6 +16,7 @@ from penstock_handlers.dispatch import serve
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import alter_topic
 from tests.core.push.push_samples import PLAIN
 from tests.support.service import Intercepted, SteppedClock, another_instance, key_of, new_topic, send
 
@@ -82,6 +83,19 @@ def test_append_to_an_armed_head_sends_a_message_to_each_subscription(instance: 
     answer, figures = serve({"Records": [appended_to(instance, orders)]}, instance)
     assert (answer, sorted(sent(instance))) == (NONE_FAILED, ["billing", "packing"])
     assert figures == {"records": 1, "wake_ups": 1, "messages": 2, "dispatches_failed": 0, "dispatches_late": 0}
+
+
+def test_record_in_an_added_partition_sends_a_message_though_no_delivery_has_been_there(
+    instance: Instance, orders: PartitionKey
+) -> None:
+    alter_topic(instance, "orders", 2, {})
+    added = orders._replace(partition=Partition(1))
+    before = instance.stores.log.heads([added])[added]
+    send(instance, "orders", "x", partition=1)
+    after = instance.stores.log.heads([added])[added]
+    assert serve({"Records": [streamed(instance, added, before, after)]}, instance)[0] == NONE_FAILED
+    assert isinstance(instance.stores.deliveries, MemoryDeliveryQueue)
+    assert [each.partition for each in instance.stores.deliveries.messages] == [added]
 
 
 def test_write_that_takes_no_push_waiter_sends_nothing(instance: Instance, orders: PartitionKey) -> None:
