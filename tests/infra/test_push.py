@@ -47,10 +47,10 @@ def test_dispatch_reads_the_logs_stream_on_every_stage(stream: dict[str, Any], s
     assert "Enabled" not in stream, "Lambda reads a stream at no charge"
 
 
-def test_batch_that_fails_is_retried_in_halves_and_becomes_a_dead_letter(stream: dict[str, Any]) -> None:
+def test_batch_that_fails_is_retried_in_halves_for_a_day_and_becomes_a_dead_letter(stream: dict[str, Any]) -> None:
     assert stream["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert stream["BisectBatchOnFunctionError"] is True
-    assert (stream["MaximumRetryAttempts"], stream["MaximumRecordAgeInSeconds"]) == (5, 3600)
+    assert (stream["MaximumRetryAttempts"], stream["MaximumRecordAgeInSeconds"]) == (-1, 24 * 3600)
     assert name_of(stream["DestinationConfig"]["OnFailure"]["Destination"]) == "<PushDead>"
 
 

@@ -7,7 +7,7 @@ enables them. The same holds for the rule that runs the function `look_at_subscr
 
 A message that pauses is reported as failed, so that Lambda leaves it in the queue. So it may come up to 1,000 times.
 
-A batch of the stream that fails on all attempts goes to the queue `Dead` for 14 days, and so does a message. An alarm
+A batch of the stream that fails for 24 hours goes to the queue `Dead` for 14 days, and so does a message. An alarm
 rings then. Both only start deliveries, so nothing is lost with them.
 """
 
@@ -32,6 +32,8 @@ DELIVER = "deliver"
 LOOK = "look_at_subscriptions"
 _ATTEMPTS_MAX = 1_000  # SQS's maximum: a message that pauses comes back as if it had failed
 _STREAM_BATCH = 100
+_NO_LIMIT = -1  # an outage of the queue may last longer than any number of attempts
+_STREAM_AGE_MAX = Duration.hours(24)  # DynamoDB keeps a stream's records no longer
 _MESSAGES = 1  # of one invocation: a delivery may take all of its time
 PUSH_FILTER = {
     "dynamodb": {
@@ -99,7 +101,14 @@ class PushSource(Construct):
         functions: Mapping[str, lambda_.IFunction],
     ) -> None:
         super().__init__(scope, construct_id)
-        source = StreamSource(pattern=PUSH_FILTER, batch=_STREAM_BATCH, window=Duration.seconds(0), dead=queues.dead)
+        source = StreamSource(
+            pattern=PUSH_FILTER,
+            batch=_STREAM_BATCH,
+            window=Duration.seconds(0),
+            dead=queues.dead,
+            attempts_max=_NO_LIMIT,
+            age_max=_STREAM_AGE_MAX,
+        )
         read_stream(self, "Stream", tables=tables, function=functions[DISPATCH], source=source)
         if DELIVER in functions:
             poll(

@@ -20,6 +20,8 @@ from penstock_cdk.storage.tables import Tables
 
 _STREAM_BATCH = 250
 _STREAM_WINDOW = Duration.seconds(10)
+_STREAM_ATTEMPTS_MAX = 5
+_STREAM_AGE_MAX = Duration.hours(1)
 _QUEUE_BATCH = 5
 _QUEUE_ATTEMPTS_MAX = 50
 # Pages have no such attribute. An append that every zone confirmed writes "0".
@@ -61,7 +63,12 @@ class Repair(Construct):
         super().__init__(scope, construct_id)
         replicate = functions["replicate"]
         source = StreamSource(
-            pattern=STREAM_FILTER, batch=_STREAM_BATCH, window=_STREAM_WINDOW, dead=queues.dead_stream
+            pattern=STREAM_FILTER,
+            batch=_STREAM_BATCH,
+            window=_STREAM_WINDOW,
+            dead=queues.dead_stream,
+            attempts_max=_STREAM_ATTEMPTS_MAX,
+            age_max=_STREAM_AGE_MAX,
         )
         read_stream(self, "Stream", tables=tables, function=replicate, source=source)
         poll(self, "Queue", queue=queues.repairs, function=replicate, batch=_QUEUE_BATCH)

@@ -17,21 +17,21 @@ from constructs import Construct
 from penstock_cdk.service.queues import depend_on_role
 from penstock_cdk.storage.tables import Tables
 
-_ATTEMPTS_MAX = 5
-_AGE_MAX = Duration.hours(1)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSource:
     """The share of one function in the stream: records that match `pattern`, so many at once or after `window`.
 
-    A batch that fails is tried again in halves. If all attempts fail, it goes to `dead`.
+    A batch that fails is tried again in halves: `attempts_max` times (-1 is no limit), and until its records have that
+    age. Then it goes to `dead`.
     """
 
     pattern: Mapping[str, Any]
     batch: int
     window: Duration
     dead: sqs.Queue
+    attempts_max: int
+    age_max: Duration
 
 
 def read_stream(
@@ -51,8 +51,8 @@ def read_stream(
         ),
         function_response_types=["ReportBatchItemFailures"],
         bisect_batch_on_function_error=True,
-        maximum_retry_attempts=_ATTEMPTS_MAX,
-        maximum_record_age_in_seconds=_AGE_MAX.to_seconds(),
+        maximum_retry_attempts=source.attempts_max,
+        maximum_record_age_in_seconds=source.age_max.to_seconds(),
         destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
             on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(destination=source.dead.queue_arn)
         ),
