@@ -12,11 +12,12 @@ from tests.history.checks.poll_order import PollOrder
 from tests.history.checks.send_order import SendOrder
 from tests.history.checks.truncation import Truncations
 from tests.history.checks.version_order import VersionOrder
-from tests.history.format import Acquired, Commit, Poll, Send
+from tests.history.format import Acquired, Commit, Handling, Poll, Send
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.ledger import Ledger
 from tests.history.model.operations import Operation, read_operations
 from tests.history.queue.delays import Delays, Lateness
+from tests.history.queue.pushes import Pushes
 from tests.history.queue.share_groups import ShareGroups
 from tests.history.report import Counts, Report, find_witnesses
 
@@ -83,6 +84,7 @@ class Checker:
         self._atomicity = Atomicity()
         self._lag = RealTimeLag()
         self._shares = ShareGroups(clock_skew_ns=options.clock_skew_ns)
+        self._pushes = Pushes()
         self._delays = Delays(clock_skew_ns=options.clock_skew_ns)
         self._tally = _Tally()
 
@@ -98,6 +100,7 @@ class Checker:
         self._atomicity.observe(operation)
         self._lag.observe(operation, self._polls, self._truncations)
         self._shares.observe(operation)
+        self._pushes.observe(operation)
         self._delays.observe(operation)
 
     def finish(self) -> Verdict:
@@ -129,6 +132,7 @@ class Checker:
         yield from self._ledger.anomalies(self._order, self._truncations, was_read_to_end=was_read_to_end)
         yield from self._atomicity.anomalies(self._order, self._ledger)
         yield from self._shares.anomalies(self._order, self._truncations)
+        yield from self._pushes.anomalies(self._order, self._truncations)
         yield from self._delays.anomalies(self._order, self._ledger, self._truncations, was_read_to_end=was_read_to_end)
         yield from self._groups.anomalies(self._order, self._ledger, self._truncations)
         yield from self._committed.anomalies()
@@ -152,7 +156,7 @@ class _Tally:
                 self._read += len(op.records)
             elif type(op) is Commit:
                 self._commits += operation.is_ok
-            elif type(op) is Acquired:
+            elif type(op) is Acquired or type(op) is Handling:
                 self._deliveries += len(op.records)
         self._polls += polls
         if operation.is_ok:

@@ -11,7 +11,8 @@
 - `type`: `invoke`; `ok` = done; `fail` = certainly without effect; `info` = maybe, as is an invoke never completed.
 - `f`: `send`, `poll`, `commit`, `committed`, `reset`, `assign`, `subscribe`, `seek`, `truncate`, or `txn` (sends,
   polls, commits, schedules and acknowledgements at once). Of delayed records: `schedule`, `cancel`. Of share groups:
-  `share`, `acquire` (with acknowledgements), `acknowledge`, `dead-letters`, `drained`.
+  `share`, `acquire` (with acknowledgements), `acknowledge`, `dead-letters`, `drained`. Of push subscriptions: `push`,
+  `handle`, `dead-letters`, `drained`.
 - `time_ns`: of the event, from one monotonic clock (or a simulated one), never falling from line to line.
 - `start_ns`: on a completion that has no invoke line, when it began; its absence means at `time_ns`.
 - `wall_ms`: optional, for people; never judged.
@@ -19,7 +20,7 @@
   completion must name the same. All sends of a `send` to one partition are one append; a `txn` is one transaction.
 - `acks` (`quorum` if absent), `attempts` (how often the client sent it; absent: 1, or for a maybe, unknown).
 - `group`: of commits, and of what is committed; on a `poll` and an `assign` of a process that shares it; the share
-  group of all that concerns one, except `dead-letters`.
+  group, or the push subscription, of all that concerns one, except `dead-letters`.
 
 | micro-operation | |
 |---|---|
@@ -40,7 +41,7 @@
 | `["seek", topic, partition, position]` | null: wherever the client chose |
 | `["truncate", topic, partition, before_offset]` | records below may be gone from the moment of the invoke |
 
-`queue_codec` has the micro-operations of delayed records and share groups.
+`queue_codec` has the micro-operations of delayed records, share groups and push subscriptions.
 
 A value is the identity of a record, a string or an integer, never sent to a partition for two different records.
 """
@@ -86,6 +87,8 @@ class Function(StrEnum):
     ACKNOWLEDGE = "acknowledge"
     DEAD_LETTERS = "dead-letters"
     DRAINED = "drained"
+    PUSH = "push"
+    HANDLE = "handle"
 
 
 class Verb(StrEnum):
@@ -252,8 +255,26 @@ class Drained:
     topic: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """The settings of a push subscription."""
+
+    topics: tuple[str, ...]
+    is_ordered: bool = True
+    dead_letter_topic: str | None = None
+    ending: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """The records that a subscription's target has handled, in its order."""
+
+    where: TopicPartition
+    records: tuple[tuple[int, Value], ...]
+
+
 LogOp = Send | Poll | Commit | Committed | Reset | Assign | Subscribe | Seek | Truncate
-QueueOp = Schedule | Cancel | Share | Nonce | Acquired | Acknowledge | DeadLetters | Drained
+QueueOp = Schedule | Cancel | Share | Nonce | Acquired | Acknowledge | DeadLetters | Drained | Push | Handling
 MicroOp = LogOp | QueueOp
 
 

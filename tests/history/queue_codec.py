@@ -1,4 +1,4 @@
-"""The micro-operations of delayed records and share groups, from and to JSON values. They belong to `format`.
+"""The micro-operations of delayed records, share groups and push subscriptions, from and to JSON. See `format`.
 
 | micro-operation | |
 |---|---|
@@ -12,9 +12,12 @@
 | `["acknowledge", …, result, detail]` | the reason of a reject, or the milliseconds of a renewal |
 | `["dead-letters", topic, partition, [[offset, value, key, origin], …]]` | the dead letters that a reader found |
 | `["drained", topic]` | the group has nothing left; the client began to look after all sends had ended |
+| `["push", {"topics": […], …}]` | the settings of the operation's push subscription |
+| `["handle", topic, partition, [[offset, value], …]]` | what its target has handled, in this order |
 
 - Settings: `topics`, and perhaps `deliveries_max`, `ordering`, `dead_letter_topic`, and `ending`. A group with an
-  `ending` gets only the records whose value ends so.
+  `ending` gets only the records whose value ends so. Those of a subscription: `topics`, and perhaps `ordering`
+  (`partition` or `none`), `dead_letter_topic` and `ending`.
 - `left_ms` is the time that the lock had left when the service answered.
 - A verb is `accept`, `release`, `give-back` (a release that takes the delivery back), `reject` or `renew`.
 - An origin is `[topic, partition, offset, group, deliveries, reason]`, as the headers tell it.
@@ -42,8 +45,10 @@ from tests.history.format import (
     DeadLetter,
     DeadLetters,
     Drained,
+    Handling,
     MicroOp,
     Nonce,
+    Push,
     QueueOp,
     Schedule,
     Share,
@@ -71,6 +76,10 @@ def encode_queue_op(op: QueueOp) -> list[object]:
             return ["dead-letters", topic, partition, [_letter_to_json(each) for each in letters]]
         case Drained(topic):
             return ["drained", topic]
+        case Push():
+            return ["push", _push_to_json(op)]
+        case Handling((topic, partition), records):
+            return ["handle", topic, partition, records]
         case _:
             assert_never(op)
 
@@ -82,6 +91,15 @@ def _settings_to_json(share: Share) -> dict[str, object]:
         "ordering": "key" if share.is_by_key else "none",
         "dead_letter_topic": share.dead_letter_topic,
         "ending": share.ending,
+    }
+
+
+def _push_to_json(push: Push) -> dict[str, object]:
+    return {
+        "topics": push.topics,
+        "ordering": "partition" if push.is_ordered else "none",
+        "dead_letter_topic": push.dead_letter_topic,
+        "ending": push.ending,
     }
 
 
@@ -101,13 +119,8 @@ def _parse_cancel(op: list[object]) -> Cancel:
 
 
 def _parse_share(op: list[object]) -> Share:
-    length_of(op, 2, 2)
-    settings = op[1]
-    if type(settings) is not dict or not settings.keys() <= _SETTINGS:
-        raise FieldError(f"settings {settings!r} are not an object of {', '.join(sorted(_SETTINGS))}")
-    ordering = settings.get("ordering", "none")
-    if ordering not in ("none", "key"):
-        raise FieldError(f"ordering {ordering!r} is neither none nor key")
+    settings = _settings_of(op, _SETTINGS)
+    ordering = _ordering_of(settings, "none", "key")
     return Share(
         topics=tuple(text_of(topic, "topic") for topic in list_of(settings.get("topics"), "topics")),
         deliveries_max=optional_number_of(settings.get("deliveries_max"), "deliveries_max"),
@@ -115,6 +128,36 @@ def _parse_share(op: list[object]) -> Share:
         dead_letter_topic=_optional_text(settings.get("dead_letter_topic"), "dead_letter_topic"),
         ending=_optional_text(settings.get("ending"), "ending"),
     )
+
+
+def _parse_push(op: list[object]) -> Push:
+    settings = _settings_of(op, _SETTINGS - {"deliveries_max"})
+    return Push(
+        topics=tuple(text_of(topic, "topic") for topic in list_of(settings.get("topics"), "topics")),
+        is_ordered=_ordering_of(settings, "partition", "none") == "partition",
+        dead_letter_topic=_optional_text(settings.get("dead_letter_topic"), "dead_letter_topic"),
+        ending=_optional_text(settings.get("ending"), "ending"),
+    )
+
+
+def _settings_of(op: list[object], known: set[str]) -> dict[str, object]:
+    length_of(op, 2, 2)
+    settings = op[1]
+    if type(settings) is not dict or not settings.keys() <= known:
+        raise FieldError(f"settings {settings!r} are not an object of {', '.join(sorted(known))}")
+    return settings
+
+
+def _ordering_of(settings: dict[str, object], default: str, other: str) -> object:
+    ordering = settings.get("ordering", default)
+    if ordering not in (default, other):
+        raise FieldError(f"ordering {ordering!r} is neither {default} nor {other}")
+    return ordering
+
+
+def _parse_handling(op: list[object]) -> Handling:
+    length_of(op, 4, 4)
+    return Handling(where_of(op), records_of(op[3]))
 
 
 def _parse_nonce(op: list[object]) -> Nonce:
@@ -197,4 +240,6 @@ QUEUE_DECODERS: dict[str, Callable[[list[object]], MicroOp]] = {
     "acknowledge": _parse_acknowledge,
     "dead-letters": _parse_dead_letters,
     "drained": _parse_drained,
+    "push": _parse_push,
+    "handle": _parse_handling,
 }

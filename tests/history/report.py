@@ -13,6 +13,7 @@ from tests.history.format import (
     Commit,
     Committed,
     DeadLetters,
+    Handling,
     MicroOp,
     Poll,
     Reset,
@@ -128,7 +129,7 @@ def _mentions(operation: Operation) -> Iterable[tuple[TopicPartition, Value, str
             yield op.where, op.value, "value"
             if op.offset is not None:
                 yield op.where, op.offset, "offset"
-        elif type(op) is Poll or type(op) is Acquired:
+        elif type(op) is Poll or type(op) is Acquired or type(op) is Handling:
             for offset, value in op.records:
                 yield op.where, offset, "offset"
                 yield op.where, value, "value"

@@ -17,11 +17,13 @@ from tests.history.format import (
     DeadLetters,
     Drained,
     Function,
+    Handling,
     MalformedHistoryError,
     MicroOp,
     Nonce,
     Outcome,
     Poll,
+    Push,
     Reset,
     Schedule,
     Seek,
@@ -91,6 +93,9 @@ def line_of(**changes: object) -> str:
         (Function.ACKNOWLEDGE, Acknowledge(ORDERS, "n.0", Verb.RENEW, None, None, 500)),
         (Function.DEAD_LETTERS, DeadLetters(OTHER, (LETTER,))),
         (Function.DRAINED, Drained("orders")),
+        (Function.PUSH, Push(topics=("orders",))),
+        (Function.PUSH, Push(topics=("a", "b"), is_ordered=False, dead_letter_topic="d", ending="7")),
+        (Function.HANDLE, Handling(ORDERS, ((3, "a"), (5, "b")))),
     ],
 )
 def test_parse_line_reads_what_the_recorder_writes(function: Function, op: MicroOp) -> None:

@@ -18,7 +18,7 @@ def dead_letter_of(offset: int, name: str, key: bytes | None, headers: Headers) 
         key=None if key is None else key.decode(),
         origin=(told["topic"], int(told["partition"])),
         origin_offset=int(told["offset"]),
-        group=told["group"],
+        group=told.get("group") or told["subscription"],
         deliveries=int(told["deliveries"]),
         reason=told["reason"],
     )

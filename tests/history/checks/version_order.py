@@ -7,7 +7,7 @@ was acknowledged. The offsets of a maybe count only once a poll has proved them 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.history.format import Acquired, Poll, Send, TopicPartition, Value
+from tests.history.format import Acquired, Handling, Poll, Send, TopicPartition, Value
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.operations import Operation
 
@@ -60,7 +60,7 @@ class VersionOrder:
                         order.last_read_offset = offset
             elif type(op) is Send and op.offset is not None and operation.is_ok:
                 self[op.where].add(op.offset, op.value)
-            elif type(op) is Acquired:
+            elif type(op) is Acquired or type(op) is Handling:
                 for offset, value in op.records:
                     self[op.where].add(offset, value)
 

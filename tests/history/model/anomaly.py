@@ -28,6 +28,8 @@ class Kind(StrEnum):
     KEY_OVERTAKEN = "key-overtaken"
     DELIVERY_COUNT = "delivery-count"
     WRONG_FILTER = "wrong-filter"
+    UNHANDLED = "unhandled"
+    HANDLED_LATE = "handled-late"
     UNDELIVERED = "undelivered"
     CANCELLED_DELIVERY = "cancelled-delivery"
     EARLY_DELIVERY = "early-delivery"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tests.history.checks.truncation import Truncations
 from tests.history.checks.version_order import VersionOrder
-from tests.history.format import Acquired, Function, Poll, Schedule, Send, TopicPartition, Value
+from tests.history.format import Acquired, Function, Handling, Poll, Schedule, Send, TopicPartition, Value
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.operations import Operation
 
@@ -36,7 +36,7 @@ class Ledger:
     def observe(self, operation: Operation) -> None:
         has_sent = lacks_offset = False
         for op in operation.ops:
-            if type(op) is Poll or type(op) is Acquired:
+            if type(op) is Poll or type(op) is Acquired or type(op) is Handling:
                 flags = self._flags_in(op.where)
                 for _, value in op.records:
                     flags[value] = flags.get(value, 0) | READ

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tests.history.checks.truncation import Truncations
 from tests.history.checks.version_order import VersionOrder
-from tests.history.format import Acquired, Cancel, Function, Poll, Schedule, TopicPartition, Value
+from tests.history.format import Acquired, Cancel, Function, Handling, Poll, Schedule, TopicPartition, Value
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.ledger import Ledger
 from tests.history.model.operations import Operation
@@ -54,7 +54,7 @@ class Delays:
         for index, op in enumerate(operation.ops):
             if type(op) is Poll and operation.is_ok:
                 self._read_from_ns[op.where] = max(operation.start_ns, self._read_from_ns.get(op.where, 0))
-            if type(op) is Poll or type(op) is Acquired:
+            if type(op) is Poll or type(op) is Acquired or type(op) is Handling:
                 for _, value in op.records:
                     self._see(op.where, value, operation)
             elif type(op) is Schedule and not operation.has_failed:

@@ -13,6 +13,7 @@ from tests.history.format import (
     DeadLetter,
     DeadLetters,
     Drained,
+    Push,
     Reset,
     Schedule,
     Send,
@@ -115,6 +116,7 @@ class ShareFacts:
         self.keys: dict[tuple[TopicPartition, Value], str] = {}
         self.sent_ns: dict[tuple[TopicPartition, Value], int] = {}
         self.dead_letter_topics_read: set[str] = set()
+        self._subscriptions: set[str] = set()  # their dead letters are those of `pushes`
 
     def observe(self, operation: Operation) -> None:
         if operation.has_failed:
@@ -127,6 +129,8 @@ class ShareFacts:
                     self.keys[op.where, op.value] = op.key
             elif type(op) is DeadLetters and operation.is_ok:
                 self._bury(operation, op)
+            elif type(op) is Push and operation.group is not None:
+                self._subscriptions.add(operation.group)
             elif type(op) is Share and operation.group is not None:
                 self.groups.setdefault(operation.group, GroupFacts()).share = op
             elif facts is None:
@@ -144,6 +148,8 @@ class ShareFacts:
     def _bury(self, operation: Operation, op: DeadLetters) -> None:
         self.dead_letter_topics_read.add(op.where[0])
         for letter in op.letters:
+            if letter.group in self._subscriptions:
+                continue
             record = self.groups.setdefault(letter.group, GroupFacts()).record(letter.origin, letter.origin_offset)
             found = FoundLetter(where=op.where, letter=letter, end_ns=operation.end_ns, line=operation.line)
             record.letters.setdefault((op.where, letter.offset), found)

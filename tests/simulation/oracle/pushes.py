@@ -12,8 +12,13 @@ from penstock_core.ids import PartitionKey
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.subscription import Subscription
 from penstock_core.push.target import TopicTarget
+from penstock_core.records.codec import decode
+from tests.history import format as history
+from tests.history.recorder import Recorder
+from tests.simulation.oracle.expected_log import Appended
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
+from tests.support.dead_letters import dead_letter_of
 
 
 def is_poison(value: str) -> bool:
@@ -33,6 +38,15 @@ class PushOracle:
     handled: dict[PartitionKey, Counter[int]] = field(default_factory=dict)
     batches: int = 0
 
+    def __post_init__(self) -> None:
+        config = self.subscription.config
+        push = history.Push(topics=(self.topic,), dead_letter_topic=config.dead_letter_topic)
+        self._recorder.done("operator", history.Function.PUSH, [push], group=self.subscription.name)
+
+    @property
+    def _recorder(self) -> Recorder:
+        return self.simulation.recorder
+
     def is_wanted(self, value: str) -> bool:
         """Whether the filter lets the record through."""
         return self.tags is None or value[-1] in self.tags
@@ -50,6 +64,8 @@ class PushOracle:
                 later = [other for other in handled if other > offset]
                 expect(not later, f"{name} handled {key} at {later} before {offset}")
             handled[offset] += 1
+            handling = history.Handling((self.topic, int(key.partition)), ((int(offset), value),))
+            self._recorder.done(name, history.Function.HANDLE, [handling], group=name)
 
     def check_end(self, *, is_exact: bool) -> None:
         """All is quiet. `is_exact`: nothing has failed, so no record may have come twice."""
@@ -74,8 +90,33 @@ class PushOracle:
                     expect(dead[value] == 0 or is_dead, f"{name} has dead-lettered {place}, a good record")
                     if is_dead and not is_removed:
                         expect(dead[value] > 0, f"{name} has not dead-lettered {place}")
+        self._tell_end()
         self._check_written(dead, "dead-lettered")
         self._check_written(copied, "copied")
+
+    def _tell_end(self) -> None:
+        """Tell the history of what retention has removed, of the dead letters, and of the end."""
+        oracle, name = self.simulation.oracle, self.subscription.name
+        for key, log_start in oracle.log_starts.items():
+            if oracle.log.names.get(key.topic_id) == self.topic:
+                expired = history.Truncate((self.topic, int(key.partition)), int(log_start))
+                self._recorder.done("retention", history.Function.TRUNCATE, [expired])
+        dead_topic = self.subscription.config.dead_letter_topic
+        for key, appends in [*oracle.log.appends.items()]:
+            if dead_topic is not None and oracle.log.names.get(key.topic_id) == dead_topic:
+                letters = tuple(each for entry in appends for each in self._letters(entry))
+                found = history.DeadLetters((dead_topic, int(key.partition)), letters)
+                self._recorder.done("final", history.Function.DEAD_LETTERS, [found])
+        if self.tags is None and not isinstance(self.subscription.target, TopicTarget):
+            self._recorder.done("final", history.Function.DRAINED, [history.Drained(self.topic)], group=name)
+
+    def _letters(self, entry: Appended) -> list[history.DeadLetter]:
+        ref = entry.ref
+        body = memoryview(self.simulation.oracle.log.bodies[ref.segment_id])[ref.position : ref.position + ref.length]
+        return [
+            dead_letter_of(offset, (record.value or b"").decode(), record.key, record.headers)
+            for offset, record in enumerate(decode(body), start=entry.base_offset)
+        ]
 
     def _written(self, topic: str | None) -> Counter[str]:
         """How often each value was appended to a topic that only this subscription writes to."""
