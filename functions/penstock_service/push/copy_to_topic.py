@@ -63,7 +63,8 @@ def copy_to_topic(
                 raise
             instance.topic_cache.forget(topic.name)
             return _missing(target)
-    instance.telemetry.count("records_pushed", count - loops)
+    if count > loops:
+        instance.telemetry.count("records_pushed", count - loops)
     if loops:
         instance.telemetry.count("push_loops", loops)
     return new

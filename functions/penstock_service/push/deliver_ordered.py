@@ -162,7 +162,7 @@ class _Partition:
     def _note(self, state: DeliveryState, tried: Try, records: Sequence[PushRecord], answer: Answer) -> DeliveryState:
         now_ms = self._instance.clock.now_ms()
         if isinstance(answer, Answered) and not answer.failed:
-            self._instance.telemetry.count("records_pushed", len(records))
+            self._count_pushed(len(records))
             return self._put(commit(state, tried.end, now_ms))
         offset = state.offset
         if isinstance(answer, Failed):
@@ -171,9 +171,13 @@ class _Partition:
             offset = min(offset for _, offset in answer.failed)
             named = Named(offset=offset, is_first=offset == records[0].record.offset, error=answer.error)
             kind, new = "record", fail_record(state, self._config, named, now_ms)
-            self._instance.telemetry.count("records_pushed", sum(each.record.offset < offset for each in records))
+            self._count_pushed(sum(each.record.offset < offset for each in records))
         self._instance.telemetry.log("push_failed", **self._facts(offset), kind=kind, error=answer.error)
         return self._put(new)
+
+    def _count_pushed(self, records: int) -> None:
+        if records:
+            self._instance.telemetry.count("records_pushed", records)
 
     def _facts(self, offset: Offset) -> dict[str, str | int]:
         return {

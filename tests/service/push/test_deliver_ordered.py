@@ -167,6 +167,7 @@ def test_failures_are_counted_and_logged_with_their_place(failure: Failure) -> N
     deliveries.run_once()
     counts, entries = deliveries.instance.telemetry.take()
     assert counts["push_failed"] == 1
+    assert "records_pushed" not in counts
     [(name, facts)] = [entry for entry in entries if entry[0] == "push_failed"]
     assert (name, facts["subscription"], facts["offset"], facts["kind"], facts["error"]) == (
         "push_failed", "packing", 0, failure.value, "why",
