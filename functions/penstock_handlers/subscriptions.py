@@ -5,9 +5,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
-from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import GROUP_PAGE_MAX, PUSH_LIST_MAX
-from penstock_core.push.subscription import ORDERED, PARALLEL
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
     PAGED,
@@ -51,12 +49,7 @@ def list_all(
 @app.operation("PUT /v1/subscriptions/<name>", "putSubscription", "Create a subscription, or alter it")
 def put(name: Annotated[str, Path()], request: PutSubscription) -> SubscriptionAnswer:
     """Create a subscription, or change its topics, target and settings. A repeat starts its deliveries again."""
-    wish = request.wish()
-    if wish.settings.get("mode") == PARALLEL:
-        raise PenstockError(
-            ErrorCode.INVALID_CONFIG, f"mode={PARALLEL!r} is not delivered yet: take {ORDERED!r}, or a share group"
-        )
-    found, _ = put_subscription(instance_of(app), name, wish)
+    found, _ = put_subscription(instance_of(app), name, request.wish())
     return subscription_answer(found)
 
 

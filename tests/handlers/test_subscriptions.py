@@ -48,13 +48,6 @@ def test_answer_has_every_setting_as_the_request_has_it(service: Service) -> Non
     assert (made["name"], made["topics"], made["target"], made["state"]) == ("packing", ["orders"], FUNCTION, "active")
 
 
-def test_mode_that_no_delivery_serves_is_refused(service: Service) -> None:
-    answer = service.call("PUT", PATH, {"topics": ["orders"], "target": FUNCTION, "mode": "parallel"})
-    assert (answer.status, answer.json["error"]["code"]) == (400, "INVALID_CONFIG")
-    assert "share group" in answer.json["error"]["message"]
-    assert service.call("GET", PATH).status == 404
-
-
 def test_age_of_minus_one_is_no_bound_and_null_is_the_default(service: Service) -> None:
     made = put(service, topics=["orders"], target=FUNCTION, dead_letter_topic="dead", retry={"age_ms_max": 40})
     assert (made["retry"]["age_ms_max"], made["retry"]["attempts_max"]) == (40, 5)

@@ -149,7 +149,8 @@ def subscription_config_to_json(config: SubscriptionConfig) -> dict[str, Any]:
 def check_subscription_topics(topics: Mapping[TopicName, TopicId], target: Target, config: SubscriptionConfig) -> None:
     """Raises INVALID_CONFIG for no topics, too many, or one that is its own target or its own dead-letter topic.
 
-    Raises it also for a parallel copy to a topic: a copy keeps the order of its records.
+    Raises it also for a parallel copy to a topic, because a copy keeps the order of its records, and for a
+    parallel subscription that waits for full batches.
     """
     if not 1 <= len(topics) <= limits.PUSH_TOPICS_MAX:
         raise _refused(f"a subscription of {len(topics)} topics: 1 to {limits.PUSH_TOPICS_MAX} are allowed")
@@ -159,6 +160,8 @@ def check_subscription_topics(topics: Mapping[TopicName, TopicId], target: Targe
         )
     if isinstance(target, TopicTarget) and target.topic in topics:
         raise _refused(f"target.topic={shown(target.topic)}: the subscription reads it; name another topic")
+    if config.mode == PARALLEL and config.batch_window_ms:
+        raise _refused(f"batch_window_ms={config.batch_window_ms} with mode={PARALLEL}: only {ORDERED} waits")
     if isinstance(target, TopicTarget) and config.mode == PARALLEL:
         raise _refused(f"target.topic={shown(target.topic)} with mode={PARALLEL}: a copy to a topic is {ORDERED}")
 

@@ -41,10 +41,7 @@ def copy_to_topic(
     if topic is None:
         return _missing(target)
     copies = [copied(each.record) for each in records]
-    data, count = _encoded(copies), len(copies)
-    while data is None and count > 1:
-        count = max(1, count // _FEWER)
-        data = _encoded(copies[:count])
+    data, count = _fitting(copies)
     if data is None:
         return Failed(failure=Failure.REFUSAL, error="the record is larger than a batch may be")
     if count < len(records):
@@ -68,6 +65,14 @@ def copy_to_topic(
     if loops:
         instance.telemetry.count("push_loops", loops)
     return new
+
+
+def _fitting(copies: Sequence[NewRecord | None]) -> tuple[bytes | None, int]:
+    """One batch of as many copies as fit, from the first on, and their number; no batch if the first is too large."""
+    count = len(copies)
+    while (data := _encoded(copies[:count])) is None and count > 1:
+        count = max(1, count // _FEWER)
+    return data, count
 
 
 def _encoded(copies: Sequence[NewRecord | None]) -> bytes | None:

@@ -26,10 +26,11 @@ from penstock_core.log.index import Head
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import Drop, LaneKey, LaneState, Postpone, Turn, finish, lane_of, rest, take
 from penstock_core.push.message import PushMessage
-from penstock_core.push.subscription import Subscription
+from penstock_core.push.subscription import PARALLEL, Subscription
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.moment import Moment
 from penstock_service.push.deliver_ordered import deliver_ordered
+from penstock_service.push.deliver_parallel import deliver_parallel
 from penstock_service.push.lane_work import LaneResult, LaneWork
 from penstock_service.push.subscription_partitions import partitions_of
 
@@ -123,7 +124,7 @@ class _Delivery:
             partitions=[*partitions[at:], *partitions[:at]],
             started=self._started,
         )
-        return deliver_ordered(work)
+        return deliver_parallel(work) if subscription.config.mode == PARALLEL else deliver_ordered(work)
 
     def _partitions(self, subscription: Subscription) -> list[tuple[TopicName, DeliveryKey]]:
         """The lane's partitions. Topics are read again if they do not have the partition that the message names."""

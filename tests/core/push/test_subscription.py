@@ -114,6 +114,12 @@ def test_mode_and_start_are_fixed(changes: dict[str, Any]) -> None:
     assert alter_subscription_config(SubscriptionConfig(), same) == SubscriptionConfig()
 
 
+def test_parallel_subscription_waits_for_no_full_batch() -> None:
+    config = new_subscription_config({"mode": "parallel", "batch_window_ms": 3})
+    with pytest.raises(PenstockError, match="batch_window_ms=3 with mode=parallel"):
+        check_subscription_topics(ORDERS, FUNCTION, config)
+
+
 def test_copy_to_a_topic_is_never_parallel() -> None:
     config = new_subscription_config({"mode": "parallel"})
     with pytest.raises(PenstockError, match="a copy to a topic is ordered"):

@@ -20,7 +20,7 @@ from penstock_service.share.admin.describe_share_group import describe_partition
 
 
 class LastResult(StrEnum):
-    """What became of the last delivery."""
+    """The result of the last delivery."""
 
     NONE = "none"
     """Nothing was delivered yet."""

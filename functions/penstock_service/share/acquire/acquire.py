@@ -104,7 +104,11 @@ def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
     Raises INVALID_NAME, UNKNOWN_SHARE_GROUP and INVALID_REQUEST. If records were locked and cannot be handed over, it
     raises the error of storage: repeat the call with its nonce.
     """
-    group = group_of(instance, group_name, wish.acknowledgements)
+    return acquire_of(instance, group_of(instance, group_name, wish.acknowledgements), wish)
+
+
+def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acquired:
+    """As `acquire`, for a group that was found."""
     _check(group, wish)
     nonce = wish.nonce or _new_nonce(instance)
     entries = wish.acknowledgements

@@ -1,0 +1,157 @@
+from typing import Any
+
+import pytest
+
+from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
+from penstock_core.push.lane import NO_MESSAGE
+from penstock_core.records.codec import decode
+from penstock_service.push.deliver import Ending
+from penstock_service.push.parallel_group import put_parallel_group
+from tests.support.push_deliveries import Deliveries, refusing
+from tests.support.service import ask, new_topic
+
+REFUSED = Failed(failure=Failure.REFUSAL, error="no")
+
+
+def parallel(partitions: int = 1, **settings: Any) -> Deliveries:
+    deliveries = Deliveries(partitions=partitions, settings={"mode": "parallel", **settings})
+    put_parallel_group(deliveries.instance, deliveries.subscription, [])
+    return deliveries
+
+
+def with_dead_letters(**settings: Any) -> Deliveries:
+    deliveries = parallel(dead_letter_topic="dead", **settings)
+    new_topic(deliveries.instance, "dead")
+    return deliveries
+
+
+def dead(deliveries: Deliveries) -> list[int]:
+    """The offsets that the dead letters had in their topic."""
+    found = [*decode(ask(deliveries.instance, "dead").data)]
+    name = "penstock.dead-letter.offset"
+    return sorted(int(dict(letter.headers)[name] or b"") for letter in found)
+
+
+def handled(deliveries: Deliveries, poison: set[int]) -> set[int]:
+    return {offset for batch in deliveries.batches if not poison & {*batch} for offset in batch}
+
+
+def is_at_rest(deliveries: Deliveries, partitions: int = 1) -> bool:
+    lanes = [deliveries.lane(each) for each in range(deliveries.subscription.config.concurrency)]
+    are_free = all(lane is None or (lane.holder, lane.sleeper) == (NO_MESSAGE, NO_MESSAGE) for lane in lanes)
+    return are_free and not deliveries.queue.messages and all(map(deliveries.is_armed, range(partitions)))
+
+
+def test_records_of_all_partitions_are_delivered_once() -> None:
+    deliveries = parallel(partitions=3)
+    for partition in range(3):
+        deliveries.append_many(150, partition)
+    deliveries.run()
+    assert sum(map(len, deliveries.batches)) == 450
+    assert is_at_rest(deliveries, 3)
+    assert deliveries.counts()["records_pushed"] == 450
+
+
+def test_append_at_the_end_wakes_a_delivery() -> None:
+    deliveries = parallel(concurrency=4)
+    deliveries.run()
+    deliveries.append("a")
+    deliveries.run()
+    assert deliveries.batches == [[0]]
+    assert is_at_rest(deliveries)
+
+
+def test_full_batch_starts_the_next_lane_while_the_first_one_works() -> None:
+    deliveries = parallel(concurrency=2, batch_records=10)
+    deliveries.run()
+    deliveries.append_many(20)
+    depths: list[int] = []
+    depth = 0
+
+    def answer(_batch: PushBatch) -> Answer:
+        nonlocal depth
+        depth += 1
+        depths.append(depth)
+        if depth == 1:
+            while deliveries.run_once() is not None:
+                pass
+        depth -= 1
+        return Answered()
+
+    deliveries.answer = answer
+    deliveries.run()
+    assert max(depths) == 2
+    assert sorted(offset for batch in deliveries.batches for offset in batch) == [*range(20)]
+    assert is_at_rest(deliveries)
+
+
+@pytest.mark.parametrize("poison", [0, 42, 99])
+def test_poison_record_is_buried_alone_and_all_others_are_handled(poison: int) -> None:
+    deliveries = with_dead_letters()
+    deliveries.answer = refusing([poison], REFUSED)
+    deliveries.append_many(100)
+    deliveries.run(for_ms=600_000)
+    assert dead(deliveries) == [poison]
+    assert handled(deliveries, {poison}) == {*range(100)} - {poison}
+    assert len(deliveries.batches) <= 40
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_outage_buries_nothing_and_its_end_is_found(failure: Failure) -> None:
+    deliveries = with_dead_letters(backoff_ms_max=60_000)
+    begin_ms = deliveries.clock.now_ms()
+
+    def answer(_batch: PushBatch) -> Answer:
+        is_down = deliveries.clock.now_ms() < begin_ms + 600_000
+        return Failed(failure=failure, error="down") if is_down else Answered()
+
+    deliveries.answer = answer
+    deliveries.append_many(50)
+    deliveries.run()
+    assert dead(deliveries) == []
+    assert handled(deliveries, set()) == {*range(50)}
+    assert {*deliveries.batches[-1]} <= {*range(50)}
+    assert is_at_rest(deliveries)
+
+
+def test_old_records_that_fail_are_buried_whatever_the_target_is() -> None:
+    deliveries = with_dead_letters(age_ms_max=60_000)
+    deliveries.answer = lambda _: Failed(failure=Failure.AWAY, error="é" * 300)
+    deliveries.append_many(3)
+    deliveries.run(for_ms=50_000)
+    assert dead(deliveries) == []
+    deliveries.run(for_ms=200_000)
+    assert dead(deliveries) == [0, 1, 2]
+
+
+def test_named_records_come_back_and_the_others_are_done() -> None:
+    deliveries = parallel()
+
+    def answer(batch: PushBatch) -> Answer:
+        is_first = len(deliveries.batches) == 1
+        places = {each.place for each in batch.records if each.record.offset in (1, 3)}
+        return Answered(failed=frozenset(places) if is_first else frozenset(), error="2 of 5")
+
+    deliveries.answer = answer
+    deliveries.append_many(5)
+    assert deliveries.run_once() is Ending.KEEP
+    deliveries.run()
+    assert deliveries.batches == [[0, 1, 2, 3, 4], [1, 3]]
+    assert is_at_rest(deliveries)
+
+
+def test_filter_takes_some_records_only() -> None:
+    deliveries = parallel(filter={"kind": ["a"]})
+    deliveries.append("plain", "plain")
+    deliveries.run()
+    assert deliveries.batches == []
+    assert is_at_rest(deliveries)
+
+
+def test_delivery_that_died_is_made_again_when_its_locks_are_over() -> None:
+    deliveries = parallel()
+    deliveries.append("a", "b")
+    deliveries.die()
+    deliveries.run()
+    assert deliveries.batches == [[0, 1], [0], [1]], "one of them may have killed it"
+    assert is_at_rest(deliveries)
