@@ -5,10 +5,11 @@ A filter passes only updates that took a push waiter out of a head. A stage with
 it. These pollers cost $0.26 a month on an empty queue. So they are off until the first subscription, whose creation
 enables them. The same holds for the rule that runs the function `look_at_subscriptions` each five minutes.
 
-A message that pauses is reported as failed, so that Lambda leaves it in the queue. So it may come up to 1,000 times.
+A message that pauses is reported as failed, so that Lambda leaves it in the queue. It may come very often while a
+target is down, so this queue has no dead-letter queue. SQS keeps a message for 14 days.
 
-A batch of the stream that fails for 24 hours goes to the queue `Dead` for 14 days, and so does a message. An alarm
-rings then. Both only start deliveries, so nothing is lost with them.
+A batch of the stream that fails for 24 hours goes to the queue `Dead` for 14 days. An alarm rings then. It only starts
+deliveries, so nothing is lost with it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from penstock_cdk.service.queues import enabling_statements, last_queue, poll, ring_for_messages, work_queue
+from penstock_cdk.service.queues import enabling_statements, endless_queue, last_queue, poll, ring_for_messages
 from penstock_cdk.service.rules import rule_statement
 from penstock_cdk.service.streams import StreamSource, read_stream
 from penstock_cdk.settings import StageSettings
@@ -30,7 +31,6 @@ from penstock_core.storage import keys
 DISPATCH = "dispatch"
 DELIVER = "deliver"
 LOOK = "look_at_subscriptions"
-_ATTEMPTS_MAX = 1_000  # SQS's maximum: a message that pauses comes back as if it had failed
 _STREAM_BATCH = 100
 _NO_LIMIT = -1  # an outage of the queue may last longer than any number of attempts
 _STREAM_AGE_MAX = Duration.hours(24)  # DynamoDB keeps a stream's records no longer
@@ -44,7 +44,7 @@ PUSH_FILTER = {
 
 
 class PushQueues(Construct):
-    """The queue of deliveries, and the one of failed batches and messages.
+    """The queue of deliveries, and the one of failed batches of the stream.
 
     `environment` names the first one and the rule of the look.
     """
@@ -53,13 +53,12 @@ class PushQueues(Construct):
         super().__init__(scope, construct_id)
         self._deliver = f"{settings.name}-{DELIVER}"
         self.dead = last_queue(self, "Dead", settings=settings)
-        self.deliveries = work_queue(
+        self.deliveries = endless_queue(
             self,
             "Deliveries",
             settings=settings,
             retry_s=PUSH_VISIBILITY_MS // 1_000,
-            attempts_max=_ATTEMPTS_MAX,
-            dead=self.dead,
+            reason="A message that pauses comes back as if it had failed, so no number of receipts is too many.",
         )
         self._rule_name = f"{settings.name}-{LOOK.replace('_', '-')}"
         self.environment = f"{self.deliveries.queue_url},{self.deliveries.queue_arn},{self._rule_name}"
@@ -88,7 +87,7 @@ class PushQueues(Construct):
 
 
 class PushSource(Construct):
-    """The stream of `dispatch`, the pollers of `deliver`, and the alarm on their dead letters."""
+    """The stream of `dispatch`, the pollers of `deliver`, and the alarm on failed batches."""
 
     def __init__(
         self,
@@ -120,5 +119,5 @@ class PushSource(Construct):
                 enabled=False,
             )
         if settings.has_alarms:
-            description = "batches or messages that start deliveries of subscriptions failed on all attempts"
+            description = "batches that start deliveries of subscriptions failed on all attempts"
             ring_for_messages(self, "push-dead", description, queues.dead, settings=settings)

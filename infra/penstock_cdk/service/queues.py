@@ -36,7 +36,15 @@ def last_queue(
     reason: str = "This queue is a dead-letter queue itself.",
 ) -> sqs.Queue:
     """Makes a queue that has no dead-letter queue for this `reason`."""
-    queue = _queue(scope, construct_id, settings)
+    return endless_queue(scope, construct_id, settings=settings, reason=reason)
+
+
+def endless_queue(
+    scope: Construct, construct_id: str, *, settings: StageSettings, reason: str, retry_s: int | None = None
+) -> sqs.Queue:
+    """Makes a queue whose messages come back after `retry_s`, until they are 14 days old. `reason` tells why."""
+    hidden = {} if retry_s is None else {"visibility_timeout": Duration.seconds(retry_s)}
+    queue = _queue(scope, construct_id, settings, **hidden)
     Validations.of(queue).acknowledge(Acknowledgment(id="AwsSolutions-SQS3", reason=reason))
     return queue
 
