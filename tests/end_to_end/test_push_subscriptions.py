@@ -120,6 +120,18 @@ def test_function_handles_all_but_the_poison_which_goes_to_the_dead_letters(
     assert read_all(subscribed.transport, dead) == [(0, POISON)]
 
 
+def test_parallel_function_handles_all_but_the_poison_which_goes_to_the_dead_letters(
+    subscribed: Subscribed, admin: Admin
+) -> None:
+    dead = f"{subscribed.topic}.dead"
+    admin.create_topic(dead, partitions=1)
+    subscribed.append(*values(5), POISON, *values(4))
+    target = subscribed.resources.function("push-parallel", "stream")
+    subscribed.create(target, mode="parallel", batch_records=4, dead_letter_topic=dead, retry=AT_ONCE)
+    subscribed.until_delivered(10)
+    assert read_all(subscribed.transport, dead) == [(0, POISON)]
+
+
 def test_records_that_come_later_start_a_delivery_to_the_queue(subscribed: Subscribed) -> None:
     queue = subscribed.resources.queue("pushed")
     subscribed.create(queue)
