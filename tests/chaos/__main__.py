@@ -99,6 +99,8 @@ def _figures(report: ChaosReport) -> dict[str, float]:
         "produce requests that failed": sum(count for name, count in produce.items() if not name.endswith(" 200")),
         "sends told maybe": counts.sends_maybe,
         "records handed out by share groups": counts.deliveries,
+        "acceptances of share groups": counts.accepts,
+        "dead letters": counts.dead_letters,
         "delayed records that came": report.verdict.history.lateness.records,
         "seen after their time, s, p50": round(report.verdict.history.lateness.p50_ms / 1e3, 2),
         "seen after their time, s, p99": round(report.verdict.history.lateness.p99_ms / 1e3, 2),

@@ -55,6 +55,9 @@ def test_every_promise_holds_while_storage_functions_and_connections_fail(tmp_pa
     assert code == 0
     assert report["figures"]["acknowledged records"] > 0
     assert (report["figures"]["lost"], report["figures"]["duplicates"]) == (0, 0)
+    for worked in ("records handed out by share groups", "acceptances of share groups", "dead letters"):
+        assert report["figures"][worked] > 0, worked
+    assert report["figures"]["delayed records that came"] > 0
     assert any(kind.startswith("zone") for kind in report["injected"])
     assert any(kind.startswith("function killed") for kind in report["injected"])
     assert any(kind.endswith("applied") for kind in report["injected"])

@@ -12,7 +12,18 @@ from tests.history.checks.poll_order import PollOrder
 from tests.history.checks.send_order import SendOrder
 from tests.history.checks.truncation import Truncations
 from tests.history.checks.version_order import VersionOrder
-from tests.history.format import Acquired, Commit, Handling, Poll, Send
+from tests.history.format import (
+    Acknowledge,
+    AckResult,
+    Acquired,
+    Commit,
+    DeadLetters,
+    Handling,
+    Poll,
+    Send,
+    TopicPartition,
+    Verb,
+)
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.ledger import Ledger
 from tests.history.model.operations import Operation, read_operations
@@ -143,7 +154,8 @@ class Checker:
 class _Tally:
     def __init__(self) -> None:
         self._operations = self._ok = self._maybe = self._failed = self._polls = self._read = self._commits = 0
-        self._deliveries = 0
+        self._deliveries = self._accepts = self._handled = 0
+        self._dead_letters: set[tuple[TopicPartition, int]] = set()  # a reader may find one again
 
     def observe(self, operation: Operation) -> None:
         self._operations += 1
@@ -156,8 +168,14 @@ class _Tally:
                 self._read += len(op.records)
             elif type(op) is Commit:
                 self._commits += operation.is_ok
-            elif type(op) is Acquired or type(op) is Handling:
+            elif type(op) is Acquired:
                 self._deliveries += len(op.records)
+            elif type(op) is Handling:
+                self._handled += len(op.records)
+            elif type(op) is Acknowledge:
+                self._accepts += op.verb is Verb.ACCEPT and op.result is AckResult.OK
+            elif type(op) is DeadLetters and operation.is_ok:
+                self._dead_letters.update((op.where, letter.offset) for letter in op.letters)
         self._polls += polls
         if operation.is_ok:
             self._ok += sends
@@ -176,6 +194,9 @@ class _Tally:
             records_read=self._read,
             commits=self._commits,
             deliveries=self._deliveries,
+            accepts=self._accepts,
+            handled=self._handled,
+            dead_letters=len(self._dead_letters),
             retry_duplicates=retry_duplicates,
             unseen=unseen,
         )

@@ -45,6 +45,9 @@ class Counts:
     records_read: int = 0
     commits: int = 0
     deliveries: int = 0  # of records by share groups
+    accepts: int = 0  # acknowledgements of share groups, answered ok
+    handled: int = 0  # records by targets of subscriptions, again included
+    dead_letters: int = 0
     retry_duplicates: int = 0  # explained by repeated attempts; 0 unless they are allowed
     unseen: int = 0
 

@@ -46,7 +46,10 @@ def good() -> PushBuilder:
 
 
 def test_nothing_is_wrong_when_each_record_is_handled_or_dead() -> None:
-    assert good().found() == {}
+    history = good()
+    assert history.found() == {}
+    counts = history.history.check().counts
+    assert (counts.handled, counts.dead_letters) == (3, 1)
 
 
 def test_unhandled_when_the_target_never_got_it() -> None:

@@ -18,12 +18,15 @@ from tests.history.model.anomaly import Kind
 from tests.simulation.clients import share_worker
 from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
 from tests.simulation.mutants.mutant import Mutant, Patch
+from tests.simulation.mutants.push_mutants import PUSH_MUTANTS
 from tests.simulation.mutants.share_mutants import SHARE_MUTANTS
-from tests.simulation.oracle import share_handouts, shares
+from tests.simulation.oracle import pushes, share_handouts, shares
+from tests.simulation.service import push_service
 from tests.simulation.workloads import groups, transactions
 from tests.simulation.workloads.sharing import worked_group
 from tests.support.service import with_stores
 
+_WITH_CHECKS = (groups, transactions, shares, share_handouts, share_worker, worked_group, pushes, push_service)
 _REMEMBERED_MS = 500.0
 
 
@@ -37,7 +40,7 @@ class CheckerMutant:
     @contextmanager
     def patched(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for module in (groups, transactions, shares, share_handouts, share_worker, worked_group):
+            for module in _WITH_CHECKS:
                 stack.enter_context(patch.object(module, "expect", lambda *_: None))
             stack.enter_context(self.mutant.patched())
             yield
@@ -103,6 +106,11 @@ _OF_SHARE_GROUPS = {
     "share: locks taken early": Kind.TWO_LOCKS,
     "share: rejected is finished": Kind.UNFINISHED,
 }
+_OF_SUBSCRIPTIONS = {
+    "batch in another order": Kind.HANDLED_LATE,
+    "half committed as the whole": Kind.UNHANDLED,
+    "state put without its condition": Kind.DEAD_LETTER_TWICE,
+}
 _COMMIT_COUNTS = next(each for each in GROUP_MUTANTS if each.name == "commit counts for any member")
 CHECKER_MUTANTS = [
     CheckerMutant(mutant=_COMMIT_COUNTS, kind=Kind.TWO_OWNERS),
@@ -110,6 +118,11 @@ CHECKER_MUTANTS = [
         CheckerMutant(mutant=mutant, kind=_OF_SHARE_GROUPS[mutant.name])
         for mutant in SHARE_MUTANTS
         if mutant.name in _OF_SHARE_GROUPS
+    ),
+    *(
+        CheckerMutant(mutant=mutant, kind=_OF_SUBSCRIPTIONS[mutant.name])
+        for mutant in PUSH_MUTANTS
+        if mutant.name in _OF_SUBSCRIPTIONS
     ),
     *(
         CheckerMutant(mutant=Mutant(name, workload, patched), kind=kind)
