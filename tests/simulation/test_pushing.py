@@ -8,7 +8,13 @@ from tests.simulation.__main__ import explain
 from tests.simulation.run import run
 
 # By workload: the seeds. Each kind of trouble was there.
-WORKLOADS = {"pushing": 60, "pushing,truncation": 20, "pushing,zone_loss": 10}
+WORKLOADS = {
+    "pushing": 50,
+    "pushing,truncation": 20,
+    "pushing,zone_loss": 10,
+    "pushing,timers": 15,
+    "pushing,transactions": 10,
+}
 EVENTS = {
     *("drained", "delete", "keep", "outage", "poison", "throttled", "broken", "late", "partly"),
     *("pause", "resume", "alter", "topic widened"),

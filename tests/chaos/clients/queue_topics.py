@@ -16,7 +16,7 @@ READ_AT_END = (TASKS, EFFECTS, LATER)
 POOL, LANES, SEVENS, MOVERS = "pool", "lanes", "sevens", "movers"
 GROUPS = (POOL, LANES, SEVENS, MOVERS)
 DELIVERIES_MAX = 4
-_POISON_ONE_IN = 25
+_POISON_ONE_IN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

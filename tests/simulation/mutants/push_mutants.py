@@ -13,6 +13,7 @@ from penstock_core.push.delivery import DeliveryState, commit
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneState
 from penstock_core.transaction import DeliveryCommit
+from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.push import copy_to_topic as copy_module
 from penstock_service.push import deliver as deliver_module
@@ -129,6 +130,22 @@ def _batch_in_another_order() -> Patch:
     return patch.object(deliver_ordered, "PushBatch", reversed_batch)
 
 
+def _waiter_left_by(method: str) -> Patch:
+    """The write raises `next_offset`, and leaves the push waiter where it is. So the stream tells nobody."""
+    original = getattr(MemoryLogIndex, method)
+
+    def leaving(self: MemoryLogIndex, *arguments: Any) -> Any:
+        before, told = dict(self._heads), len(self._push_events)
+        outcome = original(self, *arguments)
+        for key, head in self._heads.items():
+            if head is not before.get(key) and before[key].has_push_waiter:
+                self._heads[key] = replace(head, has_push_waiter=True)
+                del self._push_events[told:]
+        return outcome
+
+    return patch.object(MemoryLogIndex, method, leaving)
+
+
 PUSH_MUTANTS = [
     Mutant("state put without its condition", "pushing", _state_without_condition),
     Mutant("message deleted before arming", "pushing", _deleted_before_arming),
@@ -142,5 +159,7 @@ PUSH_MUTANTS = [
     Mutant("half committed as the whole", "pushing", _half_committed_twice),
     Mutant("named record passed over", "pushing", _named_record_passed_over),
     Mutant("batch in another order", "pushing", _batch_in_another_order),
+    Mutant("transaction leaves the push waiter", "pushing,transactions", lambda: _waiter_left_by("append_held")),
+    Mutant("promotion leaves the push waiter", "pushing,timers", lambda: _waiter_left_by("deliver_held")),
     Mutant("broken for one record for ever", "pushing", _outage_that_never_ends),
 ]

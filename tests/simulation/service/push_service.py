@@ -1,6 +1,6 @@
 """What lies around deliveries: the log table's stream with `dispatch`, the queue, and the functions that it starts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey, TopicName
@@ -15,16 +15,16 @@ from penstock_service.push.start_deliveries import start_deliveries
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
-_DRAINS_MAX = 3_000
+_DRAINS_MAX = 6_000
 _EVENTS_AT_ONCE = 10
 
 
 class PushService:
-    """The stream of the heads of `topic`, and the queue. `doubled_rate` is the share of messages that come twice."""
+    """The stream of the heads of `topics`, and the queue. `doubled_rate` is the share of messages that come twice."""
 
-    def __init__(self, simulation: Simulation, topic: str, doubled_rate: float) -> None:
+    def __init__(self, simulation: Simulation, topics: Sequence[str], doubled_rate: float) -> None:
         self._simulation = simulation
-        self._topic = topic
+        self._topics = topics
         self._doubled_rate = doubled_rate
         self.doubled = 0
 
@@ -74,8 +74,8 @@ class PushService:
             expect(head.has_push_waiter, f"all is delivered, and no waiter is in the head of {key}")
 
     def _keys(self) -> list[PartitionKey]:
-        topic = self._simulation.stores.topics.get(TopicName(self._topic))
-        return [] if topic is None else [PartitionKey(topic.topic_id, number) for number in topic.all_partitions()]
+        topics = [self._simulation.stores.topics.get(TopicName(each)) for each in self._topics]
+        return [PartitionKey(each.topic_id, number) for each in topics if each for number in each.all_partitions()]
 
     def _read_stream(self) -> None:
         simulation = self._simulation

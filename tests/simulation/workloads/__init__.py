@@ -45,6 +45,7 @@ WORKLOADS: dict[str, Install] = {
     "crowding": crowding.install,
     "forging": forging.install,
     "truncation": truncation.install,
+    "pushing": pushing.install,  # after those that it delivers the topics of: a later one is installed before
     "transactions": transactions.install,
     "recreation": recreation.install,
     "commits": commits.install,
@@ -69,7 +70,6 @@ WORKLOADS: dict[str, Install] = {
     "redriving": redriving.install,
     "waking": waking.install,
     "repeating": repeating.install,
-    "pushing": pushing.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone

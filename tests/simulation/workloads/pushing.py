@@ -28,10 +28,11 @@ from tests.simulation.service.push_service import PushService
 from tests.simulation.service.simulation import Freezes, Simulation
 
 _TOPIC = "pushed"
+_OF_OTHERS = ("delayed", "moved")  # topics of the workloads timers and transactions
 _LASTS_MS = 240_000.0
 _OUTAGE_MS = 60_000.0
 _TRIES_MAX = 100
-_PATIENCE_MS = 300_000
+_PATIENCE_MS = 150_000
 _KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
 _KILL_RATE_MAX = 0.002  # so rare that no good record kills its deliveries by chance until it counts as poison
 
@@ -43,14 +44,18 @@ def install(simulation: Simulation) -> None:
     )
     partitions = random.choice([1, 2, 3])
     topic = simulation.topic(_TOPIC, partitions=partitions)
+    topics = [topic, *(each for each in _OF_OTHERS if simulation.stores.topics.get(TopicName(each)) is not None)]
     names = [f"pu{number}" for number in range(random.choice([1, 2]))]
     choices = ProducerChoices(records=[10, 30], pace_ms=[20.0, 1_000.0, 5_000.0], acks=Acks.QUORUM, is_tagging=True)
     start_producers(simulation, topic, names, choices)
-    service = PushService(simulation, topic, doubled_rate=random.choice([0.0, 0.0, 0.1]))
     simulation.storage.sure.add("targets")
     if random.random() < 0.3:
         simulation.freezes = Freezes(rate=0.1, duration_ms=(1_000.0, 80_000.0), stop_monotonic=random.random() < 0.5)
-    subscribed = [_subscribe(simulation, f"s{number}") for number in range(random.choice([1, 2]))]
+    subscribed = [
+        _subscribe(simulation, f"s{number}", random.choice(topics)) for number in range(random.choice([1, 2]))
+    ]
+    delivered = sorted({each.topic for each in subscribed})
+    service = PushService(simulation, delivered, doubled_rate=random.choice([0.0, 0.0, 0.1]))
     targets = {oracle.subscription.name: PushTarget(simulation, oracle, _habits(random)) for oracle in subscribed}
 
     def answer(_target: Target, batch: PushBatch) -> Answer:
@@ -68,12 +73,12 @@ def install(simulation: Simulation) -> None:
     simulation.final_checks.append(lambda: _check(simulation, service, subscribed, targets))
 
 
-def _subscribe(simulation: Simulation, name: str) -> PushOracle:
+def _subscribe(simulation: Simulation, name: str, topic: str) -> PushOracle:
     """Make a subscription, and send its first messages."""
     random = simulation.scheduler.random
     is_copy = random.random() < 0.3
     has_poison = not is_copy and random.random() < 0.6
-    tags = random.choice([None, None, ["1", "2", "5", "7", "8"]])
+    tags = random.choice([None, None, ["1", "2", "5", "7", "8"]]) if topic == _TOPIC else None
     settings = {
         "start": "earliest",
         "batch_records": random.choice([1, 3, 10]),
@@ -81,7 +86,7 @@ def _subscribe(simulation: Simulation, name: str) -> PushOracle:
         "concurrency": random.choice([1, 2, 10]),
         "filter": None if tags is None else {"tag": tags},
         "backoff_ms_min": random.choice([1, 300]),
-        "backoff_ms_max": random.choice([2_000, 10_000]),
+        "backoff_ms_max": random.choice([5_000, 10_000]),
         "patience_ms": _PATIENCE_MS,
         "attempts_max": random.choice([4, 6]) if has_poison else None,
         "dead_letter_topic": _topic_of_the_service(simulation, f"{name}.dead") if has_poison else None,
@@ -89,9 +94,9 @@ def _subscribe(simulation: Simulation, name: str) -> PushOracle:
     target = {"lambda": f"arn:aws:lambda:eu-west-1:123456789012:function:{name}"}
     if is_copy:
         target = {"topic": _topic_of_the_service(simulation, f"{name}.copy")}
-    wish = SubscriptionWish(topics=[_TOPIC], target=target, settings=settings)
+    wish = SubscriptionWish(topics=[topic], target=target, settings=settings)
     subscription, _ = put_subscription(simulation.bare, name, wish)
-    return PushOracle(simulation=simulation, subscription=subscription, topic=_TOPIC, tags=tags, has_poison=has_poison)
+    return PushOracle(simulation=simulation, subscription=subscription, topic=topic, tags=tags, has_poison=has_poison)
 
 
 def _topic_of_the_service(simulation: Simulation, name: str) -> TopicName:
