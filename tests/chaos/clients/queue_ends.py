@@ -8,7 +8,7 @@ from penstock.model import ConsumerRecord
 from penstock_core.errors import PenstockError
 from penstock_core.share.dead_letter import own_headers
 from tests.chaos.clients.clients import Target, read_to_end, run_all
-from tests.chaos.clients.queue_topics import DEAD, GROUPS, LATER, READ_AT_END, TASKS
+from tests.chaos.clients.queue_topics import DEAD, GROUPS, LATER, READ_AT_END, TASKS, is_poison
 from tests.chaos.clients.values import name_of
 from tests.chaos.recording import RecordingTransport
 from tests.history.format import DeadLetter, DeadLetters, Drained, Function
@@ -20,7 +20,10 @@ _LOOK_EACH_S = 2.0
 
 
 def run_drains(target: Target, within_s: float) -> None:
-    """A process's entry: accept what is left of each share group. `drains.unread.json` lists what stays."""
+    """A process's entry: accept what is left of each share group, and reject poison.
+
+    `drains.unread.json` lists what stays.
+    """
     left: list[str] = []
     deadline = time.monotonic() + within_s
     with target.recorder("drains") as recorder:
@@ -41,7 +44,9 @@ def _drain(target: Target, recorder: Recorder, group: str, deadline: float, left
         look_at = 0.0
         while any(lags.values()) and time.monotonic() < deadline:
             try:
-                consumer.poll(timeout_ms=500)
+                for record in consumer.poll(timeout_ms=500):
+                    if is_poison(name_of(record.value)):
+                        consumer.reject(record)
                 if time.monotonic() >= look_at:
                     consumer.flush()
                     lags = {each.partition: each.lag for each in admin.describe_share_group(group).partitions}
