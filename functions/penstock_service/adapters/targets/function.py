@@ -14,6 +14,7 @@ from penstock_service.adapters.targets.failures import AWS_ERRORS, failure_of, i
 from penstock_service.adapters.targets.role import statement_id
 
 _CHECK_MS = 10_000
+_GAP = " … "
 _QUALIFIER_AT = 7  # "arn:aws:lambda:<region>:<account>:function:<name>:<qualifier>"
 
 
@@ -72,6 +73,14 @@ def _function_error(payload: bytes) -> str:
     """The exception as the runtime tells it. Runtimes differ in all but the two names."""
     try:
         told = json.loads(payload)
-        return f"{told['errorType']}: {told['errorMessage']}"[:PUSH_ERROR_LENGTH_MAX]
+        return _without_middle(f"{told['errorType']}: {told['errorMessage']}")
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"the function failed: {payload[:200].decode(errors='replace')}"
+
+
+def _without_middle(error: str) -> str:
+    """`PUSH_ERROR_LENGTH_MAX` characters at most. Powertools tells a traceback, whose last line names the exception."""
+    if len(error) <= PUSH_ERROR_LENGTH_MAX:
+        return error
+    half = (PUSH_ERROR_LENGTH_MAX - len(_GAP)) // 2
+    return f"{error[:half]}{_GAP}{error[-half:]}"

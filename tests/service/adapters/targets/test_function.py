@@ -80,7 +80,11 @@ def test_answer_names_the_records_that_failed() -> None:
             {"errorMessage": "2026-11-23T10:00:00Z 1f Task timed out after 3.00 seconds"},
             'the function failed: {"errorMessage": "2026-11-23T10:00:00Z 1f Task timed out after 3.00 seconds"}',
         ),
-        ({"errorType": "E", "errorMessage": "x" * 10_000}, "E: " + "x" * 497),
+        ({"errorType": "E", "errorMessage": "x" * 497}, "E: " + "x" * 497),
+        (
+            {"errorType": "E", "errorMessage": "x" * 10_000 + "\nValueError: bad id\n"},
+            "E: " + "x" * 245 + " … " + "x" * 228 + "\nValueError: bad id\n",
+        ),
         ("out of memory", 'the function failed: "out of memory"'),
     ],
 )
