@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Template
 from cfnlint.api import ManualArgs, lint  # type: ignore[import-untyped]  # cfn-lint has no types
 
@@ -29,7 +31,7 @@ def test_template_is_one_that_cloudformation_takes(
     assert mistakes_in(template(name), region) == []
 
 
-def test_template_that_declares_topics_is_one_that_cloudformation_takes(tmp_path: Path) -> None:
+def test_template_that_declares_topics_and_subscriptions_is_one_that_cloudformation_takes(tmp_path: Path) -> None:
     stack = Stack(App(builtin_cloud_formation_validation=False), "Shop", env=Environment(region="eu-west-1"))
     settings = StageSettings(name="shop")
     queue = Penstock(stack, "Queue", settings=settings, shipment=empty_shipment(settings, tmp_path))
@@ -39,6 +41,15 @@ def test_template_that_declares_topics_is_one_that_cloudformation_takes(tmp_path
     orders.grant_consume(role, group="billing")
     queue.share_group("workers", [orders], dead_letter_topic=dead).grant_consume(role)
     queue.grant_admin(role)
+    handler = lambda_.Function(
+        stack,
+        "Handler",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("handler = print"),
+    )
+    orders.on_records(handler, filter={"type": ["order"]}, dead_letter_topic=dead)
+    orders.on_records(sqs.Queue(stack, "Jobs"))
     assert mistakes_in(dict(Template.from_stack(stack).to_json()), "eu-west-1") == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Duration, Environment, RemovalPolicy, Stack
 from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
@@ -158,9 +159,27 @@ def test_stage_that_declares_nothing_has_no_function_for_it(queue: Penstock) -> 
 
 
 def test_aws_solutions_rules_hold(queue: Penstock) -> None:
-    queue.share_group("workers", [queue.topic("orders")])
-    report = AwsSolutionsChecks().validate_scope(Stack.of(queue))
-    assert not [violation.rule_name for violation in report.violations]
+    """The function and the queue hold them by themselves. So a violation comes from what a subscription adds."""
+    stack, orders = Stack.of(queue), queue.topic("orders")
+    queue.share_group("workers", [orders])
+    handler = lambda_.Function(
+        stack,
+        "Handler",
+        runtime=lambda_.Runtime.PYTHON_3_14,
+        handler="index.handler",
+        code=lambda_.Code.from_inline("handler = print"),
+        role=iam.Role(stack, "HandlerRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com")),
+    )
+    refused = sqs.DeadLetterQueue(max_receive_count=3, queue=sqs.Queue(stack, "Refused", enforce_ssl=True))
+    orders.on_records(handler, filter={"type": ["order"]}, dead_letter_topic=queue.topic("orders.dead"))
+    orders.on_records(sqs.Queue(stack, "Jobs", enforce_ssl=True, dead_letter_queue=refused))
+    assert set(declared(queue, "Subscription")) == {"orders.Handler", "orders.Jobs"}
+    report = AwsSolutionsChecks().validate_scope(stack)
+    assert not [
+        (violation.rule_name, resource.construct_path)
+        for violation in report.violations
+        for resource in violation.violating_resources
+    ]
 
 
 def test_function_lets_the_deliveries_in_before_it_is_subscribed(queue: Penstock) -> None:
