@@ -1,19 +1,18 @@
-"""A CDK app of your own with a queue in it: a producer function, a consumer function, and a dead-letter topic.
+"""A CDK app of your own with a queue in it: a producer function, a function that Penstock calls, and dead letters.
 
     pip install 'penstock[cdk]'
-    pip install --target examples/cdk/handlers penstock
+    pip install --target examples/cdk/handlers aws-lambda-powertools penstock
     npx cdk deploy --app 'python examples/cdk/app.py'
 
-The second command puts the SDK into the package of the functions. docs/how-to/cdk.md has the options of pip that choose
-the platform, and all else.
+The second command puts the SDK and Powertools into the package of the functions. docs/how-to/cdk.md has the options of
+pip that choose the platform, and all else.
 """
 
 import os
 from pathlib import Path
 
 import aws_cdk as cdk
-from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -37,19 +36,28 @@ class Shop(cdk.Stack):
         self.queue = Penstock(self, "Queue", settings=settings, removal_policy=cdk.RemovalPolicy.DESTROY)
         orders = self.queue.topic("orders", partitions=3)
         dead = self.queue.topic("orders.dead")
-        workers = self.queue.share_group("workers", [orders], dead_letter_topic=dead, deliveries_max=3)
 
         producer = self._function("Producer", "producer.handler")
+        self.queue.add_environment(producer)
         orders.grant_produce(producer)
 
         consumer = self._function("Consumer", "consumer.handler")
-        workers.grant_consume(consumer)
-        events.Rule(
+        parcels = self._parcels()
+        parcels.grant_write_data(consumer)
+        consumer.add_environment("PARCELS_TABLE", parcels.table_name)
+        orders.on_records(consumer, dead_letter_topic=dead, attempts_max=3)
+
+    def _parcels(self) -> dynamodb.Table:
+        """The table of the consumer. Its key is the place of a record, because a record may come twice."""
+        table = dynamodb.Table(
             self,
-            "EachMinute",
-            schedule=events.Schedule.rate(cdk.Duration.minutes(1)),
-            targets=[targets.LambdaFunction(consumer)],
+            "Parcels",
+            partition_key=dynamodb.Attribute(name="place", type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
         )
+        cdk.CfnOutput(self, "ParcelsTable", value=table.table_name)
+        return table
 
     def _function(self, construct_id: str, handler: str) -> lambda_.Function:
         function = lambda_.Function(
@@ -61,7 +69,6 @@ class Shop(cdk.Stack):
             memory_size=512,
             timeout=cdk.Duration.seconds(20),
         )
-        self.queue.add_environment(function)
         cdk.CfnOutput(self, f"{construct_id}Function", value=function.function_name)
         return function
 

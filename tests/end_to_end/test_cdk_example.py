@@ -1,4 +1,4 @@
-"""examples/cdk on the emulator: a producer stores orders, a consumer handles them, and bad ones become dead letters."""
+"""examples/cdk on the emulator: Penstock calls the consumer with orders, and a bad one becomes a dead letter."""
 
 import json
 import os
@@ -12,12 +12,13 @@ import pytest
 
 from examples.cdk.app import Shop
 from localstack.places import CHECKOUT
+from penstock import Consumer, ConsumerRecord
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.own_stack import NAME, SETTINGS, OwnStack, deploy_app
 from tests.support.deadlines import until
 
 pytestmark = pytest.mark.stack
-# The emulator's functions find the SDK in the checkout. On AWS, it is in their package.
+# The emulator's functions find the SDK in the checkout, and Powertools in the tests' own packages.
 PACKAGES = [str(CHECKOUT / each) for each in ("functions", "sdk")]
 
 
@@ -25,47 +26,63 @@ PACKAGES = [str(CHECKOUT / each) for each in ("functions", "sdk")]
 def shop(stack: Stack, tmp_path: Path) -> Iterator[OwnStack]:
     own = deploy_app(stack, tmp_path / "out", lambda app: Shop(app, NAME, settings=replace(SETTINGS, name="example")))
     functions = stack.root_client("lambda")
+    packages = [*PACKAGES, *(each for each in sys.path if "site-packages" in each)]
+    changed = {
+        "PENSTOCK_URL": own.url,  # the name of the emulator's API does not resolve everywhere
+        "PYTHONPATH": os.pathsep.join(packages),
+    }
     try:
         for name in ("ProducerFunction", "ConsumerFunction"):
-            variables = {
-                "PENSTOCK_URL": own.url,  # the name of the emulator's API does not resolve everywhere
-                "PYTHONPATH": os.pathsep.join([*PACKAGES, *(each for each in sys.path if "site-packages" in each)]),
-            }
-            functions.update_function_configuration(
-                FunctionName=own.outputs[name], Environment={"Variables": variables}
-            )
+            function = own.outputs[name]
+            given = functions.get_function_configuration(FunctionName=function).get("Environment", {})
+            variables = {**given.get("Variables", {}), **changed}
+            functions.update_function_configuration(FunctionName=function, Environment={"Variables": variables})
         yield own
     finally:
         stack.root_client("cloudformation").delete_stack(StackName=NAME)
 
 
-def invoke(own: OwnStack, name: str, event: object) -> Any:
-    response = own.local.root_client("lambda").invoke(FunctionName=own.outputs[name], Payload=json.dumps(event))
+def send(own: OwnStack, order: dict[str, object]) -> dict[str, Any]:
+    """Lets the producer function store an order. Returns where."""
+    client = own.local.root_client("lambda")
+    response = client.invoke(FunctionName=own.outputs["ProducerFunction"], Payload=json.dumps(order))
     answer = json.loads(response["Payload"].read())
     assert "FunctionError" not in response, answer
-    return answer
+    return dict(answer)
 
 
-def test_orders_go_from_the_producer_to_the_consumer_and_bad_ones_become_dead_letters(shop: OwnStack) -> None:
-    orders = [{"customer": f"c{number % 5}", "pieces": number} for number in range(8)]
-    stored = [invoke(shop, "ProducerFunction", order) for order in orders]
-    assert {each["topic"] for each in stored} == {"orders"}
-    assert len({(each["partition"], each["offset"]) for each in stored}) == len(orders)
-    handled: list[dict[str, object]] = []
-    rejected: list[int] = []
+def parcels(own: OwnStack) -> dict[str, int]:
+    """What the consumer has noted: the pieces of each place."""
+    client = own.local.root_client("dynamodb")
+    items = client.scan(TableName=own.outputs["ParcelsTable"], ConsistentRead=True)["Items"]
+    return {item["place"]["S"]: int(item["pieces"]["N"]) for item in items}
 
-    def is_done() -> bool:
-        answer = invoke(shop, "ConsumerFunction", {})
-        handled.extend(answer["handled"])
-        rejected.append(answer["rejected"])
-        return len(handled) + sum(rejected) >= len(orders)
 
-    until(is_done)
-    assert sorted(handled, key=lambda order: int(str(order["pieces"]))) == orders[1:]
-    assert sum(rejected) == 1
+def dead_letters(own: OwnStack) -> list[ConsumerRecord]:
+    with Consumer("orders.dead", transport=own.transport, auto_offset_reset="earliest", wait="poll") as consumer:
+        return list(consumer.poll(100, 1_000))
 
-    def dead_letters() -> int:
-        invoke(shop, "ConsumerFunction", {})  # the next acquire moves what was rejected
-        return sum(each.high_watermark for each in shop.admin().describe_topic("orders.dead").offsets)
 
-    until(lambda: dead_letters() == 1)
+def test_orders_reach_the_consumer_and_a_bad_one_becomes_a_dead_letter_with_its_reason(shop: OwnStack) -> None:
+    """The orders wait for a paused subscription, so the bad one comes in a batch behind a good one."""
+    admin = shop.admin()
+    [subscription] = admin.list_subscriptions()
+    admin.pause_subscription(subscription.name)
+    good = [{"customer": f"c{number % 5}", "pieces": number} for number in range(1, 12)]
+    bad = {"customer": "c1", "pieces": 0}
+    noted: dict[str, int] = {}
+    for order in [*good[:8], bad, *good[8:]]:
+        stored = send(shop, order)
+        if order is not bad:
+            noted["{topic}-{partition}-{offset}".format_map(stored)] = int(str(order["pieces"]))
+    assert len(noted) == len(good)
+    admin.resume_subscription(subscription.name)
+
+    until(lambda: len(dead_letters(shop)) > 0, shown=lambda: admin.describe_subscription(subscription.name))
+    until(lambda: parcels(shop) == noted, shown=lambda: parcels(shop))
+    [letter] = dead_letters(shop)
+    assert json.loads(letter.value or b"") == bad
+    headers = {name: (value or b"").decode() for name, value in letter.headers}
+    assert headers["penstock.dead-letter.subscription"] == subscription.name
+    assert headers["penstock.dead-letter.deliveries"] == "3"
+    assert headers["penstock.dead-letter.reason"].rstrip().endswith("ValueError: an order has one piece or more")

@@ -1,27 +1,35 @@
-"""A Lambda function that handles what waits in the topic `orders`, and rejects what it can never handle.
+"""A Lambda function that Penstock calls with the records of the topic `orders`. It notes what has to be packed.
 
-Rejected records go to the topic `orders.dead`. A record whose handling fails otherwise comes again, twice at most.
+A record whose handling raises is tried three times, and then goes to the topic `orders.dead`. The records
+behind it in its partition come again, too. So an order is noted under its place in the topic, and never twice.
 """
 
-import json
+import os
+from functools import cache
 from typing import Any
 
-from penstock import ShareConsumer
+import boto3
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.kafka_event import KafkaEventRecord
 
-BATCH = 100
-WAIT_MS = 2_000
+processor = BatchProcessor(event_type=EventType.Kafka)
 
 
-def handler(_event: object, _context: object) -> dict[str, Any]:
-    """Handles one batch, and answers the orders that it has handled and the number of those that it has rejected."""
-    handled, rejected = [], 0
-    with ShareConsumer("orders", group_id="workers", wait="poll") as consumer:
-        for record in consumer.poll(BATCH, WAIT_MS):
-            order = json.loads(record.value or b"{}")
-            if order.get("pieces", 0) < 1:
-                consumer.reject(record, "an order has one piece or more")
-                rejected += 1
-            else:
-                handled.append(order)
-                consumer.accept(record)
-    return {"handled": handled, "rejected": rejected}
+@cache
+def parcels() -> Any:
+    """The table of this function instance."""
+    return boto3.resource("dynamodb").Table(os.environ["PARCELS_TABLE"])
+
+
+def note(record: KafkaEventRecord) -> None:
+    """Notes the order of a record. Raises ValueError for an order without pieces."""
+    order = record.json_value
+    if order["pieces"] < 1:
+        raise ValueError("an order has one piece or more")
+    place = f"{record.topic}-{record.partition}-{record.offset}"
+    parcels().put_item(Item={"place": place, "customer": order["customer"], "pieces": order["pieces"]})
+
+
+def handler(event: dict[str, Any], context: Any) -> Any:
+    """Handles a batch, and answers which records have failed."""
+    return process_partial_response(event, note, processor, context)
