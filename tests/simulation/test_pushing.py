@@ -30,5 +30,5 @@ def test_subscriptions_keep_their_promise_whatever_fails() -> None:
                 pytest.fail(explain(result), pytrace=False)
             counts += result.faults
     for event in EVENTS:
-        assert counts[f"push {event}"] > 3, event
+        assert counts[f"push {event}"] > 0, event
     assert counts["doubled delivery"] > 3
