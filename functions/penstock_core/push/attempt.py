@@ -197,7 +197,7 @@ def _plan_alone(state: DeliveryState, trouble: Trouble, config: SubscriptionConf
     attempts_max = _attempts_max(config, trouble, is_alone=True)
     if config.dead_letter_topic is None or trouble.attempts < max(1, attempts_max - 1):
         return _begin(state, trouble, config, found, facts)
-    if trouble.is_well and trouble.attempts >= attempts_max:
+    if trouble.is_well and trouble.attempts >= attempts_max and trouble.try_end == found.end:
         return _bury(found, len(found.records))
     is_well = _is_well(trouble, config, facts)
     if is_well is None:

@@ -95,16 +95,17 @@ def fail_parallel(
     now_ms, before = facts.now_ms, state.trouble
     first_ms = now_ms if before is None or before.is_well else before.first_failed_ms
     failures = failures_in_row(state) + 1
+    is_proven = facts.succeeded_ms > first_ms + PUSH_EVIDENCE_MARGIN_MS
     is_well = (
         (before is not None and before.is_well)
         or failures + facts.failures_elsewhere < deliveries
         or now_ms - first_ms >= config.patience_ms
-        or facts.succeeded_ms > first_ms + PUSH_EVIDENCE_MARGIN_MS
+        or is_proven
     )
     is_away = failed.failure is Failure.AWAY
     is_counted = not is_away and (is_well or not needs_evidence(config, failed, deliveries))
     trouble = Trouble(
-        first_failed_ms=first_ms,
+        first_failed_ms=now_ms if is_proven else first_ms,  # a success elsewhere proves once: an outage may follow it
         range_end=Offset(0),
         attempts=0 if is_away else failures,
         outages=failures if is_away else 0,

@@ -55,6 +55,8 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
     stores = work.instance.stores
     keys = [key for _, key in work.partitions]
     states = dict(stores.push.find_deliveries(keys))
+    if len(states) < len(keys) and _is_gone(work):
+        return LaneResult(is_unfinished=False)
     while True:
         heads = stores.log.heads([key.partition_key for key in keys])
         turns: dict[DeliveryKey, _Turn] = {}
@@ -71,6 +73,12 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
             due_ms=min((turn.due_ms for turn in turns.values() if turn.due_ms is not None), default=None),
             ends={key.partition_key: heads[key.partition_key] for key, turn in turns.items() if turn.is_at_end},
         )
+
+
+def _is_gone(work: LaneWork) -> bool:
+    """True if the subscription was deleted. Then its states may be gone: that is no beginning at the log's start."""
+    found = work.instance.stores.push.get_subscription(work.subscription.name)
+    return found is None or found.subscription_id != work.subscription.subscription_id
 
 
 class _Partition:

@@ -419,3 +419,13 @@ def _alone(**changes: Any) -> Trouble:
 
 def _candidate(offset: int, timestamp_ms: int = 0) -> Candidate:
     return Candidate(offset=Offset(offset), timestamp_ms=timestamp_ms)
+
+
+def test_record_is_not_buried_by_the_attempts_of_a_larger_range() -> None:
+    config = new_subscription_config({**DEAD, "attempts_max": 1})
+    trouble = Trouble(
+        first_failed_ms=0, range_end=Offset(50), try_end=Offset(50), attempts=1, is_split=True, is_well=True
+    )
+    found = Found(records=[Candidate(offset=Offset(0), timestamp_ms=0)], end=Offset(1))
+    step = plan(replace(START, trouble=trouble), config, found, Facts(now_ms=1, succeeded_ms=0))
+    assert isinstance(step, Try)

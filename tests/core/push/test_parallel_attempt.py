@@ -119,3 +119,12 @@ def test_trouble_ends_when_nothing_waits() -> None:
     assert end_parallel(NEW) is NEW
     failing = replace(NEW, trouble=Trouble(first_failed_ms=1, range_end=Offset(0)), next_try_ms=7)
     assert end_parallel(failing) == replace(NEW, version=1)
+
+
+def test_success_of_another_lane_before_an_outage_counts_one_failure_only() -> None:
+    state, counted = fail(NEW, Failure.REFUSAL, 5).state, 0
+    for number in range(1, 300):
+        now_ms = NOW_MS + 2_000 * number
+        done = fail(state, Failure.REFUSAL, 5, now_ms, NOW_MS + PUSH_EVIDENCE_MARGIN_MS + 1 if number > 7 else 0)
+        state, counted = done.state, counted + done.is_counted
+    assert counted == 1

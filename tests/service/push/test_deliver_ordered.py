@@ -6,6 +6,7 @@ import pytest
 from penstock_core.limits import PUSH_EVIDENCE_MARGIN_MS, PUSH_UNREADABLE_PAUSE_MS
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.records.codec import NewRecord
+from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.deliver import Ending
 from penstock_service.topics.truncate import truncate
 from tests.support.push_deliveries import Deliveries, refusing
@@ -36,6 +37,19 @@ def test_poison_record_is_buried_and_all_others_are_handled_in_order() -> None:
     assert deliveries.counts()["push_dead_lettered"] == 1
     assert len(deliveries.batches) <= 3 + 5 + math.ceil(math.log2(100)) + 5 + 1
     assert not deliveries.queue.messages
+
+
+def test_deletion_between_two_reads_is_no_beginning_at_the_start_of_the_log() -> None:
+    deliveries = Deliveries()
+    deliveries.append("old")
+
+    def deleted(original: Any, keys: Any) -> Any:
+        delete_subscription(deliveries.instance, deliveries.subscription.name)
+        return original(keys)
+
+    push = Intercepted(deliveries.instance.stores.push, find_deliveries=deleted)
+    deliveries.run_once(with_stores(deliveries.instance, push=push))
+    assert deliveries.batches == []
 
 
 def test_attempts_are_told_to_the_target() -> None:
