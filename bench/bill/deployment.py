@@ -152,7 +152,7 @@ class BilledDeployment:
         """Sends a request through API Gateway and a function. Raises LookupError for no route."""
         event = _event(method, path, query, headers, body)
         handler = self._handlers[event["routeKey"]]
-        with self._billed(_FUNCTIONS[event["routeKey"]], moved_bytes=len(body)):
+        with self.billed(_FUNCTIONS[event["routeKey"]], moved_bytes=len(body)):
             result = handler(event, _CONTEXT)
         if result["statusCode"] >= 500:
             raise BillError(f"{event['routeKey']}: {result['body']}\n{self.last_log}")
@@ -169,11 +169,12 @@ class BilledDeployment:
 
     def run(self, function: str, handler: Callable[[Any, Any], Any]) -> None:
         """Invokes a scheduled function."""
-        with self._billed(function, moved_bytes=0):
+        with self.billed(function, moved_bytes=0):
             handler({}, _CONTEXT)
 
     @contextmanager
-    def _billed(self, function: str, *, moved_bytes: int) -> Iterator[None]:
+    def billed(self, function: str, *, moved_bytes: int) -> Iterator[None]:
+        """Bills what is done within as one invocation of the function, which moves so many bytes."""
         began_ms = self.clock.passed_ms
         log, out = io.StringIO(), io.StringIO()
         with _logs_to(log), redirect_stdout(out):

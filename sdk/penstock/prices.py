@@ -37,6 +37,7 @@ _DYNAMODB = "aws.amazon.com/dynamodb/pricing/on-demand"
 _EC2 = "aws.amazon.com/ec2/pricing/on-demand"
 _EVENTS = "aws.amazon.com/eventbridge/pricing"
 _KMS = "aws.amazon.com/kms/pricing"
+_KINESIS = "aws.amazon.com/kinesis/data-streams/pricing"
 _LAMBDA = "aws.amazon.com/lambda/pricing"
 _S3 = "aws.amazon.com/s3/pricing"
 _SQS = "aws.amazon.com/sqs/pricing"
@@ -81,6 +82,11 @@ EXPRESS_GB_MONTHS = Price(usd=0.11, per=1, unit="GB-month", source=_S3)
 
 # SQS, standard queues. A receive that finds nothing costs too. FIFO costs 0.50.
 SQS_REQUESTS = Price(usd=0.40, per=MILLION, unit="request of 64 KB", source=_SQS)
+
+# Kinesis Data Streams on demand, to compare. A record counts in whole KB.
+KINESIS_BYTES_IN = Price(usd=0.08, per=GB, unit="byte", source=_KINESIS)
+KINESIS_BYTES_OUT = Price(usd=0.04, per=GB, unit="byte", source=_KINESIS)
+KINESIS_STREAM_HOURS = Price(usd=0.04, per=1, unit="hour of a stream", source=_KINESIS)
 
 # CloudWatch. A metric counts once for each set of dimensions, by the hours in which it is published.
 ALARMS = Price(usd=0.10, per=1, unit="metric of an alarm and month", source=_CLOUDWATCH)

@@ -1,4 +1,4 @@
-"""Which addresses an HTTPS endpoint may have: public ones only. Pure.
+"""The addresses that an HTTPS endpoint may have: public ones only. Pure.
 
 A subscription makes the service send requests to an address that its caller chose. A private address would lead the
 caller into networks that only the service reaches: its own machine, its VPC, or the metadata of its instance at
