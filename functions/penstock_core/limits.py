@@ -173,6 +173,7 @@ DEAD_LETTERS_AT_ONCE = 100  # records that one transaction moves to a dead-lette
 PUSH_LOCK_MS = 65_000  # of a lane: longer than the function `deliver` may run
 PUSH_VISIBILITY_MS = 75_000  # a message whose delivery died comes again: soon after its lock ends
 PUSH_MESSAGE_AGE_MS_MAX = 14 * 24 * 3_600_000  # SQS keeps a message no longer
+PUSH_STUCK_MS = 3_600_000  # a partition that fails so long rings an alarm, however patient its subscription is
 PUSH_ORPHANS_MS = 3_600_000  # states without a subscription go after that: no creation or delivery lasts so long
 DISPATCH_LATE_MS = 60_000  # after a write, a wake-up of subscriptions is late: the alarm functions-failing counts it
 PUSH_SLICE_MS = 10_000  # of a delivery: then it begins no invocation, and another delivery goes on

@@ -12,7 +12,15 @@ from typing import Any
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.policy import parse_filter
-from penstock_core.ids import GroupName, ShareGroupId, TopicId, TopicName, parse_group_name, parse_topic_name
+from penstock_core.ids import (
+    GroupName,
+    ShareGroupId,
+    SubscriptionName,
+    TopicId,
+    TopicName,
+    parse_group_name,
+    parse_topic_name,
+)
 from penstock_core.mistakes import Mistakes
 
 SHARE_GROUP_ID_BYTES = 10
@@ -67,7 +75,10 @@ CHOICES = {"ordering": (ORDER_NONE, ORDER_KEY), "start": STARTS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroup:
-    """The group's item. `topics` are the topics that it reads, by name, with the ids that it is bound to."""
+    """The group's item. `topics` are the topics that it reads, by name, with the ids that it is bound to.
+
+    `subscription` is the one that a hidden group works for; the item does not have it.
+    """
 
     name: GroupName
     share_group_id: ShareGroupId
@@ -75,6 +86,7 @@ class ShareGroup:
     created_at_ms: int = 0
     topics: Mapping[TopicName, TopicId]
     config: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+    subscription: SubscriptionName | None = field(default=None, compare=False)
 
 
 def new_share_group_id(entropy: bytes) -> ShareGroupId:

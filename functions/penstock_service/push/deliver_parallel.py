@@ -32,6 +32,7 @@ from penstock_core.push.parallel_attempt import (
     end_parallel,
     fail_parallel,
     failures_in_row,
+    is_last,
     needs_evidence,
     succeed_parallel,
 )
@@ -110,13 +111,22 @@ class _ParallelLane:
         held = [each for handed in acquired.partitions for lock in handed.locks for each in self._held(lock, entries)]
         if len(held) == min(self._config.batch_records, SHARE_RECORDS_MAX):
             self._start_next()
-        for chosen in self._batches(held):
-            if not self._work.has_time() or self._state.next_try_ms > self._instance.clock.now_ms():
-                entries += self._entries(chosen, AckType.RELEASE, delay_ms=0, is_uncounted=True)
-            else:
-                entries += self._invoke(chosen)
+        try:
+            for chosen in self._batches(held):
+                if not self._work.has_time() or self._state.next_try_ms > self._instance.clock.now_ms():
+                    entries += self._entries(chosen, AckType.RELEASE, delay_ms=0, is_uncounted=True)
+                else:
+                    self._invoke(chosen, entries)
+                    self._acknowledge(entries)
+        finally:  # what was answered is acknowledged, whatever fails behind it
+            self._acknowledge(entries)
+
+    def _acknowledge(self, entries: list[AckEntry]) -> None:
+        """Send the entries, and empty the list. One update for each partition."""
         if entries:
-            acknowledge_entries(self._instance, self._group, entries)
+            sent = [*entries]
+            entries.clear()
+            acknowledge_entries(self._instance, self._group, sent)
 
     def _held(self, lock: HandedLock, entries: list[AckEntry]) -> list[_Held]:
         """The records of a lock. It acknowledges removed records, and those of a batch that cannot be decoded."""
@@ -148,7 +158,8 @@ class _ParallelLane:
                 yield chosen
                 left = left[len(chosen) :]
 
-    def _invoke(self, chosen: Sequence[_Held]) -> list[AckEntry]:
+    def _invoke(self, chosen: Sequence[_Held], entries: list[AckEntry]) -> None:
+        """Call the target, and add what its answer acknowledges before the lane's state is written."""
         deliveries = chosen[0].deliveries
         batch = PushBatch(
             subscription=self._subscription.name,
@@ -162,22 +173,30 @@ class _ParallelLane:
             good = [each for each in chosen if each.record.place not in answer.failed]
             bad = [each for each in chosen if each.record.place in answer.failed]
             self._instance.telemetry.count("records_pushed", len(good))
-            self._put(succeed_parallel(self._state, now_ms))
             if bad:
                 self._log(bad, "record", answer.error)
-            return [*self._entries(good, AckType.ACCEPT), *self._entries(bad, AckType.RELEASE)]
+            entries += [*self._entries(good, AckType.ACCEPT), *self._counted(bad, deliveries, answer.error)]
+            self._put(succeed_parallel(self._state, now_ms))
+            return
         failed = answer if isinstance(answer, Failed) else Failed(failure=Failure.REFUSAL, error=answer.error)
         self._log(chosen, failed.failure.value, failed.error)
         facts = ParallelFacts(now_ms=now_ms)
         if needs_evidence(self._config, failed, deliveries):
             facts = self._evidence(now_ms)
         done = fail_parallel(self._state, self._config, failed, deliveries, facts)
-        self._put(done.state)
         old, young = self._by_age(chosen, now_ms)
-        buried = self._entries(old, AckType.REJECT, reason=_reason(failed.error))
+        entries += self._entries(old, AckType.REJECT, reason=_reason(failed.error))
         if done.is_counted:
-            return [*buried, *self._entries(young, AckType.RELEASE)]
-        return [*buried, *self._entries(young, AckType.RELEASE, delay_ms=done.delay_ms, is_uncounted=True)]
+            entries += self._counted(young, deliveries, failed.error)
+        else:
+            entries += self._entries(young, AckType.RELEASE, delay_ms=done.delay_ms, is_uncounted=True)
+        self._put(done.state)
+
+    def _counted(self, failing: Sequence[_Held], deliveries: int, error: str) -> list[AckEntry]:
+        """Records whose failure counts: they come again, or go to the dead letters with the reason."""
+        if is_last(self._config, deliveries):
+            return self._entries(failing, AckType.REJECT, reason=_reason(error))
+        return self._entries(failing, AckType.RELEASE)
 
     def _by_age(self, chosen: Sequence[_Held], now_ms: int) -> tuple[list[_Held], list[_Held]]:
         """The records that are older than `age_ms_max`, and the others. Without dead letters there is no such bound."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import PartitionKey, ShareGroupId
-from penstock_core.limits import PUSH_LIST_MAX, PUSH_ORPHANS_MS
+from penstock_core.limits import PUSH_LIST_MAX, PUSH_ORPHANS_MS, PUSH_STUCK_MS
 from penstock_core.log.index import Head
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
@@ -36,7 +36,7 @@ class LookRun:
     """The counts of one run. `is_finished` is False if its time was up before it had seen every subscription.
 
     `partitions_stuck` are partitions, or lanes of parallel subscriptions, that have failed for longer than the
-    subscription's `patience_ms`.
+    subscription's `patience_ms`, or than `PUSH_STUCK_MS` if that is less.
     """
 
     subscriptions: int = 0
@@ -117,7 +117,7 @@ def _look_at(instance: Instance, subscription: Subscription) -> _Found:
                 version=subscription.version,
                 partition=key,
             )
-    return _Found(messages=[*messages.values()], partitions_stuck=_stuck(subscription, states, now_ms))
+    return _Found(messages=[*messages.values()], partitions_stuck=_stuck(subscription, states, there, now_ms))
 
 
 def _due_in_order(
@@ -159,10 +159,15 @@ def _share_key(key: DeliveryKey) -> ShareKey:
     return ShareKey(ShareGroupId(key.subscription_id), key.topic_id, key.partition)
 
 
-def _stuck(subscription: Subscription, states: SubscriptionStates, now_ms: int) -> int:
-    since_ms = now_ms - subscription.config.patience_ms
-    troubles = (state.trouble for state in states.deliveries.values())
-    return sum(trouble is not None and trouble.first_failed_ms < since_ms for trouble in troubles)
+def _stuck(subscription: Subscription, states: SubscriptionStates, there: Sequence[DeliveryKey], now_ms: int) -> int:
+    """The partitions, or lanes in parallel mode, that have failed for long. Those that are gone fail no more."""
+    since_ms = now_ms - min(subscription.config.patience_ms, PUSH_STUCK_MS)
+    is_parallel = subscription.config.mode == PARALLEL
+    lanes = range(subscription.config.concurrency if is_parallel else 0)
+    current = [lane_delivery_key(subscription.subscription_id, lane) for lane in lanes] if is_parallel else there
+    found = (states.deliveries.get(key) for key in current)
+    troubles = [state.trouble for state in found if state is not None and state.trouble is not None]
+    return sum(each.first_failed_ms < since_ms and not (is_parallel and each.is_well) for each in troubles)
 
 
 def _remove_orphans(instance: Instance, done: LookRun) -> None:

@@ -32,6 +32,7 @@ def parallel_group(subscription: Subscription) -> ShareGroup:
         created_at_ms=subscription.created_at_ms,
         topics=subscription.topics,
         config=_config(subscription.config),
+        subscription=subscription.name,
     )
 
 

@@ -2,9 +2,10 @@ from typing import Any
 
 import pytest
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.lane import NO_MESSAGE
-from penstock_core.records.codec import decode
+from penstock_core.records.codec import NewRecord, decode
 from penstock_service.push.deliver import Ending
 from penstock_service.push.parallel_group import put_parallel_group
 from tests.support.push_deliveries import Deliveries, refusing
@@ -96,6 +97,46 @@ def test_poison_record_is_buried_alone_and_all_others_are_handled(poison: int) -
     assert len(deliveries.batches) <= 40
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+def test_dead_letter_tells_the_reason_and_the_subscription(is_named: bool) -> None:
+    deliveries = with_dead_letters(attempts_max=3)
+
+    def answer(batch: PushBatch) -> Answer:
+        bad = frozenset(each.place for each in batch.records if each.record.offset == 1)
+        if not bad or is_named:
+            return Answered(failed=bad, error="too long")
+        return Failed(failure=Failure.REFUSAL, error="too long")
+
+    deliveries.answer = answer
+    deliveries.append_many(3)
+    deliveries.run()
+    [letter] = decode(ask(deliveries.instance, "dead").data)
+    headers = {name.removeprefix("penstock.dead-letter."): value for name, value in letter.headers}
+    assert (headers["reason"], headers["subscription"], headers["deliveries"]) == (b"too long", b"packing", b"3")
+    assert "group" not in headers
+
+
+def test_answered_batch_is_done_though_the_delivery_fails_at_the_next_one() -> None:
+    deliveries = parallel(batch_records=2)
+    deliveries.append_many(2)
+    deliveries.answer = lambda _: Failed(failure=Failure.REFUSAL, error="once")
+    deliveries.run_once()
+    assert deliveries.batches == [[0, 1]]
+
+    def answer(batch: PushBatch) -> Answer:
+        if batch.records[0].record.offset == 1:
+            raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "the state cannot be written")
+        return Answered()
+
+    deliveries.answer = answer
+    deliveries.run(for_ms=20_000)
+    assert deliveries.batches[:3] == [[0, 1], [0], [1]]
+    deliveries.answer = lambda _: Answered()
+    deliveries.run()
+    assert [0] not in deliveries.batches[3:], "it was answered"
+    assert is_at_rest(deliveries)
+
+
 @pytest.mark.parametrize("failure", Failure)
 def test_outage_buries_nothing_and_its_end_is_found(failure: Failure) -> None:
     deliveries = with_dead_letters(backoff_ms_max=60_000)
@@ -142,9 +183,9 @@ def test_named_records_come_back_and_the_others_are_done() -> None:
 
 def test_filter_takes_some_records_only() -> None:
     deliveries = parallel(filter={"kind": ["a"]})
-    deliveries.append("plain", "plain")
+    deliveries.append("plain", NewRecord(1, None, b"taken", [("kind", b"a")]), "plain")
     deliveries.run()
-    assert deliveries.batches == []
+    assert deliveries.batches == [[1]]
     assert is_at_rest(deliveries)
 
 

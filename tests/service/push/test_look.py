@@ -7,7 +7,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import LockNonce, Offset, ShareGroupId, SubscriptionId, SubscriptionName
-from penstock_core.limits import PUSH_ORPHANS_MS, PUSH_VISIBILITY_MS
+from penstock_core.limits import PUSH_ORPHANS_MS, PUSH_STUCK_MS, PUSH_VISIBILITY_MS
 from penstock_core.push.delivery import DeliveryState, Trouble
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneKey, LaneState, lane_of
@@ -199,6 +199,28 @@ def test_partition_that_fails_for_longer_than_the_patience_is_counted(instance: 
     assert look(instance, budget_ms=FOR_EVER_MS).partitions_stuck == 0
     clock.sleep_ms(1)
     assert look(instance, budget_ms=FOR_EVER_MS).partitions_stuck == 1
+
+
+def test_long_patience_does_not_hide_what_fails(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, records=2)
+    subscription = made(instance, patience_ms=14 * 24 * 3_600_000)
+    trouble = Trouble(first_failed_ms=clock.now_ms(), range_end=Offset(1))
+    store(instance, key_in(instance, subscription), DeliveryState(offset=Offset(0), trouble=trouble))
+    clock.sleep_ms(PUSH_STUCK_MS + 1)
+    assert look(instance, budget_ms=FOR_EVER_MS).partitions_stuck == 1
+
+
+@pytest.mark.parametrize(("lane", "is_well", "stuck"), [(0, False, 1), (0, True, 0), (2, False, 0)])
+def test_lane_that_is_well_or_gone_is_not_stuck(
+    instance: Instance, clock: SteppedClock, lane: int, is_well: bool, stuck: int
+) -> None:
+    filled_topic(instance, records=2)
+    subscription = made(instance, mode="parallel", concurrency=2)
+    trouble = Trouble(first_failed_ms=clock.now_ms(), range_end=Offset(0), is_well=is_well)
+    key = lane_delivery_key(subscription.subscription_id, lane)
+    store(instance, key, DeliveryState(offset=Offset(0), trouble=trouble))
+    clock.sleep_ms(PUSH_STUCK_MS + 1)
+    assert look(instance, budget_ms=FOR_EVER_MS).partitions_stuck == stuck
 
 
 def test_states_of_a_deleted_subscription_go_after_an_hour(instance: Instance, clock: SteppedClock) -> None:
