@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -20,7 +20,7 @@ from penstock.cli.service import Service, service_command, time_text
 from penstock.cli.share_groups import FILTER
 from penstock.consumer.consumer import Consumer
 from penstock.dead_letters.headers import Death, death_of
-from penstock.errors import InvalidError, OffsetOutOfRangeError
+from penstock.errors import InvalidError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.model import ConsumerRecord, TopicPartition
 from penstock.system import monotonic_ms
 from penstock.workers.signals import stopped_by_signals
@@ -48,13 +48,14 @@ def list_dead_letters(service: Service, topic: str | None, last: int) -> None:
     service.show(
         [_row(record, death) for record, death in found],
         title=f"{topic}: {len(found)} records, the newest first",
-        columns=("partition", "offset", "from", "group", "deliveries", "time", "reason"),
+        columns=("partition", "offset", "from", "group", "subscription", "deliveries", "time", "reason"),
         rows=[
             (
                 record.partition,
                 record.offset,
                 f"{death.topic}[{death.partition}] {death.offset}" if death.topic else None,
                 death.group or None,
+                death.subscription or None,
                 death.deliveries if death.deliveries >= 0 else None,
                 time_text(death.time_ms) if death.time_ms >= 0 else None,
                 death.reason or None,
@@ -77,7 +78,8 @@ def show(service: Service, topic: str, partition: int, offset: int) -> None:
     if service.as_json:
         click.echo(json.dumps({"record": json.loads(line), "death": asdict(death)}))
         return
-    service.say(None, f"{death.topic}[{death.partition}] offset {death.offset}, group {death.group}")
+    reader = f"subscription {death.subscription}" if death.subscription else f"group {death.group}"
+    service.say(None, f"{death.topic}[{death.partition}] offset {death.offset}, {reader}")
     service.say(None, f"after {death.deliveries} deliveries: {death.reason or 'no reason'}")
     click.echo(line)
 
@@ -172,21 +174,50 @@ def _progress(*, is_shown: bool) -> Iterator[tuple[Progress, TaskID]]:
 
 def _list_topics(service: Service) -> None:
     admin = Admin(transport=service.transport)
-    readers: dict[str, list[str]] = {}
-    for group in admin.list_share_groups():
-        topic = group.config.get("dead_letter_topic")
-        if topic:
-            readers.setdefault(topic, []).append(group.group)
-    counts = {}
-    for topic in sorted(readers):
-        offsets = admin.describe_topic(topic).offsets
-        counts[topic] = sum(each.high_watermark - each.log_start_offset for each in offsets)
+    groups = _by_dead_letter_topic((each.group, each.config) for each in admin.list_share_groups())
+    subscriptions = _by_dead_letter_topic((each.name, each.config) for each in admin.list_subscriptions())
+    topics = sorted({*groups, *subscriptions})
+    counts = {topic: _count(admin, topic) for topic in topics}
     service.show(
-        [{"topic": topic, "groups": readers[topic], "records": count} for topic, count in counts.items()],
-        title="dead-letter topics of share groups",
-        columns=("topic", "group", "records"),
-        rows=[(topic, " ".join(readers[topic]), count) for topic, count in counts.items()],
+        [
+            {
+                "topic": topic,
+                "groups": groups.get(topic, []),
+                "subscriptions": subscriptions.get(topic, []),
+                "records": counts[topic],
+            }
+            for topic in topics
+        ],
+        title="dead-letter topics of share groups and subscriptions",
+        columns=("topic", "group", "subscription", "records"),
+        rows=[
+            (
+                topic,
+                " ".join(groups.get(topic, ())) or None,
+                " ".join(subscriptions.get(topic, ())) or None,
+                counts[topic],
+            )
+            for topic in topics
+        ],
     )
+
+
+def _by_dead_letter_topic(configs: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, config in configs:
+        topic = config.get("dead_letter_topic")
+        if topic:
+            found.setdefault(topic, []).append(name)
+    return found
+
+
+def _count(admin: Admin, topic: str) -> int | None:
+    """The records that the topic holds. None if it was deleted."""
+    try:
+        offsets = admin.describe_topic(topic).offsets
+    except UnknownTopicError:
+        return None
+    return sum(each.high_watermark - each.log_start_offset for each in offsets)
 
 
 def _newest(service: Service, topic: str, last: int) -> list[ConsumerRecord]:

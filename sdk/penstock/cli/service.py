@@ -26,6 +26,7 @@ TEXT_COLUMNS = frozenset(
         "reason",
         "topic",
         "group",
+        "subscription",
         "owner",
         "goes to",
         "ordering",

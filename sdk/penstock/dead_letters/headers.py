@@ -6,6 +6,7 @@
 | `penstock.dead-letter.partition`          | its partition there                        |
 | `penstock.dead-letter.offset`             | its offset there                           |
 | `penstock.dead-letter.group`              | the group that could not handle it         |
+| `penstock.dead-letter.subscription`       | the subscription whose target could not    |
 | `penstock.dead-letter.reason`             | what the application said                  |
 | `penstock.dead-letter.deliveries`         | how often it was handed out                |
 | `penstock.dead-letter.time_ms`            | when it was moved, milliseconds since 1970 |
@@ -20,12 +21,16 @@ from penstock_core.share.dead_letter import HEADER_PREFIX, own_headers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The reason why a record is in a dead-letter topic. A fact that its headers do not tell is empty, or -1."""
+    """The reason why a record is in a dead-letter topic. A fact that its headers do not tell is empty, or -1.
+
+    `group` or `subscription` names who gave up on it.
+    """
 
     topic: str = ""
     partition: int = -1
     offset: int = -1
     group: str = ""
+    subscription: str = ""
     reason: str = ""
     deliveries: int = -1
     time_ms: int = -1
@@ -34,6 +39,8 @@ class Death:
 def with_death(headers: Headers, death: Death) -> Headers:
     """The record's own headers, and those that tell of its death in place of older ones."""
     facts = {name: getattr(death, name) for name in Death.__slots__}
+    if not death.subscription:
+        del facts["subscription"]
     told = tuple((f"{HEADER_PREFIX}{name}", str(value).encode()) for name, value in facts.items())
     return tuple(own_headers(headers)) + told
 
@@ -46,7 +53,13 @@ def death_of(headers: Iterable[tuple[str, bytes | None]]) -> Death:
         if name.startswith(HEADER_PREFIX)
     }
     numbers = {name: _number(told.get(name, "")) for name in ("partition", "offset", "deliveries", "time_ms")}
-    return Death(topic=told.get("topic", ""), group=told.get("group", ""), reason=told.get("reason", ""), **numbers)
+    return Death(
+        topic=told.get("topic", ""),
+        group=told.get("group", ""),
+        subscription=told.get("subscription", ""),
+        reason=told.get("reason", ""),
+        **numbers,
+    )
 
 
 def death(record: ConsumerRecord, group: str, reason: str, deliveries: int, now_ms: int) -> Death:

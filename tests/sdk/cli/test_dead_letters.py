@@ -1,6 +1,9 @@
 """`penstock dead-letters`: list, show, purge, and the pace of a redrive."""
 
+import base64
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,9 @@ from penstock.http.http_message import Response
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
 from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_answer
+from tests.support.deadlines import until
+
+ARN = "arn:aws:lambda:eu-west-1:123456789012:function:pack"
 
 
 @pytest.fixture(autouse=True)
@@ -39,10 +45,21 @@ def test_list_shows_the_newest_records_and_why_they_are_there(service: MemoryPen
     assert "bad: two" in run(service.transport, "dead-letters", "list", "orders.dead").stdout
 
 
-def test_list_without_a_topic_shows_the_topics_of_share_groups(service: MemoryPenstock) -> None:
+def test_list_without_a_topic_shows_the_topics_of_share_groups_and_subscriptions(service: MemoryPenstock) -> None:
+    for name in ("pushed.dead", "gone.dead"):
+        service.create_topic(name)
     service.create_share_group("workers", "orders", {"dead_letter_topic": "orders.dead"})
-    found = run_json(service.transport, "dead-letters", "list")
-    assert found == [{"topic": "orders.dead", "groups": ["workers"], "records": 2}]
+    for name, topic in (("packing", "orders.dead"), ("billing", "pushed.dead"), ("mailing", "gone.dead")):
+        service.admin().put_subscription(name, "orders", {"lambda": ARN}, {"dead_letter_topic": topic})
+    service.admin().put_subscription("counting", "orders", {"lambda": ARN})
+    service.admin().delete_topic("gone.dead")
+    assert run_json(service.transport, "dead-letters", "list") == [
+        {"topic": "gone.dead", "groups": [], "subscriptions": ["mailing"], "records": None},
+        {"topic": "orders.dead", "groups": ["workers"], "subscriptions": ["packing"], "records": 2},
+        {"topic": "pushed.dead", "groups": [], "subscriptions": ["billing"], "records": 0},
+    ]
+    shown = run(service.transport, "dead-letters", "list").stdout
+    assert all(name in shown for name in ("mailing", "packing", "billing"))
 
 
 def test_show_prints_one_record(service: MemoryPenstock) -> None:
@@ -75,6 +92,58 @@ def test_redrive_sends_records_back_to_where_they_came_from(service: MemoryPenst
     back = service.records("orders")[2:]
     assert [(each.value, each.headers) for each in back] == [(b"one", ()), (b"two", ())]
     assert run_json(service.transport, "dead-letters", "redrive", "orders.dead")["moved"] == 0
+
+
+def test_letter_of_a_subscription_is_shown_sent_back_and_purged(service: MemoryPenstock) -> None:
+    """The function refuses the poison, until it is mended."""
+    handled, refused = list[bytes](), {b"poison"}
+    _push(service, handled, refused)
+    with service.producer() as producer:
+        for value in (b"good", b"poison", b"fine"):
+            producer.send("pushed", value)
+    _deliver_until(service, lambda: handled == [b"good", b"fine"])
+    [letter] = run_json(service.transport, "dead-letters", "list", "pushed.dead")
+    death = letter["death"]
+    assert (death["topic"], death["offset"], death["subscription"], death["group"]) == ("pushed", 1, "packing", "")
+    assert "packing" in run(service.transport, "dead-letters", "list", "pushed.dead").stdout
+    shown = run(service.transport, "dead-letters", "show", "pushed.dead", "0", "0")
+    assert "pushed[0] offset 1, subscription packing" in shown.output
+    assert "ValueError: poison" in shown.output
+
+    refused.clear()
+    done = run_json(service.transport, "dead-letters", "redrive", "pushed.dead")
+    assert done == {"moved": 1, "skipped": 0, "remaining": 0}
+    assert [(each.value, each.headers) for each in service.records("pushed")[3:]] == [(b"poison", ())]
+    _deliver_until(service, lambda: handled == [b"good", b"fine", b"poison"])
+    assert run_json(service.transport, "dead-letters", "purge", "pushed.dead", "--yes")["purged"] == 1
+    assert service.records("pushed.dead") == []
+
+
+def _deliver_until(service: MemoryPenstock, is_done: Callable[[], bool]) -> None:
+    """A pause of a second lies between the attempts at the poison."""
+
+    def look() -> bool:
+        service.deliver_pushes()
+        return is_done()
+
+    until(look)
+
+
+def _push(service: MemoryPenstock, handled: list[bytes], refused: set[bytes]) -> None:
+    """A subscription of the topic `pushed`, of single records. Its function notes what it handles."""
+
+    def pack(event: dict[str, Any], _context: None) -> None:
+        [record] = event["records"]["pushed-0"]
+        value = base64.b64decode(record["value"])
+        if value in refused:
+            raise ValueError(value.decode())
+        handled.append(value)
+
+    for name in ("pushed", "pushed.dead"):
+        service.create_topic(name)
+    service.add_function(ARN, pack)
+    config = {"dead_letter_topic": "pushed.dead", "batch_records": 1, "retry": {"attempts_max": 1, "patience_ms": 0}}
+    service.admin().put_subscription("packing", "pushed", {"lambda": ARN}, config)
 
 
 def test_redrive_moves_what_matches_to_another_topic_and_leaves_the_rest(service: MemoryPenstock) -> None:
