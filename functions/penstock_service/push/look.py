@@ -163,7 +163,7 @@ def _stuck(subscription: Subscription, states: SubscriptionStates, there: Sequen
     """The partitions, or lanes in parallel mode, that have failed for long. Those that are gone fail no more."""
     since_ms = now_ms - min(subscription.config.patience_ms, PUSH_STUCK_MS)
     is_parallel = subscription.config.mode == PARALLEL
-    lanes = range(subscription.config.concurrency if is_parallel else 0)
+    lanes = range(subscription.config.concurrency if there else 0)
     current = [lane_delivery_key(subscription.subscription_id, lane) for lane in lanes] if is_parallel else there
     found = (states.deliveries.get(key) for key in current)
     troubles = [state.trouble for state in found if state is not None and state.trouble is not None]

@@ -6,10 +6,11 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
 from penstock_core.push.lane import NO_MESSAGE
 from penstock_core.records.codec import NewRecord, decode
+from penstock_core.share.share_state import ShareKey
 from penstock_service.push.deliver import Ending
-from penstock_service.push.parallel_group import put_parallel_group
+from penstock_service.push.parallel_group import parallel_group, put_parallel_group
 from tests.support.push_deliveries import Deliveries, refusing
-from tests.support.service import ask, new_topic
+from tests.support.service import ask, key_of, new_topic
 
 REFUSED = Failed(failure=Failure.REFUSAL, error="no")
 
@@ -135,6 +136,27 @@ def test_answered_batch_is_done_though_the_delivery_fails_at_the_next_one() -> N
     deliveries.run()
     assert [0] not in deliveries.batches[3:], "it was answered"
     assert is_at_rest(deliveries)
+
+
+def test_answered_batch_is_acknowledged_before_the_next_one_begins() -> None:
+    """So a death in the next one, behind which nothing runs any more, does not repeat it."""
+    deliveries = parallel(batch_records=2)
+    deliveries.append_many(2)
+    deliveries.answer = lambda _: REFUSED
+    deliveries.run_once()
+    key = key_of(deliveries.instance, "orders")
+    share = ShareKey(parallel_group(deliveries.subscription).share_group_id, key.topic_id, key.partition)
+    unfinished: list[list[tuple[int, int]]] = []
+
+    def answer(_batch: PushBatch) -> Answer:
+        state = deliveries.instance.stores.share.find_states([share])[share]
+        unfinished.append([*state.unfinished()])
+        return Answered()
+
+    deliveries.answer = answer
+    deliveries.run()
+    assert deliveries.batches == [[0, 1], [0], [1]]
+    assert unfinished == [[(0, 2)], [(1, 2)]]
 
 
 @pytest.mark.parametrize("failure", Failure)

@@ -223,6 +223,20 @@ def test_lane_that_is_well_or_gone_is_not_stuck(
     assert look(instance, budget_ms=FOR_EVER_MS).partitions_stuck == stuck
 
 
+@pytest.mark.parametrize("mode", ["ordered", "parallel"])
+def test_topic_that_is_gone_is_not_stuck(instance: Instance, clock: SteppedClock, mode: str) -> None:
+    filled_topic(instance, records=2)
+    subscription = made(instance, mode=mode)
+    trouble = Trouble(first_failed_ms=clock.now_ms(), range_end=Offset(1))
+    lane = lane_delivery_key(subscription.subscription_id, 0)
+    key = lane if mode == "parallel" else key_in(instance, subscription)
+    store(instance, key, DeliveryState(offset=Offset(0), trouble=trouble))
+    clock.sleep_ms(PUSH_STUCK_MS + 1)
+    assert look(instance, budget_ms=FOR_EVER_MS).partitions_stuck == 1
+    delete_topic(instance, "orders")
+    assert look(instance, budget_ms=FOR_EVER_MS).partitions_stuck == 0
+
+
 def test_states_of_a_deleted_subscription_go_after_an_hour(instance: Instance, clock: SteppedClock) -> None:
     filled_topic(instance, records=2)
     subscription = made(instance, mode="parallel")

@@ -148,11 +148,8 @@ def _described(
             continue
         lane = lane_of(key.partition_key, subscription.config.concurrency)
         reporter = lane_delivery_key(subscription.subscription_id, lane) if is_parallel else key
-        found.append(
-            SubscriptionPartition(
-                topic=topic, key=key, lane=lane, place=places[key], report=_report(deliveries.get(reporter), now_ms)
-            )
-        )
+        report = _report(deliveries.get(reporter), now_ms, is_lane=is_parallel)
+        found.append(SubscriptionPartition(topic=topic, key=key, lane=lane, place=places[key], report=report))
     return found
 
 
@@ -190,8 +187,9 @@ def _shared_places(
     }
 
 
-def _report(state: DeliveryState | None, now_ms: int) -> DeliveryReport:
-    trouble = None if state is None else state.trouble
+def _report(state: DeliveryState | None, now_ms: int, *, is_lane: bool) -> DeliveryReport:
+    """A lane that is well has no trouble. A partition that is well still has a record that fails."""
+    trouble = None if state is None or (is_lane and state.trouble and state.trouble.is_well) else state.trouble
     succeeded_ms = 0 if state is None else state.succeeded_ms
     next_try_ms = 0 if state is None else state.next_try_ms
     if trouble is None:

@@ -116,6 +116,23 @@ def test_description_tells_the_last_result(instance: Instance, clock: SteppedClo
     assert described(instance)[0].report.result is LastResult.AWAY
 
 
+@pytest.mark.parametrize(("mode", "result"), [("parallel", LastResult.OK), ("ordered", LastResult.FAILING)])
+def test_description_of_trouble_that_is_well(
+    instance: Instance, clock: SteppedClock, mode: str, result: LastResult
+) -> None:
+    """In parallel mode the lane has got over it. In ordered mode the target works, and a record still fails."""
+    filled_topic(instance, records=3)
+    made = create(instance, start="earliest", mode=mode, concurrency=1)
+    now_ms = clock.now_ms()
+    key = lane_delivery_key(made.subscription_id, 0) if mode == "parallel" else delivery_key(instance, made)
+    trouble = Trouble(first_failed_ms=now_ms, range_end=Offset(3), is_well=True, error="too long")
+    store(instance, key, DeliveryState(offset=Offset(0), succeeded_ms=now_ms, trouble=trouble))
+    [partition] = described(instance)
+    is_failing = result is LastResult.FAILING
+    assert (partition.report.result, partition.report.error) == (result, "too long" if is_failing else "")
+    assert partition.report.failing_since_ms == (now_ms if is_failing else None)
+
+
 def test_description_counts_lanes(instance: Instance, clock: SteppedClock) -> None:
     new_topic(instance)
     made = create(instance)
