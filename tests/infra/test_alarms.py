@@ -131,6 +131,7 @@ def test_dead_letters_that_cannot_be_moved_ring_at_once(resources: Resources, st
     found = filters_of(resources)
     assert found["Share", '{ $.message = "dead_letters_stuck" }'] == RARE_FAILING
     assert found["Deliver", '{ $.message = "push_dead_letters_stuck" }'] == RARE_FAILING
+    assert found["Deliver", '{ $.message = "push_delivery_failed" }'] == FAILING
     assert found["Deliver", '{ $.message = "push_unreadable" }'] == RARE_FAILING
 
 

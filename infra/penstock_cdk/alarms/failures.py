@@ -32,8 +32,13 @@ UNDONE = (
     ("look_at_subscriptions", "looks_failed"),
     ("look_at_subscriptions", "partitions_stuck"),
 )
-# function and the log line that tells of records which it could not move or read
-STUCK = (("share", "dead_letters_stuck"), ("deliver", "push_dead_letters_stuck"), ("deliver", "push_unreadable"))
+# function, the log line that tells of records which it could not move or read, and the metric that counts it
+STUCK = (
+    ("share", "dead_letters_stuck", RARE_FAILING),
+    ("deliver", "push_dead_letters_stuck", RARE_FAILING),
+    ("deliver", "push_unreadable", RARE_FAILING),
+    ("deliver", "push_delivery_failed", FAILING),  # storage failed it: its message comes again soon
+)
 # A function that runs this seldom rings with its first failure. The other functions may fail twice an hour, because
 # their next run is due.
 _RARE = Duration.hours(1)
@@ -74,17 +79,17 @@ class Failures(Construct):
                     logs.FilterPattern.number_value(f"$.{field}", ">", 0),
                 ),
             )
-        for name, line in STUCK:
+        for name, line, metric in STUCK:
             self._filter(
                 line.replace("_", "-"),
                 functions[name],
-                RARE_FAILING,
+                metric,
                 logs.FilterPattern.string_value("$.message", "=", line),
             )
         ring(
             self,
             "functions-failing",
-            "functions fail again and again, or retention leaves partitions as they are",
+            "functions or targets of subscriptions fail again and again, or retention leaves partitions as they are",
             self._sum(FAILING, Duration.minutes(5)),
             settings=settings,
             periods=12,
