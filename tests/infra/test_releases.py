@@ -1,7 +1,9 @@
 """How a release reaches its callers: versions, aliases, and a canary that alarms stop."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.synth
 
 OF_API = {construct_name(route.function) for route in ROUTES}
 CLOUDWATCH_LATE_S = 120
+OPERATE = Path(__file__).parents[2] / "docs/how-to/operate.md"
 
 
 def whole(template: dict[str, Any], resource_type: str) -> dict[str, dict[str, Any]]:
@@ -105,6 +108,15 @@ def test_functions_without_a_route_wait_for_those_of_the_api(template: Callable[
     for name in others:
         assert of_api <= set(aliases[name]["DependsOn"])
         assert "UpdatePolicy" not in aliases[name]
+
+
+def test_list_that_goes_back_by_hand_names_each_function_and_those_of_the_api_last() -> None:
+    found = re.search(r"for name in ([a-z\\\s-]+); do", OPERATE.read_text(encoding="utf-8"))
+    assert found is not None
+    names = found[1].replace("\\\n", " ").split()
+    moved = [construct_name(name.replace("-", "_")) for name in names]
+    assert sorted(moved) == sorted(construct_name(name) for name in grants_of(STAGES["prod"]))
+    assert set(moved[-len(OF_API) :]) == OF_API
 
 
 def test_old_versions_stay_and_a_release_that_is_rolled_back_leaves_none(
