@@ -34,7 +34,7 @@ class SubscriptionConfig:
 
     - `mode="ordered"` keeps the order of a partition; `"parallel"` delivers each record for itself, as a share group.
     - `start="latest"` begins behind the records that there are when the subscription is made.
-    - A delivery has at most `batch_records` records, and waits `batch_window_ms` for more.
+    - A delivery has at most `batch_records` records. If it finds fewer, it waits for the whole `batch_window_ms`.
     - At most `concurrency` partitions are delivered at a time.
     - `filter` is a filter policy over headers; records that do not match are passed over.
     - After `attempts_max` attempts a record goes to `dead_letter_topic`. By default it is 5 with such a topic. Without
