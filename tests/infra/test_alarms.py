@@ -124,6 +124,8 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
     assert all(field in answered[name] for name, field in found)
     assert found["retention", "retention_failed"] == FAILING
     assert found["sweep", "sweep_failed"] == RARE_FAILING
+    assert found["lookatsubscriptions", "looks_failed"] == FAILING
+    assert found["lookatsubscriptions", "partitions_stuck"] == FAILING
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
