@@ -2,12 +2,14 @@
 another process or thread bounds its wait itself (deadlines.py, child_process.py).
 """
 
+import gc
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 
 HANGS_AFTER_S = 300.0  # no phase of a test takes a fifth of it; pyproject's faulthandler ends the process later
 LONG_HANGS_AFTER_S = 3_600.0  # of a test that is marked `minutes` or `chaos`
@@ -44,6 +46,20 @@ def failing_when_it_hangs(after_s: float) -> Iterator[None]:
 def _stacks() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
-        f"{names.get(number, number)}:\n{''.join(traceback.format_stack(frame))}"
-        for number, frame in sys._current_frames().items()
+        f"{names.get(number, number)}:\n{''.join(traceback.format_stack(frame))}" for number, frame in _frames().items()
     )
+
+
+def _frames() -> Mapping[int, FrameType]:
+    """The frames of all threads. No collection may begin meanwhile.
+
+    The interpreter makes the mapping under a lock. A callback of the collector, such as Hypothesis has, would let
+    another thread run, which may want that lock and then never lets this one go on.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if was_on:
+            gc.enable()
