@@ -14,7 +14,7 @@ from penstock_core.groups.topic_patterns import PATTERN_CHARACTERS
 from penstock_core.ids import NAME_CHARACTERS, TOPIC_ID_BYTES
 from penstock_core.log.topic import CLEANUP_POLICIES, MAY_BE_UNLIMITED, TOPIC_BOUNDS, TopicConfig
 from penstock_core.push.subscription import SUBSCRIPTION_BOUNDS
-from penstock_core.push.target import KINDS
+from penstock_core.push.targets.target import KINDS
 from penstock_core.share.share_group import CHOICES, SHARE_BOUNDS
 from penstock_core.zones.quorum import ACKS_ALIASES, Acks
 

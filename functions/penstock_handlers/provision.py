@@ -13,7 +13,7 @@ from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.json_text import parse_json
 from penstock_core.log.topic import check_declared_topic
 from penstock_core.push.subscription import check_declared_subscription
-from penstock_core.push.target import parse_target
+from penstock_core.push.targets.target import parse_target
 from penstock_core.share.share_group import check_declared_group
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.edge.fields import whole_number

@@ -45,9 +45,9 @@ from penstock.share.share_consumer import ShareConsumer
 from penstock.share_model import ShareGroup
 from penstock_core.log.timer import DueSecond
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
-from penstock_core.push.item_failures import decode_answer
-from penstock_core.push.kafka_event import encode_kafka_event
-from penstock_core.push.target import FunctionTarget, Target
+from penstock_core.push.targets.item_failures import decode_answer
+from penstock_core.push.targets.kafka_event import encode_kafka_event
+from penstock_core.push.targets.target import FunctionTarget, Target
 
 try:
     from penstock_handlers.router import LOCAL_PRINCIPAL, dispatch

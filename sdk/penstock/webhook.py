@@ -20,10 +20,10 @@ from penstock.system import wall_clock_ms
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, TopicId
 from penstock_core.limits import WEBHOOK_TOLERANCE_S
-from penstock_core.push.webhook import HeaderItems
-from penstock_core.push.webhook import sign as sign_body
-from penstock_core.push.webhook import verify as verify_body
-from penstock_core.push.webhook_body import (
+from penstock_core.push.targets.webhook import HeaderItems
+from penstock_core.push.targets.webhook import sign as sign_body
+from penstock_core.push.targets.webhook import verify as verify_body
+from penstock_core.push.targets.webhook_body import (
     WebhookBody,
     WebhookRecord,
     decode_webhook_body,

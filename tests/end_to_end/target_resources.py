@@ -10,7 +10,7 @@ from importlib.metadata import files
 from pathlib import Path
 from typing import Any
 
-from penstock_core.push.target import BusTarget, FunctionTarget, QueueTarget, Target
+from penstock_core.push.targets.target import BusTarget, FunctionTarget, QueueTarget, Target
 from tests.end_to_end.local_stack import Stack
 from tests.support.deadlines import until
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Admin, webhook
 from penstock.http.transport import HttpTransport
-from penstock_core.push.target import Target, target_to_json
+from penstock_core.push.targets.target import Target, target_to_json
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.raw_requests import append, read_all
 from tests.end_to_end.target_resources import TargetResources, number_of

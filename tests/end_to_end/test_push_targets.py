@@ -10,7 +10,7 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import QUEUE_BYTES_MAX
 from penstock_core.push.batch import Answer, Answered, Failed, Failure
-from penstock_core.push.target import FunctionTarget, Target
+from penstock_core.push.targets.target import FunctionTarget, Target
 from penstock_service.adapters.aws import Storage, aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import ThreadExecutor

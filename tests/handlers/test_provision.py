@@ -8,7 +8,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicName
-from penstock_core.push.target import TopicTarget
+from penstock_core.push.targets.target import TopicTarget
 from penstock_handlers.edge import lambda_function
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.provision import settle

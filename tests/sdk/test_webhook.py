@@ -8,7 +8,7 @@ import standardwebhooks
 
 from penstock import AccessDeniedError, InvalidError, webhook
 from penstock.webhook import WebhookRecord
-from penstock_core.push.webhook import sign as sign_body
+from penstock_core.push.targets.webhook import sign as sign_body
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 RECORDS = (

@@ -13,7 +13,7 @@ from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.push.message import PushMessage
 from penstock_core.push.subscription import Subscription, new_subscription_config
-from penstock_core.push.target import FunctionTarget, Target
+from penstock_core.push.targets.target import FunctionTarget, Target
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import Acks

@@ -20,7 +20,7 @@ from penstock_core.ids import (
     parse_topic_name,
 )
 from penstock_core.mistakes import Mistakes
-from penstock_core.push.target import Target, TopicTarget
+from penstock_core.push.targets.target import Target, TopicTarget
 
 ORDERED, PARALLEL = "ordered", "parallel"
 EARLIEST, LATEST = "earliest", "latest"

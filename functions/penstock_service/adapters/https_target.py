@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import PUSH_ADDRESSES_MAX, PUSH_ANSWER_BYTES_MAX
-from penstock_core.push.public_address import Address, Network, check_public, is_within, parse_address
+from penstock_core.push.targets.public_address import Address, Network, check_public, is_within, parse_address
 from penstock_core.version import VERSION
 from penstock_service.ports.runtime import Clock
 

@@ -2,7 +2,7 @@
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
-from penstock_core.push.target import Target
+from penstock_core.push.targets.target import Target
 
 _WHY = "this process has no targets: its environment lacks PENSTOCK_TARGETS"
 

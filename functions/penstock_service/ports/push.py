@@ -12,7 +12,7 @@ from penstock_core.push.lane import LaneKey, LaneState
 from penstock_core.push.message import PushMessage
 from penstock_core.push.subscription import Subscription
 from penstock_core.push.subscription_note import OrphanedStates, SubscriptionNote
-from penstock_core.push.target import Target
+from penstock_core.push.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from penstock_core.ids import Offset, TopicName
 from penstock_core.push.batch import Failed, Failure, PushRecord
 from penstock_core.push.delivery import DeliveryState, commit, skip
 from penstock_core.push.delivery_key import DeliveryKey
-from penstock_core.push.hops import copied
-from penstock_core.push.target import TopicTarget
+from penstock_core.push.targets.hops import copied
+from penstock_core.push.targets.target import TopicTarget
 from penstock_core.records.codec import NewRecord
 from penstock_service.push.lane_work import LaneWork, overtaken
 from penstock_service.push.move_with_state import move_with_state, same_partition

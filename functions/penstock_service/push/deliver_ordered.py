@@ -31,7 +31,7 @@ from penstock_core.push.attempt import (
 from penstock_core.push.batch import Answer, Answered, Failed, PushBatch, PushRecord
 from penstock_core.push.delivery import DeliveryState, commit, pause, skip
 from penstock_core.push.delivery_key import DeliveryKey
-from penstock_core.push.target import TopicTarget
+from penstock_core.push.targets.target import TopicTarget
 from penstock_service.push.bury import bury
 from penstock_service.push.copy_to_topic import copy_to_topic
 from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken

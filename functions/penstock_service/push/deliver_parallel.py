@@ -24,7 +24,6 @@ from penstock_core.limits import (
 )
 from penstock_core.push.batch import Answered, Failed, Failure, PushBatch, PushRecord
 from penstock_core.push.delivery import DeliveryState
-from penstock_core.push.kafka_event import fitting
 from penstock_core.push.message import PushMessage
 from penstock_core.push.parallel_attempt import (
     ParallelFacts,
@@ -36,6 +35,7 @@ from penstock_core.push.parallel_attempt import (
     needs_evidence,
     succeed_parallel,
 )
+from penstock_core.push.targets.kafka_event import fitting
 from penstock_core.share.acknowledge import Acknowledgement, AckType
 from penstock_core.share.dead_letter import UNDECODABLE
 from penstock_core.share.record_set import normalized

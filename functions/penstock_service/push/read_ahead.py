@@ -12,8 +12,8 @@ from penstock_core.log.index import Head
 from penstock_core.push.attempt import Candidate, Found
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.delivery_key import DeliveryKey
-from penstock_core.push.kafka_event import fitting
 from penstock_core.push.subscription import SubscriptionConfig
+from penstock_core.push.targets.kafka_event import fitting
 from penstock_core.share.record_set import RecordSet, normalized
 from penstock_service.instance.instance import Instance
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches

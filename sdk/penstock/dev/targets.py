@@ -2,8 +2,8 @@
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
-from penstock_core.push.public_address import parse_networks
-from penstock_core.push.target import HttpsTarget, Target
+from penstock_core.push.targets.public_address import parse_networks
+from penstock_core.push.targets.target import HttpsTarget, Target
 from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.targets.endpoint import Endpoints
 from penstock_service.ports.runtime import Clock

@@ -4,7 +4,7 @@ from penstock_core.ids import Partition, SubscriptionId, SubscriptionName, Topic
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneKey
 from penstock_core.push.subscription import Subscription, new_subscription_config
-from penstock_core.push.target import FunctionTarget, HttpsTarget
+from penstock_core.push.targets.target import FunctionTarget, HttpsTarget
 
 SECRET = "whsec_" + "QUJD" * 10
 ID = SubscriptionId("ab" * 10)

@@ -15,7 +15,7 @@ from penstock_core.push.subscription import (
     new_subscription_id,
     subscription_config_to_json,
 )
-from penstock_core.push.target import FunctionTarget, Target, TopicTarget
+from penstock_core.push.targets.target import FunctionTarget, Target, TopicTarget
 
 DEAD = {"dead_letter_topic": "orders.dead"}
 FUNCTION = FunctionTarget(arn="arn:aws:lambda:eu-west-1:123456789012:function:pack")

@@ -11,7 +11,7 @@ from penstock import Admin, InvalidError, Producer
 from penstock.dev.service import DevService
 from penstock.testing import MemoryTransport
 from penstock.webhook import verify
-from penstock_core.push.target import FunctionTarget
+from penstock_core.push.targets.target import FunctionTarget
 from tests.core.push.push_samples import SECRET
 from tests.support.deadlines import until
 from tests.support.push_records import StoredRecord, orders

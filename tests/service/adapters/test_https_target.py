@@ -12,7 +12,7 @@ import trustme
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PUSH_ADDRESSES_MAX, PUSH_ANSWER_BYTES_MAX
-from penstock_core.push.public_address import Address, parse_networks
+from penstock_core.push.targets.public_address import Address, parse_networks
 from penstock_core.version import VERSION
 from penstock_service.adapters.https_target import HttpAnswer, HttpsEndpoints, resolve
 from penstock_service.adapters.system import SystemClock

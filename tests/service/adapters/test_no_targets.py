@@ -2,7 +2,7 @@
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answered, Failed, Failure
-from penstock_core.push.target import FunctionTarget
+from penstock_core.push.targets.target import FunctionTarget
 from penstock_service.adapters.memory.targets import MemoryTargets
 from penstock_service.adapters.no_targets import NoTargets
 from tests.support.push_records import StoredRecord, orders

@@ -1,8 +1,8 @@
 from typing import Any
 
 from penstock_core.ids import TopicName
-from penstock_core.push.hops import HOPS_HEADER
-from penstock_core.push.target import TopicTarget
+from penstock_core.push.targets.hops import HOPS_HEADER
+from penstock_core.push.targets.target import TopicTarget
 from penstock_core.records.codec import NewRecord, Record, decode
 from penstock_service.topics.delete_topic import delete_topic
 from tests.support.push_deliveries import Deliveries

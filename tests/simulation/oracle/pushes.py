@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from penstock_core.ids import PartitionKey
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.subscription import Subscription
-from penstock_core.push.target import TopicTarget
+from penstock_core.push.targets.target import TopicTarget
 from penstock_core.records.codec import decode
 from tests.history import format as history
 from tests.history.recorder import Recorder

@@ -12,7 +12,7 @@ from random import Random
 from penstock_core.errors import PenstockError
 from penstock_core.ids import SubscriptionName, TopicName
 from penstock_core.push.batch import Answer, Failure, PushBatch
-from penstock_core.push.target import Target
+from penstock_core.push.targets.target import Target
 from penstock_core.zones.quorum import Acks
 from penstock_service.adapters.memory.targets import MemoryTargets
 from penstock_service.instance.instance import Instance

@@ -27,7 +27,7 @@ from penstock_core.push.subscription import (
     new_subscription_config,
     subscription_config_to_json,
 )
-from penstock_core.push.target import (
+from penstock_core.push.targets.target import (
     BusTarget,
     FunctionTarget,
     HttpsTarget,

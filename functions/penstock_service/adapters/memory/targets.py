@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from penstock_core.errors import PenstockError
 from penstock_core.push.batch import Answer, Answered, PushBatch
-from penstock_core.push.target import Target
+from penstock_core.push.targets.target import Target
 
 
 class MemoryTargets:

@@ -10,7 +10,7 @@ from botocore.config import Config
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PUSH_CALLS_AT_ONCE
 from penstock_core.push.batch import Answer, PushBatch
-from penstock_core.push.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
+from penstock_core.push.targets.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
 from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.on_demand import OnDemand
 from penstock_service.adapters.targets.bus import EventBuses

@@ -7,8 +7,8 @@ from typing import Any
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import BUS_BYTES_MAX
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
-from penstock_core.push.bus_event import SOURCE, BusEvent, bus_event
-from penstock_core.push.target import BusTarget
+from penstock_core.push.targets.bus_event import SOURCE, BusEvent, bus_event
+from penstock_core.push.targets.target import BusTarget
 from penstock_service.adapters.targets.calls import EntryCalls, EntrySizes, Refusals
 from penstock_service.adapters.targets.failures import AWS_ERRORS, failure_of, is_denied, is_missing, is_outage
 from penstock_service.adapters.targets.role import statement_id

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from penstock_core.limits import PUSH_CALL_MS_MAX, PUSH_CALLS_AT_ONCE
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
-from penstock_core.push.call_batches import call_batches
+from penstock_core.push.targets.call_batches import call_batches
 from penstock_service.ports.runtime import Clock, Executor
 
 Refusals = Mapping[int, str]

@@ -1,11 +1,11 @@
-"""HTTPS endpoints as targets: signed deliveries (push/webhook.py)."""
+"""HTTPS endpoints as targets: signed deliveries (push/targets/webhook.py)."""
 
 from penstock_core.errors import PenstockError
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch, PushRecord
-from penstock_core.push.item_failures import decode_answer
-from penstock_core.push.target import HttpsTarget
-from penstock_core.push.webhook import sign
-from penstock_core.push.webhook_body import WebhookBody, WebhookRecord, encode_webhook_body, webhook_message_id
+from penstock_core.push.targets.item_failures import decode_answer
+from penstock_core.push.targets.target import HttpsTarget
+from penstock_core.push.targets.webhook import sign
+from penstock_core.push.targets.webhook_body import WebhookBody, WebhookRecord, encode_webhook_body, webhook_message_id
 from penstock_service.adapters.https_target import HttpAnswer, HttpsEndpoints
 from penstock_service.ports.runtime import Clock
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_core.push.public_address import Network, parse_networks
+from penstock_core.push.targets.public_address import Network, parse_networks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import QUEUE_BYTES_MAX
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
-from penstock_core.push.queue_message import QueueMessage, attribute_type, queue_message
-from penstock_core.push.target import QueueTarget
+from penstock_core.push.targets.queue_message import QueueMessage, attribute_type, queue_message
+from penstock_core.push.targets.target import QueueTarget
 from penstock_service.adapters.targets.calls import EntryCalls, EntrySizes, Refusals
 from penstock_service.adapters.targets.failures import AWS_ERRORS, error_code, failure_of, is_denied, is_missing
 from penstock_service.adapters.targets.role import statement_id

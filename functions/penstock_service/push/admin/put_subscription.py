@@ -27,7 +27,7 @@ from penstock_core.push.subscription import (
     new_subscription_id,
 )
 from penstock_core.push.subscription_note import OrphanedStates
-from penstock_core.push.target import HttpsTarget, Target, TopicTarget, parse_target
+from penstock_core.push.targets.target import HttpsTarget, Target, TopicTarget, parse_target
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.begin_at_the_end import begin_deliveries, ends_of
 from penstock_service.push.parallel_group import put_parallel_group

@@ -5,7 +5,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TopicName
 from penstock_core.push.subscription import Subscription
-from penstock_core.push.target import BusTarget, QueueTarget, Target, TopicTarget
+from penstock_core.push.targets.target import BusTarget, QueueTarget, Target, TopicTarget
 from penstock_core.storage.dynamodb_limits import check_update, item_bytes
 from penstock_core.storage.push.subscription_item import (
     parse_subscription,

@@ -9,8 +9,8 @@ from botocore.config import Config
 
 from penstock_core.errors import ErrorCode
 from penstock_core.push.batch import Answered
-from penstock_core.push.public_address import parse_networks
-from penstock_core.push.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
+from penstock_core.push.targets.public_address import parse_networks
+from penstock_core.push.targets.target import BusTarget, FunctionTarget, HttpsTarget, QueueTarget, Target, TopicTarget
 from penstock_service.adapters.system import SequentialExecutor, SystemEntropy
 from penstock_service.adapters.targets.aws_targets import AwsTargets
 from penstock_service.adapters.targets.places import TargetPlaces

@@ -9,8 +9,8 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import BUS_BYTES_MAX
 from penstock_core.push.batch import Answered, Failed, Failure, PushBatch
-from penstock_core.push.bus_event import bus_event
-from penstock_core.push.target import BusTarget
+from penstock_core.push.targets.bus_event import bus_event
+from penstock_core.push.targets.target import BusTarget
 from penstock_service.adapters.targets.bus import EventBuses
 from tests.service.adapters.targets.entry_service import ROLE, FakeEntryService, entry_calls
 from tests.support.aws_errors import client_error

@@ -9,9 +9,9 @@ import pytest
 from penstock import webhook
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.batch import Answered, Failed, Failure
-from penstock_core.push.target import HttpsTarget
-from penstock_core.push.webhook import sign
-from penstock_core.push.webhook_body import decode_webhook_body, webhook_message_id
+from penstock_core.push.targets.target import HttpsTarget
+from penstock_core.push.targets.webhook import sign
+from penstock_core.push.targets.webhook_body import decode_webhook_body, webhook_message_id
 from penstock_service.adapters.https_target import HttpAnswer, HttpsEndpoints
 from penstock_service.adapters.targets.endpoint import Endpoints
 from tests.support.push_records import StoredRecord, push_batch, push_record

@@ -16,8 +16,8 @@ from botocore.exceptions import (
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX
 from penstock_core.push.batch import Answered, Failed, Failure
-from penstock_core.push.kafka_event import encode_kafka_event
-from penstock_core.push.target import FunctionTarget
+from penstock_core.push.targets.kafka_event import encode_kafka_event
+from penstock_core.push.targets.target import FunctionTarget
 from penstock_service.adapters.targets.function import LambdaFunctions
 from tests.support.aws_errors import client_error
 from tests.support.push_records import StoredRecord, orders

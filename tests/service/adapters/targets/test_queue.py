@@ -9,7 +9,7 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from penstock_core.errors import ErrorCode
 from penstock_core.limits import QUEUE_BYTES_MAX
 from penstock_core.push.batch import Answered, Failed, Failure, PushBatch
-from penstock_core.push.target import QueueTarget
+from penstock_core.push.targets.target import QueueTarget
 from penstock_service.adapters.targets.queue import SqsQueues
 from tests.service.adapters.targets.entry_service import ROLE, FakeEntryService, entry_calls
 from tests.support.aws_errors import client_error

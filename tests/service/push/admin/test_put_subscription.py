@@ -12,7 +12,7 @@ from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import lane_of
 from penstock_core.push.subscription import Subscription
-from penstock_core.push.target import HttpsTarget
+from penstock_core.push.targets.target import HttpsTarget
 from penstock_core.share.share_state import ShareKey
 from penstock_service.adapters.memory.targets import MemoryTargets
 from penstock_service.instance.instance import Instance

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.limits import QUEUE_ATTRIBUTES_MAX, QUEUE_BYTES_MAX
-from penstock_core.push.queue_message import QueueMessage, queue_message
+from penstock_core.push.targets.queue_message import QueueMessage, queue_message
 from penstock_core.records.codec import Headers
 from tests.support.push_records import NOW_MS, StoredRecord, push_record
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode
 from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, TopicId
-from penstock_core.push.webhook_body import (
+from penstock_core.push.targets.webhook_body import (
     WebhookBody,
     WebhookRecord,
     decode_webhook_body,

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock_core.errors import shown
 from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatch
-from penstock_core.push.kafka_event import partition_name
+from penstock_core.push.targets.kafka_event import partition_name
 
 _FAILURES = "batchItemFailures"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode
-from penstock_core.push.webhook import parse_secret, sign, verify
+from penstock_core.push.targets.webhook import parse_secret, sign, verify
 from tests.support.refusals import refused
 
 # The example that the libraries of Standard Webhooks share in their tests.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.push.batch import Answer, Answered, Failed, Failure
-from penstock_core.push.item_failures import decode_answer
+from penstock_core.push.targets.item_failures import decode_answer
 from tests.support.push_records import StoredRecord, push_batch, push_record
 
 BATCH = push_batch(

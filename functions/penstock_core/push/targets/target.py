@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import TopicName, parse_topic_name
-from penstock_core.push.webhook import parse_secret
+from penstock_core.push.targets.webhook import parse_secret
 
 _FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w-]{1,128})?", re.ASCII)
 _BUS_ARN = re.compile(r"arn:[\w-]+:events:[\w-]+:\d{12}:event-bus/[\w./-]{1,256}", re.ASCII)

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode
-from penstock_core.push.public_address import check_public, is_within, parse_address, parse_networks, special_kind
+from penstock_core.push.targets.public_address import (
+    check_public,
+    is_within,
+    parse_address,
+    parse_networks,
+    special_kind,
+)
 from tests.support.refusals import refused
 
 LOCAL = parse_networks("127.0.0.0/8, ::1/128")

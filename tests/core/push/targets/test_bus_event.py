@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.push.bus_event import BusEvent, bus_event
+from penstock_core.push.targets.bus_event import BusEvent, bus_event
 from penstock_core.records.codec import Headers
 from tests.support.push_records import NOW_MS, StoredRecord, push_record
 

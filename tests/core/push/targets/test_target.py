@@ -4,7 +4,7 @@ import pytest
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.push.target import (
+from penstock_core.push.targets.target import (
     BusTarget,
     FunctionTarget,
     HttpsTarget,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX
 from penstock_core.push.batch import Answered
-from penstock_core.push.item_failures import decode_answer
-from penstock_core.push.kafka_event import encode_kafka_event, event_bytes, fitting
+from penstock_core.push.targets.item_failures import decode_answer
+from penstock_core.push.targets.kafka_event import encode_kafka_event, event_bytes, fitting
 from tests.support.push_records import StoredRecord, orders, push_batch, push_record
 
 RECORD = StoredRecord(15, 1_545_084_650_987, b"recordKey", b"Hello, this is a test.", (("headerKey", b"headerValue"),))

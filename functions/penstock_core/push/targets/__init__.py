@@ -1,0 +1,1 @@
+"""What a subscription delivers to: targets, the shapes they get, and the answers they give."""
