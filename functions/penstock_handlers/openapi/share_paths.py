@@ -9,7 +9,7 @@ from penstock_core import limits
 from penstock_core.share.acknowledge import AckType
 from penstock_handlers.edge.http import BATCHES
 from penstock_handlers.edge.share_answers import AcknowledgedAnswer, AcquiredRecords, RedriveAnswer
-from penstock_handlers.openapi_rules import NAME, PARTITION
+from penstock_handlers.openapi.rules import NAME, PARTITION
 
 _ANSWERS: Mapping[str, Any] = {
     "AcquiredRecords": AcquiredRecords,

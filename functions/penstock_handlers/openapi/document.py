@@ -4,7 +4,6 @@ The JSON routes describe themselves by their types; the binary ones, which do wi
 """
 
 import json
-import sys
 from typing import Any
 
 from penstock_core import limits
@@ -20,8 +19,8 @@ from penstock_handlers import (
     zones,
 )
 from penstock_handlers.edge.http import BATCHES
-from penstock_handlers.openapi_rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
-from penstock_handlers.openapi_share import share_paths, share_schemas
+from penstock_handlers.openapi.rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
+from penstock_handlers.openapi.share_paths import share_paths, share_schemas
 
 _TITLE = "Penstock"
 _VERSION = "1"
@@ -233,8 +232,3 @@ def _sigv4() -> dict[str, Any]:
         "description": "AWS Signature Version 4, service execute-api",
         "x-amazon-apigateway-authtype": "awsSigv4",
     }
-
-
-if __name__ == "__main__":
-    json.dump(document(), sys.stdout, indent=1, sort_keys=True)
-    sys.stdout.write("\n")
