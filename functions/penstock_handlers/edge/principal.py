@@ -1,32 +1,24 @@
-"""The principal that calls: the IAM role or user whose signature API Gateway has checked.
+"""The principal that calls, as API Gateway tells it: by IAM's signature, or by a token on the API that takes tokens."""
 
-A hash of its ARN stands for it, so that items and logs hold no names. A session of an assumed role counts as its role:
+import os
+from functools import cache
 
-    arn:aws:sts::111122223333:assumed-role/ledger/i-0abc     a session of role ledger
-    arn:aws:sts::111122223333:assumed-role/ledger            what is hashed
-
-So a role keeps what belongs to it over restarts, hosts and renewals of its credentials.
-"""
-
-import hashlib
-
+from penstock_core.acls.principal import ANONYMOUS, Principal, iam_principal, jwt_principal
 from penstock_handlers.edge.http import Event
 
-_HASH_DIGITS = 32  # 128 bits
+_CLAIM_DEFAULT = "sub"
 
 
-def principal_of(event: Event) -> str:
-    """A hash of the caller's role or user; "" if the event names no caller."""
-    iam = event["requestContext"].get("authorizer", {}).get("iam", {})
-    return principal_hash(iam.get("userArn") or "")
+def principal_of(event: Event) -> Principal:
+    """The caller's role, user, or token's subject; ANONYMOUS if the event names no caller."""
+    authorizer = event["requestContext"].get("authorizer") or {}
+    if arn := (authorizer.get("iam") or {}).get("userArn"):
+        return iam_principal(arn)
+    claims = (authorizer.get("jwt") or {}).get("claims") or {}
+    issuer, subject = claims.get("iss"), claims.get(_claim())
+    return jwt_principal(issuer, subject) if issuer and subject else ANONYMOUS
 
 
-def principal_hash(arn: str) -> str:
-    """The hash that stands for the ARN of a user, a role's session, or another principal; "" for ""."""
-    if not arn:
-        return ""
-    prefix, _, resource = arn.rpartition(":")
-    kind, _, rest = resource.partition("/")
-    if kind == "assumed-role":
-        resource = f"{kind}/{rest.partition('/')[0]}"
-    return hashlib.sha256(f"{prefix}:{resource}".encode()).hexdigest()[:_HASH_DIGITS]
+@cache
+def _claim() -> str:
+    return os.environ.get("PENSTOCK_JWT_CLAIM", _CLAIM_DEFAULT)
