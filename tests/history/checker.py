@@ -17,6 +17,7 @@ from tests.history.format import (
     AckResult,
     Acquired,
     Commit,
+    Copies,
     DeadLetters,
     Handling,
     Poll,
@@ -27,8 +28,8 @@ from tests.history.format import (
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.ledger import Ledger
 from tests.history.model.operations import Operation, read_operations
+from tests.history.push.pushes import Pushes
 from tests.history.queue.delays import Delays, Lateness
-from tests.history.queue.pushes import Pushes
 from tests.history.queue.share_groups import ShareGroups
 from tests.history.report import Counts, Report, find_witnesses
 
@@ -156,6 +157,7 @@ class _Tally:
         self._operations = self._ok = self._maybe = self._failed = self._polls = self._read = self._commits = 0
         self._deliveries = self._accepts = self._handled = 0
         self._dead_letters: set[tuple[TopicPartition, int]] = set()  # a reader may find one again
+        self._copies: set[tuple[TopicPartition, int]] = set()
 
     def observe(self, operation: Operation) -> None:
         self._operations += 1
@@ -171,7 +173,9 @@ class _Tally:
             elif type(op) is Acquired:
                 self._deliveries += len(op.records)
             elif type(op) is Handling:
-                self._handled += len(op.records)
+                self._handled += len(op.records) * operation.is_ok
+            elif type(op) is Copies and operation.is_ok:
+                self._copies.update((op.where, offset) for offset, _ in op.records)
             elif type(op) is Acknowledge:
                 self._accepts += op.verb is Verb.ACCEPT and op.result is AckResult.OK
             elif type(op) is DeadLetters and operation.is_ok:
@@ -196,6 +200,7 @@ class _Tally:
             deliveries=self._deliveries,
             accepts=self._accepts,
             handled=self._handled,
+            copies=len(self._copies),
             dead_letters=len(self._dead_letters),
             retry_duplicates=retry_duplicates,
             unseen=unseen,

@@ -29,6 +29,31 @@ def text_of(value: object, name: str) -> str:
     raise FieldError(f"{name} {value!r} is not a string")
 
 
+def optional_text_of(value: object, name: str) -> str | None:
+    return None if value is None else text_of(value, name)
+
+
+def choice_of(value: object, name: str, *choices: str) -> str:
+    if isinstance(value, str) and value in choices:
+        return value
+    raise FieldError(f"{name} {value!r} is none of {', '.join(choices)}")
+
+
+def is_set(value: object, name: str) -> bool:
+    if value is None or type(value) is bool:
+        return bool(value)
+    raise FieldError(f"{name} {value!r} is neither true nor false")
+
+
+def settings_of(op: list[object], known: set[str]) -> dict[str, object]:
+    """The settings that a micro-operation names, all of them among the known ones."""
+    length_of(op, 2, 2)
+    settings = op[1]
+    if type(settings) is not dict or not settings.keys() <= known:
+        raise FieldError(f"settings {settings!r} are not an object of {', '.join(sorted(known))}")
+    return settings
+
+
 def number_of(value: object, name: str) -> int:
     if type(value) is int and value >= 0:
         return value

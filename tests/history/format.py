@@ -12,7 +12,7 @@
 - `f`: `send`, `poll`, `commit`, `committed`, `reset`, `assign`, `subscribe`, `seek`, `truncate`, or `txn` (sends,
   polls, commits, schedules and acknowledgements at once). Of delayed records: `schedule`, `cancel`. Of share groups:
   `share`, `acquire` (with acknowledgements), `acknowledge`, `dead-letters`, `drained`. Of push subscriptions: `push`,
-  `handle`, `dead-letters`, `drained`.
+  `handle`, `copies`, `stop` (a pause or a deletion), `resume`, `disturb`, `dead-letters`, `drained`.
 - `time_ns`: of the event, from one monotonic clock (or a simulated one), never falling from line to line.
 - `start_ns`: on a completion that has no invoke line, when it began; its absence means at `time_ns`.
 - `wall_ms`: optional, for people; never judged.
@@ -41,7 +41,7 @@
 | `["seek", topic, partition, position]` | null: wherever the client chose |
 | `["truncate", topic, partition, before_offset]` | records below may be gone from the moment of the invoke |
 
-`queue_codec` has the micro-operations of delayed records, share groups and push subscriptions.
+`queue_codec` and `push/codec.py` have those of delayed records, share groups and push subscriptions.
 
 A value is the identity of a record, a string or an integer, never sent to a partition for two different records.
 """
@@ -89,6 +89,10 @@ class Function(StrEnum):
     DRAINED = "drained"
     PUSH = "push"
     HANDLE = "handle"
+    COPIES = "copies"
+    STOP = "stop"
+    RESUME = "resume"
+    DISTURB = "disturb"
 
 
 class Verb(StrEnum):
@@ -257,24 +261,54 @@ class Drained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """The settings of a push subscription."""
+    """The settings of a push subscription, whose creation is the operation that names them.
+
+    `is_latest`: it begins with the records that come after its creation. `copies_to`: its target is this topic, which
+    has as many partitions as its own topics. `lock_ms`: a delivery that had begun may go on so long after a stop.
+    `is_complete`: the history has each invocation of its target, and each disturbance of its deliveries.
+    """
 
     topics: tuple[str, ...]
     is_ordered: bool = True
     dead_letter_topic: str | None = None
     ending: str | None = None
+    is_latest: bool = False
+    copies_to: str | None = None
+    lock_ms: int | None = None
+    is_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """The records that a subscription's target has handled, in its order."""
+    """The records that a subscription's target has handled, in its order, and the offsets that it names as failed.
+
+    The invoke has the records that it was given.
+    """
+
+    where: TopicPartition
+    records: tuple[tuple[int, Value], ...]
+    refused: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies that a reader found in the topic which a subscription copies to: places and values."""
 
     where: TopicPartition
     records: tuple[tuple[int, Value], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Disturb:
+    """An answer of a target may have been lost until `lasts_ms` after the operation, because of `why`."""
+
+    why: str
+    lasts_ms: int = 0
+
+
 LogOp = Send | Poll | Commit | Committed | Reset | Assign | Subscribe | Seek | Truncate
-QueueOp = Schedule | Cancel | Share | Nonce | Acquired | Acknowledge | DeadLetters | Drained | Push | Handling
+PushOp = Push | Handling | Copies | Disturb
+QueueOp = Schedule | Cancel | Share | Nonce | Acquired | Acknowledge | DeadLetters | Drained | PushOp
 MicroOp = LogOp | QueueOp
 
 

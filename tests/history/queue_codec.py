@@ -1,4 +1,4 @@
-"""The micro-operations of delayed records, share groups and push subscriptions, from and to JSON. See `format`.
+"""The micro-operations of delayed records, share groups and dead letters, from and to JSON. See `format`.
 
 | micro-operation | |
 |---|---|
@@ -12,27 +12,28 @@
 | `["acknowledge", …, result, detail]` | the reason of a reject, or the milliseconds of a renewal |
 | `["dead-letters", topic, partition, [[offset, value, key, origin], …]]` | the dead letters that a reader found |
 | `["drained", topic]` | the group has nothing left; the client began to look after all sends had ended |
-| `["push", {"topics": […], …}]` | the settings of the operation's push subscription |
-| `["handle", topic, partition, [[offset, value], …]]` | what its target has handled, in this order |
+
+`push/codec.py` has those of push subscriptions.
 
 - Settings: `topics`, and perhaps `deliveries_max`, `ordering`, `dead_letter_topic`, and `ending`. A group with an
-  `ending` gets only the records whose value ends so. Those of a subscription: `topics`, and perhaps `ordering`
-  (`partition` or `none`), `dead_letter_topic` and `ending`.
+  `ending` gets only the records whose value ends so.
 - `left_ms` is the time that the lock had left when the service answered.
 - A verb is `accept`, `release`, `give-back` (a release that takes the delivery back), `reject` or `renew`.
 - An origin is `[topic, partition, offset, group, deliveries, reason]`, as the headers tell it.
 """
 
 from collections.abc import Callable
-from typing import assert_never
 
 from tests.history.fields import (
     FieldError,
+    choice_of,
     length_of,
     list_of,
     number_of,
     optional_number_of,
+    optional_text_of,
     records_of,
+    settings_of,
     text_of,
     value_of,
     where_of,
@@ -45,15 +46,14 @@ from tests.history.format import (
     DeadLetter,
     DeadLetters,
     Drained,
-    Handling,
     MicroOp,
     Nonce,
-    Push,
     QueueOp,
     Schedule,
     Share,
     Verb,
 )
+from tests.history.push.codec import PUSH_DECODERS, encode_push_op
 
 
 def encode_queue_op(op: QueueOp) -> list[object]:
@@ -76,12 +76,8 @@ def encode_queue_op(op: QueueOp) -> list[object]:
             return ["dead-letters", topic, partition, [_letter_to_json(each) for each in letters]]
         case Drained(topic):
             return ["drained", topic]
-        case Push():
-            return ["push", _push_to_json(op)]
-        case Handling((topic, partition), records):
-            return ["handle", topic, partition, records]
         case _:
-            assert_never(op)
+            return encode_push_op(op)
 
 
 def _settings_to_json(share: Share) -> dict[str, object]:
@@ -91,15 +87,6 @@ def _settings_to_json(share: Share) -> dict[str, object]:
         "ordering": "key" if share.is_by_key else "none",
         "dead_letter_topic": share.dead_letter_topic,
         "ending": share.ending,
-    }
-
-
-def _push_to_json(push: Push) -> dict[str, object]:
-    return {
-        "topics": push.topics,
-        "ordering": "partition" if push.is_ordered else "none",
-        "dead_letter_topic": push.dead_letter_topic,
-        "ending": push.ending,
     }
 
 
@@ -119,45 +106,15 @@ def _parse_cancel(op: list[object]) -> Cancel:
 
 
 def _parse_share(op: list[object]) -> Share:
-    settings = _settings_of(op, _SETTINGS)
-    ordering = _ordering_of(settings, "none", "key")
+    settings = settings_of(op, _SETTINGS)
+    ordering = choice_of(settings.get("ordering", "none"), "ordering", "none", "key")
     return Share(
         topics=tuple(text_of(topic, "topic") for topic in list_of(settings.get("topics"), "topics")),
         deliveries_max=optional_number_of(settings.get("deliveries_max"), "deliveries_max"),
         is_by_key=ordering == "key",
-        dead_letter_topic=_optional_text(settings.get("dead_letter_topic"), "dead_letter_topic"),
-        ending=_optional_text(settings.get("ending"), "ending"),
+        dead_letter_topic=optional_text_of(settings.get("dead_letter_topic"), "dead_letter_topic"),
+        ending=optional_text_of(settings.get("ending"), "ending"),
     )
-
-
-def _parse_push(op: list[object]) -> Push:
-    settings = _settings_of(op, _SETTINGS - {"deliveries_max"})
-    return Push(
-        topics=tuple(text_of(topic, "topic") for topic in list_of(settings.get("topics"), "topics")),
-        is_ordered=_ordering_of(settings, "partition", "none") == "partition",
-        dead_letter_topic=_optional_text(settings.get("dead_letter_topic"), "dead_letter_topic"),
-        ending=_optional_text(settings.get("ending"), "ending"),
-    )
-
-
-def _settings_of(op: list[object], known: set[str]) -> dict[str, object]:
-    length_of(op, 2, 2)
-    settings = op[1]
-    if type(settings) is not dict or not settings.keys() <= known:
-        raise FieldError(f"settings {settings!r} are not an object of {', '.join(sorted(known))}")
-    return settings
-
-
-def _ordering_of(settings: dict[str, object], default: str, other: str) -> object:
-    ordering = settings.get("ordering", default)
-    if ordering not in (default, other):
-        raise FieldError(f"ordering {ordering!r} is neither {default} nor {other}")
-    return ordering
-
-
-def _parse_handling(op: list[object]) -> Handling:
-    length_of(op, 4, 4)
-    return Handling(where_of(op), records_of(op[3]))
 
 
 def _parse_nonce(op: list[object]) -> Nonce:
@@ -173,7 +130,7 @@ def _parse_acquired(op: list[object]) -> Acquired:
 
 def _parse_acknowledge(op: list[object]) -> Acknowledge:
     length = length_of(op, 6, 8)
-    verb, result = text_of(op[4], "verb"), _optional_text(op[6] if length > 6 else None, "result")
+    verb, result = text_of(op[4], "verb"), optional_text_of(op[6] if length > 6 else None, "result")
     if verb not in list(Verb):
         raise FieldError(f"verb {verb!r} is none of {', '.join(Verb)}")
     if result is not None and result not in list(AckResult):
@@ -212,7 +169,7 @@ def _parse_letter(value: object) -> DeadLetter:
     return DeadLetter(
         offset=number_of(letter[0], "offset"),
         value=value_of(letter[1]),
-        key=_optional_text(letter[2], "key"),
+        key=optional_text_of(letter[2], "key"),
         origin=where_of(origin),
         origin_offset=number_of(origin[3], "origin offset"),
         group=text_of(origin[4], "group"),
@@ -226,10 +183,6 @@ def _parse_drained(op: list[object]) -> Drained:
     return Drained(text_of(op[1], "topic"))
 
 
-def _optional_text(value: object, name: str) -> str | None:
-    return None if value is None else text_of(value, name)
-
-
 _SETTINGS = {"topics", "deliveries_max", "ordering", "dead_letter_topic", "ending"}
 QUEUE_DECODERS: dict[str, Callable[[list[object]], MicroOp]] = {
     "schedule": _parse_schedule,
@@ -240,6 +193,5 @@ QUEUE_DECODERS: dict[str, Callable[[list[object]], MicroOp]] = {
     "acknowledge": _parse_acknowledge,
     "dead-letters": _parse_dead_letters,
     "drained": _parse_drained,
-    "push": _parse_push,
-    "handle": _parse_handling,
+    **PUSH_DECODERS,
 }

@@ -13,6 +13,7 @@ from tests.history.format import (
     Commit,
     Committed,
     DeadLetters,
+    Disturb,
     Handling,
     MicroOp,
     Poll,
@@ -47,6 +48,7 @@ class Counts:
     deliveries: int = 0  # of records by share groups
     accepts: int = 0  # acknowledgements of share groups, answered ok
     handled: int = 0  # records by targets of subscriptions, again included
+    copies: int = 0  # records in topics that subscriptions copy to
     dead_letters: int = 0
     retry_duplicates: int = 0  # explained by repeated attempts; 0 unless they are allowed
     unseen: int = 0
@@ -175,6 +177,10 @@ def _describe(op: MicroOp, anomaly: Anomaly) -> str:
             return f"lock {lock_id} for {left_ms} ms, delivery {count}, {_describe_records(records, anomaly)}"
         case Acknowledge(where, lock_id, verb, ranges, result, _) if where == anomaly.where:
             return f"{verb} of lock {lock_id}, {ranges or 'all of it'}: {result or 'not told'}"
+        case Handling(where, records, refused) if where == anomaly.where:
+            return _describe_records(records, anomaly) + (f", names {list(refused)}" if refused else "")
+        case Disturb(why, lasts_ms):
+            return f"{why}, for {lasts_ms} ms more"
         case Schedule(where, value, due_ns, id) if where == anomaly.where and value in anomaly.values:
             return f"{value!r} as {id}, due at {due_ns}"
         case DeadLetters(where, letters):

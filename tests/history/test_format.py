@@ -13,8 +13,10 @@ from tests.history.format import (
     Cancel,
     Commit,
     Committed,
+    Copies,
     DeadLetter,
     DeadLetters,
+    Disturb,
     Drained,
     Function,
     Handling,
@@ -95,7 +97,15 @@ def line_of(**changes: object) -> str:
         (Function.DRAINED, Drained("orders")),
         (Function.PUSH, Push(topics=("orders",))),
         (Function.PUSH, Push(topics=("a", "b"), is_ordered=False, dead_letter_topic="d", ending="7")),
+        (
+            Function.PUSH,
+            Push(topics=("orders",), is_latest=True, copies_to="mirror", lock_ms=65_000, is_complete=True),
+        ),
         (Function.HANDLE, Handling(ORDERS, ((3, "a"), (5, "b")))),
+        (Function.HANDLE, Handling(ORDERS, (), (3, 5))),
+        (Function.COPIES, Copies(ORDERS, ((3, "a"),))),
+        (Function.DISTURB, Disturb("deliver killed")),
+        (Function.DISTURB, Disturb("lanes altered", 65_000)),
     ],
 )
 def test_parse_line_reads_what_the_recorder_writes(function: Function, op: MicroOp) -> None:
@@ -182,6 +192,14 @@ def test_parse_line_takes_optional_fields() -> None:
         (line_of(f="dead-letters", ops=[["dead-letters", "d", 0, [[1, "a", None]]]]), "a dead letter is"),
         (line_of(f="dead-letters", ops=[["dead-letters", "d", 0, [[1, "a", None, ["o", 0, 1]]]]]), "has 4 elements"),
         (line_of(f="drained", ops=[["drained", 7]]), "topic 7"),
+        (line_of(f="push", ops=[["push", {"topics": [], "start": "first"}]]), "start 'first'"),
+        (line_of(f="push", ops=[["push", {"topics": [], "is_complete": 1}]]), "is_complete 1"),
+        (line_of(f="push", ops=[["push", {"topics": [], "deliveries_max": 1}]]), "are not an object"),
+        (line_of(f="handle", ops=[["handle", "orders", 0, [], ["x"]]]), "refused offset 'x'"),
+        (line_of(f="handle", ops=[["handle", "orders", 0]]), "has 3 elements"),
+        (line_of(f="copies", ops=[["copies", "orders", 0, [1]]]), "a record is"),
+        (line_of(f="disturb", ops=[["disturb", ""]]), "why ''"),
+        (line_of(f="stop", ops=[["stop"]]), "is none of"),
     ],
 )
 def test_parse_line_refuses_what_is_not_of_the_format(line: str | bytes, message: str) -> None:

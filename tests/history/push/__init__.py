@@ -1,0 +1,1 @@
+"""The check of push subscriptions (G13): what their targets handled, what was buried, and what was copied."""
