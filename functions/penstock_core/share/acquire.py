@@ -244,11 +244,7 @@ class HandOut:
 
         Without such a topic, rejected records end with the update that meets them.
         """
-        if wait.is_suspect:
-            return False
-        if wait.is_terminal:
-            return self._config.dead_letter_topic is None
-        return not is_last_delivery(self._config, wait.deliveries)
+        return not wait.is_suspect and (not wait.is_terminal or self._config.dead_letter_topic is None)
 
     def _in_turn(self, entries: list[E]) -> list[E]:
         """The entries from a place on that the nonce tells, so that acquires at the same time meet different ones."""
@@ -303,8 +299,7 @@ def suspects(draft: Draft, config: ShareGroupConfig, now_ms: int) -> list[tuple[
         if not is_last_delivery(config, lock.deliveries) and available_ms(config, name, lock) <= now_ms
     ]
     for _, wait in sorted(draft.waits.items(), key=_name_of):
-        is_due = wait.available_ms <= now_ms and not is_last_delivery(config, wait.deliveries)
-        if wait.is_suspect and is_due and not wait.is_terminal:
+        if wait.is_suspect and wait.available_ms <= now_ms and not wait.is_terminal:
             found.append((None, wait))
     return found
 

@@ -1,8 +1,9 @@
 """The plan of a burial: records leave the share item for the dead-letter topic, in one transaction with its head.
 
 The records are those that were rejected, and those whose last delivery has ended: released ones, and locks whose time
-is over. The update expects their entries as they were read. So each record is buried once, and a client that accepts
-at the same time either comes first or has lost its lock.
+is over. If an operator lowers the bound of deliveries, records that wait have one more, which is their last. The update
+expects their entries as they were read. So each record is buried once, and a client that accepts at the same time
+either comes first or has lost its lock.
 """
 
 from collections.abc import Iterator, Sequence
@@ -86,7 +87,7 @@ def _due(state: ShareState, config: ShareGroupConfig, now_ms: int) -> Iterator[t
     if config.dead_letter_topic is None:
         return
     for _, wait in sorted(state.waits.items()):
-        if wait.available_ms <= now_ms and (wait.is_terminal or is_last_delivery(config, wait.deliveries)):
+        if wait.available_ms <= now_ms and wait.is_terminal:
             yield _NO_LOCK, wait
     for name, lock in sorted(state.locks.items()):
         if is_last_delivery(config, lock.deliveries) and available_ms(config, name, lock) <= now_ms:

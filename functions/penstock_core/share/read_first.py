@@ -36,7 +36,6 @@ from penstock_core.share.acquire import (
 from penstock_core.share.draft import Draft
 from penstock_core.share.merge_waits import merge_waits
 from penstock_core.share.record_set import EMPTY, Ranges, RecordSet, normalized
-from penstock_core.share.retry import is_last_delivery
 from penstock_core.share.share_group import ShareGroupConfig
 from penstock_core.share.share_state import Lock, ShareState, Wait, lock_id, locks_of
 from penstock_core.share.tending import tends
@@ -179,9 +178,7 @@ class _Ordered:
         """True if the wait may be handed out now, as in `acquire.HandOut`."""
         if not isinstance(entry, Wait) or entry.available_ms > self._request.now_ms or entry.is_suspect:
             return False
-        if entry.is_terminal:
-            return self._config.dead_letter_topic is None
-        return not is_last_delivery(self._config, entry.deliveries)
+        return not entry.is_terminal or self._config.dead_letter_topic is None
 
     def _leading_first(self, sources: Sequence[_Source], waits: list[_Source]) -> list[_Source]:
         """Begin with waits that have a record to hand out: the first unfinished one of its key, or one without a key.

@@ -257,11 +257,18 @@ def test_dead_records_stay_dead_when_the_bound_rises() -> None:
 def test_records_on_their_last_delivery_and_rejected_ones_are_not_handed_out() -> None:
     locks = {A: Lock(Offset(0), NOW_MS, 3, RecordSet(((0, 2),)))}
     waits = {
-        Offset(2): Wait(0, 3, RecordSet(((2, 3),))),
+        Offset(2): Wait(0, 3, RecordSet(((2, 3),)), is_dead=True),
         Offset(3): Wait(0, 1, RecordSet(((3, 4),)), is_rejected=True),
     }
     state = ShareState(position=Offset(4), open=4, locks=locks, waits=waits)
     assert plan_acquire(state, WITH_DEAD_LETTERS, log(4), request(now_ms=EXPIRED_MS)).update is None
+
+
+def test_record_has_one_more_delivery_when_the_bound_was_lowered_below_those_it_had() -> None:
+    waits = {Offset(2): Wait(0, 4, RecordSet(((2, 3),)))}
+    state = ShareState(position=Offset(3), open=1, waits=waits)
+    after = applied(state, plan_acquire(state, WITH_DEAD_LETTERS, log(3), request()))
+    assert [lock.deliveries for lock in after.locks.values()] == [5]
 
 
 def test_rejected_records_are_finished_once_there_is_no_dead_letter_topic() -> None:

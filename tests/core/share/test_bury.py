@@ -12,10 +12,10 @@ LOCKS = {
     B: Lock(Offset(50), NOW_MS, 2, RecordSet(((0, 10),))),
 }
 WAITS = {
-    Offset(60): Wait(0, 3, RecordSet(((60, 70),))),
+    Offset(60): Wait(0, 3, RecordSet(((60, 70),)), is_dead=True),
     Offset(70): Wait(NOW_MS, 1, RecordSet(((70, 71),)), is_rejected=True, reason="bad"),
     Offset(71): Wait(0, 2, RecordSet(((71, 80),))),
-    Offset(80): Wait(NOW_MS + 1, 3, RecordSet(((80, 90),))),
+    Offset(80): Wait(NOW_MS + 1, 3, RecordSet(((80, 90),)), is_dead=True),
 }
 STATE = ShareState(position=Offset(90), open=90, locks=LOCKS, waits=WAITS)
 
@@ -51,6 +51,13 @@ def test_burials_are_bounded_and_the_rest_stays_due() -> None:
     assert (buried, state.open) == (61, 29)
 
 
+def test_record_that_waits_is_not_buried_by_a_bound_that_was_lowered() -> None:
+    waits = {Offset(0): Wait(0, 4, RecordSet(((0, 9),))), Offset(9): Wait(0, 4, RecordSet(((9, 10),)), is_dead=True)}
+    state = ShareState(position=Offset(10), open=10, waits=waits)
+    plan = plan_bury(state, WITH_DEAD_LETTERS, NOW_MS)
+    assert [burial.records.ranges for burial in plan.burials] == [((9, 10),)]
+
+
 def test_lock_in_its_last_delivery_is_not_due_before_its_time_is_over() -> None:
     early = plan_bury(STATE, WITH_DEAD_LETTERS, NOW_MS - 1)
     assert [burial.records.ranges for burial in early.burials] == [((60, 70),)]
@@ -83,4 +90,4 @@ def test_records_wait_longer_when_the_dead_letter_topic_does_not_take_them() -> 
     assert plan_bury(after, WITH_DEAD_LETTERS, NOW_MS + 600_000).burials != []
     assert after.unfinished() == STATE.unfinished()
     assert after.waits[Offset(70)].reason == "bad"
-    assert {first for first, wait in after.waits.items() if wait.is_dead} == {0, 60}
+    assert {first for first, wait in after.waits.items() if wait.is_dead} == {0, 60, 80}

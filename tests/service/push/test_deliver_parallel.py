@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -174,6 +175,26 @@ def test_outage_buries_nothing_and_its_end_is_found(failure: Failure) -> None:
     assert dead(deliveries) == []
     assert handled(deliveries, set()) == {*range(50)}
     assert {*deliveries.batches[-1]} <= {*range(50)}
+    assert is_at_rest(deliveries)
+
+
+def test_record_is_not_buried_without_proof_when_the_bound_of_attempts_is_lowered() -> None:
+    deliveries = with_dead_letters(attempts_max=50, backoff_ms_max=10_000)
+    is_down = True
+
+    def answer(batch: PushBatch) -> Answer:
+        has_poison = any(each.record.offset == 1 for each in batch.records)
+        return REFUSED if is_down or has_poison else Answered()
+
+    deliveries.answer = answer
+    deliveries.append_many(3)
+    deliveries.run(for_ms=100_000)
+    deliveries.change(config=replace(deliveries.subscription.config, attempts_max=2))
+    deliveries.run(for_ms=100_000)
+    assert dead(deliveries) == [], "the target has no success yet"
+    is_down = False
+    deliveries.run()
+    assert dead(deliveries) == [1]
     assert is_at_rest(deliveries)
 
 

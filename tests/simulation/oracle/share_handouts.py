@@ -134,8 +134,7 @@ class ShareHandOuts:
             )
 
     def _is_terminal(self, entry: Lock | Wait) -> bool:
-        most = self._config.deliveries_max
-        return isinstance(entry, Wait) and (entry.is_rejected or (most is not None and entry.deliveries >= most))
+        return isinstance(entry, Wait) and entry.is_terminal
 
     def is_past(self, time_ms: int) -> bool:
         """True if the time may be over by some instance's clock."""

@@ -122,8 +122,8 @@ def _counts(config: ShareGroupConfig, head: Head, state: ShareState, now_ms: int
             waiting += held.count
     for wait in state.waits.values():
         records = wait.records.minus(expired)
-        is_dead = wait.is_rejected or is_last_delivery(config, wait.deliveries)
-        leading = _leading(records, leaders) if wait.available_ms <= now_ms and not is_dead else 0
+        is_available = wait.available_ms <= now_ms and not wait.is_terminal
+        leading = _leading(records, leaders) if is_available else 0
         available += leading
         waiting += records.count - leading
     return in_flight, available, waiting

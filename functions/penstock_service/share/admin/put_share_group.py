@@ -15,7 +15,6 @@ from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, PartitionKey, TopicId, TopicName, parse_group_name
 from penstock_core.limits import SHARE_BEGINS_MAX
 from penstock_core.log.topic import Topic
-from penstock_core.share.retry import is_last_delivery
 from penstock_core.share.share_group import (
     SHARE_GROUP_ID_BYTES,
     STARTS,
@@ -118,7 +117,7 @@ def _check_no_dead_letters(instance: Instance, group: ShareGroup) -> None:
     """Raises INVALID_CONFIG if records wait for the dead-letter topic: without it nobody would take them."""
     keys = [key for _, key in partitions_of(instance, group)]
     for key, state in states_of(instance, keys).items():
-        if any(each.is_rejected or is_last_delivery(group.config, each.deliveries) for each in state.waits.values()):
+        if any(each.is_terminal for each in state.waits.values()):
             raise PenstockError(
                 ErrorCode.INVALID_CONFIG,
                 f"dead_letter_topic=null: records of partition {key.partition_key} wait for topic "
