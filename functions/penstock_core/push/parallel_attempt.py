@@ -22,7 +22,13 @@ others have their turn before it, and show whether the target works.
 from dataclasses import dataclass, replace
 
 from penstock_core.ids import Offset
-from penstock_core.limits import PUSH_ERROR_LENGTH_MAX, PUSH_EVIDENCE_MARGIN_MS, PUSH_SUCCESS_NOTE_MS
+from penstock_core.limits import (
+    PUSH_ERROR_LENGTH_MAX,
+    PUSH_EVIDENCE_MARGIN_MS,
+    PUSH_ROOM_PAUSE_MS_MAX,
+    PUSH_ROOM_PAUSE_MS_MIN,
+    PUSH_SUCCESS_NOTE_MS,
+)
 from penstock_core.push.attempt import pause_ms
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryState, Trouble, changed
@@ -122,3 +128,14 @@ def fail_parallel(
 def end_parallel(state: DeliveryState) -> DeliveryState:
     """Nothing waits any more. The same state without trouble."""
     return state if state.trouble is None else changed(state, trouble=None, next_try_ms=0)
+
+
+def blocked_pause_ms(state: DeliveryState, now_ms: int, returns_in_ms: int | None) -> int:
+    """The pause of a lane that finds fresh records, and no room for them in flight.
+
+    It is as long as the lane has had no success, so it doubles from look to look. `returns_in_ms` ends it: a record
+    comes back then. Lanes that work find the room first, because they acquire after each acknowledgement.
+    """
+    idle_ms = max(0, now_ms - state.succeeded_ms)
+    pause_ms = min(idle_ms, PUSH_ROOM_PAUSE_MS_MAX, PUSH_ROOM_PAUSE_MS_MAX if returns_in_ms is None else returns_in_ms)
+    return max(pause_ms, PUSH_ROOM_PAUSE_MS_MIN)

@@ -30,8 +30,8 @@ from penstock_core.push.subscription import PARALLEL, Subscription
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.moment import Moment
 from penstock_service.push.deliver_ordered import deliver_ordered
-from penstock_service.push.deliver_parallel import deliver_parallel
 from penstock_service.push.lane_work import LaneResult, LaneWork
+from penstock_service.push.parallel.deliver_parallel import deliver_parallel
 from penstock_service.push.subscription_partitions import partitions_of
 
 _NONCE_BYTES = 8
@@ -123,6 +123,7 @@ class _Delivery:
             lane=lane,
             partitions=[*partitions[at:], *partitions[:at]],
             started=self._started,
+            hint=self._message.partition,
         )
         return deliver_parallel(work) if subscription.config.mode == PARALLEL else deliver_ordered(work)
 

@@ -16,7 +16,10 @@ from penstock_service.instance.moment import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneWork:
-    """The lane as it was taken, its partitions, and the moment before anything of it was read."""
+    """The lane as it was taken, its partitions, and the moment before anything of it was read.
+
+    `hint` is the partition that the message names.
+    """
 
     instance: Instance
     subscription: Subscription
@@ -24,6 +27,7 @@ class LaneWork:
     lane: LaneState
     partitions: Sequence[tuple[TopicName, DeliveryKey]]
     started: Moment
+    hint: PartitionKey | None = None
 
     def has_time(self) -> bool:
         """True if an invocation may begin: look right before it.

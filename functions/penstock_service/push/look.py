@@ -24,7 +24,7 @@ from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.push import PushStore, SubscriptionStates
 from penstock_service.push.admin.delete_subscription import remove_states
-from penstock_service.push.parallel_group import lane_delivery_key, parallel_group
+from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group
 from penstock_service.push.subscription_partitions import partitions_of
 
 _JOB = "look"

@@ -57,7 +57,7 @@ def read_ahead(
     """The records from `offset` on, of about `PUSH_READ_AHEAD_BYTES` of segments, and of one segment at the least.
 
     Costs what `read_batches` costs: ranged gets at the tail, and one query for each place below it. A batch that
-    cannot be decoded is passed over: a log line and the metric `push_undecodable` tell of it.
+    cannot be decoded is passed over: the log line `push_undecodable` tells of it.
     """
     topic, key = place
     wanted = None if config.filter is None else parse_filter(config.filter)

@@ -11,6 +11,7 @@ from penstock_core.push.parallel_attempt import (
     ParallelFacts,
     ParallelFailure,
     batch_size,
+    blocked_pause_ms,
     end_parallel,
     fail_parallel,
     is_last,
@@ -128,3 +129,14 @@ def test_success_of_another_lane_before_an_outage_counts_one_failure_only() -> N
         done = fail(state, Failure.REFUSAL, 5, now_ms, NOW_MS + PUSH_EVIDENCE_MARGIN_MS + 1 if number > 7 else 0)
         state, counted = done.state, counted + done.is_counted
     assert counted == 1
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "returns_in_ms", "pause_ms"),
+    [(0, None, 5_000), (7_000, None, 7_000), (14_000, 9_000, 9_000), (14_000, 0, 5_000), (10**9, 10**9, 60_000)],
+)
+def test_lane_without_room_rests_as_long_as_it_had_no_success(
+    idle_ms: int, returns_in_ms: int | None, pause_ms: int
+) -> None:
+    state = succeed_parallel(NEW, NOW_MS)
+    assert blocked_pause_ms(state, NOW_MS + idle_ms, returns_in_ms) == pause_ms

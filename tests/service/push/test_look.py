@@ -20,7 +20,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.admin.pause_subscription import pause_subscription
 from penstock_service.push.look import LookRun, look
-from penstock_service.push.parallel_group import lane_delivery_key, parallel_group, parallel_group_name
+from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group, parallel_group_name
 from penstock_service.topics.delete_topic import delete_topic
 from tests.service.push.admin.setting import NAME, create, take_messages
 from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, with_stores

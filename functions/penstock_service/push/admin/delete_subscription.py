@@ -9,7 +9,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import SubscriptionId
 from penstock_service.instance.instance import Instance
 from penstock_service.push.find_subscription import find_subscription
-from penstock_service.push.parallel_group import parallel_group_name
+from penstock_service.push.parallel.parallel_group import parallel_group_name
 
 
 def delete_subscription(instance: Instance, name: str) -> None:

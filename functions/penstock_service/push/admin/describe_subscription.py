@@ -14,7 +14,7 @@ from penstock_core.share.share_state import ShareKey
 from penstock_service.index.record_age import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.push.find_subscription import find_subscription
-from penstock_service.push.parallel_group import lane_delivery_key, parallel_group
+from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group
 from penstock_service.push.subscription_partitions import partitions_of
 from penstock_service.share.admin.describe_share_group import describe_partitions
 
@@ -72,7 +72,7 @@ class SubscriptionPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneCounts:
-    """How many lanes have a delivery that works now, and how many rest until a time.
+    """The number of lanes with a delivery that works now, and of lanes that rest until a time.
 
     `deaths` counts the deliveries that ended in the middle, in lanes that have not got over it.
     """

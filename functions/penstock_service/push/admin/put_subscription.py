@@ -30,7 +30,7 @@ from penstock_core.push.subscription_note import OrphanedStates
 from penstock_core.push.targets.target import HttpsTarget, Target, TopicTarget, parse_target
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.begin_at_the_end import begin_deliveries, ends_of
-from penstock_service.push.parallel_group import put_parallel_group
+from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.push.start_deliveries import start_deliveries
 
 _HTTPS, _SECRET = "https", "secret"

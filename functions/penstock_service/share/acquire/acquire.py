@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import LockNonce, ShareGroupId
+from penstock_core.ids import LockNonce, PartitionKey, ShareGroupId
 from penstock_core.limits import (
     FETCH_POLL_MS_MAX,
     FETCH_POLL_MS_MIN,
@@ -74,8 +74,10 @@ class WatchedPartition:
 class Acquired:
     """The answer of an acquire.
 
-    `next_available_ms` is the time until a record may come back without a wake-up, None if none will. `watched` is
-    empty if there are records, and for a group with more than `SHARE_WATCHED_MAX` partitions.
+    - `next_available_ms` is the time until a record may come back without a wake-up, None if none will.
+    - `blocked` are the partitions that have fresh records, and no room for them in flight. `returns_in_ms` is as
+      `next_available_ms`, without the retry that looks for such room.
+    - `watched` is empty if there are records, and for a group with more than `SHARE_WATCHED_MAX` partitions.
     """
 
     group: ShareGroup
@@ -85,6 +87,8 @@ class Acquired:
     partitions: Sequence[HandedPartition]
     acknowledged: Sequence[AckOutcome]
     next_available_ms: int | None
+    returns_in_ms: int | None
+    blocked: frozenset[PartitionKey]
     watched: Sequence[WatchedPartition]
 
     @property
@@ -135,6 +139,8 @@ def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acqu
         partitions=handed,
         acknowledged=outcomes,
         next_available_ms=_next_available_ms(look),
+        returns_in_ms=look.available_ms,
+        blocked=frozenset(look.blocked),
         watched=watched,
     )
 
@@ -212,9 +218,7 @@ class _Call:
     def _arm(self, request: AcquireRequest, look: Look) -> tuple[Look, list[WatchedPartition]]:
         """Arm all partitions. If one of them has got records meanwhile, look again."""
         for _ in range(_LOOKS_MAX):
-            may_arm = (
-                look.is_complete and not (look.is_blocked or look.has_passed) and len(look.idle) <= SHARE_WATCHED_MAX
-            )
+            may_arm = look.is_complete and not (look.blocked or look.has_passed) and len(look.idle) <= SHARE_WATCHED_MAX
             watched = [WatchedPartition(key=each.key, is_armed=False) for each in look.idle[:SHARE_WATCHED_MAX]]
             if not (self._wish.must_arm and may_arm and self._instance.stores.wake_ups.place):
                 return look, watched if look.is_complete and len(look.idle) <= SHARE_WATCHED_MAX else []
@@ -244,8 +248,8 @@ def _next_available_ms(look: Look) -> int | None:
     """0 if the look has not seen everything."""
     if look.taken or look.has_passed or not look.is_complete:
         return 0
-    if look.is_blocked:
-        look.note_available(SHARE_ROOM_RETRY_MS)
+    if look.blocked:
+        return min(SHARE_ROOM_RETRY_MS, SHARE_ROOM_RETRY_MS if look.available_ms is None else look.available_ms)
     return look.available_ms
 
 

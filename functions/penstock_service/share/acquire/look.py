@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from penstock_core.ids import PartitionKey
 from penstock_core.share.acquire import Grant
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_service.share.acknowledge import AckOutcome
@@ -28,7 +29,7 @@ class Taken:
 class Look:
     """What a look has found.
 
-    `idle` are the partitions that had nothing. `is_complete`: these are all partitions of the group. `is_blocked`: some
+    `idle` are the partitions that had nothing. `is_complete`: these are all partitions of the group. `blocked`
     have fresh records, and no room for them in flight. `has_passed`: fresh records were finished without being handed
     out, and there are more. `available_ms` is the time until a record comes back.
     """
@@ -38,7 +39,7 @@ class Look:
     woken: list[ShareKey] = field(default_factory=list)
     idle: list[SharePartition] = field(default_factory=list)
     is_complete: bool = False
-    is_blocked: bool = False
+    blocked: set[PartitionKey] = field(default_factory=set)
     is_alone: bool = False
     has_passed: bool = False
     available_ms: int | None = None

@@ -277,7 +277,8 @@ class _Search:
         """Note what the plan has brought, and make the acknowledgements that it had no room for."""
         key = partition.key
         self.look.outcomes += answered(self._entries, self._places.get(key, ()), plan.answers, LocksNow(key, state))
-        self.look.is_blocked |= plan.is_blocked
+        if plan.is_blocked:
+            self.look.blocked.add(key.partition_key)
         if plan.planned < len(self._acknowledgements(key)):
             state = self._acknowledge_only(key, state, plan.planned) or state
         found = grants(state, self._request.nonce)

@@ -19,7 +19,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.admin.describe_subscription import describe_subscription
 from penstock_service.push.admin.put_subscription import put_subscription
-from penstock_service.push.parallel_group import parallel_group, parallel_group_name
+from penstock_service.push.parallel.parallel_group import parallel_group, parallel_group_name
 from penstock_service.topics.delete_topic import delete_topic
 from tests.core.push.push_samples import SECRET
 from tests.service.push.admin.setting import FUNCTION, NAME, alter, create, queue_of, take_messages, wish

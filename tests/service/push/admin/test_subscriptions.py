@@ -22,7 +22,7 @@ from penstock_service.push.admin.describe_subscription import (
 )
 from penstock_service.push.admin.pause_subscription import pause_subscription, resume_subscription
 from penstock_service.push.admin.put_subscription import put_subscription
-from penstock_service.push.parallel_group import lane_delivery_key, parallel_group_name
+from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group_name
 from penstock_service.topics.delete_topic import delete_topic
 from tests.service.push.admin.setting import FUNCTION, NAME, create, take_messages, wish
 from tests.support.refusals import refused

@@ -1,3 +1,5 @@
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +11,9 @@ from penstock_core.push.lane import NO_MESSAGE
 from penstock_core.records.codec import NewRecord, decode
 from penstock_core.share.share_state import ShareKey
 from penstock_service.push.deliver import Ending
-from penstock_service.push.parallel_group import parallel_group, put_parallel_group
+from penstock_service.push.parallel.parallel_group import parallel_group, put_parallel_group
 from tests.support.push_deliveries import Deliveries, refusing
-from tests.support.service import ask, key_of, new_topic
+from tests.support.service import Counted, Intercepted, ask, key_of, new_topic, with_stores
 
 REFUSED = Failed(failure=Failure.REFUSAL, error="no")
 
@@ -116,6 +118,50 @@ def test_dead_letter_tells_the_reason_and_the_subscription(is_named: bool) -> No
     headers = {name.removeprefix("penstock.dead-letter."): value for name, value in letter.headers}
     assert (headers["reason"], headers["subscription"], headers["deliveries"]) == (b"too long", b"packing", b"3")
     assert "group" not in headers
+
+
+@pytest.mark.parametrize("failure", Failure)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_dead_letter_tells_a_reason_when_the_target_gives_none(failure: Failure, is_named: bool) -> None:
+    deliveries = with_dead_letters(attempts_max=1, age_ms_max=1_000, patience_ms=0, backoff_ms_max=2_000)
+
+    def answer(batch: PushBatch) -> Answer:
+        places = frozenset(each.place for each in batch.records)
+        return Answered(failed=places) if is_named else Failed(failure=failure, error="")
+
+    deliveries.answer = answer
+    deliveries.append("a")
+    deliveries.run(for_ms=60_000)
+    [letter] = decode(ask(deliveries.instance, "dead").data)
+    reason = dict(letter.headers)["penstock.dead-letter.reason"]
+    kind = Failure.REFUSAL if is_named else failure
+    assert reason == f"{kind.value}, without a word of the target".encode()
+
+
+def test_batch_costs_one_update_of_the_share_item_to_acknowledge() -> None:
+    """None of them is refused, though each batch is a part of the lock that the acquire has."""
+    deliveries = parallel(batch_records=64, concurrency=1)
+    deliveries.answer = lambda batch: REFUSED if batch.attempt < 4 else Answered()
+    deliveries.append_many(64)
+    counts: Counter[str] = Counter()
+    applied: list[bool] = []
+
+    def update(original: Callable[..., Any], *arguments: Any) -> Any:
+        outcome = original(*arguments)
+        applied.append(outcome.is_applied)
+        return outcome
+
+    share = Intercepted(Counted(deliveries.instance.stores.share, "share", counts), update=update)
+    deliveries.instance = with_stores(deliveries.instance, share=share)
+    while not deliveries.batches or len(deliveries.batches[-1]) > 8:
+        deliveries.clock.time_ms = max(deliveries.clock.time_ms, deliveries.queue.next_visible_ms or 0)
+        applied.clear()
+        counts.clear()
+        seen = len(deliveries.batches)
+        deliveries.run_once()
+    batches = len(deliveries.batches) - seen
+    assert batches == 8
+    assert applied == [True] * (batches + 1)
 
 
 def test_answered_batch_is_done_though_the_delivery_fails_at_the_next_one() -> None:

@@ -1,0 +1,1 @@
+"""Parallel mode: lanes take records of all partitions from a hidden share group."""

@@ -1,0 +1,166 @@
+"""The records that one acquire of a lane has handed over, and what is acknowledged of them.
+
+A batch for the target is a part of a lock. Each acknowledgement changes the lock, so the next one goes by the lock as
+the one before has left it (`next_lock_id`). So each costs one update for a partition, and none is refused.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from penstock_core.ids import PartitionKey, TopicName
+from penstock_core.limits import SHARE_REASON_BYTES_MAX
+from penstock_core.push.batch import PushRecord
+from penstock_core.push.parallel_attempt import batch_size
+from penstock_core.push.subscription import SubscriptionConfig
+from penstock_core.push.targets.kafka_event import fitting
+from penstock_core.share.acknowledge import Acknowledgement, AckType
+from penstock_core.share.dead_letter import UNDECODABLE
+from penstock_core.share.record_set import Ranges, normalized
+from penstock_core.share.share_group import ShareGroup
+from penstock_core.share.share_state import Lock
+from penstock_service.instance.instance import Instance
+from penstock_service.share.acknowledge import AckEntry, acknowledge_entries
+from penstock_service.share.acquire.acquire import Acquired
+from penstock_service.share.acquire.hand_over import HandedLock
+from penstock_service.share.batches.sift import decoded_among
+from penstock_service.share.client_lock import parse_marked_lock_id
+
+
+class HeldLock:
+    """A lock of an acquire, as its last acknowledgement has left it."""
+
+    def __init__(self, handed: HandedLock) -> None:
+        self.topic: TopicName = handed.partition.topic
+        self.key: PartitionKey = handed.partition.key.partition_key
+        self.lock_id = handed.grant.lock_id
+        self.deliveries = handed.grant.lock.deliveries
+        self._generation = handed.grant.generation
+        self._client_lock_id = handed.client_lock_id
+        self._now: Lock | None = handed.grant.lock
+
+    def entry(
+        self,
+        kind: AckType,
+        ranges: Ranges,
+        *,
+        delay_ms: int | None = None,
+        is_uncounted: bool = False,
+        reason: str = "",
+    ) -> AckEntry:
+        """The acknowledgement of some of its records."""
+        acknowledgement = Acknowledgement(
+            lock_id=self.lock_id,
+            type=kind,
+            offsets=ranges,
+            delay_ms=delay_ms,
+            reason=reason.encode(errors="replace")[:SHARE_REASON_BYTES_MAX].decode(errors="ignore"),
+            is_uncounted=is_uncounted,
+            generation=self._generation,
+            handed_out=self._now,
+        )
+        return AckEntry(
+            topic=self.topic,
+            partition=self.key.partition,
+            client_lock_id=self._client_lock_id,
+            acknowledgement=acknowledgement,
+        )
+
+    def go_on(self, next_lock_id: str) -> None:
+        """The lock is as that lock id tells. A lock that is too long for its id costs a read before each update."""
+        self._client_lock_id = next_lock_id
+        _, self._generation, self._now, _ = parse_marked_lock_id(next_lock_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRecord:
+    """One record under a lock."""
+
+    lock: HeldLock
+    record: PushRecord
+
+    @property
+    def deliveries(self) -> int:
+        """The number of times that the record was handed out, with this one."""
+        return self.lock.deliveries
+
+
+class HeldRecords:
+    """The records of one acquire. `acknowledge` sends all verbs since its last call.
+
+    Removed records are accepted. So are those of a batch that cannot be decoded, unless there is a dead-letter topic.
+    """
+
+    def __init__(self, instance: Instance, group: ShareGroup, acquired: Acquired) -> None:
+        self._instance = instance
+        self._group = group
+        self._entries: list[tuple[HeldLock, AckEntry]] = []
+        self.records: Sequence[HeldRecord] = [
+            each for handed in acquired.partitions for lock in handed.locks for each in self._of(lock)
+        ]
+
+    def batches(self, config: SubscriptionConfig) -> Iterator[Sequence[HeldRecord]]:
+        """The records by how often they were delivered, in batches that become smaller with that."""
+        for deliveries in sorted({each.deliveries for each in self.records}):
+            left = [each for each in self.records if each.deliveries == deliveries]
+            while left:
+                chosen = left[: batch_size(config, deliveries)]
+                chosen = chosen[: fitting([each.record for each in chosen])]
+                yield chosen
+                left = left[len(chosen) :]
+
+    def accept(self, records: Sequence[HeldRecord]) -> None:
+        """The target has handled them."""
+        self._entries += [(lock, lock.entry(AckType.ACCEPT, ranges)) for lock, ranges in _by_lock(records)]
+
+    def release(self, records: Sequence[HeldRecord]) -> None:
+        """They come again after the backoff of their deliveries."""
+        self._entries += [(lock, lock.entry(AckType.RELEASE, ranges)) for lock, ranges in _by_lock(records)]
+
+    def release_uncounted(self, records: Sequence[HeldRecord], delay_ms: int) -> None:
+        """They come again after `delay_ms`, and this delivery does not count."""
+        self._entries += [
+            (lock, lock.entry(AckType.RELEASE, ranges, delay_ms=delay_ms, is_uncounted=True))
+            for lock, ranges in _by_lock(records)
+        ]
+
+    def reject(self, records: Sequence[HeldRecord], reason: str) -> None:
+        """They go to the dead letters."""
+        self._entries += [
+            (lock, lock.entry(AckType.REJECT, ranges, reason=reason)) for lock, ranges in _by_lock(records)
+        ]
+
+    def acknowledge(self) -> None:
+        """Send the verbs since the last call. One update for each partition. If it raises, they are not sent again."""
+        if not self._entries:
+            return
+        sent, self._entries = self._entries, []
+        locks = {id(entry): lock for lock, entry in sent}
+        for outcome in acknowledge_entries(self._instance, self._group, [entry for _, entry in sent]):
+            if outcome.next_lock_id is not None:
+                locks[id(outcome.entry)].go_on(outcome.next_lock_id)
+
+    def _of(self, handed: HandedLock) -> Iterator[HeldRecord]:
+        """The records of a lock, without those that a batch holds no more, or that cannot be decoded."""
+        lock = HeldLock(handed)
+        for batch in handed.batches:
+            mine = handed.grant.records.only(((batch.base_offset, batch.next_offset),))
+            records = decoded_among(batch, mine)
+            if records is None:
+                self._instance.telemetry.log("push_undecodable", partition=str(lock.key), start_offset=mine.start)
+                kind = AckType.ACCEPT if self._group.config.dead_letter_topic is None else AckType.REJECT
+                self._entries.append((lock, lock.entry(kind, mine.ranges, reason=UNDECODABLE)))
+                continue
+            for each in records:
+                yield HeldRecord(lock=lock, record=PushRecord(topic=lock.topic, key=lock.key, record=each))
+            removed = mine.minus(normalized((each.offset, each.offset + 1) for each in records)).ranges
+            if removed:
+                self._entries.append((lock, lock.entry(AckType.ACCEPT, removed)))
+
+
+def _by_lock(records: Sequence[HeldRecord]) -> Iterator[tuple[HeldLock, Ranges]]:
+    """The locks of these records, each with the records' offsets."""
+    found: dict[int, tuple[HeldLock, list[int]]] = {}
+    for each in records:
+        found.setdefault(id(each.lock), (each.lock, []))[1].append(each.record.record.offset)
+    for lock, offsets in found.values():
+        yield lock, normalized((offset, offset + 1) for offset in offsets)
