@@ -366,6 +366,7 @@ SDK_SHARE_GIVE_BACK_MS = 2_000  # records that no handler takes for so long go b
 SDK_SHARE_LINGER_MS = 100  # an acknowledgement waits so long for an acquire that can carry it
 SDK_SHARE_LINGER_PART_MS = 1_000  # and this long, if its consumer still has records under the same lock
 SDK_SHARE_WORK_MS = 1_000  # a share consumer acquires about so much work at once
+SDK_SPAN_LINKS_MAX = 128  # contexts of records that one span links to: what OpenTelemetry keeps by default
 SDK_TOPICS_REMEMBERED_MAX = 10_000  # topics that one producer knows, apart from those with records on their way
 SDK_WAIT_FIRST_MS = 200  # a consumer of a lively partition polls so long before it arms: about what a wake-up costs
 SDK_WAKE_UP_ANSWER_MS_MAX = 10_000  # for the answer to a handshake or a subscription

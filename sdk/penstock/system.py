@@ -33,6 +33,11 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def wall_clock_ns() -> int:
+    """Nanoseconds since 1970, for the times of spans."""
+    return time.time_ns()
+
+
 def random_fraction() -> float:
     """Uniform in [0, 1), for jitter."""
     return random.random()  # noqa: S311 - not a secret

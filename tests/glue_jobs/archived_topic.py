@@ -28,6 +28,7 @@ DAY_MS = 24 * 3_600_000
 START_MS = 1_790_000_000_000 // DAY_MS * DAY_MS
 SMALL = Sizes(group_bytes=400, commit_bytes=1_500)
 
+TRACEPARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 Row = tuple[int, int, bytes | None, bytes | None, int, Any]
 
 
@@ -56,7 +57,7 @@ class ArchivedTopic:
                 START_MS + day * DAY_MS + each,
                 None if each % 3 == 0 else b"key%d" % each,
                 None if each % 5 == 4 else b"value %d" % (number + each),
-                [("name", b"1"), ("none", None)] if each % 2 else (),
+                [("name", b"1"), ("none", None), ("traceparent", TRACEPARENT)] if each % 2 else (),
             )
             for each in range(count)
         ]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-UNWANTED = {"aiohttp", "aiokafka", "boto3", "botocore", "click", "numpy", "pydantic", "rich", "sqlite3"}
+UNWANTED = {
+    *("aiohttp", "aiokafka", "boto3", "botocore", "click", "numpy", "opentelemetry", "pydantic", "rich", "sqlite3"),
+}
 
 
 def imported(code: str) -> set[str]:

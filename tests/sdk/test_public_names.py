@@ -35,6 +35,7 @@ PUBLIC = {
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
     "penstock.model": f"{VALUES} GroupOffset Headers",
     "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",
+    "penstock.tracing": "context_of processing",
     "penstock.webhook": "WebhookDelivery WebhookRecord WebhookRequest failure_answer sign verify",
     "penstock.cli": "main",
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -15,6 +16,7 @@ from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
 from penstock.options import shows_fields_of
 from penstock.system import monotonic_ms, new_member_id, process_name
+from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
 
 
@@ -42,10 +44,17 @@ class AsyncConsumer:
         settings = ConsumerSettings(**options)
         self._settings = settings
         self._fork = ForkGuard("AsyncConsumer")
-        self._core = ConsumerCore(settings, member_id=new_member_id(), process_name=process_name(), now_ms=monotonic_ms)
+        carrier = open_async_transport(url, region, transport)
+        self._core = ConsumerCore(
+            settings,
+            member_id=new_member_id(),
+            process_name=process_name(),
+            now_ms=monotonic_ms,
+            notes=open_notes(carrier, settings.group_id),
+        )
         if topics:
             self._core.subscribe(topics)
-        self._client = AsyncClient(open_async_transport(url, region, transport), retry=settings.retry)
+        self._client = AsyncClient(carrier, retry=settings.retry)
         self._fetcher = AsyncFetcher(self._core, self._client, max_in_flight=settings.max_in_flight, fork=self._fork)
 
     # Reading.
@@ -71,6 +80,11 @@ class AsyncConsumer:
             if record is None:
                 raise StopAsyncIteration
         return record
+
+    def processing(self, record: ConsumerRecord) -> AbstractContextManager[object]:
+        """As `Consumer.processing`, for a plain `with`."""
+        notes = self._core.notes
+        return nullcontext() if notes is None else notes.processing(record, is_received=True)
 
     # Topics and partitions.
 

@@ -52,10 +52,13 @@ class AsyncFetcher:
     async def drive(self, steps: ConsumerSteps[Result]) -> Result:
         """Carry out a procedure of the core."""
         self._fork.check()
+        self._core.note_returned()
+        self._core.report()
         try:
             return await drive_async(steps, self._do)
         finally:
             self.wake()
+            self._core.report()
 
     def wake(self) -> None:
         """Wake the tasks, if they would sleep past the next request."""

@@ -8,7 +8,8 @@
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from penstock.api import calls
 from penstock.arguments import check
@@ -21,6 +22,7 @@ from penstock.group.membership import Membership
 from penstock.http.steps import Calls
 from penstock.model import ConsumerRecord, GroupOffset, TopicPartition
 from penstock.retry import NEVER_MS
+from penstock.telemetry.operations import Notes
 from penstock_core.errors import ErrorCode
 
 _log = logging.getLogger("penstock.consumer")
@@ -42,7 +44,9 @@ class Commits:
         *,
         after_commit: Callable[[], None],
         now_ms: Callable[[], int],
+        notes: Notes | None = None,
     ) -> None:
+        self._notes = notes
         self._settings = settings
         self._buffer = buffer
         self._run = run
@@ -137,10 +141,11 @@ class Commits:
         }
         if not changed:
             return
-        if self.membership is not None:
-            yield from self._commit_leased(self.membership, changed)
-        else:
-            yield from self._commit_alone(changed, may_go_back=may_go_back)
+        with self._noted(changed):
+            if self.membership is not None:
+                yield from self._commit_leased(self.membership, changed)
+            else:
+                yield from self._commit_alone(changed, may_go_back=may_go_back)
 
     def commit_starts(self, starts: Mapping[TopicPartition, calls.StartOffset]) -> Calls[dict[TopicPartition, int]]:
         """Commit the starts that `auto_offset_reset` gave, before a record behind them is returned.
@@ -213,6 +218,21 @@ class Commits:
         """Other consumers may commit for these from now on."""
         for partition in partitions:
             self._committed.pop(partition, None)
+
+    @contextmanager
+    def _noted(self, changed: Iterable[TopicPartition]) -> Iterator[None]:
+        """The body commits for these partitions."""
+        if self._notes is None:
+            yield
+            return
+        started_ns, error = self._notes.now_ns(), None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._notes.settled("commit", changed, None, started_ns, error)
 
     def _topic_id(self, partition: TopicPartition) -> str | None:
         return self._buffer.cursor(partition).topic_id if partition in self._buffer.assignment() else None

@@ -1,6 +1,7 @@
 """The consumer with threads. consumer_core.py and fetch_buffer.py decide, fetcher.py does the I/O."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -14,6 +15,7 @@ from penstock.http.transport import Transport, open_transport
 from penstock.model import ConsumerRecord, GroupOffset, OffsetAndTimestamp, TopicPartition
 from penstock.options import shows_fields_of
 from penstock.system import monotonic_ms, new_member_id, process_name
+from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
 
 
@@ -48,10 +50,17 @@ class Consumer:
         settings = ConsumerSettings(**options)
         self._settings = settings
         self._fork = ForkGuard("Consumer")
-        self._core = ConsumerCore(settings, member_id=new_member_id(), process_name=process_name(), now_ms=monotonic_ms)
+        carrier = open_transport(url, region, transport)
+        self._core = ConsumerCore(
+            settings,
+            member_id=new_member_id(),
+            process_name=process_name(),
+            now_ms=monotonic_ms,
+            notes=open_notes(carrier, settings.group_id),
+        )
         if topics:
             self._core.subscribe(topics)
-        self._client = Client(open_transport(url, region, transport), retry=settings.retry)
+        self._client = Client(carrier, retry=settings.retry)
         self._fetcher = Fetcher(self._core, self._client, max_in_flight=settings.max_in_flight, fork=self._fork)
 
     # Reading.
@@ -79,6 +88,15 @@ class Consumer:
             if record is None:
                 raise StopIteration
         return record
+
+    def processing(self, record: ConsumerRecord) -> AbstractContextManager[object]:
+        """A span of OpenTelemetry around your work on a record: `with consumer.processing(record): …`.
+
+        It is a `process` span in the record's trace, or in the span that is current, and links to the record. Without a
+        provider it does nothing.
+        """
+        notes = self._core.notes
+        return nullcontext() if notes is None else notes.processing(record, is_received=True)
 
     # Topics and partitions.
 

@@ -30,6 +30,7 @@ from penstock.group.membership import Membership
 from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import ConsumerRecord, GroupOffset, TopicPartition
 from penstock.retry import NEVER_MS
+from penstock.telemetry.operations import Notes
 
 
 class ConsumerCore:
@@ -40,7 +41,13 @@ class ConsumerCore:
     """
 
     def __init__(
-        self, settings: ConsumerSettings, *, member_id: str, process_name: str, now_ms: Callable[[], int]
+        self,
+        settings: ConsumerSettings,
+        *,
+        member_id: str,
+        process_name: str,
+        now_ms: Callable[[], int],
+        notes: Notes | None = None,
     ) -> None:
         self._settings = settings
         self._now_ms = now_ms
@@ -50,8 +57,11 @@ class ConsumerCore:
         self._is_over = False  # closed, and the application has heard of it
         self.buffer = FetchBuffer(settings.fetch())
         self.poison = Poison(settings.on_undecodable, self.buffer)
-        self._run = RecordRun(self.buffer)
-        self._commits = Commits(settings, self.buffer, self._run, after_commit=self.release_idle, now_ms=now_ms)
+        self.notes = notes
+        self._run = RecordRun(self.buffer, notes)
+        self._commits = Commits(
+            settings, self.buffer, self._run, after_commit=self.release_idle, now_ms=now_ms, notes=notes
+        )
         member = settings.member(member_id, process_name)
         self.membership = None if member is None else Membership(member, self.buffer)
         self._rebalance: Rebalance | None = None
@@ -84,12 +94,14 @@ class ConsumerCore:
             self._refuse_closed()
             return []
         with self._polling():
+            started_ns = self._now_ns()
             yield from self._keep_up()
             max_records = max_records or self._settings.max_poll_records
             taken = self._run.take(max_records)
             if not taken:
                 taken = yield from self._take(self.buffer.take, max_records, self._now_ms() + timeout_ms)
                 self._handed_out(taken)
+                self._note_poll(taken, started_ns)
             return taken
 
     def next_now(self) -> ConsumerRecord | None:
@@ -112,14 +124,24 @@ class ConsumerCore:
             self._refuse_closed()
             return None
         with self._polling():
+            started_ns = self._now_ns()
             yield from self._keep_up()
             if self._run.peek() is None:
                 timeout_ms = self._settings.consumer_timeout_ms
                 deadline_ms = NEVER_MS if timeout_ms is None else self._now_ms() + timeout_ms
                 taken = yield from self._take(self.buffer.take_run, self._settings.max_poll_records, deadline_ms)
                 self._handed_out(taken)
-                self._run.fill(taken)
+                self._run.fill(taken, started_ns)
             return next(iter(self._run.take(1)), None)
+
+    def note_returned(self) -> None:
+        """From the thread that reads: note the records that iteration has returned."""
+        self._run.note_returned()
+
+    def report(self) -> None:
+        """Without the lock: report what was noted."""
+        if self.notes is not None:
+            self.notes.report()
 
     # Topics and partitions.
 
@@ -283,6 +305,15 @@ class ConsumerCore:
     def _handed_out(self, records: Sequence[ConsumerRecord]) -> None:
         if records and self.membership is not None:
             self.membership.handed_out(self._now_ms())
+
+    def _now_ns(self) -> int:
+        """The time at which a wait for records begins, for their span."""
+        return 0 if self.notes is None else self.notes.now_ns()
+
+    def _note_poll(self, records: Sequence[ConsumerRecord], started_ns: int) -> None:
+        if self.notes is not None:
+            self.notes.received(records, started_ns, self.notes.now_ns())
+            self._run.mark_noted()
 
     def _session_end_ms(self) -> int:
         return NEVER_MS if self.membership is None else self.membership.session_end_ms

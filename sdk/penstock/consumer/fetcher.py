@@ -58,11 +58,16 @@ class Fetcher:
     def drive(self, steps: ConsumerSteps[Result]) -> Result:
         """Take the lock and carry out a procedure of the core. The lock is released while the procedure waits."""
         self._fork.check()  # in a child, a thread of the parent may hold the lock for ever
-        with self.lock:
-            try:
-                return drive(steps, self._do)
-            finally:
-                self.wake()
+        self._core.note_returned()
+        self._core.report()
+        try:
+            with self.lock:
+                try:
+                    return drive(steps, self._do)
+                finally:
+                    self.wake()
+        finally:
+            self._core.report()
 
     def wake(self) -> None:
         """Under the lock: wake the threads, if they would sleep past the next request."""

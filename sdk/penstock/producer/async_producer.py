@@ -2,7 +2,7 @@
 
 import asyncio
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from penstock.arguments import check_callable, check_timeout
 from penstock.http.async_client import AsyncClient
@@ -11,13 +11,18 @@ from penstock.model import RecordMetadata
 from penstock.options import shows_fields_of
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.async_transaction import AsyncTransaction
+from penstock.producer.delays import Timer
 from penstock.producer.delivery import CallbackFollower, DeliveryCallback, FutureFollower
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.settings import ProducerOptions, ProducerSettings
+from penstock.producer.tracing import ProducerTracing
 from penstock.retry import NEVER_MS
 from penstock.system import choose, monotonic_ms, new_nonce, wall_clock_ms
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.records.codec import Headers
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
 
 
 class AsyncProducer:
@@ -45,11 +50,15 @@ class AsyncProducer:
         self._settings = settings
         self._fork = ForkGuard("AsyncProducer")
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
-        self._client = AsyncClient(
-            open_async_transport(url, region, transport), retry=settings.retry, timeout_ms=settings.max_block_ms
-        )
+        carrier = open_async_transport(url, region, transport)
+        self._client = AsyncClient(carrier, retry=settings.retry, timeout_ms=settings.max_block_ms)
+        self._tracing = ProducerTracing(carrier, has_spans=settings.trace_records)
         self._sender = AsyncSender(
-            self._core, self._client, acks=settings.wire_acks, max_in_flight=settings.max_in_flight
+            self._core,
+            self._client,
+            acks=settings.wire_acks,
+            max_in_flight=settings.max_in_flight,
+            tracing=self._tracing,
         )
 
     async def send(  # noqa: PLR0913 - as Producer.send
@@ -78,24 +87,15 @@ class AsyncProducer:
         if on_delivery is not None:
             check_callable("on_delivery", on_delivery)
         await self._sender.yield_to_loop()
-        batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)
-        if batch is None:
-            batch = await self._sender.drive(
-                self._core.append(topic, value, key, headers, partition, timestamp_ms, timer)
-            )
-        index = batch.record_count - 1
-        sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        batch.followers.append(FutureFollower(sent, batch, index, timestamp_ms))
-        callback = on_delivery or self._settings.on_delivery
-        if callback is not None:
-            batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
-        self._sender.wake()
-        return sent
+        if not self._tracing.is_on:
+            return await self._append(topic, value, key, headers, partition, timestamp_ms, timer, on_delivery)
+        with self._tracing.creating(topic, headers) as (told, origin):
+            return await self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery, origin)
 
     def transaction(self) -> AsyncTransaction:
         """As `Producer.transaction`, for `async with`."""
         self._fork.check()
-        return AsyncTransaction(self._core, self._sender)
+        return AsyncTransaction(self._core, self._sender, self._tracing)
 
     async def init_transactions(self) -> None:
         """As `Producer.init_transactions`, awaited."""
@@ -133,6 +133,34 @@ class AsyncProducer:
     ) -> None:
         """Close it, without a time limit."""
         await self.close()
+
+    async def _append(  # noqa: PLR0913 - as send
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+        timer: Timer | None,
+        on_delivery: DeliveryCallback | None,
+        origin: "SpanContext | None" = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)
+        if batch is None:
+            batch = await self._sender.drive(
+                self._core.append(topic, value, key, headers, partition, timestamp_ms, timer)
+            )
+        if origin is not None:
+            batch.note_origin(origin)
+        index = batch.record_count - 1
+        sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        batch.followers.append(FutureFollower(sent, batch, index, timestamp_ms))
+        callback = on_delivery or self._settings.on_delivery
+        if callback is not None:
+            batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
+        self._sender.wake()
+        return sent
 
     async def _flush(self, timeout: float | None) -> bool:
         deadline_ms = NEVER_MS if timeout is None else monotonic_ms() + int(timeout * 1_000)

@@ -11,18 +11,22 @@ from penstock.producer.accumulator import Entry
 from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
-from penstock.system import monotonic_ms, random_fraction
+from penstock.producer.tracing import ProducerTracing
+from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
 from penstock.workers.worker_tasks import Signal, Sleep, WorkerTasks
 
 
 class AsyncSender:
     """Drives a producer's core. Compression runs in the loop's threads."""
 
-    def __init__(self, core: ProducerCore, client: AsyncClient, *, acks: str, max_in_flight: int) -> None:
+    def __init__(
+        self, core: ProducerCore, client: AsyncClient, *, acks: str, max_in_flight: int, tracing: ProducerTracing
+    ) -> None:
         self._core = core
         self._accumulator = core.accumulator
         self._client = client
         self._acks = acks
+        self._tracing = tracing
         self._progress = Signal()
         self._sleep = Sleep()
         self._tasks = WorkerTasks("penstock-sender", max_in_flight, self._next_request, self._carry)
@@ -89,6 +93,7 @@ class AsyncSender:
             await self._sleep.until(self._accumulator.wake_at_ms)
 
     async def _carry(self, entries: list[Entry]) -> None:
+        started_ns = wall_clock_ns()
         try:
             with suppress(Exception):  # produce() meets the error again, and returns it
                 await asyncio.to_thread(_build, entries)
@@ -96,14 +101,15 @@ class AsyncSender:
         except asyncio.CancelledError:  # by abort(), or by the end of the loop: no task will send again
             self._abandon()
             given_up = as_maybe_applied(ClosedError("the producer was ended while the record was on its way"))
-            self._complete(entries, [given_up] * len(entries))
+            self._complete(entries, [given_up] * len(entries), started_ns)
             raise
-        self._complete(entries, results)
+        self._complete(entries, results, started_ns)
 
-    def _complete(self, entries: list[Entry], results: ProduceResults) -> None:
+    def _complete(self, entries: list[Entry], results: ProduceResults, started_ns: int) -> None:
         finished = self._accumulator.complete(entries, results, monotonic_ms(), random_fraction())
         self._progress.notify_all()
         self.wake()
+        self._tracing.carried(entries, results, started_ns)
         resolve(finished)
 
 

@@ -9,17 +9,19 @@ from penstock.model import RecordMetadata, TopicPartition
 from penstock.producer.async_sender import AsyncSender
 from penstock.producer.delivery import FutureFollower, resolve, resolve_quietly
 from penstock.producer.producer_core import ProducerCore
+from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction import LeaseHolder, LockHolder, group_offsets
 from penstock.share_model import ShareRecord
-from penstock.system import wall_clock_ms
+from penstock.system import wall_clock_ms, wall_clock_ns
 from penstock_core.records.codec import Headers
 
 
 class AsyncTransaction:
     """`Transaction` for `async with`. A cancellation aborts it. If it interrupts the commit, the outcome stays open."""
 
-    def __init__(self, core: ProducerCore, sender: AsyncSender) -> None:
+    def __init__(self, core: ProducerCore, sender: AsyncSender, tracing: ProducerTracing) -> None:
         self._core = core
+        self._tracing = tracing
         self._sender = sender
         self._transaction = core.new_transaction()
         self._accepted: list[tuple[LockHolder, list[ShareRecord]]] = []
@@ -41,8 +43,12 @@ class AsyncTransaction:
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        append = self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms, timer)
-        batch = await self._sender.drive(append)
+        with self._tracing.creating(topic, headers) as (told, origin):
+            batch = await self._sender.drive(
+                self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)
+            )
+            if origin is not None:
+                batch.note_origin(origin)
         sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         batch.followers.append(FutureFollower(sent, batch, batch.record_count - 1, timestamp_ms))
         return sent
@@ -69,11 +75,15 @@ class AsyncTransaction:
         if error is not None:
             resolve_quietly(self._transaction.abort(error))
             return
+        started_ns = wall_clock_ns()
         try:
             finished = await self._sender.drive(self._transaction.commit())
         except BaseException as failure:
-            resolve_quietly(self._transaction.abort(failure))
+            failed = self._transaction.abort(failure)
+            resolve_quietly(failed)
+            self._tracing.committed(failed, self._transaction, started_ns, failure)
             raise
+        self._tracing.committed(finished, self._transaction, started_ns, None)
         for consumer, records in self._accepted:
             consumer.settled(records)
         resolve(finished)

@@ -4,22 +4,27 @@ import atexit
 import weakref
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from penstock.arguments import check_callable, check_timeout
 from penstock.http.client import Client
 from penstock.http.transport import Transport, open_transport
 from penstock.options import shows_fields_of
+from penstock.producer.delays import Timer
 from penstock.producer.delivery import CallbackFollower, Delivery, DeliveryCallback
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.sender import Sender
 from penstock.producer.settings import ProducerOptions, ProducerSettings
+from penstock.producer.tracing import ProducerTracing
 from penstock.producer.transaction import Transaction
 from penstock.retry import NEVER_MS
 from penstock.system import choose, monotonic_ms, new_nonce, wall_clock_ms
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.limits import SDK_EXIT_FLUSH_S
 from penstock_core.records.codec import Headers
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
 
 
 class Producer:
@@ -52,10 +57,16 @@ class Producer:
         self._settings = settings
         self._fork = ForkGuard("Producer")
         self._core = ProducerCore(settings, now_ms=monotonic_ms, choose=choose, new_nonce=new_nonce)
-        self._client = Client(
-            open_transport(url, region, transport), retry=settings.retry, timeout_ms=settings.max_block_ms
+        carrier = open_transport(url, region, transport)
+        self._client = Client(carrier, retry=settings.retry, timeout_ms=settings.max_block_ms)
+        self._tracing = ProducerTracing(carrier, has_spans=settings.trace_records)
+        self._sender = Sender(
+            self._core,
+            self._client,
+            acks=settings.wire_acks,
+            max_in_flight=settings.max_in_flight,
+            tracing=self._tracing,
         )
-        self._sender = Sender(self._core, self._client, acks=settings.wire_acks, max_in_flight=settings.max_in_flight)
         # Weak, so that an abandoned producer can go. One callable each, so that close() can take it back.
         self._at_exit = partial(_close_at_exit, weakref.ref(self))
         atexit.register(self._at_exit)
@@ -98,23 +109,15 @@ class Producer:
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
         if on_delivery is not None:
             check_callable("on_delivery", on_delivery)
-        with self._sender.lock:
-            batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)
-            if batch is None:
-                batch = self._sender.drive(
-                    self._core.append(topic, value, key, headers, partition, timestamp_ms, timer)
-                )
-            index = batch.record_count - 1
-            callback = on_delivery or self._settings.on_delivery
-            if callback is not None:
-                batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
-            self._sender.wake()
-            return Delivery(batch, index, timestamp_ms)
+        if not self._tracing.is_on:
+            return self._append(topic, value, key, headers, partition, timestamp_ms, timer, on_delivery)
+        with self._tracing.creating(topic, headers) as (told, origin):
+            return self._append(topic, value, key, told, partition, timestamp_ms, timer, on_delivery, origin)
 
     def transaction(self) -> Transaction:
         """A transaction, to be used in `with`; one at a time. Raises InvalidError without a `transactional_id`."""
         self._fork.check()
-        return Transaction(self._core, self._sender)
+        return Transaction(self._core, self._sender, self._tracing)
 
     def init_transactions(self) -> None:
         """Begin an epoch now, unless the producer has one: each earlier instance with its `transactional_id` is fenced.
@@ -162,6 +165,33 @@ class Producer:
     ) -> None:
         """Close it, without a time limit."""
         self.close()
+
+    def _append(  # noqa: PLR0913 - as send
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+        timer: Timer | None,
+        on_delivery: DeliveryCallback | None,
+        origin: "SpanContext | None" = None,
+    ) -> Delivery:
+        with self._sender.lock:
+            batch = self._core.append_now(topic, value, key, headers, partition, timestamp_ms, timer)
+            if batch is None:
+                batch = self._sender.drive(
+                    self._core.append(topic, value, key, headers, partition, timestamp_ms, timer)
+                )
+            if origin is not None:
+                batch.note_origin(origin)
+            index = batch.record_count - 1
+            callback = on_delivery or self._settings.on_delivery
+            if callback is not None:
+                batch.followers.append(CallbackFollower(callback, batch, index, timestamp_ms))
+            self._sender.wake()
+            return Delivery(batch, index, timestamp_ms)
 
     def _flush(self, timeout: float | None) -> bool:
         deadline_ms = NEVER_MS if timeout is None else monotonic_ms() + int(timeout * 1_000)

@@ -5,13 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.producer.delays import Timer
 from penstock.producer.sticky import StickyPartition
 from penstock_core.errors import PenstockError
 from penstock_core.filters.tag_filter import tags_of
+from penstock_core.limits import SDK_SPAN_LINKS_MAX
 from penstock_core.records.codec import BatchBuilder, Headers
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
 
 
 @dataclass(slots=True)
@@ -28,7 +32,8 @@ class ProducerBatch:
 
     `outcome` is None, then the offset of the first record (-1 if it will not be known) or the error. `followers`
     belongs to the driver: the futures and callbacks that wait for the outcome. `tag_filter` is None if the topic did
-    not ask for one when the batch was opened. `timer` is that of delayed records.
+    not ask for one when the batch was opened. `timer` is that of delayed records. `origins` are contexts of traces that
+    the records belong to.
     """
 
     __slots__ = (
@@ -41,6 +46,7 @@ class ProducerBatch:
         "failures",
         "followers",
         "maybe_applied",
+        "origins",
         "outcome",
         "partition",
         "record_count",
@@ -62,6 +68,7 @@ class ProducerBatch:
         self.outcome: int | PenstockError | None = None
         self.followers: list[Any] = []
         self.builder = builder
+        self.origins: list[SpanContext] = []
         self.tag_filter: int | None = None
         self._data: bytes | None = None
         self._numbers: dict[str, int] = {}
@@ -75,6 +82,11 @@ class ProducerBatch:
         """Count the tags of a record that was appended, if the topic asks for them."""
         if self.tag_filter is not None and headers:
             self.tag_filter |= tags_of(headers)
+
+    def note_origin(self, origin: "SpanContext") -> None:
+        """A record belongs to a trace. The batch remembers `SDK_SPAN_LINKS_MAX` traces."""
+        if origin not in self.origins[-1:] and len(self.origins) < SDK_SPAN_LINKS_MAX:
+            self.origins.append(origin)
 
     def number(self, numbering: Numbering) -> None:
         """Give these records the next numbers of `numbering`."""

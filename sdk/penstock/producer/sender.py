@@ -12,14 +12,17 @@ from penstock.producer.accumulator import Entry
 from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore
-from penstock.system import monotonic_ms, random_fraction
+from penstock.producer.tracing import ProducerTracing
+from penstock.system import monotonic_ms, random_fraction, wall_clock_ns
 from penstock.workers.worker_threads import Sleep, WorkerThreads, released, seconds_until
 
 
 class Sender:
     """Drives a producer's core. `lock` guards it."""
 
-    def __init__(self, core: ProducerCore, client: Client, *, acks: str, max_in_flight: int) -> None:
+    def __init__(
+        self, core: ProducerCore, client: Client, *, acks: str, max_in_flight: int, tracing: ProducerTracing
+    ) -> None:
         self.lock = threading.Lock()
         self._progress = threading.Condition(self.lock)
         self._sleep = Sleep(self.lock)
@@ -27,6 +30,7 @@ class Sender:
         self._accumulator = core.accumulator
         self._client = client
         self._acks = acks
+        self._tracing = tracing
         self._threads = WorkerThreads("penstock-sender", max_in_flight, self._next_request, self._carry)
         self._is_stopping = False
 
@@ -80,9 +84,11 @@ class Sender:
             resolve(expired)
 
     def _carry(self, entries: list[Entry]) -> None:
+        started_ns = wall_clock_ns()
         results: ProduceResults = drive(produce(entries, self._acks), self._client.try_once)
         with self.lock:
             finished = self._accumulator.complete(entries, results, monotonic_ms(), random_fraction())
             self._progress.notify_all()
             self.wake()
+        self._tracing.carried(entries, results, started_ns)
         resolve(finished)

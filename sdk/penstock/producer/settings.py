@@ -36,6 +36,7 @@ class ProducerOptions(TypedDict, total=False):
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
+    trace_records: bool
     on_delivery: DeliveryCallback | None
 
 
@@ -66,6 +67,8 @@ class ProducerSettings:
         retry_backoff_ms: The longest wait before the first retry. Waits have full jitter, and grow by a factor of two.
         retry_backoff_max_ms: The longest wait before any retry. A Retry-After of the service comes on top.
         metadata_max_age_ms: How long the description of a topic serves before the producer asks for it again.
+        trace_records: If your program has a provider of OpenTelemetry, make a span for each record. Otherwise records
+            carry the context of the span that is current at `send`, which costs less.
         on_delivery: Called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
             loop. It must be quick: it holds up the requests that follow.
     """
@@ -84,6 +87,7 @@ class ProducerSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
     metadata_max_age_ms: int = 300_000
+    trace_records: bool = True
     on_delivery: DeliveryCallback | None = None
 
     def __post_init__(self) -> None:

@@ -7,10 +7,12 @@ from typing import Protocol, Self
 from penstock.arguments import check, checked_name, checked_offsets
 from penstock.model import GroupOffset, TopicPartition
 from penstock.producer.delivery import Delivery, resolve, resolve_quietly
+from penstock.producer.producer_batch import ProducerBatch
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.sender import Sender
+from penstock.producer.tracing import ProducerTracing
 from penstock.share_model import ShareAcceptance, ShareRecord
-from penstock.system import wall_clock_ms
+from penstock.system import wall_clock_ms, wall_clock_ns
 from penstock_core.ids import parse_group_name
 from penstock_core.records.codec import Headers
 
@@ -45,8 +47,9 @@ class Transaction:
     at once.
     """
 
-    def __init__(self, core: ProducerCore, sender: Sender) -> None:
+    def __init__(self, core: ProducerCore, sender: Sender, tracing: ProducerTracing) -> None:
         self._core = core
+        self._tracing = tracing
         self._sender = sender
         self._transaction = core.new_transaction()
         self._accepted: list[tuple[LockHolder, list[ShareRecord]]] = []
@@ -68,9 +71,12 @@ class Transaction:
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
         timer = self._core.timers.timer(deliver_at_ms, delay_ms, cancellable=cancellable)
-        append = self._core.append_to(self._transaction, topic, value, key, headers, partition, timestamp_ms, timer)
-        with self._sender.lock:
-            batch = self._sender.drive(append)
+        with self._tracing.creating(topic, headers) as (told, origin), self._sender.lock:
+            batch = self._sender.drive(
+                self._core.append_to(self._transaction, topic, value, key, told, partition, timestamp_ms, timer)
+            )
+            if origin is not None:
+                batch.note_origin(origin)
             return Delivery(batch, batch.record_count - 1, timestamp_ms)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> None:
@@ -109,20 +115,23 @@ class Transaction:
         if error is not None:
             self._abort(error)
             return
+        started_ns = wall_clock_ns()
         try:
             with self._sender.lock:
                 finished = self._sender.drive(self._transaction.commit())
         except BaseException as failure:  # a KeyboardInterrupt too
-            self._abort(failure)
+            self._tracing.committed(self._abort(failure), self._transaction, started_ns, failure)
             raise
+        self._tracing.committed(finished, self._transaction, started_ns, None)
         for consumer, records in self._accepted:
             consumer.settled(records)
         resolve(finished)
 
-    def _abort(self, cause: BaseException) -> None:
+    def _abort(self, cause: BaseException) -> Sequence[ProducerBatch]:
         with self._sender.lock:
             finished = self._transaction.abort(cause)
         resolve_quietly(finished)
+        return finished
 
 
 def group_offsets(offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> Sequence[GroupOffset]:

@@ -197,6 +197,16 @@ class TransactionCore:
         self._check_open()
         self._acceptances += acceptances
 
+    @property
+    def offsets(self) -> Sequence[GroupOffset]:
+        """The offsets to commit with it."""
+        return list(self._offsets.values())
+
+    @property
+    def acceptances(self) -> Sequence[ShareAcceptance]:
+        """The records to accept with it."""
+        return self._acceptances
+
     def make_room(self) -> Steps[None]:
         """If the waiting batches fill a request, stage them. One request.
 

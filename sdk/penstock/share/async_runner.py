@@ -59,9 +59,10 @@ class AsyncRunner:
     async def _handle(self, handler: Handler, record: ShareRecord) -> None:
         error: BaseException | None = None
         try:
-            answer = handler(record)
-            if inspect.isawaitable(answer):
-                await answer
+            with self._core.processing(record, is_received=False):
+                answer = handler(record)
+                if inspect.isawaitable(answer):
+                    await answer
         except BaseException as raised:
             error = raised
         log_failure(record, error)

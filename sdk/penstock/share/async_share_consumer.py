@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -17,6 +18,7 @@ from penstock.share.share_consumer import check_poll, check_run, checked_setting
 from penstock.share.share_tasks import ShareTasks
 from penstock.share_model import ShareAcceptance, ShareRecord
 from penstock.system import monotonic_ms
+from penstock.telemetry.opening import open_notes
 from penstock.workers.fork_guard import ForkGuard
 from penstock_core.limits import SDK_CALL_MS_MAX
 
@@ -44,8 +46,9 @@ class AsyncShareConsumer:
         settings = checked_settings(options)
         self._settings = settings
         self._fork = ForkGuard("AsyncShareConsumer")
-        self._core = share_core(settings, topics)
-        self._client = AsyncClient(open_async_transport(url, region, transport), retry=settings.retry)
+        carrier = open_async_transport(url, region, transport)
+        self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
+        self._client = AsyncClient(carrier, retry=settings.retry)
         self._tasks = ShareTasks(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
 
     # Records.
@@ -82,6 +85,10 @@ class AsyncShareConsumer:
                 )
         finally:
             await self.close()
+
+    def processing(self, record: ShareRecord) -> AbstractContextManager[object]:
+        """As `Consumer.processing`. `run` does it by itself."""
+        return self._core.processing(record, is_received=True)
 
     # Acknowledgements. They are not awaited: they go in the background.
 

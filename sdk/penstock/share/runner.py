@@ -75,7 +75,8 @@ class Runner:
     def _handle(self, handler: Handler, record: ShareRecord) -> None:
         error: BaseException | None = None
         try:
-            handler(record)
+            with self._core.processing(record, is_received=False):
+                handler(record)
         except BaseException as raised:
             error = raised
         log_failure(record, error)

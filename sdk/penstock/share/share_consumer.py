@@ -1,6 +1,7 @@
 """The share consumer with threads. share_core.py decides, share_threads.py does the I/O."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -16,6 +17,8 @@ from penstock.share.share_core import ShareCore
 from penstock.share.share_threads import ShareThreads
 from penstock.share_model import ShareAcceptance, ShareRecord
 from penstock.system import monotonic_ms, new_nonce, process_name, wall_clock_ms
+from penstock.telemetry.opening import open_notes
+from penstock.telemetry.operations import Notes
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.limits import CLIENT_ID_LENGTH_MAX, SDK_CALL_MS_MAX
@@ -58,8 +61,9 @@ class ShareConsumer:
         settings = checked_settings(options)
         self._settings = settings
         self._fork = ForkGuard("ShareConsumer")
-        self._core = share_core(settings, topics)
-        self._client = Client(open_transport(url, region, transport), retry=settings.retry)
+        carrier = open_transport(url, region, transport)
+        self._core = share_core(settings, topics, open_notes(carrier, settings.group_id))
+        self._client = Client(carrier, retry=settings.retry)
         self._threads = ShareThreads(self._core, self._client, fork=self._fork, on_lock_lost=settings.on_lock_lost)
 
     # Records.
@@ -107,6 +111,10 @@ class ShareConsumer:
                 )
         finally:
             self.close()
+
+    def processing(self, record: ShareRecord) -> AbstractContextManager[object]:
+        """As `Consumer.processing`. `run` does it by itself."""
+        return self._core.processing(record, is_received=True)
 
     # Acknowledgements: they go in the background.
 
@@ -224,7 +232,7 @@ class ShareConsumer:
             self._threads.changed()
 
 
-def share_core(settings: ShareSettings, topics: tuple[str, ...]) -> ShareCore:
+def share_core(settings: ShareSettings, topics: tuple[str, ...], notes: Notes | None) -> ShareCore:
     """The core of a consumer, on this machine's clocks. Raises InvalidError for a topic's name."""
     return ShareCore(
         settings,
@@ -232,6 +240,7 @@ def share_core(settings: ShareSettings, topics: tuple[str, ...]) -> ShareCore:
         consumer_id=(settings.client_id or process_name())[:CLIENT_ID_LENGTH_MAX],
         now=lambda: Moment(monotonic_ms(), wall_clock_ms()),
         new_nonce=lambda: new_nonce()[:_NONCE_LENGTH],
+        notes=notes,
     )
 
 

@@ -12,12 +12,14 @@ Invariants:
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
 from penstock.errors import ClosedError, InvalidError, LockLostError
 from penstock.http.steps import Steps, Wait
+from penstock.model import TopicPartition
 from penstock.retry import NEVER_MS
-from penstock.share.acknowledgements import ACCEPT, RELEASE, Acknowledgement, LockKey, Wish, ranges_of, reject
+from penstock.share.acknowledgements import ACCEPT, RELEASE, Acknowledgement, LockKey, Verb, Wish, ranges_of, reject
 from penstock.share.acquire_call import ShareAnswer, ShareCall
 from penstock.share.appetite import Appetite
 from penstock.share.held_locks import key_of
@@ -26,6 +28,7 @@ from penstock.share.moment import Clocks, Moment
 from penstock.share.settings import ShareSettings
 from penstock.share.waiting import ShareWaiting
 from penstock.share_model import Reject, ShareAcceptance, ShareRecord
+from penstock.telemetry.operations import Notes
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SDK_LEAVE_MS_MAX
 
@@ -45,7 +48,9 @@ class ShareCore:
         consumer_id: str,
         now: Clocks,
         new_nonce: Callable[[], str],
+        notes: Notes | None = None,
     ) -> None:
+        self.notes = notes
         self.waiting = ShareWaiting(settings.poll_wait_ms, is_woken=settings.wait == "wake")
         self.keeper = Keeper(lock_ms=settings.lock_ms, hold_ms_max=settings.hold_ms_max)
         self.appetite = Appetite(settings.max_records)
@@ -74,8 +79,11 @@ class ShareCore:
         """Up to `max_records`; none if none came in time."""
         self.finish_automatic(ACCEPT)
         most = self._settings.max_records if max_records is None else max_records
+        started_ns = 0 if self.notes is None else self.notes.now_ns()
         taken = yield from self._take(most, self._now().monotonic_ms + timeout_ms, is_one_per_key=False)
         self._automatic = taken if self._settings.acknowledge == "auto" else []
+        if self.notes is not None:
+            self.notes.received(taken, started_ns, self.notes.now_ns())
         return taken
 
     def next_record(self) -> Steps[ShareRecord | None]:
@@ -115,6 +123,15 @@ class ShareCore:
                 yield Wait(until_ms=until_ms)
             finally:
                 self._takers -= 1
+
+    def report(self) -> None:
+        """Without the lock: report what was noted."""
+        if self.notes is not None:
+            self.notes.report()
+
+    def processing(self, record: ShareRecord, *, is_received: bool) -> AbstractContextManager[object]:
+        """The body handles the record. `is_received`: `poll` has returned it."""
+        return nullcontext() if self.notes is None else self.notes.processing(record, is_received=is_received)
 
     def until_stopped(self) -> Steps[None]:
         """Wait until `stop` is called."""
@@ -228,6 +245,7 @@ class ShareCore:
         """Take the outcome of a request. `chance` is uniform in [0, 1)."""
         now = self._now()
         self.wake_at_ms = 0
+        self._note(call, answer)
         if call.is_acquire:
             self._is_acquiring = False
         else:
@@ -247,6 +265,20 @@ class ShareCore:
         self.waiting.answered(answer.document, has_records=has_records, now_ms=now.monotonic_ms, chance=chance)
         if self.is_stopped:
             self._wind_up(now)
+
+    def _note(self, call: ShareCall, answer: ShareAnswer | PenstockError) -> None:
+        """Note the settlements of a request: what the application decided, and neither renewals nor returns."""
+        if self.notes is None:
+            return
+        settled: dict[Verb, list[Acknowledgement]] = {}
+        for entry in call.entries:
+            if entry.wish.verb is not Verb.RENEW and not entry.wish.is_uncounted:
+                settled.setdefault(entry.wish.verb, []).append(entry)
+        for verb, entries in settled.items():
+            places = [TopicPartition(each.key.topic, each.key.partition) for each in entries]
+            count = sum(len(each.offsets) for each in entries)
+            error = answer if isinstance(answer, PenstockError) else None
+            self.notes.settled(verb.value, places, count, call.sent_last.wall_ms * 1_000_000, error)
 
     def _wind_up(self, now: Moment) -> None:
         """Give back what no handler has begun with, and send no acquire again."""

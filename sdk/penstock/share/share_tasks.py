@@ -55,6 +55,7 @@ class ShareTasks:
             return await drive_async(steps, self._do)
         finally:
             self.wake()
+            self._core.report()
 
     def wake(self) -> None:
         """Wake the tasks, if they would sleep past the next request."""
@@ -107,6 +108,7 @@ class ShareTasks:
         self._core.complete(call, answer, random_fraction())
         self._changed.notify_all()
         self.wake()
+        self._core.report()
         await self._tell()
 
     async def _tell(self) -> None:

@@ -58,11 +58,14 @@ class ShareThreads:
             signal.wait(seconds_until(effect.until_ms, monotonic_ms()))
             return {}
 
-        with self.lock:
-            try:
-                return drive(steps, do)
-            finally:
-                self._wake()
+        try:
+            with self.lock:
+                try:
+                    return drive(steps, do)
+                finally:
+                    self._wake()
+        finally:
+            self._core.report()
 
     def changed(self) -> None:
         """Under the lock, after the application has acknowledged something."""
@@ -120,6 +123,7 @@ class ShareThreads:
             self._tell()
             self._notify()
             self._wake()
+        self._core.report()
 
     def _tell(self) -> None:
         """Under the lock: tell the application of records that are lost. The lock is released meanwhile."""

@@ -77,7 +77,7 @@ class AsyncTransformer:
             return 0
         try:
             async with self._producer.transaction() as transaction:
-                await self._transform_all(records, transaction)
+                await self._transform_all(consumer, records, transaction)
                 transaction.accept(records, consumer)
         except BaseException as error:
             for record in filter(consumer.is_held, records):
@@ -97,7 +97,7 @@ class AsyncTransformer:
         ends = self._uncommitted.add(records)
         try:
             async with self._producer.transaction() as transaction:
-                await self._transform_all(records, transaction)
+                await self._transform_all(consumer, records, transaction)
                 transaction.send_offsets(ends, consumer)
         except PenstockError as error:
             check_passing(error, len(records))
@@ -105,11 +105,12 @@ class AsyncTransformer:
         self._uncommitted.clear()
         return len(records)
 
-    async def _transform_all(self, records: Sequence[Any], transaction: AsyncTransaction) -> None:
+    async def _transform_all(self, consumer: Any, records: Sequence[Any], transaction: AsyncTransaction) -> None:
         for record in records:
-            made = self._transform(record, transaction)
-            if inspect.isawaitable(made):
-                await made
+            with consumer.processing(record):
+                made = self._transform(record, transaction)
+                if inspect.isawaitable(made):
+                    await made
 
     async def _go_back(self, consumer: AsyncConsumer) -> None:
         await self._producer.init_transactions()

@@ -118,7 +118,8 @@ class Transformer:
         try:
             with self._producer.transaction() as transaction:
                 for record in records:
-                    self._transform(record, transaction)
+                    with consumer.processing(record):
+                        self._transform(record, transaction)
                 transaction.accept(records, consumer)
         except BaseException as error:
             for record in filter(consumer.is_held, records):
@@ -139,7 +140,8 @@ class Transformer:
         try:
             with self._producer.transaction() as transaction:
                 for record in records:
-                    self._transform(record, transaction)
+                    with consumer.processing(record):
+                        self._transform(record, transaction)
                 transaction.send_offsets(ends, consumer)
         except PenstockError as error:
             check_passing(error, len(records))

@@ -10,7 +10,8 @@ The body is the record's value as text. `penstock-encoding` tells where it is no
 | null, a tombstone | `null` | `null` |
 
 The attributes `penstock-topic`, `penstock-partition`, `penstock-offset` and `penstock-timestamp-ms` tell the record's
-place and time, and `penstock-key` its key. The record's headers follow as attributes under their own names, as long as
+place and time, and `penstock-key` its key. The record's headers follow as attributes under their own names, those of
+its trace context first (trace_context.py), as long as
 SQS allows: ten attributes in all, each name once, names of letters, digits, `_`, `-` and `.`, no empty values. Other
 headers are left out. Keys and headers are texts where they can be, else of type Binary.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 from penstock_core.limits import QUEUE_ATTRIBUTES_MAX, QUEUE_BYTES_MAX
 from penstock_core.push.batch import PushRecord
+from penstock_core.push.targets.trace_context import context_first
 
 OWN_PREFIX = "penstock-"
 ENCODING = f"{OWN_PREFIX}encoding"
@@ -70,7 +72,7 @@ def attribute_type(attribute: str | int | bytes) -> str:
 
 def _with_headers(message: QueueMessage, headers: Sequence[tuple[str, bytes | None]]) -> QueueMessage:
     attributes, size = dict(message.attributes), message.size_bytes
-    for name, value in headers:
+    for name, value in context_first(headers):
         is_fit = value and name not in attributes and _NAME.fullmatch(name) and not name.startswith(OWN_PREFIX)
         if not value or not is_fit or len(attributes) == QUEUE_ATTRIBUTES_MAX:
             continue

@@ -4,6 +4,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch, PushRecord
 from penstock_core.push.targets.item_failures import decode_answer
 from penstock_core.push.targets.target import HttpsTarget
+from penstock_core.push.targets.trace_context import common_context
 from penstock_core.push.targets.webhook import sign
 from penstock_core.push.targets.webhook_body import WebhookBody, WebhookRecord, encode_webhook_body, webhook_message_id
 from penstock_service.adapters.https_target import HttpAnswer, HttpsEndpoints
@@ -36,7 +37,7 @@ class Endpoints:
         message_id = webhook_message_id(batch.subscription_id, [record.place for record in batch.records])
         try:
             headers = sign(target.secret, message_id, self._clock.now_ms() // 1_000, body)
-            headers["content-type"] = "application/json"
+            headers |= {"content-type": "application/json", **common_context(batch.records)}
             answer = self._endpoints.post(target.url, headers, body, timeout_ms)
         except PenstockError as error:
             return Failed(failure=Failure.BROKEN if error.maybe_applied else Failure.AWAY, error=error.message)

@@ -103,3 +103,10 @@ def test_any_record_has_a_message_that_sqs_takes(value: bytes | None, key: bytes
 def test_value_comes_back_from_the_body() -> None:
     value = bytes(range(256))
     assert base64.b64decode(message_of(value).body) == value
+
+
+def test_trace_context_is_among_the_attributes_however_many_headers_come_before_it() -> None:
+    headers = (*((f"h{number}", b"1") for number in range(QUEUE_ATTRIBUTES_MAX)), ("traceparent", b"00-1-2-01"))
+    attributes = message_of(headers=headers).attributes
+    assert len(attributes) == QUEUE_ATTRIBUTES_MAX
+    assert attributes["traceparent"] == "00-1-2-01"

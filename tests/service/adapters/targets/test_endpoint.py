@@ -135,3 +135,13 @@ def _sent_body() -> bytes:
     fake = FakeEndpoint()
     deliver(fake)
     return fake.requests[0][2]
+
+
+def test_request_carries_the_trace_context_that_its_records_share() -> None:
+    context = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    record = push_record(StoredRecord(15, headers=(("traceparent", context), ("content-type", b"text/html"))))
+    fake = FakeEndpoint()
+    endpoints(fake).deliver(TARGET, push_batch([record]), 1_000)
+    [(_, headers, _, _)] = fake.requests
+    assert headers["traceparent"] == context.decode()
+    assert headers["content-type"] == "application/json"
