@@ -346,6 +346,13 @@ INSTANCE_LOG_ENTRIES_MAX = 1_000  # entries of one request or run; further ones 
 LISTED_KEYS_MAX = 32_000  # that one look at the zones' lists takes, so that it ends within seconds
 EXPLAINED_MISTAKES_MAX = 20  # mistakes of one request, so that the answer stays within 6 MB
 
+# Metrics. CloudWatch bills each series, and each consumer that is measured costs reads each minute (docs/adr/0045).
+METRIC_TOPICS_MAX = 100  # topics with series of their own, as a setting may have them
+METRIC_CONSUMERS_MAX = 100  # groups, share groups and subscriptions together, likewise
+METRIC_ZEROS = 15  # minutes of zeros behind the last lag: target tracking scales in after 15 of them
+METRIC_RANK_MS = 300_000  # the topics with series of their own are chosen again so often while there are places
+INSTANCE_TRAFFIC_TOPICS_MAX = 1_000  # topics that an instance counts apart within a minute
+
 # The Python SDK.
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client
@@ -359,6 +366,8 @@ SDK_LEAVE_MS_MAX = 5_000  # a member tries so long to tell its group that it lea
 SDK_POLL_BYTES_DEFAULT_MAX = 50 * MIB  # of decoded records that one poll returns: 2 KB can hold a value of 64 MiB
 SDK_LOOK_AHEAD_MS = 1_000  # a heartbeat looks at a partition if its safety net ends so soon after the next one
 SDK_SAFETY_NET_MS = 60_000  # a consumer that waits to be woken also fetches so often: a lost wake-up costs this delay
+SDK_METRICS_INTERVAL_MS = 30_000  # between two readings for Prometheus, whoever asks
+SDK_METRICS_REQUESTS_MAX = 500  # of one such reading
 SDK_PAGES_MAX = 10_000  # pages of one list that the client reads
 SDK_SHARE_ENTRIES_MAX = 100  # acknowledgements in one request of a share consumer
 SDK_SHARE_FIRST_RECORDS = 10  # that a share consumer acquires before it knows how long its handlers take

@@ -142,6 +142,7 @@ def _partition(each: GroupPartition) -> GroupPartitionAnswer:
         "log_start_offset": each.log_start_offset,
         "high_watermark": each.high_watermark,
         "lag": each.lag,
+        "oldest_age_ms": each.oldest_age_ms,
     }
 
 

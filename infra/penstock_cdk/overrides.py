@@ -6,7 +6,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from penstock_cdk.settings import AT_ONCE, RestoredTables, StageSettings, settings_of_context
+from penstock_cdk.settings import AT_ONCE, METRICS_OF, Metrics, RestoredTables, StageSettings, settings_of_context
 from penstock_cdk.walls import reserved_concurrency
 
 _SNS_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]+:[A-Za-z0-9_.-]+")
@@ -52,6 +52,20 @@ def _canary(settings: StageSettings, value: str) -> StageSettings:
     return settings if settings.canary is None else replace(settings, canary=AT_ONCE)
 
 
+def _metrics(settings: StageSettings, value: str) -> StageSettings:
+    """Takes `off`, `topics` or `all`, with numbers and a dashboard behind it: `all,topics=5,consumers=50,dashboard`."""
+    of, *more = (part.strip() for part in value.split(","))
+    allowed = "give off, topics or all, and behind it topics=N, consumers=N or dashboard, with commas"
+    numbers = [part for part in more if part != "dashboard"]
+    named = _pairs("metrics", ",".join(numbers), allowed) if numbers else {}
+    if named.keys() - {"topics", "consumers"} or not all(each.isascii() and each.isdigit() for each in named.values()):
+        raise ValueError(f"metrics={value!r}: {allowed}")
+    counts = {name: int(number) for name, number in named.items()}
+    if of not in METRICS_OF:
+        raise ValueError(f"metrics={value!r}: {allowed}")
+    return replace(settings, metrics=Metrics(of=METRICS_OF[of], has_dashboard="dashboard" in more, **counts))
+
+
 def _pairs(setting: str, value: str, allowed: str) -> dict[str, str]:
     """The `name=value` parts of a text with commas. Raises ValueError for another part, and for a name given twice."""
     pairs = [part.partition("=") for part in value.split(",")]
@@ -68,6 +82,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "reserved_concurrency": _reserved,
     "restored_tables": _restored,
     "canary": _canary,
+    "metrics": _metrics,
 }
 CONTEXT_NAMES = ("stage", "region", "profile", *OVERRIDES)
 

@@ -11,9 +11,12 @@ from constructs import Construct
 
 from penstock_cdk.alarms.alarms import Alarms
 from penstock_cdk.alarms.compaction_metrics import CompactionMetrics
+from penstock_cdk.alarms.dashboard import Dashboard
 from penstock_cdk.alarms.failures import Failures
 from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
+from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
+from penstock_cdk.declared.group import Group
 from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.rights import Rights
 from penstock_cdk.declared.share_group import ShareGroup
@@ -27,6 +30,7 @@ from penstock_cdk.service.api import Api
 from penstock_cdk.service.client_policies import ClientPolicies
 from penstock_cdk.service.function_role import grants_of
 from penstock_cdk.service.functions import Functions
+from penstock_cdk.service.measuring import MEASURE, Pins
 from penstock_cdk.service.push import PushQueues, PushSource
 from penstock_cdk.service.releases import CanaryDeployment, Releases
 from penstock_cdk.service.repair import Repair, RepairQueues
@@ -41,6 +45,7 @@ from penstock_cdk.storage.emptying import Emptying
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
+from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind
 
 _HIDDEN = "Default"  # the CDK leaves this id out of the names that it makes
 
@@ -118,6 +123,7 @@ class Penstock(Construct):
         self._empty_on_delete(settings, storage, spark)
         if spark.application is not None:
             JobSchedules(self, "JobSchedules", settings=settings, application=spark.application, jobs=spark.jobs)
+        self._pins = self._measured(settings, functions)
         policies = ClientPolicies(self, "ClientPolicies", settings=settings, api=api, wake_ups=wake_ups)
         if settings.has_alarms:
             self._ring(settings, functions, releases, api, storage, spark)
@@ -127,6 +133,11 @@ class Penstock(Construct):
         self._storage_outputs(storage, queues)
         self._starting_outputs(timers, push, wake_ups)
         self._job_outputs(spark)
+
+    def _measured(self, settings: StageSettings, functions: Mapping[str, lambda_.Function]) -> Pins:
+        if settings.metrics.has_dashboard:
+            Dashboard(self, "Dashboard", settings=settings)
+        return Pins(self, settings=settings, measure=functions.get(MEASURE))
 
     def _tell_if_nothing_is_reserved(self) -> None:
         settings = self.settings
@@ -165,26 +176,38 @@ class Penstock(Construct):
             subscribe=self.subscription,
         )
 
+    def group(self, name: str, *, alarm_age_ms: int | None = None) -> Group:
+        """Names a group, whose first member makes it. Its `metrics` scale consumers (docs/how-to/scale-by-age.md).
+
+        With `alarm_age_ms`, an alarm rings when the group is so far behind. Raises ValueError for a wrong name, and
+        where the stage measures no consumers.
+        """
+        metrics = self._consumer_metrics(ConsumerKind.GROUP, name)
+        return Group(_room(self, "Groups"), metrics=metrics, alarm_age_ms=alarm_age_ms)
+
     def share_group(
         self,
         name: str,
         topics: Sequence[Topic | str],
         *,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        alarm_age_ms: int | None = None,
         **config: Any,
     ) -> ShareGroup:
         """Declares a share group of topics. `config` has its settings, such as `lock_ms` and `dead_letter_topic`.
 
-        A deployment treats it as it treats a topic. Raises ValueError with all mistakes.
+        A deployment treats it as it treats a topic. `alarm_age_ms` is as for `group`. Raises ValueError with all
+        mistakes.
         """
         return ShareGroup(
             _room(self, "ShareGroups"),
-            name=name,
             topics=topics,
             config=config,
             removal_policy=removal_policy,
             provision=self._provision,
             rights=self._rights,
+            metrics=self._consumer_metrics(ConsumerKind.SHARE_GROUP, name),
+            alarm_age_ms=alarm_age_ms,
         )
 
     def subscription(
@@ -194,22 +217,24 @@ class Penstock(Construct):
         target: Target,
         *,
         removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
+        alarm_age_ms: int | None = None,
         **config: Any,
     ) -> Subscription:
         """Declares a subscription that delivers the topics to a function, a queue, a bus or another topic.
 
         The target lets the deliveries in by its own policy first. `config` has the settings, such as `filter` and
-        `dead_letter_topic`. Raises ValueError with all mistakes.
+        `dead_letter_topic`. `alarm_age_ms` is as for `group`. Raises ValueError with all mistakes.
         """
         made = Subscription(
             _room(self, "Subscriptions"),
-            name=name,
             topics=topics,
             target=target,
             config=config,
             removal_policy=removal_policy,
             provision=self._provision,
             role=self._targets,
+            metrics=self._consumer_metrics(ConsumerKind.SUBSCRIPTION, name),
+            alarm_age_ms=alarm_age_ms,
         )
         # Its creation switches on the pollers of deliveries, and the rule of the look. They must be there.
         made.node.add_dependency(self.node.find_child("PushSource"), self.node.find_child("Schedules"))
@@ -233,6 +258,9 @@ class Penstock(Construct):
         """Sets the variables of `environment` on a function."""
         for name, value in self.environment.items():
             function.add_environment(name, value)
+
+    def _consumer_metrics(self, kind: ConsumerKind, name: str) -> ConsumerMetrics:
+        return ConsumerMetrics(settings=self.settings, consumer=Consumer(kind, name), pin=self._pins.pin)
 
     @cached_property
     def _provision(self) -> Provision:

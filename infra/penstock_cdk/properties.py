@@ -4,14 +4,14 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from aws_cdk import Duration, RemovalPolicy, Stack, Token
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from penstock_cdk.settings import Canary, StageSettings
+from penstock_cdk.settings import Canary, Metrics, StageSettings
 from penstock_cdk.storage_profile import Profile
 from penstock_cdk.walls import reserved_concurrency
 
@@ -32,10 +32,11 @@ class Properties(TypedDict, total=False):
     `topic_retention` is for the topics that you declare without `retention_ms`.
     `removal_policy` says what becomes of tables and buckets that CloudFormation removes: RETAIN or DESTROY. By default
     they stay. `alarms` makes the alarms, which cost $0.10 a month each, and `alarm_topic` is the SNS topic that they
-    tell. With `canary`, a new version of a function takes some percent of the requests first; the default is none.
-    `account_concurrency` reserves instances of an account that has so many (docs/how-to/deploy.md). `emr_release` is
-    that of the application for Spark jobs; with None there is no application, and the jobs run on Glue only. `tags` are
-    on every resource.
+    tell. `metrics` is `off`, `topics` or `all`, or a `Metrics` with the numbers of series and a dashboard
+    (docs/performance/costs.md has the prices). With `canary`, a new version of a function takes some percent of the
+    requests first; the default is none. `account_concurrency` reserves instances of an account that has so many
+    (docs/how-to/deploy.md). `emr_release` is that of the application for Spark jobs; with None there is no application,
+    and the jobs run on Glue only. `tags` are on every resource.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Properties(TypedDict, total=False):
     removal_policy: RemovalPolicy
     alarms: bool
     alarm_topic: sns.ITopic
+    metrics: Literal["off", "topics", "all"] | Metrics
     canary: Canary | None
     account_concurrency: int
     emr_release: str | None
@@ -104,6 +106,9 @@ _CHANGES: Mapping[str, Callable[[StageSettings, Any], StageSettings]] = {
     "removal_policy": lambda settings, policy: replace(settings, keeps_data_on_delete=policy != RemovalPolicy.DESTROY),
     "alarms": lambda settings, has_alarms: replace(settings, has_alarms=has_alarms),
     "alarm_topic": lambda settings, topic: replace(settings, alarm_topic_arn=topic.topic_arn),
+    "metrics": lambda settings, metrics: replace(
+        settings, metrics=metrics if isinstance(metrics, Metrics) else Metrics(of=metrics)
+    ),
     "canary": lambda settings, canary: replace(settings, canary=canary),
     "account_concurrency": _account,
     "emr_release": lambda settings, release: replace(settings, emr_release=release),

@@ -9,11 +9,23 @@ from typing import Literal
 
 from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
 from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, check_reserved
-from penstock_core.limits import LOG_START_GRACE_MS, SCRUB_BYTES, SWEEP_GRACE_MS, TIERED_SWEEP_GRACE_MS
+from penstock_core.limits import (
+    LOG_START_GRACE_MS,
+    METRIC_CONSUMERS_MAX,
+    METRIC_TOPICS_MAX,
+    SCRUB_BYTES,
+    SWEEP_GRACE_MS,
+    TIERED_SWEEP_GRACE_MS,
+)
 
 Architecture = Literal["arm64", "x86_64"]
 
+MetricsOf = Literal["off", "topics", "all"]
+
 METRICS_NAMESPACE = "Penstock"
+METRICS_OF: Mapping[str, MetricsOf] = {"off": "off", "topics": "topics", "all": "all"}
+SERIES_OF_TOPIC, SERIES_OF_CONSUMER, CONSUMER_KINDS = 6, 2, 3
+SERIES_USD, DASHBOARD_USD = 0.30, 3.00  # a month, list price of us-east-1
 LIVE = "live"  # the alias that callers reach, where a stage has versions
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 
@@ -48,6 +60,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "provision": FunctionSize(memory_mb=512, timeout_s=50),  # CloudFormation waits for a minute
     "dispatch": FunctionSize(memory_mb=512, timeout_s=20),
     "deliver": FunctionSize(memory_mb=1024, timeout_s=64),  # a slice and the longest invocation; less than its lock
+    "measure": FunctionSize(memory_mb=256, timeout_s=58),
     "look_at_subscriptions": FunctionSize(memory_mb=512, timeout_s=58),
     "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
     "sweep": FunctionSize(memory_mb=1024, timeout_s=900),  # 2,000,000 segment ids are about 220 MB
@@ -82,6 +95,53 @@ class Canary:
 
 
 AT_ONCE = Canary(percent=_ALL, minutes=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The metrics of topics and consumers, and how many series CloudWatch bills for them, $0.30 a month each.
+
+    `of` is `off`, `topics` or `all`, which has consumers, too: groups, share groups and subscriptions. The `topics`
+    that take the most bytes have 6 series each, and the `consumers` that are the oldest behind have 2 each. All others
+    share one more set of each kind. A series without a value in an hour costs nothing for it. With `has_dashboard`,
+    the stage has a dashboard, which costs $3 a month beyond the account's first three.
+    """
+
+    of: MetricsOf = "off"
+    topics: int = 10
+    consumers: int = 20
+    has_dashboard: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for numbers out of bounds, and for a dashboard without metrics."""
+        for name, number, most in (
+            ("topics", self.topics, METRIC_TOPICS_MAX),
+            ("consumers", self.consumers, METRIC_CONSUMERS_MAX),
+        ):
+            if not 1 <= number <= most:
+                raise ValueError(f"metrics with {name}={number}: give 1 to {most}")
+        if self.of not in METRICS_OF:
+            raise ValueError(f"metrics of {self.of!r}: give off, topics or all")
+        if self.has_dashboard and not self.is_on:
+            raise ValueError("a dashboard without metrics would be empty: set metrics of topics or all")
+
+    @property
+    def is_on(self) -> bool:
+        """True if the functions count the traffic of topics."""
+        return self.of != "off"
+
+    @property
+    def series_max(self) -> int:
+        """The number of series in an hour in which each topic and consumer is busy."""
+        of_topics = SERIES_OF_TOPIC * (self.topics + 1)
+        of_consumers = SERIES_OF_CONSUMER * (self.consumers + CONSUMER_KINDS)
+        return {"off": 0, "topics": of_topics, "all": of_topics + of_consumers}[self.of]
+
+    @property
+    def usd_max(self) -> float:
+        """The price of a month of `series_max`, and of the dashboard."""
+        return self.series_max * SERIES_USD + (DASHBOARD_USD if self.has_dashboard else 0.0)
+
 
 # The budget is shorter than the function's timeout: a job finishes the step that it is in when its budget ends.
 JOB_ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
@@ -137,6 +197,7 @@ class StageSettings:
     `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
     data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
     aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
+    `metrics` has those of topics and consumers, which are off by default: each series costs (`Metrics`).
     `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, beside `penstock:stage`:
     name your cost centre there.
 
@@ -188,6 +249,7 @@ class StageSettings:
     glue_version: str = "5.1"
     has_catalog: bool = True
     scheduled_jobs: frozenset[str] = frozenset()
+    metrics: Metrics = field(default_factory=Metrics)
     has_alarms: bool = True
     alarm_topic_arn: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -263,6 +325,7 @@ STAGES: Mapping[str, StageSettings] = {
         audit_log_retention="ONE_DAY",
         emr_release=None,
         has_catalog=False,
+        metrics=Metrics(of="all"),  # the emulator bills no series
         has_alarms=False,
     ),
     "dev": StageSettings(

@@ -34,7 +34,8 @@ class GroupMember:
 class GroupPartition:
     """A partition of a group. `assigned_to` and `owner` are member ids, and differ while the partition moves.
 
-    `offset` and `lag` are None if the group never committed an offset there.
+    `offset` and `lag` are None if the group never committed an offset there. `oldest_age_ms` is the time since the
+    append of the first record behind `offset`, None if there is none.
     """
 
     topic: str
@@ -48,6 +49,7 @@ class GroupPartition:
     log_start_offset: int
     high_watermark: int
     lag: int | None
+    oldest_age_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

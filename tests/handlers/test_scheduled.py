@@ -9,7 +9,7 @@ import pytest
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey
 from penstock_core.zones.zone_state import ZoneStatus
-from penstock_handlers import look_at_subscriptions, recover_zones, replicate, retention, scrub, sweep
+from penstock_handlers import look_at_subscriptions, measure, recover_zones, replicate, retention, scrub, sweep
 from penstock_handlers.edge import lambda_function
 from penstock_service.instance.instance import Instance
 from penstock_service.segments.move_zone import move_zone_by_operator
@@ -21,9 +21,11 @@ SETTINGS = {
     "PENSTOCK_LOG_START_GRACE_MS": "0",
     "PENSTOCK_SWEEP_GRACE_MS": "-1000",  # segments that are stored now are old enough
     "PENSTOCK_SCRUB_BYTES": "1000000",
+    "PENSTOCK_METRICS": "all",
+    "PENSTOCK_METRIC_SERIES": "10,20",
 }
 FUNCTIONS = pytest.mark.parametrize(
-    "function", [look_at_subscriptions, recover_zones, retention, scrub, sweep], ids=lambda each: each.__name__
+    "function", [look_at_subscriptions, measure, recover_zones, retention, scrub, sweep], ids=lambda each: each.__name__
 )
 
 

@@ -23,6 +23,7 @@ FUNCTIONS = (
     "group-admin",
     "groups",
     "look-at-subscriptions",
+    "measure",
     "produce",
     "promote",
     "records-fetch",
@@ -46,6 +47,7 @@ def functions_of(stage: str) -> list[str]:
     """A stage with one zone has nothing to repair. Without directory buckets it has nothing to move."""
     settings = STAGES[stage]
     left_out = {*(() if settings.repairs_zones else ONLY_WITH_ZONES), *(() if settings.tiers_zones else ("tier",))}
+    left_out |= {*(() if settings.metrics.is_on else ("measure",))}
     return [name for name in FUNCTIONS if name not in left_out]
 
 
@@ -142,6 +144,13 @@ def triggers_of_deliveries(stage: str) -> str:
     return f"<PushDeliveries>,<PushDeliveries>,{STAGES[stage].name}-look-at-subscriptions"
 
 
+def metrics_in_environment(stage: str, function: str) -> dict[str, str]:
+    """The local stage has all metrics, and the others have none, because each series costs."""
+    if stage != "local":
+        return {}
+    return {"PENSTOCK_METRICS": "all", **({"PENSTOCK_METRIC_SERIES": "10,20"} if function == "measure" else {})}
+
+
 def test_environment_names_tables_and_zones(resources: Resources, stage: str) -> None:
     for function in functions_in(resources).values():
         environment = {name: name_of(value) for name, value in function["Environment"]["Variables"].items()}
@@ -161,6 +170,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
+            **metrics_in_environment(stage, own),
             **JOB_ENVIRONMENTS.get(own, {}),
             **({"PENSTOCK_SWEEP_GRACE_MS": "43200000"} if own == "sweep" and STAGES[stage].tiers_zones else {}),
         }

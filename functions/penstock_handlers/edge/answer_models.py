@@ -246,6 +246,7 @@ class GroupPartitionAnswer(TypedDict):
     """A partition that a group reads.
 
     `assigned_to` and `owner` are member ids. They differ while the partition moves. `lag` is null without a commit.
+    `oldest_age_ms` is the time since the append of the first record behind `offset`, null if there is none.
     """
 
     topic: str
@@ -259,6 +260,7 @@ class GroupPartitionAnswer(TypedDict):
     log_start_offset: int
     high_watermark: int
     lag: int | None
+    oldest_age_ms: int | None
 
 
 class GroupDescriptionAnswer(GroupAnswer):

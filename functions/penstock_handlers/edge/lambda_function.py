@@ -15,6 +15,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_handlers.edge.metering import Meter
+from penstock_handlers.edge.traffic_meter import TrafficMeter
 from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
@@ -28,17 +29,20 @@ STORAGE_CALLS = StorageCalls()
 logger = Logger(use_rfc3339=True)  # the format that Lambda's own log levels ask for
 metrics = Metrics()
 meter = Meter(metrics, lambda: (time.monotonic(), time.time()))
+traffic_meter = TrafficMeter()
 
 
 @cache
 def instance() -> Instance:
     """The instance of this process, made from its environment and then kept.
 
-    Reads the variables of `storage_of_environment`. Sends no call.
+    Reads the variables of `storage_of_environment`, and `PENSTOCK_METRICS`, which is `off` by default. Sends no call.
     """
     from penstock_service.adapters.aws import aws_instance, storage_of_environment
 
-    return aws_instance(storage_of_environment(), STORAGE_CALLS)
+    made = aws_instance(storage_of_environment(), STORAGE_CALLS)
+    made.traffic.is_on = os.environ.get("PENSTOCK_METRICS", "off") != "off"
+    return made
 
 
 def cloud_formation() -> CloudFormation:
@@ -92,6 +96,7 @@ def observed(
                 finally:
                     is_noteworthy = _report(to.telemetry)
                     meter.end(is_urgent=is_noteworthy or not is_paced)
+                    traffic_meter.end(to)
 
     measured: Callable[[E, Any], R] = logger.inject_lambda_context(handler)
     return measured

@@ -9,6 +9,7 @@ from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment
 from penstock_core.groups.lease import Lease
 from penstock_core.ids import GroupName, MemberName, Offset, PartitionKey, TopicName, parse_group_name
 from penstock_core.log.index import Head
+from penstock_service.index.record_age import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
@@ -18,7 +19,8 @@ from penstock_service.ports.runtime import Clock
 class GroupPartition:
     """One partition of a group. `assigned_to` is its owner in the target, `owner` has its lease.
 
-    The two differ while the partition moves from one member to another.
+    The two differ while the partition moves from one member to another. `oldest_age_ms` is the time since the append of
+    the first record behind the offset, None if there is no offset or no such record.
     """
 
     topic: TopicName
@@ -28,6 +30,7 @@ class GroupPartition:
     lease: Lease
     log_start_offset: Offset
     high_watermark: Offset
+    oldest_age_ms: int | None
 
     @property
     def lag(self) -> int | None:
@@ -73,6 +76,7 @@ def describe_group(instance: Instance, group_name: str, after: str = "", limit: 
     and partitions together, from behind `after`: a member's name or `str(partition)`, or empty.
 
     One read, a query each of the members, the leases and the target, and a read of the heads for each 100 partitions.
+    One query more for each partition whose oldest record is not in the tail.
     Raises INVALID_NAME, and UNKNOWN_GROUP if no consumer has joined the group or committed for it.
     """
     group = parse_group_name(group_name)
@@ -91,7 +95,9 @@ def describe_group(instance: Instance, group_name: str, after: str = "", limit: 
     if state is None and not (leases or after):
         raise unknown_group(group)
     heads = instance.stores.log.heads([*leases])
-    partitions = _partitions(leases, heads, target, {member.name: member for member in alive})
+    present = [(lease, heads[key]) for key, lease in leases.items() if key in heads]
+    ages_ms = instance.executor.map(lambda each: lease_age_ms(instance, *each), present).all_ok()
+    partitions = _partitions(present, ages_ms, target, {member.name: member for member in alive})
     return GroupDescription(
         group=group,
         state=state,
@@ -106,6 +112,17 @@ def live_members(memberships: MembershipStore, clock: Clock, group: GroupName) -
     """The members whose sessions go on. One query."""
     now_ms = clock.now_ms()
     return [member for member in memberships.members(group) if member.deadline_ms >= now_ms]
+
+
+def lease_age_ms(instance: Instance, lease: Lease, head: Head) -> int | None:
+    """The time since the append of the first record that the group has not read. None without a commit or a record.
+
+    One query if the record is not in the tail.
+    """
+    if lease.offset is None:
+        return None
+    offset = Offset(max(lease.offset, head.log_start_offset))
+    return record_age_ms(instance, lease.partition, head, offset)
 
 
 def unknown_group(group: GroupName) -> PenstockError:
@@ -144,21 +161,21 @@ def _leases(
 
 
 def _partitions(
-    leases: Mapping[PartitionKey, Lease],
-    heads: Mapping[PartitionKey, Head],
+    present: Sequence[tuple[Lease, Head]],
+    ages_ms: Sequence[int | None],
     target: TargetAssignment,
     members: Mapping[MemberName, Member],
 ) -> Sequence[GroupPartition]:
     return [
         GroupPartition(
             topic=lease.topic,
-            partition=key,
-            assigned_to=members.get(target.owner_of(key) or MemberName("")),
+            partition=lease.partition,
+            assigned_to=members.get(target.owner_of(lease.partition) or MemberName("")),
             owner=members.get(lease.owner or MemberName("")),
             lease=lease,
-            log_start_offset=heads[key].log_start_offset,
-            high_watermark=heads[key].high_watermark,
+            log_start_offset=head.log_start_offset,
+            high_watermark=head.high_watermark,
+            oldest_age_ms=age_ms,
         )
-        for key, lease in leases.items()
-        if key in heads
+        for (lease, head), age_ms in zip(present, ages_ms, strict=True)
     ]

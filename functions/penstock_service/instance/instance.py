@@ -14,6 +14,7 @@ from penstock_service.instance.share_group_cache import ShareGroupCache
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.instance.timer_memory import TimerMemory
 from penstock_service.instance.topic_cache import TopicCache
+from penstock_service.instance.traffic import Traffic
 from penstock_service.instance.zone_cache import ZoneCache
 from penstock_service.instance.zone_health import ZoneHealth
 from penstock_service.instance.zone_latency import HEDGE_FLOOR_MS, ZoneLatency
@@ -57,6 +58,7 @@ class Instance:
     telemetry: Telemetry = field(default_factory=Telemetry)
     held_segments: HeldSegments = field(default_factory=HeldSegments)
     timer_memory: TimerMemory = field(default_factory=TimerMemory)
+    traffic: Traffic = field(default_factory=Traffic)
 
     @classmethod
     def new(cls, stores: Stores, runtime: Runtime, tuning: Tuning | None = None) -> "Instance":

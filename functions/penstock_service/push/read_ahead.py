@@ -16,6 +16,7 @@ from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.targets.kafka_event import fitting
 from penstock_core.share.record_set import RecordSet, normalized
 from penstock_service.instance.instance import Instance
+from penstock_service.records.count_traffic import count_sent
 from penstock_service.share.batches.read_batches import FoundBatches, WantedRecords, read_batches
 from penstock_service.share.batches.sift import decoded_among
 
@@ -71,6 +72,7 @@ def read_ahead(
     readable = RecordSet(((offset, end),)).minus(found.removed)
     records = []
     for batch in found.batches:
+        count_sent(instance, topic, batch.data)
         mine = readable.only(((batch.base_offset, batch.next_offset),))
         if not mine.ranges:
             continue

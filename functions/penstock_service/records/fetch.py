@@ -25,6 +25,7 @@ from penstock_core.records.record_batch import stamp
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
+from penstock_service.records.count_traffic import count_sent
 from penstock_service.records.scan import Scan, scan
 from penstock_service.segments.read_range import MAY_BE_REMOVED
 from penstock_service.segments.read_refs import RefContents, read_refs_singly
@@ -168,7 +169,12 @@ def fetch(
         if must_arm:
             _arm(instance, partitions)
     _explain(instance.stores.log, partitions)
-    return found.map_ok(_PartitionFetch.result)
+    results = found.map_ok(_PartitionFetch.result)
+    for entry, result in zip(entries, results, strict=True):
+        instance.traffic.add_error(entry.topic, result)
+        if not isinstance(result, PenstockError):
+            count_sent(instance, entry.topic, result.data)
+    return results
 
 
 def _scan(instance: Instance, partitions: Sequence[_PartitionFetch], max_bytes: int) -> None:

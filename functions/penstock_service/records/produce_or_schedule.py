@@ -8,6 +8,7 @@ from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
+from penstock_service.records.count_traffic import count_received
 from penstock_service.records.produce import ProduceEntry, RecordBudget, check_entries, check_entry, produce
 from penstock_service.records.schedule import DelayedBatches, ScheduledRecords, schedule
 
@@ -29,6 +30,8 @@ def produce_or_schedule(instance: Instance, entries: Sequence[ProduceEntry], ack
     if later:
         scheduled = _schedule(instance, [entries[index] for index in later], is_alone=not now)
         results.update(zip(later, scheduled, strict=True))
+    for index, result in results.items():
+        count_received(instance, entries[index].topic, entries[index].data, result)
     return Outcomes([results[index] for index in range(len(entries))])
 
 

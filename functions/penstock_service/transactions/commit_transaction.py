@@ -45,6 +45,7 @@ from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.ports.transactions import TransactionStore
 from penstock_service.records.append import PartitionBatches, is_head_gone, put_batches
+from penstock_service.records.count_traffic import count_committed
 from penstock_service.records.produce import ProduceEntry, RecordBudget, check_entries, check_entry
 from penstock_service.records.produce_or_schedule import check_delayed
 from penstock_service.records.schedule import DelayedBatches, put_delayed
@@ -201,6 +202,7 @@ def _answer(instance: Instance, prepared: _Prepared, acceptances: Sequence[Accep
         grown = [GrownHead(key=key, head=head, added_refs=len(refs[key])) for key, head in heads.items()]
         wake_beside(instance, wake_ups_of_heads(heads), lambda: shorten_heads(instance, window, grown))
         wake_after(instance, acceptances, prepared.transaction.shares)
+        count_committed(instance, refs, prepared.names)
         spans = {key: (prepared.names[key], span(each)) for key, each in refs.items()}
         return committed_ranges(instance.stores.log, spans, heads, set(prepared.transaction.segments))
 

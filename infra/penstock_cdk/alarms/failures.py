@@ -31,6 +31,7 @@ UNDONE = (
     ("dispatch", "dispatches_late"),
     ("look_at_subscriptions", "looks_failed"),
     ("look_at_subscriptions", "partitions_stuck"),
+    ("measure", "measurements_failed"),
 )
 # function, the log line that tells of records which it could not move or read, and the metric that counts it
 STUCK = (

@@ -7,6 +7,7 @@ from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
 from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.rights import Rights
 from penstock_cdk.declared.topic import Topic
@@ -18,23 +19,29 @@ class ShareGroup(Construct):
     """A share group, made when the stack is deployed, and altered in place when its properties change.
 
     `name` is what you gave. `group_name` is the same for resources that shall wait until the group is there.
+    `metrics` has its lag and its age.
     """
 
     def __init__(
         self,
         scope: Construct,
         *,
-        name: str,
         topics: Sequence[Topic | str],
         config: Mapping[str, Any],
         removal_policy: RemovalPolicy,
         provision: Provision,
         rights: Rights,
+        metrics: ConsumerMetrics,
+        alarm_age_ms: int | None,
     ) -> None:
         """Raises ValueError with all mistakes in name and settings."""
+        name = metrics.consumer.name
         super().__init__(scope, name)
         _check(name, config)
         self.name = name
+        self.metrics = metrics
+        if alarm_age_ms is not None:
+            metrics.alarm(self, alarm_age_ms)
         self._rights = rights
         properties = {
             "Name": name,

@@ -6,6 +6,7 @@ from typing import Any
 from aws_cdk import RemovalPolicy, Stack
 from constructs import Construct
 
+from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
 from penstock_cdk.declared.provision import Provision
 from penstock_cdk.declared.share_group import deployed_name, plain_name
 from penstock_cdk.declared.targets import Target, open_target
@@ -19,27 +20,33 @@ class Subscription(Construct):
     """A subscription, made when the stack is deployed, once its target lets the deliveries in.
 
     `name` is what you gave. `subscription_name` is the same for resources that shall wait until it is there.
+    `metrics` has its lag and its age.
     """
 
     def __init__(
         self,
         scope: Construct,
         *,
-        name: str,
         topics: Sequence[Topic | str],
         target: Target,
         config: Mapping[str, Any],
         removal_policy: RemovalPolicy,
         provision: Provision,
         role: TargetsRole,
+        metrics: ConsumerMetrics,
+        alarm_age_ms: int | None,
     ) -> None:
         """Raises ValueError with all mistakes in name and settings."""
+        name = metrics.consumer.name
         super().__init__(scope, name)
         try:
             check_declared_subscription(name, {key: plain_name(value) for key, value in config.items()})
         except PenstockError as error:
             raise ValueError(error.message) from error
         self.name = name
+        self.metrics = metrics
+        if alarm_age_ms is not None:
+            metrics.alarm(self, alarm_age_ms)
         opened = open_target(self, target, role)
         to_json = Stack.of(self).to_json_string
         properties = {

@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from penstock_cdk.service.measuring import MEASURE
 from penstock_cdk.service.push import DELIVER, DISPATCH, LOOK, PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.timers import PROMOTE, TimerQueues
@@ -230,6 +231,13 @@ GRANTS: Mapping[str, Grants] = {
         sends_repairs=True,
         keeps_cursor=True,
     ),
+    # It reads the places of all kinds of consumers, and writes nothing but what it must remember.
+    MEASURE: Grants(
+        topics=("GetItem", "Scan"),
+        log=("GetItem", "BatchGetItem", "Query"),
+        groups=("GetItem", "BatchGetItem", "Query"),
+        keeps_cursor=True,
+    ),
     "sweep": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query"),
@@ -256,7 +264,8 @@ def grants_of(settings: StageSettings) -> Mapping[str, Grants]:
 
     With one zone there is no zone state to change, no copy to repair, and no function that would do either.
     """
-    deployed = {name: grants for name, grants in GRANTS.items() if name != TIER or settings.tiers_zones}
+    without = {*(() if settings.tiers_zones else (TIER,)), *(() if settings.metrics.is_on else (MEASURE,))}
+    deployed = {name: grants for name, grants in GRANTS.items() if name not in without}
     if settings.repairs_zones:
         return deployed
     return {

@@ -6,6 +6,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from penstock_cdk.service.function_role import Grants, function_role, grants_of
+from penstock_cdk.service.measuring import metrics_environment
 from penstock_cdk.service.push import DELIVER, PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.routes import ROUTES
@@ -135,6 +136,7 @@ class Functions(Construct):
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            **metrics_environment(settings, name),
             **settings.environments_of_jobs.get(name, {}),
         }
 

@@ -9,6 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.measuring import MEASURE
 from penstock_cdk.service.push import LOOK
 from penstock_cdk.service.timers import PROMOTE
 from penstock_cdk.settings import StageSettings
@@ -16,6 +17,7 @@ from penstock_cdk.settings import StageSettings
 RATES: Mapping[str, Duration] = {
     "recover_zones": Duration.minutes(1),
     PROMOTE: Duration.minutes(1),
+    MEASURE: Duration.minutes(1),
     LOOK: Duration.minutes(5),
     "retention": Duration.minutes(15),
     "scrub": Duration.hours(1),

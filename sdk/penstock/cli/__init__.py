@@ -9,6 +9,7 @@ from penstock.cli.doctor import doctor
 from penstock.cli.groups import groups
 from penstock.cli.jobs import jobs
 from penstock.cli.local import local
+from penstock.cli.metrics import metrics
 from penstock.cli.offsets import offsets
 from penstock.cli.producers import producers
 from penstock.cli.records.consume import consume
@@ -48,6 +49,7 @@ for command in (
     producers,
     zones,
     jobs,
+    metrics,
     doctor,
     dev,
     local,

@@ -28,6 +28,7 @@ from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import arming
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
+from penstock_service.records.count_traffic import count_sent
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes, group_of
 from penstock_service.share.acquire.hand_over import HandedPartition, hand_over
 from penstock_service.share.acquire.look import Look
@@ -130,6 +131,9 @@ def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acqu
     outcomes += [outcome for _, outcome in sorted(look.outcomes, key=lambda each: each[0])]
     with errors_maybe_applied() if wish.acknowledgements or look.taken else nullcontext():
         look, watched, handed = call.records(request, look)
+    for lock in (lock for each in handed for lock in each.locks):
+        for batch in lock.batches:
+            count_sent(instance, lock.partition.topic, batch.data)
     now_ms = instance.clock.now_ms()
     return Acquired(
         group=group,

@@ -1,0 +1,95 @@
+"""The choice of the consumers that have series of their own, and of those that publish a value now.
+
+CloudWatch bills a series for each hour in which it gets a value. So a consumer keeps its series until the hour ends,
+and the places of those that fell silent go to others then. Consumers with an alarm always have a series. All others
+share one series for each kind.
+
+A consumer that is not behind publishes nothing. It publishes `METRIC_ZEROS` zeros before, if it was behind. A service
+that scales by the metric needs them to scale in, and an alarm to see the end.
+
+```
+the memory as JSON:  {"hour": 489123, "after": "", "zeros": {"group/billing": 15, "share_group/workers": 3}}
+```
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock_core.limits import METRIC_ZEROS
+from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind, ConsumerLag, parse_consumer, together
+from penstock_core.metrics.topic_traffic import OTHER
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagMemory:
+    """The facts that one run leaves to the next.
+
+    `zeros` has the consumers with series of their own, each with the number of zeros that it still publishes once it is
+    not behind any more; those that share a series stand under `OTHER`. A run that ran out of time stopped behind the
+    consumer `after`.
+    """
+
+    hour: int = 0
+    zeros: Mapping[Consumer, int] = field(default_factory=dict)
+    after: str = ""
+
+
+def published(
+    memory: LagMemory, lags: Sequence[ConsumerLag], always: Collection[Consumer], own_max: int, now_ms: int
+) -> tuple[list[ConsumerLag], LagMemory]:
+    """The lags to publish now, and the memory after that, with the same `after`.
+
+    `own_max` bounds the consumers with series of their own, those of `always` among them.
+    """
+    hour = now_ms // _HOUR_MS
+    zeros = {each: left for each, left in memory.zeros.items() if memory.hour == hour or left > 0}
+    own = _own(zeros, lags, always, own_max)
+    told = [each for each in lags if each.consumer in own]
+    for kind in ConsumerKind:
+        rest = [each for each in lags if each.consumer.kind is kind and each.consumer not in own]
+        if any(each.is_behind for each in rest) or zeros.get(Consumer(kind, OTHER), 0) > 0:
+            told.append(together(kind, rest))
+    after: dict[Consumer, int] = {each: left for each, left in zeros.items() if each in own or each.name == OTHER}
+    lines = []
+    for each in told:
+        left = after.get(each.consumer, 0)
+        if each.is_behind:
+            after[each.consumer] = METRIC_ZEROS
+        elif left > 0:
+            after[each.consumer] = left - 1
+        if each.is_behind or left > 0:
+            lines.append(each)
+    return lines, LagMemory(hour=hour, zeros=after, after=memory.after)
+
+
+def encode_memory(memory: LagMemory) -> str:
+    """The memory as JSON."""
+    zeros = {str(consumer): left for consumer, left in sorted(memory.zeros.items())}
+    return json.dumps({"hour": memory.hour, "after": memory.after, "zeros": zeros}, separators=(",", ":"))
+
+
+def decode_memory(text: str | None) -> LagMemory:
+    """The inverse of `encode_memory`. An empty memory for None, and for what no release wrote."""
+    try:
+        found = json.loads(text or "{}")
+        zeros = {parse_consumer(name): int(left) for name, left in found.get("zeros", {}).items()}
+        return LagMemory(hour=int(found.get("hour", 0)), zeros=zeros, after=str(found.get("after", "")))
+    except (ValueError, TypeError, AttributeError):
+        return LagMemory()
+
+
+def _own(
+    zeros: Mapping[Consumer, int], lags: Sequence[ConsumerLag], always: Collection[Consumer], own_max: int
+) -> set[Consumer]:
+    """The consumers with series: first by `always`, then by the memory, then by age, as far as they fit."""
+    own = {*always}
+    held = sorted(each for each in zeros if each.name != OTHER)
+    behind = sorted((each for each in lags if each.is_behind), key=lambda each: (-each.oldest_age_ms, each.consumer))
+    for consumer in (*held, *(each.consumer for each in behind)):
+        if len(own) >= own_max:
+            break
+        own.add(consumer)
+    return own

@@ -1,0 +1,1 @@
+"""Measure consumers, and choose the topics that get series of their own."""

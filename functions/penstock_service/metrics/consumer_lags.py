@@ -1,0 +1,120 @@
+"""Read how far each group, share group and subscription is behind."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from penstock_core.errors import Category, PenstockError
+from penstock_core.groups.lease import Lease
+from penstock_core.ids import GroupName
+from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX, PUSH_LIST_MAX, SHARE_GROUP_LIST_MAX
+from penstock_core.log.index import Head
+from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind, ConsumerLag
+from penstock_core.outcomes import Outcomes
+from penstock_service.groups.describe_group import lease_age_ms
+from penstock_service.instance.instance import Instance
+from penstock_service.push.admin.describe_subscription import describe_subscription
+from penstock_service.share.admin.describe_share_group import describe_share_group
+
+
+@dataclass(slots=True, kw_only=True)
+class LagRun:
+    """The lags of one run. `after` is the last consumer that it measured if its time was up, else empty."""
+
+    lags: list[ConsumerLag] = field(default_factory=list)
+    failures: int = 0
+    after: str = ""
+
+
+def consumer_lags(instance: Instance, after: str, budget_ms: float) -> LagRun:
+    """The lags of all consumers behind `after`, the text of one, for `budget_ms` at most. One page has 100 of them.
+
+    One query for each page. Of each group: one query for each MB of its leases, and one read for each 100 partitions.
+    Share groups and subscriptions cost what their descriptions cost. One query more for each partition that is behind,
+    and whose oldest record is not in the tail. A consumer that cannot be measured counts as a failure.
+    """
+    ends_ms = instance.clock.monotonic_ms() + budget_ms
+    run = LagRun()
+    for page in _pages(instance, after):
+        outcomes = instance.executor.map(lambda each: _lag_of(instance, each), page)
+        run.lags += [lag for lag in outcomes.ok if lag is not None]
+        run.failures += len(outcomes.errors)
+        for error in outcomes.errors:
+            instance.telemetry.log("lag_unknown", error=str(error))
+        if instance.clock.monotonic_ms() >= ends_ms:
+            run.after = str(page[-1])
+            return run
+    return run
+
+
+def _pages(instance: Instance, after: str) -> Iterator[Sequence[Consumer]]:
+    for kind in ConsumerKind:
+        of_kind, _, behind = after.partition("/")
+        if of_kind > kind:
+            continue
+        name = behind if of_kind == kind else ""
+        while page := _names(instance, kind, name):
+            yield [Consumer(kind, each) for each in page]
+            name = page[-1]
+
+
+def _names(instance: Instance, kind: ConsumerKind, after: str) -> Sequence[str]:
+    stores = instance.stores
+    if kind is ConsumerKind.GROUP:
+        return stores.memberships.registered(after, GROUP_LIST_MAX)
+    if kind is ConsumerKind.SHARE_GROUP:
+        return [each.name for each in stores.share.list_groups(after, SHARE_GROUP_LIST_MAX)]
+    return [each.name for each in stores.push.list_subscriptions(after, PUSH_LIST_MAX)]
+
+
+def _lag_of(instance: Instance, consumer: Consumer) -> ConsumerLag | None:
+    """None for a consumer that is gone by now."""
+    read = _READERS[consumer.kind]
+    try:
+        places = [*read(instance, consumer.name)]
+    except PenstockError as error:
+        if error.code.category is Category.NOT_FOUND:
+            return None
+        raise
+    return ConsumerLag(
+        consumer=consumer,
+        records=sum(records for records, _ in places),
+        oldest_age_ms=max((age_ms or 0 for _, age_ms in places), default=0),
+    )
+
+
+def _group_places(instance: Instance, name: str) -> Sequence[tuple[int, int | None]]:
+    """The lag and the age of each partition that the group has committed for."""
+    leases = [each for each in instance.stores.groups.leases(GroupName(name)) if each.offset is not None]
+    heads = instance.stores.log.heads([each.partition for each in leases])
+    present = [(lease, heads[lease.partition]) for lease in leases if lease.partition in heads]
+    outcomes: Outcomes[tuple[int, int | None]] = instance.executor.map(
+        lambda each: _group_place(instance, *each), present
+    )
+    return outcomes.all_ok()
+
+
+def _group_place(instance: Instance, lease: Lease, head: Head) -> tuple[int, int | None]:
+    offset = max(lease.offset or 0, head.log_start_offset)
+    return max(0, head.next_offset - offset), lease_age_ms(instance, lease, head)
+
+
+def _share_places(instance: Instance, name: str) -> Iterator[tuple[int, int | None]]:
+    after: str | None = ""
+    while after is not None:
+        _, partitions, after = describe_share_group(instance, name, after, GROUP_PAGE_MAX)
+        yield from ((each.lag, each.oldest_age_ms) for each in partitions)
+
+
+def _push_places(instance: Instance, name: str) -> Iterator[tuple[int, int | None]]:
+    after: str | None = ""
+    while after is not None:
+        page = describe_subscription(instance, name, after, GROUP_PAGE_MAX)
+        yield from ((each.place.lag, each.place.oldest_age_ms) for each in page.partitions)
+        after = page.next_after
+
+
+_READERS = {
+    ConsumerKind.GROUP: _group_places,
+    ConsumerKind.SHARE_GROUP: _share_places,
+    ConsumerKind.SUBSCRIPTION: _push_places,
+}

@@ -1,0 +1,45 @@
+"""`penstock metrics`: figures of topics and consumers, once or for Prometheus."""
+
+import click
+
+from penstock.cli.service import Service, service_command
+from penstock.metrics.collector import Collector
+from penstock.metrics.endpoint import PATH, MetricsServer
+from penstock_core.plain_text import escaped
+
+_PORT_MAX = 65_535
+
+
+@click.command()
+@click.option("--serve", metavar="HOST:PORT", help="Answer Prometheus there, until you stop the command.")
+@service_command
+def metrics(service: Service, serve: str | None) -> None:
+    """Print lag and age of each consumer, and the records of each topic, in Prometheus' text format."""
+    place = None if serve is None else _address(serve)
+    collector = Collector(service.transport)
+    text = collector.text()
+    if place is None and service.as_json:
+        service.say({"metrics": text}, "")
+    elif place is None:
+        click.echo("\n".join(map(escaped, text.splitlines())))
+    else:
+        _serve(service, collector, place)
+
+
+def _serve(service: Service, collector: Collector, place: tuple[str, int]) -> None:
+    try:
+        server = MetricsServer(collector, *place)
+    except OSError as error:
+        raise click.BadParameter(f"{place[0]}:{place[1]} cannot be taken: {error}", param_hint="--serve") from error
+    with server:
+        host, port = str(server.server_address[0]), server.server_address[1]
+        url = f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
+        service.say({"url": url}, f"metrics are at {url}")
+        server.serve_forever()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
+        raise click.BadParameter(f"{text!r}: give an address and a port, such as 127.0.0.1:9464", param_hint="--serve")
+    return host, int(port)

@@ -1,0 +1,1 @@
+"""Figures of topics and consumers for Prometheus, read through the API."""

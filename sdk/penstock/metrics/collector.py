@@ -1,0 +1,191 @@
+"""Reads how much topics hold, and how far consumers are behind, within a bound of requests.
+
+A reading costs one request for each page of the lists, and one for each topic and consumer. Consumers come first. When
+the bound is reached, the reading ends: `penstock_reading_complete` is 0 then, and the next reading begins where this
+one ended. Consumers and topics that a reading leaves out keep the values of the reading before.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.admin.admin import Admin
+from penstock.errors import NotFoundError
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
+from penstock.metrics.exposition import Family, Sample, exposition
+from penstock.system import monotonic_ms
+from penstock_core.limits import SDK_METRICS_INTERVAL_MS, SDK_METRICS_REQUESTS_MAX
+
+GROUP, SHARE_GROUP, SUBSCRIPTION, TOPIC = "group", "share_group", "subscription", "topic"
+
+
+class CountedTransport:
+    """A Transport that counts the requests that go through it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.requests = 0
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Sends the request."""
+        self.requests += 1
+        return self._transport.call(method, path, query, headers, body)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """The records that a consumer has not finished, and the age of the oldest of them, 0 if there are none."""
+
+    records: int
+    oldest_age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicExtent:
+    """A topic's partitions, the records ever appended to it, and those that it holds. Offsets count as records."""
+
+    partitions: int
+    appended: int
+    held: int
+
+
+class Collector:
+    """The figures of one service as Prometheus' text. Several threads may use one Collector.
+
+    It reads the service at most once in `interval_ms`, whoever asks, and sends `requests_max` requests for one reading,
+    and those of the call that reaches the bound.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        interval_ms: int = SDK_METRICS_INTERVAL_MS,
+        requests_max: int = SDK_METRICS_REQUESTS_MAX,
+        clock_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        self._transport = CountedTransport(transport)
+        self._admin = Admin(transport=self._transport)
+        self._interval_ms = interval_ms
+        self._requests_max = requests_max
+        self._clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._read_ms: int | None = None
+        self._found: dict[tuple[str, str], Lag | TopicExtent] = {}
+        self._after: tuple[str, str] | None = None
+        self._text = ""
+
+    def text(self) -> str:
+        """The figures, read anew if the last reading is old. Raises the classes of penstock.errors."""
+        with self._lock:
+            now_ms = self._clock_ms()
+            if self._read_ms is None or now_ms - self._read_ms >= self._interval_ms:
+                self._text = exposition(self._read())
+                self._read_ms = now_ms
+            return self._text
+
+    def _read(self) -> Sequence[Family]:
+        ends_at = self._transport.requests + self._requests_max
+        began_at = self._transport.requests
+        names = [*self._names()]
+        listed = set(names)
+        self._found = {name: value for name, value in self._found.items() if name in listed}
+        start = next((at + 1 for at, name in enumerate(names) if name == self._after), 0)
+        self._after = None
+        ahead = [*names[start:], *names[:start]]
+        for at, name in enumerate(ahead):
+            try:
+                self._found[name] = self._describe(*name)
+            except NotFoundError:  # it was deleted since
+                self._found.pop(name, None)
+            if self._transport.requests >= ends_at and at + 1 < len(ahead):
+                self._after = name
+                break
+        return self._families(self._transport.requests - began_at)
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        yield from ((GROUP, each.group) for each in self._admin.list_groups())
+        yield from ((SHARE_GROUP, each.group) for each in self._admin.list_share_groups())
+        yield from ((SUBSCRIPTION, each.name) for each in self._admin.list_subscriptions())
+        yield from ((TOPIC, each.name) for each in self._admin.list_topics())
+
+    def _describe(self, kind: str, name: str) -> Lag | TopicExtent:
+        if kind == TOPIC:
+            offsets = self._admin.describe_topic(name).offsets
+            return TopicExtent(
+                partitions=len(offsets),
+                appended=sum(each.high_watermark for each in offsets),
+                held=sum(each.high_watermark - each.log_start_offset for each in offsets),
+            )
+        found: Sequence[tuple[int | None, int | None]]
+        if kind == GROUP:
+            found = [(each.lag, each.oldest_age_ms) for each in self._admin.describe_group(name).partitions]
+        elif kind == SHARE_GROUP:
+            found = [(each.lag, each.oldest_age_ms) for each in self._admin.describe_share_group(name).partitions]
+        else:
+            found = [(each.lag, each.oldest_age_ms) for each in self._admin.describe_subscription(name).partitions]
+        return Lag(
+            records=sum(lag or 0 for lag, _ in found), oldest_age_ms=max((age or 0 for _, age in found), default=0)
+        )
+
+    def _families(self, requests: int) -> Sequence[Family]:
+        lags = [(name, each) for name, each in sorted(self._found.items()) if isinstance(each, Lag)]
+        topics = [(name, each) for name, each in sorted(self._found.items()) if isinstance(each, TopicExtent)]
+
+        def consumers(value: Callable[[Lag], float]) -> list[Sample]:
+            return [Sample(value=value(each), labels={"kind": kind, "consumer": name}) for (kind, name), each in lags]
+
+        def by_topic(value: Callable[[TopicExtent], float]) -> list[Sample]:
+            return [Sample(value=value(each), labels={"topic": name}) for (_, name), each in topics]
+
+        return (
+            Family(
+                name="penstock_consumer_oldest_age_seconds",
+                kind="gauge",
+                help="Time since the append of the oldest record that the consumer has not finished.",
+                samples=consumers(lambda each: each.oldest_age_ms / 1_000),
+            ),
+            Family(
+                name="penstock_consumer_lag_records",
+                kind="gauge",
+                help="Records that the consumer has not finished.",
+                samples=consumers(lambda each: each.records),
+            ),
+            Family(
+                name="penstock_topic_appended_records_total",
+                kind="counter",
+                help="Records that were ever appended to the topic.",
+                samples=by_topic(lambda each: each.appended),
+            ),
+            Family(
+                name="penstock_topic_held_records",
+                kind="gauge",
+                help="Records that the topic holds.",
+                samples=by_topic(lambda each: each.held),
+            ),
+            Family(
+                name="penstock_topic_partitions",
+                kind="gauge",
+                help="Partitions of the topic.",
+                samples=by_topic(lambda each: each.partitions),
+            ),
+            Family(
+                name="penstock_reading_requests",
+                kind="gauge",
+                help="Requests that the last reading has sent.",
+                samples=[Sample(value=requests)],
+            ),
+            Family(
+                name="penstock_reading_complete",
+                kind="gauge",
+                help="1 if the last reading has read all of it, 0 if it has reached its bound of requests.",
+                samples=[Sample(value=int(self._after is None))],
+            ),
+        )

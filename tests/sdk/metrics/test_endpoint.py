@@ -1,0 +1,55 @@
+"""The endpoint for Prometheus, over a socket."""
+
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+import urllib3
+
+from penstock.errors import UnavailableError
+from penstock.metrics.collector import Collector
+from penstock.metrics.endpoint import PATH, MetricsServer, answer
+from penstock.metrics.exposition import CONTENT_TYPE
+from penstock.testing import MemoryPenstock
+from penstock_core.errors import ErrorCode
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with MemoryPenstock() as service:
+        service.create_topic("orders")
+        yield Collector(service.transport)
+
+
+def test_scrape_gets_the_text_with_its_content_type(collector: Collector) -> None:
+    with MetricsServer(collector, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            host, port = server.server_address[:2]
+            response = urllib3.request("GET", f"http://{host!s}:{port}{PATH}")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert (response.status, response.headers["Content-Type"]) == (200, CONTENT_TYPE)
+    assert 'penstock_topic_partitions{topic="orders"} 1\n' in response.data.decode()
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/other", "/metricsx"])
+def test_other_path_is_not_found(collector: Collector, path: str) -> None:
+    status, _, text = answer(collector, path)
+    assert (status, text) == (HTTPStatus.NOT_FOUND, "metrics are at /metrics\n")
+
+
+def test_path_with_a_query_is_answered(collector: Collector) -> None:
+    assert answer(collector, "/metrics?name=x")[0] is HTTPStatus.OK
+
+
+def test_service_that_cannot_be_read_is_unavailable(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise UnavailableError(ErrorCode.STORAGE_UNAVAILABLE, "it is down")
+
+    monkeypatch.setattr(collector, "text", fail)
+    status, _, text = answer(collector, PATH)
+    assert (status, text) == (HTTPStatus.SERVICE_UNAVAILABLE, "STORAGE_UNAVAILABLE: it is down\n")
