@@ -6,6 +6,7 @@ from typing import Any
 from penstock_handlers.edge.scheduled import scheduled_entry_point
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
+from penstock_service.push.start_deliveries import keep_deliveries_on
 from penstock_service.records.timer_room import keep_switched_on
 from penstock_service.retention.retain import retain
 
@@ -13,7 +14,7 @@ _GROUPS_SHARE = 0.2  # of the time budget
 
 
 def run(instance: Instance) -> dict[str, Any]:
-    """Retains topics, keeps timers switched on, and expires offsets.
+    """Retains topics, keeps timers and deliveries switched on, and expires offsets.
 
     Reads `PENSTOCK_BUDGET_MS` and `PENSTOCK_LOG_START_GRACE_MS`.
     """
@@ -24,6 +25,7 @@ def run(instance: Instance) -> dict[str, Any]:
         grace_ms=int(os.environ["PENSTOCK_LOG_START_GRACE_MS"]),
     )
     keep_switched_on(instance)
+    keep_deliveries_on(instance)
     expired = expire_offsets(instance, budget_ms=budget_ms * _GROUPS_SHARE)
     return {
         "partitions_checked": done.partitions,

@@ -70,7 +70,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
         for verb in ("read", "write")
     },
     ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", _LOOK},
-    ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", _LOOK},
+    ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", "Retention", _LOOK},
     ("write", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", "Deliver"},
     ("delete", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", _LOOK},
     # Produce reads the first append of what may be its repeat.
@@ -107,9 +107,9 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("switch on", "promote's rule"): _SCHEDULERS | {"Retention"},
     ("switch on", "promote's pollers"): frozenset(("Promote",)),
     ("start", "promote"): _SCHEDULERS,
-    ("switch on", "deliver's pollers"): _PROVISION | {"Subscriptions", _LOOK},
-    ("switch on", "the look's rule"): _PROVISION | {"Subscriptions", _LOOK},
-    ("find", "every poller"): _PROVISION | {"Promote", "Subscriptions", _LOOK},
+    ("switch on", "deliver's pollers"): _PROVISION | {"Subscriptions", "Retention", _LOOK},
+    ("switch on", "the look's rule"): _PROVISION | {"Subscriptions", "Retention", _LOOK},
+    ("find", "every poller"): _PROVISION | {"Promote", "Subscriptions", "Retention", _LOOK},
     ("assume", "the role of targets"): _PROVISION | {"Subscriptions", "Deliver"},
     ("find", "every stream"): frozenset(("Replicate", "Dispatch")),
     ("trace", "every request"): FUNCTIONS - _OF_NO_REQUEST,

@@ -133,7 +133,10 @@ def test_work_that_a_run_leaves_undone_is_a_field_of_its_log_line(
 def test_dead_letters_that_cannot_be_moved_ring_at_once(resources: Resources, stage: str) -> None:
     found = filters_of(resources)
     assert found["Share", '{ $.message = "dead_letters_stuck" }'] == RARE_FAILING
+    assert found["Deliver", '{ $.message = "dead_letters_stuck" }'] == RARE_FAILING
     assert found["Deliver", '{ $.message = "push_dead_letters_stuck" }'] == RARE_FAILING
+    assert found["Deliver", '{ $.message = "push_message_unreadable" }'] == FAILING
+    assert found["Dispatch", '{ $.message = "push_event_unreadable" }'] == FAILING
     assert found["Deliver", '{ $.message = "push_delivery_failed" }'] == FAILING
     assert found["Deliver", '{ $.message = "push_unreadable" }'] == RARE_FAILING
 

@@ -139,7 +139,7 @@ def test_client_policy_allows_the_routes_of_its_job(
         name_of(policy["ManagedPolicyName"]): policy
         for policy in of_type(resources, "AWS::IAM::ManagedPolicy").values()
     }
-    prefix = STAGES[stage].name.title().replace("-", "")
+    prefix = {"penstock": "Penstock", "penstock-dev": "Penstock-Dev"}[STAGES[stage].name]
     region = STAGES[stage].region or "<AWS::Region>"
     assert set(policies) == {f"{prefix}{name}-{region}" for name in ("Produce", "Consume", "Transact", "Admin")}
     expected = {

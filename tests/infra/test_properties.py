@@ -137,17 +137,20 @@ PHYSICAL = {
 }
 
 
-def test_two_constructs_of_one_account_share_no_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chosen", [(None, None), ("shop-1", "shop1")])
+def test_two_constructs_of_one_account_share_no_name(tmp_path: Path, chosen: tuple[str | None, str | None]) -> None:
+    """IAM takes names for the same that differ in their case only."""
     names: list[tuple[str, str]] = []
-    for each in ("Queue", "Other"):
+    for each, name in zip(("Queue", "Other"), chosen, strict=True):
         app = App(builtin_cloud_formation_validation=False)
         stack = Stack(app, f"Shop{each}", stack_name=f"Shop-{each}", env=Environment(region="eu-west-1"))
         shipment = empty_shipment(StageSettings(name="any"), tmp_path)
-        Penstock(stack, each, shipment=shipment, canary=Canary(percent=10, minutes=10))
+        named: dict[str, Any] = {} if name is None else {"name": name}
+        Penstock(stack, each, shipment=shipment, canary=Canary(percent=10, minutes=10), **named)
         template: Mapping[str, Any] = Template.from_stack(stack).to_json()
         assert f"{each}ApiUrl" in template["Outputs"]
         names += [
-            (kind, str(resource["Properties"][attribute]))
+            (kind, str(resource["Properties"][attribute]).lower())
             for kind, attribute in PHYSICAL.items()
             for resource in template["Resources"].values()
             if resource["Type"] == kind and attribute in resource["Properties"]

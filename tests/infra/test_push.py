@@ -23,6 +23,7 @@ from penstock_core.log.index import EMPTY_HEAD, Page, appended, push_armed
 from penstock_core.storage.head_item import head_item
 from penstock_core.storage.page_item import page_item
 from tests.infra.conftest import Resources, entry_of, resources_of
+from tests.infra.powers import permissions_of_roles
 from tests.infra.stream_filter import matches
 from tests.infra.templates import functions_in, name_of, of_type
 from tests.infra.test_targets import function
@@ -118,13 +119,20 @@ def test_start_of_deliveries_may_enable_the_pollers_of_deliver_alone() -> None:
     assert name_of(of_aliases).endswith(":function:penstock-deliver:*")
 
 
+def test_retention_may_switch_deliveries_on_and_send_none(resources: Resources) -> None:
+    powers = {each.power() for each in permissions_of_roles(resources) if each.holder == "Retention"}
+    assert {("switch on", "deliver's pollers"), ("switch on", "the look's rule"), ("find", "every poller")} <= powers
+    assert ("send to", "PushDeliveries") not in powers
+
+
 def test_only_those_that_start_deliveries_know_the_queue(resources: Resources, stage: str) -> None:
     told = {
         name: name_of(function["Environment"]["Variables"].get("PENSTOCK_DELIVERIES"))
         for name, function in functions_in(resources).items()
         if "PENSTOCK_DELIVERIES" in function["Environment"]["Variables"]
     }
-    starters = [f"Functions{name}Function" for name in ("Dispatch", "Subscriptions", "Deliver", "LookAtSubscriptions")]
+    names = ("Dispatch", "Subscriptions", "Deliver", "LookAtSubscriptions", "Retention")
+    starters = [f"Functions{name}Function" for name in names]
     places = f"<PushDeliveries>,<PushDeliveries>,{STAGES[stage].name}-look-at-subscriptions"
     assert told == dict.fromkeys(starters, places)
 

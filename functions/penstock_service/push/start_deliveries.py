@@ -1,5 +1,6 @@
-"""Starts the deliveries of one subscription, after it was created, altered or resumed."""
+"""Starts the deliveries of one subscription, after it was created, altered or resumed, and keeps deliveries on."""
 
+from penstock_core.errors import PenstockError
 from penstock_core.push.lane import lane_of
 from penstock_core.push.message import PushMessage
 from penstock_core.push.subscription import Subscription
@@ -29,3 +30,15 @@ def start_deliveries(instance: Instance, subscription: Subscription) -> None:
         )
     if by_lane:
         instance.stores.deliveries.send([*by_lane.values()])
+
+
+def keep_deliveries_on(instance: Instance) -> None:
+    """Switches deliveries on again if there is a subscription: a deployment may have reset them.
+
+    One query, and one or two calls if so. Raises nothing: a log line tells of a failure, and the next run tries again.
+    """
+    try:
+        if instance.stores.push.list_subscriptions("", 1):
+            instance.stores.deliveries.switch_on()
+    except PenstockError as error:
+        instance.telemetry.log("deliveries_switch_failed", error=str(error))

@@ -36,9 +36,12 @@ UNDONE = (
 # function, the log line that tells of records which it could not move or read, and the metric that counts it
 STUCK = (
     ("share", "dead_letters_stuck", RARE_FAILING),
+    ("deliver", "dead_letters_stuck", RARE_FAILING),  # of a hidden share group, in parallel mode
     ("deliver", "push_dead_letters_stuck", RARE_FAILING),
     ("deliver", "push_unreadable", RARE_FAILING),
     ("deliver", "push_delivery_failed", FAILING),  # storage failed it: its message comes again soon
+    ("deliver", "push_message_unreadable", FAILING),
+    ("dispatch", "push_event_unreadable", FAILING),
 )
 # A function that runs this seldom rings with its first failure. The other functions may fail twice an hour, because
 # their next run is due.
@@ -80,9 +83,12 @@ class Failures(Construct):
                     logs.FilterPattern.number_value(f"$.{field}", ">", 0),
                 ),
             )
+        lines: set[str] = set()
         for name, line, metric in STUCK:
+            construct_id = f"{name}-{line}" if line in lines else line
+            lines.add(line)
             self._filter(
-                line.replace("_", "-"),
+                construct_id.replace("_", "-"),
                 functions[name],
                 metric,
                 logs.FilterPattern.string_value("$.message", "=", line),

@@ -56,8 +56,9 @@ class ClientPolicies(Construct):
         self, scope: Construct, construct_id: str, *, settings: StageSettings, api: Api, wake_ups: WakeUps
     ) -> None:
         super().__init__(scope, construct_id)
-        # IAM's names are global, and a stage may be in several regions of an account.
-        self._prefix, self._region = settings.name.title().replace("-", ""), Stack.of(self).region
+        # IAM's names are global, and a stage may be in several regions of an account. They are equal in either case. So
+        # the hyphens of the stage's name stay: `shop-1` and `shop1` are two stages.
+        self._prefix, self._region = settings.name.title(), Stack.of(self).region
         self._api = api
         self.produce = self._policy("Produce", "Produce to any topic of Penstock", PRODUCE_ROUTES)
         self.consume = self._policy("Consume", "Consume any topic of Penstock and commit offsets", CONSUME_ROUTES)

@@ -37,9 +37,10 @@ class Grants:
     waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
     the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
     their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that start
-    deliveries. `starts_deliveries` allows to send such messages, and to switch on what takes them and what looks after
-    them; `delivers` to take them. `pushes` are actions on the items of subscriptions, which the groups table has, too.
-    `reaches_targets` allows to assume the role that calls the targets of subscriptions.
+    deliveries. `starts_deliveries` allows to send such messages, and all that `switches_deliveries` does: to switch on
+    what takes them and what looks after them. `delivers` allows to take them. `pushes` are actions on the items of
+    subscriptions, which the groups table has, too. `reaches_targets` allows to assume the role that calls the targets
+    of subscriptions.
     """
 
     topics: tuple[str, ...]
@@ -64,6 +65,7 @@ class Grants:
     promotes: bool = False
     dispatches: bool = False
     starts_deliveries: bool = False
+    switches_deliveries: bool = False
     delivers: bool = False
     pushes: tuple[str, ...] = ()
     reaches_targets: bool = False
@@ -188,9 +190,11 @@ GRANTS: Mapping[str, Grants] = {
         topics=("GetItem", "Query", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
         groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        pushes=("Query",),
         keeps_cursor=True,
         settles_deletions=True,
         switches_timers=True,
+        switches_deliveries=True,
     ),
     # A promotion updates a head and timers in one transaction, and rolls the head.
     PROMOTE: Grants(
@@ -302,6 +306,7 @@ def function_role(
         *(_stream_statements(storage.tables) if grants.takes_repairs or grants.dispatches else []),
         *(push.dispatch_statements() if grants.dispatches else []),
         *(push.start_statements() if grants.starts_deliveries else []),
+        *(push.switch_statements() if grants.switches_deliveries else []),
         *(push.deliver_statements() if grants.delivers else []),
     )
     for statement in statements:

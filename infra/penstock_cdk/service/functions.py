@@ -129,7 +129,7 @@ class Functions(Construct):
             ),
             **(
                 {"PENSTOCK_DELIVERIES": self._push.environment}
-                if grants.dispatches or grants.starts_deliveries or grants.delivers
+                if grants.dispatches or grants.starts_deliveries or grants.switches_deliveries or grants.delivers
                 else {}
             ),
             **({"PENSTOCK_TARGETS": self._targets.environment} if grants.reaches_targets else {}),

@@ -5,6 +5,10 @@ A filter passes only updates that took a push waiter out of a head. A stage with
 it. These pollers cost $0.26 a month on an empty queue. So they are off until the first subscription, whose creation
 enables them. The same holds for the rule that runs the function `look_at_subscriptions` each five minutes.
 
+CloudFormation writes all properties of a resource when one of them changes. So a deployment that changes these pollers
+or that rule switches them off. The function `retention` enables them again within 15 minutes, where there is a
+subscription.
+
 A message that pauses is reported as failed, so that Lambda leaves it in the queue. It may come very often while a
 target is down, so this queue has no dead-letter queue. SQS keeps a message for 14 days.
 
@@ -71,12 +75,16 @@ class PushQueues(Construct):
         ]
 
     def start_statements(self) -> list[iam.PolicyStatement]:
-        """Allows to send messages, and to enable the pollers of `deliver` and the rule of the look.
+        """Allows to send messages, and to enable what takes them."""
+        send = iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.deliveries.queue_arn])
+        return [send, *self.switch_statements()]
+
+    def switch_statements(self) -> list[iam.PolicyStatement]:
+        """Allows to enable the pollers of `deliver` and the rule of the look.
 
         That function's name is fixed, because the function itself comes later.
         """
-        send = iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.deliveries.queue_arn])
-        return [send, *enabling_statements(self, self._deliver), rule_statement(self, self._rule_name)]
+        return [*enabling_statements(self, self._deliver), rule_statement(self, self._rule_name)]
 
     def deliver_statements(self) -> list[iam.PolicyStatement]:
         """Allows to take messages, to postpone them, and to send further ones."""
