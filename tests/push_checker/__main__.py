@@ -1,15 +1,13 @@
 """`python -m tests.push_checker --states 1000000`: explore each bound, or find a mutant."""
 
-import sys
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import click
 
 from tests.push_checker.model import Bounds, Model
 from tests.push_checker.mutants import MUTANTS, search_mutant
-from tests.support.breadth_first import Found, explore
+from tests.support.breadth_first import Found, expect_violation, explore, search_each
 
 SEARCHES: Mapping[str, Bounds] = {
     "one-record": Bounds(faults=0, appends=1, failures=0, changes=0, slices=0),
@@ -34,26 +32,9 @@ def search(states: int, name: str) -> Found:
 def main(states: int, only: str | None, jobs: int, mutant: str | None) -> None:
     """Explore the lanes of push subscriptions. Fails if an invariant is broken, or if a mutant is not found."""
     if mutant is not None:
-        found = search_mutant(mutant, states)
-        _show(mutant, found)
-        sys.exit(not found.violation)
+        expect_violation(mutant, search_mutant(mutant, states))
     names = [only] if only else [*SEARCHES]
-    with ProcessPoolExecutor(jobs) as pool:
-        results = [*pool.map(partial(search, states), names)]
-    for name, found in zip(names, results, strict=True):
-        _show(name, found)
-    sys.exit(any(found.violation for found in results))
-
-
-def _show(name: str, found: Found) -> None:
-    click.echo(
-        f"{name}: {found.states:,} states, {found.size}, whole to depth {found.depth}, "
-        f"{found.seconds:.0f} s, {found.states_per_second:,.0f} states/s"
-    )
-    if found.violation:
-        click.echo(f"  VIOLATION: {found.violation}")
-        for number, step in enumerate(found.trace, start=1):
-            click.echo(f"  {number}. {step}")
+    search_each(partial(search, states), {name: name for name in names}, jobs)
 
 
 if __name__ == "__main__":

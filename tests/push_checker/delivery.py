@@ -167,7 +167,7 @@ class Delivery:
             yield name, after, then._replace(step={"arm": "arm first", me.end: "put release"}.get(then.step, "look"))
 
     def _commit(self, state: State, me: Instance) -> Iterator[Outcome]:
-        """A write of a partition's state, on condition of its version. Who is refused leaves its message."""
+        """A write of a partition's state, on condition of its version. A refused instance leaves its message."""
         if state.delivered[me.partition].version == me.delivered.version - 1:
             then = me._replace(step="look", partition=0, delivered=Delivered())
             yield f" p{me.partition}", with_delivered(state, me.partition, me.delivered), then

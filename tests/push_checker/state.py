@@ -1,7 +1,7 @@
-"""What there is in the model: heads, partitions, lanes, messages, instances.
+"""The state of the model: heads, partitions, lanes, messages, instances.
 
-The time is always `NOW`, in ticks: if time passes, all times in a state fall. What is past is forgotten, and versions
-are counted from the stored one. So there is a bounded number of states, and time has no end.
+The time is always `NOW`, in ticks: if time passes, all times in a state fall. A time that is past is forgotten, and
+versions are counted from the stored one. So the number of states is bounded, and time has no end.
 """
 
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`python -m tests.share_checker --states 5000000`: explore both orderings, or find a mutant."""
 
-import sys
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import click
@@ -9,7 +7,7 @@ import click
 from tests.share_checker.machine import Machine
 from tests.share_checker.model import Bounds, Model
 from tests.share_checker.mutants import MUTANTS, search_mutant
-from tests.support.breadth_first import Found, explore
+from tests.support.breadth_first import Found, expect_violation, explore, search_each
 
 ORDERINGS = ("none", "key")
 
@@ -28,26 +26,9 @@ def search(states: int, drained_share: int, ordering: str) -> Found:
 def main(states: int, ordering: str | None, jobs: int, drained: int, mutant: str | None) -> None:
     """Explore the state machine of share groups. Fails if an invariant is broken, or if a mutant is not found."""
     if mutant is not None:
-        found = search_mutant(mutant, states)
-        _show(mutant, found)
-        sys.exit(not found.violation)
+        expect_violation(mutant, search_mutant(mutant, states))
     orderings = [ordering] if ordering else [*ORDERINGS]
-    with ProcessPoolExecutor(jobs) as pool:
-        results = [*pool.map(partial(search, states, drained), orderings)]
-    for name, found in zip(orderings, results, strict=True):
-        _show(f"ordering {name}", found)
-    sys.exit(any(found.violation for found in results))
-
-
-def _show(name: str, found: Found) -> None:
-    click.echo(
-        f"{name}: {found.states:,} states, {found.size}, whole to depth {found.depth}, "
-        f"{found.seconds:.0f} s, {found.states_per_second:,.0f} states/s"
-    )
-    if found.violation:
-        click.echo(f"  VIOLATION: {found.violation}")
-        for number, step in enumerate(found.trace, start=1):
-            click.echo(f"  {number}. {step}")
+    search_each(partial(search, states, drained), {f"ordering {each}": each for each in orderings}, jobs)
 
 
 if __name__ == "__main__":

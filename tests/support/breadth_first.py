@@ -1,12 +1,16 @@
-"""Breadth-first search over a model's states, and the shortest trace to a violation.
+"""Breadth-first search over a model's states, the shortest trace to a violation, and the commands that start it.
 
 A state is remembered by 64 bits. Two of ten million states have the same by a chance of about 1 in 400,000.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
+
+import click
 
 S = TypeVar("S", bound=Hashable)
 
@@ -115,3 +119,32 @@ def last_step(model: Model[S], state: S) -> str:
     except InvariantError as violation:
         return f"step {done + 1} from there: {violation}"
     raise AssertionError("no step from the state breaks an invariant")
+
+
+def search_each(search: Callable[[str], Found], named: Mapping[str, str], jobs: int) -> NoReturn:
+    """Make all searches, `jobs` at a time, print them under their names, and exit: with 1 if an invariant is broken.
+
+    `named` has the argument of each search by its name.
+    """
+    with ProcessPoolExecutor(jobs) as pool:
+        results = [*pool.map(search, named.values())]
+    for name, found in zip(named, results, strict=True):
+        _show(name, found)
+    sys.exit(any(found.violation for found in results))
+
+
+def expect_violation(name: str, found: Found) -> NoReturn:
+    """Print the search of a mutant, and exit: with 1 if it was not found."""
+    _show(name, found)
+    sys.exit(not found.violation)
+
+
+def _show(name: str, found: Found) -> None:
+    click.echo(
+        f"{name}: {found.states:,} states, {found.size}, whole to depth {found.depth}, "
+        f"{found.seconds:.0f} s, {found.states_per_second:,.0f} states/s"
+    )
+    if found.violation:
+        click.echo(f"  VIOLATION: {found.violation}")
+        for number, step in enumerate(found.trace, start=1):
+            click.echo(f"  {number}. {step}")
