@@ -140,7 +140,7 @@ def _due_in_parallel(
     found = instance.stores.share.find_states([_share_key(key) for key in heads])
     for key, head in heads.items():
         share: ShareState | None = found.get(_share_key(key))
-        place = head.log_start_offset if share is None else share.position
+        place = head.log_start_offset if share is None else max(share.position, head.log_start_offset)
         lane = lane_of(key.partition_key, subscription.config.concurrency)
         if place < head.next_offset or not head.has_push_waiter:
             yield lane, key.partition_key, _next_try_ms(subscription, states, lane)

@@ -22,6 +22,7 @@ from penstock_service.push.admin.pause_subscription import pause_subscription
 from penstock_service.push.look import LookRun, look
 from penstock_service.push.parallel.parallel_group import lane_delivery_key, parallel_group, parallel_group_name
 from penstock_service.topics.delete_topic import delete_topic
+from penstock_service.topics.truncate import truncate
 from tests.service.push.admin.setting import NAME, create, take_messages
 from tests.support.service import Intercepted, SteppedClock, filled_topic, key_of, new_topic, with_stores
 
@@ -88,6 +89,18 @@ def test_records_that_nobody_delivers_get_a_message_that_names_their_partition(i
 def test_partition_at_its_end_needs_none_while_it_is_armed(instance: Instance) -> None:
     filled_topic(instance, records=2)
     at_the_end(instance, made(instance))
+    assert looked(instance) == []
+
+
+def test_partition_needs_none_in_parallel_mode_when_its_records_were_removed(instance: Instance) -> None:
+    filled_topic(instance, records=2)
+    subscription = made(instance, mode="parallel")
+    key = key_in(instance, subscription)
+    share_key = ShareKey(ShareGroupId(subscription.subscription_id), key.topic_id, key.partition)
+    instance.stores.share.create_state(share_key, Offset(0))
+    assert len(looked(instance)) == 1
+    truncate(instance, "orders", {0: 2}).all_ok()
+    assert instance.stores.log.arm_push(key.partition_key, Offset(2))[0]
     assert looked(instance) == []
 
 

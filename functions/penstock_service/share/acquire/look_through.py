@@ -284,10 +284,11 @@ class _Search:
         found = grants(state, self._request.nonce)
         if not found:
             has_moved = partition.state is None or state.position > partition.state.position
-            self.look.has_passed |= has_moved and state.position < partition.head.next_offset
+            has_fresh = first_fresh(partition, state) < partition.head.next_offset
+            self.look.has_passed |= has_moved and has_fresh
             self.look.idle.append(replace(partition, state=state))
             self.look.note_available(next_available_ms(state, self._config, self._request.now_ms))
-            if state.position < partition.head.next_offset and not plan.is_blocked:
+            if has_fresh and not plan.is_blocked:
                 self.look.note_available(SHARE_UNREAD_PAUSE_MS)  # they cannot be read now
             return
         self.look.taken.append(

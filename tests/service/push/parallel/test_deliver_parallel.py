@@ -12,6 +12,7 @@ from penstock_core.records.codec import NewRecord, decode
 from penstock_core.share.share_state import ShareKey
 from penstock_service.push.deliver import Ending
 from penstock_service.push.parallel.parallel_group import parallel_group, put_parallel_group
+from penstock_service.topics.truncate import truncate
 from tests.support.push_deliveries import Deliveries, refusing
 from tests.support.service import Counted, Intercepted, ask, key_of, new_topic, with_stores
 
@@ -55,6 +56,17 @@ def test_records_of_all_partitions_are_delivered_once() -> None:
     assert sum(map(len, deliveries.batches)) == 450
     assert is_at_rest(deliveries, 3)
     assert deliveries.counts()["records_pushed"] == 450
+
+
+def test_lane_is_at_rest_when_all_records_were_removed_before_they_were_delivered() -> None:
+    deliveries = parallel()
+    deliveries.append("a")
+    deliveries.run()
+    deliveries.append_many(3)
+    truncate(deliveries.instance, "orders", {0: 4}).all_ok()
+    deliveries.run(for_ms=10_000)
+    assert deliveries.batches == [[0]]
+    assert is_at_rest(deliveries)
 
 
 def test_append_at_the_end_wakes_a_delivery() -> None:

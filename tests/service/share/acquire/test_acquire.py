@@ -12,6 +12,7 @@ from penstock_core.share.acknowledge import AckResult, AckType
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckEntry, acknowledge
 from penstock_service.share.acquire.partitions_in_turn import in_turn, strays
+from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import (
     GROUP,
     entries_of,
@@ -259,3 +260,11 @@ def test_failure_after_a_lock_says_that_it_may_be_there(instance: Instance) -> N
         take(another_instance(instance, zones=zones, share=share), nonce=STAYS)
     assert caught.value.maybe_applied
     assert len(offsets_in(take(instance, nonce=STAYS))) == 3
+
+
+def test_no_record_comes_back_when_all_were_removed_before_they_were_handed_out(instance: Instance) -> None:
+    filled_topic(instance, records=4)
+    new_group(instance)
+    acknowledge(instance, GROUP, entries_of(take(instance, 1), AckType.ACCEPT))
+    truncate(instance, "orders", {0: 4}).all_ok()
+    assert take(instance).next_available_ms is None
