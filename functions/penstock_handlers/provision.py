@@ -87,9 +87,14 @@ def _put_topic(change: Change, to: Instance, stack: CloudFormation) -> None:
     if _find_topic(to, name) is None:
         create_topic(to, name, partitions, settings)
         return
-    had = to.topic_cache.get(name).partitions
+    had = to.topic_cache.get(name).writable_partitions
     if partitions < had and change.request_type == "Update" and stack.is_rolling_back(change.stack_id):
         partitions = had  # the update that is taken back has added partitions, and they stay
+    if partitions < had and change.request_type == "Create":
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"{partitions} partitions: topic {name!r} is there already. Declare it with {had}, and with fewer later",
+        )
     alter_topic(to, name, partitions, _changed(change, settings))
 
 

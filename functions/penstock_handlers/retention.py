@@ -32,6 +32,7 @@ def run(instance: Instance) -> dict[str, Any]:
         "refs_expired": done.refs_expired,
         "pages_deleted": done.pages_deleted,
         "topics_removed": done.topics_removed,
+        "partitions_retired": done.partitions_retired,
         "groups_checked": expired.groups,
         "offsets_expired": expired.offsets_expired,
         "groups_removed": expired.groups_removed,

@@ -91,6 +91,7 @@ def describe(topic: Annotated[str, Path()]) -> TopicDescription:
             "partition": item.partition,
             "log_start_offset": item.log_start_offset,
             "high_watermark": item.high_watermark,
+            "state": item.state.value,
         }
         for item in bounds
     ]
@@ -99,7 +100,7 @@ def describe(topic: Annotated[str, Path()]) -> TopicDescription:
 
 @app.operation("PATCH /v1/topics/<topic>", "alterTopic", "Alter a topic")
 def alter(topic: Annotated[str, Path()], request: AlterTopic) -> TopicAnswer:
-    """Add partitions to a topic, or change some of its settings."""
+    """Change how many partitions of a topic are writable, or some of its settings."""
     return _topic(alter_topic(instance_of(app), topic, request.partitions, request.config))
 
 
@@ -185,6 +186,7 @@ def _topic(topic: Topic) -> TopicAnswer:
         "name": topic.name,
         "topic_id": topic.topic_id,
         "partitions": topic.partitions,
+        "writable_partitions": topic.writable_partitions,
         "config": config_to_json(topic.config),
         "created_at_ms": topic.created_at_ms,
     }

@@ -100,22 +100,28 @@ class UndecodableBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic's description. `config` holds the settings that were set; the other settings have their defaults."""
+    """A topic's description. `config` holds the settings that were set; the other settings have their defaults.
+
+    New records go to the first `writable_partitions` of its `partitions`. The others drain: they take no new records,
+    and go once retention has emptied them.
+    """
 
     name: str
     topic_id: str
     partitions: int
+    writable_partitions: int
     config: Mapping[str, Any]
     created_at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """The offsets that a partition holds: `[log_start_offset, high_watermark)`."""
+    """The offsets that a partition holds: `[log_start_offset, high_watermark)`. Its `state` is active or draining."""
 
     partition: int
     log_start_offset: int
     high_watermark: int
+    state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ REFUSED: list[tuple[tuple[str, str, dict[str, str], object], int, str, str]] = [
     (("POST", "/v1/topics", {}, {"name": "t", "config": {"retention": 1}}), 400, "INVALID_CONFIG", "'retention'"),
     (("POST", "/v1/topics", {}, {"name": "t", "config": {"max_batch_bytes": 1}}), 400, "INVALID_CONFIG", "=1:"),
     (("PATCH", "/v1/topics/orders", {}, {"config": {"max_batch_bytes": True}}), 400, "INVALID_CONFIG", "True"),
-    (("PATCH", "/v1/topics/orders", {}, {"partitions": 2}), 400, "INVALID_REQUEST", "2 partitions"),
+    (("PATCH", "/v1/topics/orders", {}, {"partitions": 0}), 400, "INVALID_REQUEST", "0 partitions"),
     (("POST", "/v1/topics", {}, {"name": "orders"}), 409, "TOPIC_EXISTS", "'orders'"),
     (("GET", "/v1/metadata", {}, b""), 400, "INVALID_REQUEST", "topic"),
     (("GET", "/v1/metadata", {"topic": "missing"}, b""), 404, "UNKNOWN_TOPIC", "'missing'"),

@@ -121,13 +121,20 @@ def test_setting_that_an_operator_changed_stays_when_no_template_had_it(topic: T
     assert to.topic_cache.read_through("orders").config.retention_ms == 60_000
 
 
-def test_fewer_partitions_fail_with_the_reason(topic: Template, to: Instance) -> None:
+def test_partitions_drain_when_an_update_declares_fewer(topic: Template, to: Instance) -> None:
     topic.create(Name="orders", Partitions="4")
     answer = topic.update(Name="orders", Partitions="2")
+    assert answer["Status"] == "SUCCESS"
+    found = to.topic_cache.read_through("orders")
+    assert (found.partitions, found.writable_partitions) == (4, 2)
+
+
+def test_create_with_fewer_partitions_than_the_topic_has_fails_with_the_reason(topic: Template, to: Instance) -> None:
+    create_topic(to, "orders", 4, {})
+    answer = topic.create(Name="orders", Partitions="2")
     assert answer["Status"] == "FAILED"
-    assert "partitions can only be added" in answer["Reason"]
-    assert answer["PhysicalResourceId"] == topic.resource_id
-    assert to.topic_cache.read_through("orders").partitions == 4
+    assert "Declare it with 4" in answer["Reason"]
+    assert to.topic_cache.read_through("orders").writable_partitions == 4
 
 
 def test_partitions_stay_when_the_stack_rolls_an_increase_back(topic: Template, to: Instance) -> None:

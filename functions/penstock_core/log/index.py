@@ -47,6 +47,8 @@ class Head:
     - `evictions` rises whenever some of them leave the head for items of their own (docs/adr/0019).
     - `waiter_ms` is when a reader armed the head, None if no reader waits for the next append (docs/adr/0025).
     - `has_push_waiter`: a subscription waits. Every write that raises `next_offset` takes it out (docs/adr/0042).
+    - `closed_ms` is when the partition was closed: it takes no append and no transaction since. None while it is open.
+    - `layout` is the topic's layout that closed or opened it last, 0 if none has (docs/adr/0046).
     """
 
     next_offset: Offset
@@ -61,6 +63,13 @@ class Head:
     evictions: int = 0
     waiter_ms: int | None = None
     has_push_waiter: bool = False
+    closed_ms: int | None = None
+    layout: int = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """The head refuses appends. Timers that it has accepted before still come."""
+        return self.closed_ms is not None
 
     @property
     def high_watermark(self) -> Offset:
@@ -151,7 +160,7 @@ def state_written(ref: Ref, sequence: ProducerSequence) -> ProducerState:
 
 
 def appended_in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, looked_at: Offset | None) -> Head | None:
-    """The head after the append of `ref` with `sequence`, or None if the condition does not hold.
+    """The head after the append of `ref` with `sequence`, or None if it is closed or the condition does not hold.
 
     `appended` says what becomes of waiters. If the head has an entry of the producer, that entry must be the one before
     `sequence`. If it has none, the writer must know that `sequence` is right, in one of two ways:
@@ -168,7 +177,29 @@ def appended_in_sequence(head: Head, ref: Ref, sequence: ProducerSequence, looke
         holds = head.tail_base <= looked_at
     else:
         holds = sequence.first_sequence == 0 and head.evictions == 0
-    return appended(head, ref) if holds else None
+    return appended(head, ref) if holds and not head.is_closed else None
+
+
+def in_layout(head: Head, layout: int, closed_ms: int | None) -> Head | None:
+    """The head in a newer `layout`: closed at `closed_ms`, or open with a push waiter. None if not newer."""
+    if head.layout >= layout:
+        return None
+    if closed_ms is not None:
+        return replace(head, layout=layout, closed_ms=closed_ms)
+    # a subscription may have begun while readers did not know of the partition
+    return replace(head, layout=layout, closed_ms=None, has_push_waiter=True)
+
+
+def partition_closed(key: PartitionKey, writable_partitions: int | None = None) -> PenstockError:
+    """The error for an append to a closed head. Nothing was appended. It tells the topic's number if that is known."""
+    error = PenstockError(
+        ErrorCode.PARTITION_CLOSED,
+        f"partition {key} takes no new records: its topic has fewer writable partitions now. Read the metadata of the "
+        "topic, and send the records to one of its writable_partitions",
+    )
+    if writable_partitions is not None:
+        error.facts["writable_partitions"] = writable_partitions
+    return error
 
 
 def unknown_partition(key: PartitionKey) -> PenstockError:

@@ -64,6 +64,13 @@ class Topic:
 
     `was_compacted` is true from the moment on that its `cleanup_policy` has `compact`. It stays true: compaction has
     removed records whose bytes the pages' sums still count.
+
+    New records go to the first `writable_partitions`. The others are draining: readers read them to their ends, and
+    retention takes the last ones away once they are empty (docs/adr/0046). `writable` is None if no partition drains.
+    `layout` rises with each change of the writable partitions.
+
+    `heads` is the number of heads, None if it is that of the partitions. The heads of partitions that went stay, closed
+    and empty. They answer a client that still knows them, and their offsets go on if their numbers come back.
     """
 
     name: TopicName
@@ -72,14 +79,47 @@ class Topic:
     created_at_ms: int
     config: TopicConfig = field(default_factory=TopicConfig)
     was_compacted: bool = False
+    writable: int | None = None
+    layout: int = 0
+    heads: int | None = None
 
     def __post_init__(self) -> None:
         if self.config.is_compacted:
             object.__setattr__(self, "was_compacted", True)
+        if self.writable == self.partitions:
+            object.__setattr__(self, "writable", None)
+        if self.heads == self.partitions:
+            object.__setattr__(self, "heads", None)
+
+    @property
+    def writable_partitions(self) -> int:
+        """The number of partitions that take new records: those from 0 on."""
+        return self.partitions if self.writable is None else self.writable
+
+    @property
+    def head_count(self) -> int:
+        """The number of heads: of the partitions, and of those that went."""
+        return self.partitions if self.heads is None else self.heads
 
     def all_partitions(self) -> tuple[Partition, ...]:
         """The numbers of all partitions, from 0."""
         return tuple(map(Partition, range(self.partitions)))
+
+    def with_partitions(self, partitions: int) -> "Topic":
+        """The topic without its last partitions, which drained."""
+        return replace(self, partitions=partitions, writable=self.writable_partitions, heads=self.head_count)
+
+    def with_writable(self, writable: int) -> "Topic":
+        """The topic with so many writable partitions, in its next layout; itself if it has them already."""
+        if writable == self.writable_partitions:
+            return self
+        partitions = max(self.partitions, writable)
+        heads = max(self.head_count, partitions)
+        return replace(self, partitions=partitions, writable=writable, layout=self.layout + 1, heads=heads)
+
+    def draining_partitions(self) -> tuple[Partition, ...]:
+        """The numbers of the partitions that take no new records."""
+        return tuple(map(Partition, range(self.writable_partitions, self.partitions)))
 
 
 def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
@@ -183,7 +223,7 @@ def note_of(topic: Topic, now_ms: int, *, is_being_created: bool = False) -> Del
     return DeletedTopic(
         topic_id=topic.topic_id,
         name=topic.name,
-        partitions=topic.partitions,
+        partitions=topic.head_count,
         deleted_at_ms=now_ms,
         is_being_created=is_being_created,
     )

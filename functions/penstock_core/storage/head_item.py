@@ -15,6 +15,8 @@ producers                 M   producer id in base64 (keys.producer_name): its en
 evictions                 N   how often producers left that map
 waiter                    N   `Head.waiter_ms`; missing while no reader waits for an append
 push_waiter               N   1 while a subscription waits, else 0; missing in heads of older releases
+closed_ms                 N   `Head.closed_ms`; missing while the partition is open
+layout_number             N   `Head.layout`; missing before the first change
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and 2 KiB if it knows many producers.
 """
@@ -32,6 +34,9 @@ from penstock_core.log.ref import decode_ref, encode_ref
 from penstock_core.records.producer_state import decode_state, encode_state
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
+
+CLOSED = "closed_ms"
+LAYOUT = "layout_number"
 
 
 def head_key(key: PartitionKey) -> Item:
@@ -62,6 +67,8 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         "evictions": number(head.evictions),
         Waiter.PUSH.value: number(int(head.has_push_waiter)),
         **waiter,
+        **({} if head.closed_ms is None else {CLOSED: number(head.closed_ms)}),
+        **({LAYOUT: number(head.layout)} if head.layout else {}),
     }
 
 
@@ -83,6 +90,8 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         evictions=int(item["evictions"]["N"]),
         waiter_ms=int(item[Waiter.READER.value]["N"]) if Waiter.READER.value in item else None,
         has_push_waiter=_has_push_waiter(item),
+        closed_ms=int(item[CLOSED]["N"]) if CLOSED in item else None,
+        layout=int(item[LAYOUT]["N"]) if LAYOUT in item else 0,
     )
 
 

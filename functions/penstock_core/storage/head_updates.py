@@ -12,7 +12,7 @@ from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Page, Waiter
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
-from penstock_core.storage.head_item import head_key
+from penstock_core.storage.head_item import CLOSED, LAYOUT, head_key
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 
@@ -22,6 +22,8 @@ WAITER_ATTRIBUTES = ("pk", "sk", "next_offset", "under_replicated", Waiter.READE
 # took the push waiter: its old image has 1, and its new one 0.
 TAKE_PUSH_WAITER = f"{Waiter.PUSH.value} = :idle"
 PUSH_WAITER_TAKEN: Mapping[str, Item] = {":idle": number(0)}
+# Appends and transactions ask for it. Deliveries of timers do not: they bring what was accepted before (docs/adr/0046).
+IS_OPEN = f"attribute_exists(next_offset) AND attribute_not_exists({CLOSED})"
 
 
 def arming(key: PartitionKey, seen_next_offset: Offset, now_ms: int) -> ConditionalUpdate:
@@ -45,6 +47,24 @@ def _arming(key: PartitionKey, waiter: Waiter, seen_next_offset: Offset, value: 
         update=f"SET {waiter.value} = :waits, under_replicated = :none",
         condition="next_offset = :seen",
         values={":waits": number(value), ":seen": number(seen_next_offset), ":none": number(0)},
+    )
+
+
+def layout_move(key: PartitionKey, layout: int, closed_ms: int | None) -> ConditionalUpdate:
+    """Closes or opens the head (`index.in_layout`). Clears `under_replicated`, as `arming` does."""
+    values: Item = {":layout": number(layout), ":none": number(0)}
+    update = f"SET {LAYOUT} = :layout, under_replicated = :none"
+    if closed_ms is None:
+        update += f", {Waiter.PUSH.value} = :waits REMOVE {CLOSED}"
+        values |= {":waits": number(1)}
+    else:
+        update += f", {CLOSED} = :closed"
+        values |= {":closed": number(closed_ms)}
+    return ConditionalUpdate(
+        key=head_key(key),
+        update=update,
+        condition=f"attribute_exists(next_offset) AND (attribute_not_exists({LAYOUT}) OR {LAYOUT} < :layout)",
+        values=values,
     )
 
 

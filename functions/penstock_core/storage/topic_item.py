@@ -7,6 +7,9 @@ partitions      N   how many partitions the topic has
 created_at_ms   N   when it was created
 config          M   settings that differ from their defaults: N, S for cleanup_policy, BOOL for flags
 was_compacted   BOOL  compaction was on at some time; missing: never
+writable_partitions  N  how many take new records; missing: all
+layout_number   N   how often the writable partitions have changed; missing: never
+heads           N   how many heads there are; missing: one for each partition
 ```
 """
 
@@ -18,6 +21,11 @@ from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import Topic, TopicConfig, alter_config, config_to_json
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
+
+WRITABLE = "writable_partitions"
+LAYOUT = "layout_number"
+HEADS = "heads"
+TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS)
 
 
 def topic_key(name: TopicName) -> Item:
@@ -36,7 +44,15 @@ def topic_item(topic: Topic) -> Item:
         "created_at_ms": number(topic.created_at_ms),
         "config": {"M": {name: _setting(value) for name, value in set_values.items()}},
     }
-    return {**item, "was_compacted": {"BOOL": True}} if topic.was_compacted else item
+    if topic.was_compacted:
+        item["was_compacted"] = {"BOOL": True}
+    if topic.writable is not None:
+        item[WRITABLE] = number(topic.writable)
+    if topic.layout:
+        item[LAYOUT] = number(topic.layout)
+    if topic.heads is not None:
+        item[HEADS] = number(topic.heads)
+    return item
 
 
 def parse_topic(item: Mapping[str, Any]) -> Topic:
@@ -50,6 +66,9 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
         created_at_ms=int(item["created_at_ms"]["N"]),
         config=alter_config(TopicConfig(), config),
         was_compacted="was_compacted" in item,
+        writable=int(item[WRITABLE]["N"]) if WRITABLE in item else None,
+        layout=int(item[LAYOUT]["N"]) if LAYOUT in item else 0,
+        heads=int(item[HEADS]["N"]) if HEADS in item else None,
     )
 
 

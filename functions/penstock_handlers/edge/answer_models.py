@@ -1,6 +1,6 @@
 """The JSON API's answers, from which the OpenAPI document is made: typed dicts, so that a missing field is not sent."""
 
-from typing import Any, NotRequired
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -92,11 +92,12 @@ class FetchedRecords(TypedDict):
 
 
 class TopicAnswer(TypedDict):
-    """A topic."""
+    """A topic. New records go to the first `writable_partitions`; the others drain."""
 
     name: str
     topic_id: str
     partitions: int
+    writable_partitions: int
     config: dict[str, Any]
     created_at_ms: int
 
@@ -126,11 +127,12 @@ class ScheduledList(TypedDict):
 
 
 class PartitionBounds(TypedDict):
-    """A partition holds the offsets `[log_start_offset, high_watermark)`."""
+    """A partition holds the offsets `[log_start_offset, high_watermark)`. It is `active`, or takes no new records."""
 
     partition: int
     log_start_offset: int
     high_watermark: int
+    state: Literal["active", "draining"]
 
 
 class TopicDescription(TopicAnswer):

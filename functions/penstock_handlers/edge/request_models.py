@@ -71,7 +71,7 @@ class CreateTopic(JsonRequest):
 
 
 class AlterTopic(JsonRequest):
-    """Changes to a topic. A setting that you leave out stays."""
+    """Changes to a topic. A setting that you leave out stays. `partitions` is the number that take new records."""
 
     partitions: int | None = None
     config: dict[str, Any] = Field(default_factory=dict)

@@ -61,10 +61,11 @@ class TopicCache:
         """The topic as `get` finds it, and the key of one of its partitions.
 
         Reads the topic again before it raises UNKNOWN_PARTITION for a number that is too high, or UNKNOWN_TOPIC_ID if
-        the name does not stand for `topic_id`. Raises as `get`, too.
+        the name does not stand for `topic_id`. Raises as `get`, too. A partition that went still has a key: its head
+        is closed and empty.
         """
         topic = self.get(name)
-        if partition >= topic.partitions or topic_id not in (None, topic.topic_id):
+        if partition >= topic.head_count or topic_id not in (None, topic.topic_id):
             topic = self.read_through(name)
         if topic_id not in (None, topic.topic_id):
             raise PenstockError(
@@ -72,7 +73,7 @@ class TopicCache:
                 f"topic {name!r} was deleted and created anew: its id is {topic.topic_id} now, not {shown(topic_id)}",
                 topic_id=topic.topic_id,
             )
-        if not 0 <= partition < topic.partitions:
+        if not 0 <= partition < topic.head_count:
             raise PenstockError(
                 ErrorCode.UNKNOWN_PARTITION,
                 f"partition {shown(partition)} of topic {name!r} does not exist: it has 0 to {topic.partitions - 1}",

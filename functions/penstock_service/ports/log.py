@@ -28,7 +28,8 @@ class LogIndex(Protocol):
         """Appends the ref, advances the next offset, and takes both waiters out of the head, if there are any.
 
         `unconfirmed_zones` is the bitmap of zones that have not confirmed the segment. Raises UNKNOWN_PARTITION if
-        there is no head. One conditional update, never repeated once it may have been applied.
+        there is no head, and PARTITION_CLOSED if it is closed. One conditional update, never repeated once it may have
+        been applied.
         """
 
     def append_in_sequence(
@@ -39,7 +40,7 @@ class LogIndex(Protocol):
         sequence: ProducerSequence,
         looked_at: Offset | None,
     ) -> HeadAppend:
-        """Appends the ref, as `append` does, if its `sequence` comes next for its producer.
+        """Appends the ref, as `append` does, if its `sequence` comes next for its producer and the head is open.
 
         `appended_in_sequence` of `penstock_core.log.index` has the condition, and the meaning of `looked_at`. Raises
         UNKNOWN_PARTITION if there is no head. One conditional update. It is repeated if it may have been applied,
@@ -58,6 +59,13 @@ class LogIndex(Protocol):
 
         Every write that raises the next offset takes it out: an append, a transaction, a delivery of timers. The stream
         of the log table tells of it. No other write takes it out (docs/adr/0042).
+        """
+
+    def move_to_layout(self, key: PartitionKey, layout: int, closed_ms: int | None) -> Head | None:
+        """Closes the head at `closed_ms`, or opens it (None), if `layout` is newer than the head's (`index.in_layout`).
+
+        Returns the head then, None if there is none. One conditional update. It is repeated if it may have been
+        applied: the repeat changes nothing.
         """
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:

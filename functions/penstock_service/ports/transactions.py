@@ -45,10 +45,10 @@ class TransactionStore(Protocol):
 
         False, and nothing is changed, where `penstock_core.transaction.may_commit` says so: the producer has another
         epoch, its last transaction is not the one before this, or it belongs to another principal. Raises
-        UNKNOWN_PARTITION if a partition has no head, the errors of `GroupStore.commit` for an offset, LOCK_LOST if a
-        condition of a share update does not hold, and TIMER_EXISTS if a timer's id is taken. One transaction, and one
-        read if an offset is refused. It is repeated if it may have been applied, because its conditions refuse a
-        second one.
+        UNKNOWN_PARTITION if a partition has no head, PARTITION_CLOSED if its head is closed, the errors of
+        `GroupStore.commit` for an offset, LOCK_LOST if a condition of a share update does not hold, and TIMER_EXISTS if
+        a timer's id is taken. One transaction, and one read if an offset or a head is refused. It is repeated if it may
+        have been applied, because its conditions refuse a second one.
         """
 
     def move(self, move: Move) -> bool:
@@ -57,6 +57,6 @@ class TransactionStore(Protocol):
         False, and nothing is changed, if a condition of a share update does not hold, or the stored version of a
         delivery is not the one before its state's. That may be so because of this call's own first attempt: read the
         share items again; a stored state that equals the move's means done. Raises UNKNOWN_PARTITION if a partition has
-        no head. One transaction. It is repeated if it may have been applied, because the share updates and the states
-        refuse a second one.
+        no head, and PARTITION_CLOSED if it is closed. One transaction, and one read then. It is repeated if it may have
+        been applied, because the share updates and the states refuse a second one.
         """

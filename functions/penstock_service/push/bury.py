@@ -16,7 +16,7 @@ from penstock_core.records.codec import NewRecord
 from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter
 from penstock_service.push.lane_work import LaneWork, overtaken
 from penstock_service.push.move_with_state import move_with_state, same_partition
-from penstock_service.records.append import is_head_gone
+from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.move_records import MovedRecords, encoded
 
@@ -53,10 +53,11 @@ def bury(
     try:
         buried = move_with_state(instance, place[1], moved, skip(state, end), window)
     except PenstockError as error:
-        if not is_head_gone(error):
+        if not (is_head_gone(error) or is_head_closed(error)):
             raise
         instance.topic_cache.forget(topic.name)
-        return _wait(work, place[1], state, f"topic {topic.name!r} was deleted")
+        was = "deleted" if is_head_gone(error) else "altered"
+        return _wait(work, place[1], state, f"topic {topic.name!r} was {was}")
     instance.telemetry.count("push_dead_lettered", count)
     return buried
 

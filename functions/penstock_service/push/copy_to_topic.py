@@ -16,7 +16,7 @@ from penstock_core.push.targets.target import TopicTarget
 from penstock_core.records.codec import NewRecord
 from penstock_service.push.lane_work import LaneWork, overtaken
 from penstock_service.push.move_with_state import move_with_state, same_partition
-from penstock_service.records.append import is_head_gone
+from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.move_records import MovedRecords, encoded
 
@@ -56,10 +56,10 @@ def copy_to_topic(
         try:
             new = move_with_state(instance, place[1], moved, commit(state, end, instance.clock.now_ms()), window)
         except PenstockError as error:
-            if not is_head_gone(error):
+            if not (is_head_gone(error) or is_head_closed(error)):
                 raise
             instance.topic_cache.forget(topic.name)
-            return _missing(target)
+            return _missing(target) if is_head_gone(error) else _altered(target)
     if count > loops:
         instance.telemetry.count("records_pushed", count - loops)
     if loops:
@@ -77,6 +77,10 @@ def _fitting(copies: Sequence[NewRecord | None]) -> tuple[bytes | None, int]:
 
 def _encoded(copies: Sequence[NewRecord | None]) -> bytes | None:
     return encoded([each for each in copies if each is not None])
+
+
+def _altered(target: TopicTarget) -> Failed:
+    return Failed(failure=Failure.AWAY, error=f"topic {target.topic!r} has fewer writable partitions since")
 
 
 def _missing(target: TopicTarget) -> Failed:

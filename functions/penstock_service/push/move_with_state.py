@@ -14,9 +14,9 @@ from penstock_service.share.dead_letters.move_records import MovedRecords, move_
 def same_partition(topic: Topic, key: DeliveryKey) -> PartitionKey:
     """The partition of `topic` for the records of a partition: that of its number. So records of one key stay in order.
 
-    A topic with fewer partitions begins anew with the first.
+    A topic with fewer writable partitions begins anew with the first.
     """
-    return PartitionKey(topic.topic_id, Partition(key.partition % topic.partitions))
+    return PartitionKey(topic.topic_id, Partition(key.partition % topic.writable_partitions))
 
 
 def move_with_state(

@@ -23,13 +23,17 @@ from penstock_service.segments.put_segment import StoredSegment, put_segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBatches:
-    """Validated batches for one partition."""
+    """Validated batches for one partition.
+
+    `is_draining`: the partition took no new records when its topic was read. Its head alone decides about an append.
+    """
 
     key: PartitionKey
     data: memoryview | bytes
     summary: BatchesSummary
     min_insync_zones: int = 1
     tag_filter: int | None = None
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,11 @@ def put_batches(instance: Instance, batches: Sequence[PartitionBatches], acks: A
 def is_head_gone(result: object) -> bool:
     """True if an append was refused because its partition has no head: its topic was deleted since the look-up."""
     return isinstance(result, PenstockError) and result.code is ErrorCode.UNKNOWN_PARTITION
+
+
+def is_head_closed(result: object) -> bool:
+    """True if an append was refused because its partition takes no new records."""
+    return isinstance(result, PenstockError) and result.code is ErrorCode.PARTITION_CLOSED
 
 
 def _append_ref(instance: Instance, batch: PartitionBatches, ref: Ref, stored: StoredSegment) -> AppendOutcome:

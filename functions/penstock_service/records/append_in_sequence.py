@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, PartitionKey
 from penstock_core.limits import APPEND_ATTEMPTS_MAX
-from penstock_core.log.index import Head, HeadAppend
+from penstock_core.log.index import Head, HeadAppend, partition_closed
 from penstock_core.log.read_plan import join_ranges
 from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.records.producer_state import (
@@ -84,8 +84,9 @@ def append_in_sequence(
 
     `data` are the batches. One update. If the head lacks the producer and some producer has left the head, two updates
     and a read. For a repeat, one update, a query for each 100 pages down to it, and a ranged get unless it repeats the
-    whole newest append. Raises OUT_OF_ORDER_SEQUENCE, also for a repeat with other bytes, PRODUCER_FENCED,
-    DUPLICATE_SEQUENCE for a repeat that cannot be found, THROTTLED, and the errors of the log.
+    whole newest append. A closed partition still answers repeats. Raises OUT_OF_ORDER_SEQUENCE, also for a repeat with
+    other bytes, PRODUCER_FENCED, DUPLICATE_SEQUENCE for a repeat that cannot be found, PARTITION_CLOSED, THROTTLED, and
+    the errors of the log.
     """
     stores = instance.stores
     looked_at: Offset | None = None
@@ -103,6 +104,8 @@ def append_in_sequence(
             if judge(state, sequence) is Verdict.REPEATS and state is not None:
                 repeat = _Repeat(key=key, head=head, state=state, sequence=sequence, data=data)
                 return AppendOutcome.of_repeat(key, ref, _find(instance, repeat))
+        if head.is_closed:
+            raise partition_closed(key)
         looked_at = head.next_offset
     raise PenstockError(
         ErrorCode.THROTTLED,

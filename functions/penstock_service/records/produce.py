@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.tag_filter import tags_of
+from penstock_core.ids import PartitionKey
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
 from penstock_core.log.timer import TimerPlace
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import validate
 from penstock_core.zones.quorum import Acks
+from penstock_service.index.settle_head import still_closed
 from penstock_service.instance.instance import Instance
-from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_gone
+from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_closed, is_head_gone
 from penstock_service.segments.put_segment import check_in_sync
 
 if TYPE_CHECKING:
@@ -48,18 +50,38 @@ def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> 
     checked = Outcomes.collect(lambda entry: check_entry(instance, entry, budget), entries)
     _raise_if_none_has_zones(checked)
     results = checked.map_all_ok(lambda batches: append(instance, batches, acks))
-    gone = [index for index, result in enumerate(results) if is_head_gone(result) and result is not checked[index]]
-    if not gone:
+    refusals = {
+        index: _refusal_now(instance, entries[index].topic, batches.key, result)
+        for index, (batches, result) in enumerate(zip(checked, results, strict=True))
+        if isinstance(batches, PartitionBatches) and isinstance(result, PenstockError)
+    }
+    results = results.merge({index: error for index, error in refusals.items() if error is not None})
+    refused = [index for index, error in refusals.items() if error is None]
+    if not refused:
         return results
-    # The topic was deleted, and perhaps created again, since it was looked up: ask once more what the name means.
-    for index in gone:
-        instance.topic_cache.forget(entries[index].topic)
-    checked_again = Outcomes.collect(lambda index: check_entry(instance, entries[index], budget), gone)
+    checked_again = Outcomes.collect(lambda index: check_entry(instance, entries[index], budget), refused)
     try:
         again = checked_again.map_all_ok(lambda batches: append(instance, batches, acks))
     except PenstockError as error:  # for these entries only: their neighbours have been appended
-        again = Outcomes([error] * len(gone))
-    return results.merge(dict(zip(gone, again, strict=True)))
+        again = Outcomes([error] * len(refused))
+    return results.merge(dict(zip(refused, again, strict=True)))
+
+
+def _refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: PenstockError) -> PenstockError | None:
+    """The error of an append as it stands. None if only an old view of the topic was refused: another try may succeed.
+
+    Costs what `still_closed` costs after a refusal by a closed head.
+    """
+    if is_head_gone(error):
+        # The topic was deleted, and perhaps created again, since it was looked up: ask once more what the name means.
+        instance.topic_cache.forget(topic_name)
+        return None
+    if not is_head_closed(error):
+        return error
+    try:
+        return still_closed(instance, topic_name, key)
+    except PenstockError:
+        return error  # the refusal stands: nothing was appended
 
 
 class RecordBudget:
@@ -122,6 +144,7 @@ def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -
         summary=summary,
         min_insync_zones=topic.config.min_insync_zones,
         tag_filter=tag_filter if topic.config.index_tags else None,
+        is_draining=key.partition >= topic.writable_partitions,
     )
 
 

@@ -14,6 +14,7 @@ from crc32c import crc32c
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import SEGMENT_ID_BYTES, PartitionKey, new_segment_id
+from penstock_core.log.index import partition_closed
 from penstock_core.log.ref import Ref, Tier
 from penstock_core.log.retention import indexed_ms
 from penstock_core.log.segment import SegmentPart, build_segment
@@ -58,12 +59,13 @@ def schedule(instance: Instance, delayed: Sequence[DelayedBatches]) -> Outcomes[
     One put of a segment into the archive; for each timer one conditional put; one update of the index for the first
     timers of a minute and partition; one message for the first timers of a second, if it is within 15 minutes. An
     outcome is INVALID_REQUEST for a due time that is too far ahead, or past and no repeat, TIMER_EXISTS for an id that
-    has other records, or TOO_MANY_TIMERS. Raises STORAGE_UNAVAILABLE when nothing was scheduled.
+    has other records, TOO_MANY_TIMERS, or PARTITION_CLOSED for a partition that drains, unless it repeats an earlier
+    put. Raises STORAGE_UNAVAILABLE when nothing was scheduled.
     """
     switch_on(instance)
     repeats: dict[int, Outcome[ScheduledRecords]] = {}
     for index, each in enumerate(delayed):
-        if is_past(each.place.due_ms, instance.clock.now_ms()):
+        if each.batches.is_draining or is_past(each.place.due_ms, instance.clock.now_ms()):
             repeats[index] = _earlier(instance, each)
     ready = Outcomes.collect(
         lambda index: _made_ready(instance, delayed[index]), [at for at in range(len(delayed)) if at not in repeats]
@@ -105,13 +107,18 @@ def put_delayed(instance: Instance, delayed: Sequence[DelayedBatches]) -> tuple[
 
 
 def _earlier(instance: Instance, each: DelayedBatches) -> Outcome[ScheduledRecords]:
-    """The answer to a put that comes too late: it is right only if it repeats one that came in time. One read."""
+    """The answer to a put that comes too late, or after its partition was closed. One read.
+
+    It is right only if it repeats a put that came in time.
+    """
     key, summary = each.batches.key, each.batches.summary
     try:
         with errors_maybe_applied():
             stored = instance.stores.timers.get(key, each.place)
     except PenstockError as error:
         return error
+    if stored is None and each.batches.is_draining:
+        return partition_closed(key)
     if stored is None:
         return past_due(each.place.due_ms, instance.clock.now_ms())
     is_same = (stored.crc, stored.ref.offset_span) == (crc32c(bytes(each.batches.data)), summary.offset_span)

@@ -16,7 +16,8 @@ Each step is safe to repeat, to run twice at once, and to die in:
 - A log start only rises.
 - A note tells what was once true of the log start, and that stays true.
 
-Then it removes deleted topics (remove_topic.py), and what deleted share groups have left (remove_share_states.py).
+Then it takes drained partitions away (retire_partitions.py), removes deleted topics (remove_topic.py), and what deleted
+share groups have left (remove_share_states.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,7 @@ from penstock_service.ports.log import LogIndex
 from penstock_service.retention.remove_share_states import remove_deleted_groups
 from penstock_service.retention.remove_topic import remove_topic
 from penstock_service.retention.retention_run import RetentionResult, RetentionRun, delete_pages
+from penstock_service.retention.retire_partitions import retire_partitions
 
 FOREVER = TopicConfig(retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
 _JOB = "retention"
@@ -69,6 +71,8 @@ def _retain_living(run: RetentionRun) -> RetentionResult:
             stores.cursors.put(_JOB, f"{topic.name}#{keys[0].partition}")
             return replace(total, is_finished=False)
         total = total.plus(_retain_portion(run, topic, keys))
+    for topic in topics:
+        total = total.plus(retire_partitions(run, topic))
     if cursor is not None:
         stores.cursors.clear(_JOB)
     return total

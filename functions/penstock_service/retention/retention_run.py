@@ -33,6 +33,7 @@ class RetentionResult:
     refs_expired: int = 0
     pages_deleted: int = 0
     topics_removed: int = 0
+    partitions_retired: int = 0
     failures: int = 0
     is_finished: bool = True
 
@@ -43,6 +44,7 @@ class RetentionResult:
             refs_expired=self.refs_expired + other.refs_expired,
             pages_deleted=self.pages_deleted + other.pages_deleted,
             topics_removed=self.topics_removed + other.topics_removed,
+            partitions_retired=self.partitions_retired + other.partitions_retired,
             failures=self.failures + other.failures,
             is_finished=self.is_finished and other.is_finished,
         )

@@ -1,35 +1,60 @@
-"""Alter a topic: change its settings, or add partitions."""
+"""Alter a topic: change its settings, or the number of its writable partitions (docs/adr/0046).
+
+```
+ more    create heads that are missing ▶ the topic, under its next layout ▶ open heads that were closed
+ fewer                                   the topic, under its next layout ▶ close heads
+```
+A crash before the topic leaves empty heads. The next increase takes them, or retention removes them after a deletion. A
+crash after it leaves heads that have not followed: settle_head.py tells who settles them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition
 from penstock_core.log.topic import Topic, alter_config, check_partitions, check_zones
+from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
+from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.topics.create_topic import create_heads
 
 
 def alter_topic(instance: Instance, name: str, partitions: int | None, config: Mapping[str, Any]) -> Topic:
-    """The altered topic. One put for each new head, then one conditional put. Other instances notice within 10 s.
+    """The altered topic. Other instances notice within 10 s; a closed head refuses appends at once.
 
-    `partitions` is the new count, None to keep it; a setting of None in `config` goes back to its default. A crash
-    before the last put leaves empty heads. The next increase takes them, or retention removes them after a deletion.
-    Raises UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST for fewer partitions or too many, and CONCURRENT_UPDATE if
-    another call altered the topic meanwhile.
+    `partitions` is the new number of writable partitions, None to keep it. With fewer, the others drain: they keep
+    their records and take no new ones. With more, draining partitions open again, and their offsets go on. A setting of
+    None in `config` goes back to its default.
+
+    One put for each new head, one conditional update of the topic, one for each head that closes or opens. Raises
+    UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST for a number that no topic may have, and CONCURRENT_UPDATE if another
+    call altered the topic meanwhile. After another error the call may have been applied: make it again.
     """
     old = instance.topic_cache.read_through(name)
-    if partitions is not None and check_partitions(partitions) < old.partitions:
-        raise PenstockError(
-            ErrorCode.INVALID_REQUEST,
-            f"{partitions} partitions: topic {name!r} has {old.partitions}, and partitions can only be added",
-        )
-    new = replace(old, partitions=partitions or old.partitions, config=alter_config(old.config, config))
+    new = old if partitions is None else old.with_writable(check_partitions(partitions))
+    new = replace(new, config=alter_config(old.config, config))
     check_zones(new.config, len(instance.stores.zones))
-    added = map(Partition, range(old.partitions, new.partitions))
+    added = map(Partition, range(old.head_count, new.head_count))
     # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
     create_heads(instance.stores.log, instance.executor, new, added, has_push_waiter=True)
     instance.stores.topics.replace(old, new)
     instance.topic_cache.forget(name)
+    if partitions is not None:
+        with errors_maybe_applied():
+            settle_heads(instance, new, _to_settle(old, new))
     return new
+
+
+def _to_settle(old: Topic, new: Topic) -> list[Partition]:
+    """The partitions whose heads may not be as `new` wants them.
+
+    The same number again settles all: an earlier alteration may have died. Before the first decrease no head was ever
+    closed. After one, the head of a partition that went may be there, and closed.
+    """
+    if not old.layout and new.writable is None:
+        return []
+    if old.layout == new.layout:
+        return list(new.all_partitions())
+    ends = sorted((old.writable_partitions, new.writable_partitions))
+    return list(map(Partition, range(*ends)))

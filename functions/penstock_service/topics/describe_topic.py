@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from penstock_core.ids import Offset, Partition, PartitionKey
 from penstock_core.log.topic import Topic
@@ -10,13 +11,21 @@ from penstock_service.ports.log import LogIndex
 from penstock_service.ports.topics import TopicStore
 
 
+class PartitionState(Enum):
+    """What a partition does. One that is gone is in no description."""
+
+    ACTIVE = "active"  # takes new records
+    DRAINING = "draining"  # takes none, until it opens again or goes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """The bounds of one partition: it holds `[log_start_offset, high_watermark)`."""
+    """The bounds of one partition, which holds `[log_start_offset, high_watermark)`, and its state."""
 
     partition: Partition
     log_start_offset: Offset
     high_watermark: Offset
+    state: PartitionState
 
 
 def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[Topic, Sequence[PartitionOffsets]]:
@@ -32,6 +41,7 @@ def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[T
             partition=key.partition,
             log_start_offset=heads[key].log_start_offset,
             high_watermark=heads[key].high_watermark,
+            state=PartitionState.ACTIVE if key.partition < topic.writable_partitions else PartitionState.DRAINING,
         )
         for key in keys
         if key in heads

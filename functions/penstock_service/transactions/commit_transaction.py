@@ -29,6 +29,7 @@ from penstock_core.limits import (
     TRANSACTION_MS_MAX,
     TRANSACTION_STAGES_MAX,
 )
+from penstock_core.log.index import partition_closed
 from penstock_core.log.ref import Ref, span
 from penstock_core.records.producer_state import Verdict
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
@@ -40,11 +41,12 @@ from penstock_core.transaction import (
     judge_transaction,
 )
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
+from penstock_service.index.settle_head import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.ports.transactions import TransactionStore
-from penstock_service.records.append import PartitionBatches, is_head_gone, put_batches
+from penstock_service.records.append import PartitionBatches, is_head_closed, is_head_gone, put_batches
 from penstock_service.records.count_traffic import count_committed
 from penstock_service.records.produce import ProduceEntry, RecordBudget, check_entries, check_entry
 from penstock_service.records.produce_or_schedule import check_delayed
@@ -238,6 +240,8 @@ def _may_heal(instance: Instance, prepared: _Prepared, refusal: PenstockError) -
     if is_head_gone(refusal):
         # A topic was deleted, and perhaps created again, since it was looked up.
         return any(_is_another_topic(instance.topic_cache, name, key) for key, name in prepared.names.items())
+    if is_head_closed(refusal):
+        return all(still_closed(instance, prepared.names[key], key) is None for key in transaction.refs)
     if refusal.code is ErrorCode.LEASE_HELD:
         released = [
             release_abandoned_lease(instance, each.group, each.committed.partition)
@@ -262,9 +266,17 @@ def _checked(instance: Instance, entries: Sequence[ProduceEntry]) -> list[Checke
     check_entries(entries)
     budget = RecordBudget()
     return [
-        check_entry(instance, entry, budget) if entry.timer is None else check_delayed(instance, entry, budget)
+        check_entry(instance, entry, budget) if entry.timer is None else _check_timer(instance, entry, budget)
         for entry in entries
     ]
+
+
+def _check_timer(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -> DelayedBatches:
+    """As `check_delayed`. Raises PARTITION_CLOSED too: a timer would come to the partition although it drains."""
+    delayed = check_delayed(instance, entry, budget)
+    if delayed.batches.is_draining:
+        raise partition_closed(delayed.batches.key)
+    return delayed
 
 
 def _put(instance: Instance, part: TransactionPart, checked: Sequence[CheckedEntry]) -> list[StagedRef]:

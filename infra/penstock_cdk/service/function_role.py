@@ -186,8 +186,9 @@ GRANTS: Mapping[str, Grants] = {
         sends_repairs=True,
         takes_repairs=True,
     ),
+    # It takes drained partitions away from their topic, too.
     "retention": Grants(
-        topics=("GetItem", "Query", "Scan"),
+        topics=("GetItem", "Query", "Scan", "UpdateItem"),
         log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
         groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         pushes=("Query",),
@@ -251,12 +252,12 @@ GRANTS: Mapping[str, Grants] = {
     ),
 }
 
-# `provision` makes, alters and deletes topics, share groups and subscriptions, and lists no deleted topics. "latest"
-# reads heads.
+# `provision` makes, alters and deletes topics, share groups and subscriptions. It closes and opens heads, and lists no
+# deleted topics. "latest" reads heads.
 PROVISION_GRANTS = replace(
     GRANTS["subscriptions"],
     topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
-    log=("GetItem", "BatchGetItem", "PutItem", "DeleteItem"),
+    log=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
 )
 
 ZONE_REPAIRERS = ("recover_zones", "replicate", "scrub")  # without work where there is one zone

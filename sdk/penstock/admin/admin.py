@@ -56,8 +56,19 @@ class Admin:
         return self._client.call(calls.alter_topic(name, config))
 
     def add_partitions(self, name: str, partitions: int) -> Topic:
-        """Give the topic `partitions` in all. Keys map to other partitions from then on."""
+        """Give the topic `partitions` in all. Keys map to other partitions from then on.
+
+        Raises InvalidError if it has more.
+        """
         return self._client.call(calls.add_partitions(name, partitions))
+
+    def set_partitions(self, name: str, partitions: int) -> Topic:
+        """Let the first `partitions` of the topic take new records. Keys map to other partitions from then on.
+
+        With fewer than it has, the others drain: consumers read them to their ends, and they go once retention has
+        emptied them. With more, draining partitions open again before new ones are made.
+        """
+        return self._client.call(calls.set_partitions(name, partitions))
 
     def delete_topic(self, name: str) -> None:
         """Delete the topic and all its records. Raises UnknownTopicError."""

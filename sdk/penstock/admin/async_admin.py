@@ -49,6 +49,10 @@ class AsyncAdmin:
         """As `Admin.add_partitions`, awaited."""
         return await self._client.call(calls.add_partitions(name, partitions))
 
+    async def set_partitions(self, name: str, partitions: int) -> Topic:
+        """As `Admin.set_partitions`, awaited."""
+        return await self._client.call(calls.set_partitions(name, partitions))
+
     async def delete_topic(self, name: str) -> None:
         """As `Admin.delete_topic`, awaited."""
         await self._client.call(calls.delete_topic(name))

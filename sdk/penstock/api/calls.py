@@ -76,7 +76,19 @@ def alter_topic(name: str, config: Mapping[str, Any]) -> Calls[Topic]:
 
 
 def add_partitions(name: str, partitions: int) -> Calls[Topic]:
-    """Give the topic `partitions` in all."""
+    """Give the topic `partitions` in all, and not fewer than it has."""
+    check_whole("partitions", partitions, 1)
+    had = (yield from topic_metadata(name)).writable_partitions
+    check(
+        partitions >= had,
+        f"partitions={partitions}: topic {name!r} has {had}, and add_partitions() only adds; set_partitions() takes "
+        "fewer, too",
+    )
+    return (yield from _change_topic(name, {"partitions": partitions}))
+
+
+def set_partitions(name: str, partitions: int) -> Calls[Topic]:
+    """Let `partitions` of the topic be writable."""
     check_whole("partitions", partitions, 1)
     return (yield from _change_topic(name, {"partitions": partitions}))
 

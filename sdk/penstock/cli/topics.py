@@ -10,6 +10,7 @@ from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
 from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.options.duration import DURATION_OR_FOREVER, duration_text
+from penstock.cli.options.partition_change import preview, records_of
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
     CONFIG,
@@ -64,9 +65,9 @@ def describe(service: Service, name: str) -> None:
         {**asdict(topic), "offsets": [asdict(each) for each in described.offsets]},
         title=f"{topic.name}, id {topic.topic_id}, created {time_text(topic.created_at_ms)}, "
         f"keeps records {_kept(topic.config)}; settings: {settings_text(topic.config)}",
-        columns=("partition", "log start", "high watermark", "records"),
+        columns=("partition", "state", "log start", "high watermark", "records"),
         rows=[
-            (each.partition, each.log_start_offset, each.high_watermark, each.high_watermark - each.log_start_offset)
+            (each.partition, each.state, each.log_start_offset, each.high_watermark, records_of(each))
             for each in described.offsets
         ],
     )
@@ -74,12 +75,13 @@ def describe(service: Service, name: str) -> None:
 
 @topics.command()
 @click.argument("name", shell_complete=complete_topics)
-@click.option("--partitions", type=click.IntRange(min=1), help="The new number of partitions; it can only grow.")
+@click.option("--partitions", type=click.IntRange(min=1), help="How many partitions take new records.")
 @click.option(
     "--retention", type=DURATION_OR_FOREVER, help="How long to keep records, such as 90m, 12h, 14d, or forever."
 )
 @CONFIG
 @BACK_TO_DEFAULT
+@YES
 @service_command
 def alter(
     service: Service,
@@ -88,19 +90,34 @@ def alter(
     retention: int | None,
     settings: tuple[str, ...],
     defaults: tuple[str, ...],
+    yes: bool,
 ) -> None:
-    """Add partitions to the topic NAME, or change its settings."""
+    """Change how many partitions of the topic NAME take new records, or its settings.
+
+    Before partitions drain, it says what happens to them, and asks.
+    """
     config = {**parse_settings(settings), **dict.fromkeys(defaults)} | (
         {} if retention is None else {"retention_ms": retention}
     )
     if partitions is None and not config:
         raise click.UsageError("nothing to alter: give --partitions, --retention, --config or --default")
     admin = Admin(transport=service.transport)
+    if partitions is not None:
+        _preview(admin, name, partitions, yes=yes)
     if config:
         topic = admin.alter_topic(name, config)
     if partitions is not None:
-        topic = admin.add_partitions(name, partitions)
+        topic = admin.set_partitions(name, partitions)
     _show(service, asdict(topic), "altered", [topic])
+
+
+def _preview(admin: Admin, name: str, partitions: int, *, yes: bool) -> None:
+    """Say on stderr what a change of the partitions does, and ask if some drain."""
+    described = admin.describe_topic(name)
+    for line in preview(described, partitions):
+        click.echo(line, err=True)
+    if partitions < described.topic.writable_partitions:
+        confirm(f"Let {name} have {partitions} writable partitions?", yes=yes)
 
 
 @topics.command()
@@ -140,13 +157,18 @@ def _show(service: Service, document: Any, title: str, found: list[Topic]) -> No
         rows=[
             (
                 topic.name,
-                topic.partitions,
+                _partitions_text(topic),
                 changed_settings_text(topic.config, TOPIC_DEFAULTS),
                 time_text(topic.created_at_ms),
             )
             for topic in found
         ],
     )
+
+
+def _partitions_text(topic: Topic) -> str:
+    draining = topic.partitions - topic.writable_partitions
+    return f"{topic.writable_partitions} + {draining} draining" if draining else str(topic.partitions)
 
 
 def _kept(config: Mapping[str, Any]) -> str:

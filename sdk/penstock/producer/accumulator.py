@@ -12,6 +12,8 @@ Invariants:
 - Batches are numbered when they first leave. If the service may have stored some of them, they go again with the same
   numbers and in the same request, so that the service recognises them (docs/adr/0010). After a failure the producer
   does not know what the service stored. It goes on in that partition under a new producer id, from 0.
+- If a partition was closed, its records that surely were not stored move to other partitions, one by one. Records that
+  may have been stored never move.
 - Every appended record's batch gets exactly one outcome, by `complete`, `expire` or `abandon`.
 - `buffered_bytes` counts the batches without an outcome, and does not exceed `buffer_bytes`.
 """
@@ -22,11 +24,13 @@ from itertools import islice
 
 from penstock.errors import DeliveryTimeoutError, RecordTooLargeError, as_maybe_applied
 from penstock.producer.delays import Timer
+from penstock.producer.moved_batches import MovedBatches
 from penstock.producer.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_REQUEST_TIMERS_MAX
-from penstock_core.records.codec import BatchBuilder, Headers
+from penstock_core.records.codec import BatchBuilder, Headers, decode
+from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
 
@@ -69,6 +73,8 @@ class Accumulator:
         self._queues: dict[PartitionQueue, None] = {}  # with batches that wait, in order of the oldest batch
         self._in_flight: dict[PartitionQueue, None] = {}  # with batches in a request
         self._is_abandoned = False
+        self._moved = MovedBatches()
+        self._finished_sources: list[ProducerBatch] = []  # whose records were moved, and are finished by now
         self.buffered_bytes = 0
         self.wake_at_ms = NEVER_MS  # when `drain` may have a request; `complete` may bring it forward
         self.flush_waiters = 0  # callers that flush or wait for memory: while there is one, no batch lingers
@@ -96,6 +102,20 @@ class Accumulator:
             raise _too_large(topic, size)
         if self.buffered_bytes + size > self._settings.buffer_bytes and self.buffered_bytes:
             return None
+        return self._add(topic, partition, key, value, headers, timestamp_ms, now_ms, timer, size)
+
+    def _add(  # noqa: PLR0913 - as `append`
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        now_ms: int,
+        timer: Timer | None,
+        size: int,
+    ) -> ProducerBatch:
         if timer is not None:
             queue = self._delayed(topic, partition, timer)
         else:
@@ -177,10 +197,12 @@ class Accumulator:
             if isinstance(result, int):
                 self._delivered(entry, result)
                 finished += entry.batches
+            elif (writable := self._other_partitions(entry, result)) is not None:
+                self._move(entry, writable, now_ms)
             else:
                 finished += self._failed(entry, result, now_ms, chance)
         self.wake_at_ms = now_ms
-        return finished
+        return finished + self._sources_finished()
 
     def expire(self, now_ms: int) -> list[ProducerBatch]:
         """Fail the batches that waited past their delivery timeout and are in no request."""
@@ -195,7 +217,7 @@ class Accumulator:
                     self._finish(batch, _timed_out(batch, None, now_ms))
                 finished += batches
             self._forget_if_empty(queue)
-        return finished
+        return finished + self._sources_finished()
 
     def abandon(self, error: PenstockError) -> list[ProducerBatch]:
         """Fail the batches that are in no request. A batch in a request gets no other try. No appends after this."""
@@ -207,7 +229,7 @@ class Accumulator:
             finished += queue.batches
             queue.batches.clear()
             self._forget_if_empty(queue)
-        return finished
+        return finished + self._sources_finished()
 
     def unfinished(self) -> list[ProducerBatch]:
         """The batches without an outcome, in requests or not."""
@@ -278,7 +300,7 @@ class Accumulator:
         if error.code is ErrorCode.DUPLICATE_SEQUENCE:
             self._delivered(entry, UNKNOWN_OFFSET)
             return list(entry.batches)
-        if error.code.category is Category.NOT_FOUND:
+        if error.code.category is Category.NOT_FOUND or error.code is ErrorCode.PARTITION_CLOSED:
             queue.topic.fresh_until_ms = 0  # the topic has changed: describe it before the next send
         for batch in entry.batches:
             batch.failures += 1
@@ -310,9 +332,48 @@ class Accumulator:
             error, failures=oldest.failures, now_ms=now_ms, deadline_ms=oldest.deadline_ms, chance=chance
         )
 
+    def _other_partitions(self, entry: Entry, error: PenstockError) -> int | None:
+        """The number of partitions that take the records of the entry, whose partition is closed. None to leave them.
+
+        Records stay if a try of theirs may have been applied, or if the application has named their partition.
+        """
+        writable = error.facts.get("writable_partitions")
+        if error.code is not ErrorCode.PARTITION_CLOSED or error.maybe_applied or not isinstance(writable, int):
+            return None
+        is_bound = any(batch.maybe_applied or batch.is_pinned for batch in entry.batches)
+        return None if is_bound or self._is_abandoned or self._settings.retry is None else max(1, writable)
+
+    def _move(self, entry: Entry, writable: int, now_ms: int) -> None:
+        """Append the records of the entry again, to partitions that take them. The service has stored none of them."""
+        queue, topic = entry.queue, entry.queue.topic
+        queue.numbering, queue.sent_together, queue.retry_at_ms = None, 0, 0
+        topic.update(writable, topic.batch_bytes, topic.batch_bytes_max)
+        topic.fresh_until_ms = 0  # describe it before the next send
+        for batch in entry.batches:
+            self.buffered_bytes -= batch.buffered_bytes
+            batch.buffered_bytes = 0
+            places = []
+            for each in decode(batch.build()):
+                partition = None if each.key is None else partition_for_key(each.key, writable)
+                size = _size(each.key, each.value, each.headers)
+                record = (each.key, each.value, each.headers, each.timestamp)
+                taker = self._add(topic, partition, *record, now_ms, batch.timer, size)
+                taker.deadline_ms = min(taker.deadline_ms, batch.deadline_ms)
+                for origin in batch.origins:
+                    taker.note_origin(origin)
+                places.append((taker, taker.record_count - 1))
+            self._moved.note(batch, places)
+
+    def _sources_finished(self) -> list[ProducerBatch]:
+        finished, self._finished_sources = self._finished_sources, []
+        return finished
+
     def _finish(self, batch: ProducerBatch, outcome: int | PenstockError) -> None:
         batch.outcome = outcome
         self.buffered_bytes -= batch.buffered_bytes
+        for source in self._moved.finish(batch):
+            self._finish(source, UNKNOWN_OFFSET)
+            self._finished_sources.append(source)
 
     def _forget_if_empty(self, queue: PartitionQueue) -> None:
         if not queue.batches:

@@ -63,7 +63,7 @@ class Delivery(Future[RecordMetadata]):
             if "_resolved" in self.__dict__:
                 return
             self._resolved = True
-        outcome = self.batch.outcome
+        outcome = outcome_of(self.batch, self._index)
         if isinstance(outcome, PenstockError):
             self.set_exception(outcome)
         else:
@@ -83,7 +83,7 @@ class CallbackFollower:
 
     def resolve(self) -> None:
         """Call it, and log what it raises: an exception there must not fail other records."""
-        outcome = self._batch.outcome
+        outcome = outcome_of(self._batch, self._index)
         error = outcome if isinstance(outcome, PenstockError) else None
         try:
             self._callback(error, metadata_of(self._batch, self._index, self._timestamp_ms))
@@ -108,7 +108,7 @@ class FutureFollower:
         """Take the outcome of the batch, unless the future was cancelled."""
         if self._future.done():
             return
-        outcome = self._batch.outcome
+        outcome = outcome_of(self._batch, self._index)
         if isinstance(outcome, PenstockError):
             self._future.set_exception(outcome)
             self._future.exception()  # `resolve` logs it: asyncio need not, if the program never awaits it
@@ -116,8 +116,14 @@ class FutureFollower:
             self._future.set_result(metadata_of(self._batch, self._index, self._timestamp_ms))
 
 
+def outcome_of(batch: ProducerBatch, index: int) -> int | PenstockError | None:
+    """The outcome of the batch that a record of this one is in now."""
+    return batch.place_of(index)[0].outcome
+
+
 def metadata_of(batch: ProducerBatch, index: int, timestamp_ms: int) -> RecordMetadata:
     """The place of a batch's record. A record that was not delivered has offset -1."""
+    batch, index = batch.place_of(index)
     base_offset = batch.outcome
     offset = base_offset + index if isinstance(base_offset, int) and base_offset >= 0 else -1
     if batch.timer is None:

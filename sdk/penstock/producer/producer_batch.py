@@ -34,6 +34,10 @@ class ProducerBatch:
     belongs to the driver: the futures and callbacks that wait for the outcome. `tag_filter` is None if the topic did
     not ask for one when the batch was opened. `timer` is that of delayed records. `origins` are contexts of traces that
     the records belong to.
+
+    If the partition was closed, the records go on in other batches: `places` has, for each record, its batch and its
+    index there. `outcome` is set once all of those have theirs. A batch `is_pinned` if the application has named the
+    partition of one of its records.
     """
 
     __slots__ = (
@@ -45,10 +49,12 @@ class ProducerBatch:
         "deadline_ms",
         "failures",
         "followers",
+        "is_pinned",
         "maybe_applied",
         "origins",
         "outcome",
         "partition",
+        "places",
         "record_count",
         "tag_filter",
         "timer",
@@ -69,9 +75,18 @@ class ProducerBatch:
         self.followers: list[Any] = []
         self.builder = builder
         self.origins: list[SpanContext] = []
+        self.is_pinned = False
+        self.places: Sequence[tuple[ProducerBatch, int]] | None = None
         self.tag_filter: int | None = None
         self._data: bytes | None = None
         self._numbers: dict[str, int] = {}
+
+    def place_of(self, index: int) -> "tuple[ProducerBatch, int]":
+        """The batch that a record of this one is in now, and its index there."""
+        batch = self
+        while batch.places is not None:
+            batch, index = batch.places[index]
+        return batch, index
 
     @property
     def size_bytes(self) -> int:

@@ -35,7 +35,7 @@ from penstock_core.records.partitioner import partition_for_key
 
 DESCRIBE_AGAIN_MS = 1_000
 
-Appended = TypeVar("Appended", covariant=True)
+Appended = TypeVar("Appended", bound=ProducerBatch | None, covariant=True)
 _partition_for_key = lru_cache(maxsize=SDK_KEYS_REMEMBERED_MAX)(partition_for_key)
 
 
@@ -150,7 +150,7 @@ class ProducerCore:
             if not 0 <= partition < queues.partitions:
                 raise UnknownPartitionError(
                     ErrorCode.UNKNOWN_PARTITION,
-                    f"topic {topic!r} has no partition {partition}: it has 0 to {queues.partitions - 1}",
+                    f"topic {topic!r} has no writable partition {partition}: 0 to {queues.partitions - 1} take records",
                 )
         return queues
 
@@ -211,7 +211,7 @@ class ProducerCore:
         if topic not in self._topics:
             self._forget_idle_topic()
         queues = self._topics.setdefault(topic, TopicQueues(topic))
-        queues.update(described.partitions, self._settings.batch_bytes, batch_bytes_max)
+        queues.update(described.writable_partitions, self._settings.batch_bytes, batch_bytes_max)
         queues.has_tags = described.config.get("index_tags") is True
         queues.fresh_until_ms = self._now_ms() + self._settings.metadata_max_age_ms
         return queues
@@ -245,12 +245,16 @@ class ProducerCore:
             value = value.encode()
         if isinstance(key, str):
             key = key.encode()
+        is_pinned = partition is not None
         try:
             if partition is None and key is not None:
                 partition = _partition_for_key(key, queues.partitions)
-            return batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms, timer)
+            batch = batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms, timer)
         except (PenstockError, TypeError, ValueError) as error:
             raise _refused(error, value, key, headers, timestamp_ms) from None
+        if is_pinned and batch is not None:
+            batch.is_pinned = True
+        return batch
 
     @contextmanager
     def _flushing(self) -> Iterator[None]:

@@ -32,8 +32,8 @@ def test_topic_is_created_listed_and_described(service: MemoryPenstock, orders: 
     assert [topic.name for topic in admin.list_topics()] == ["b", "orders"]
     assert (created.partitions, created.config["max_batch_bytes"]) == (3, 5_000)
     assert admin.describe_topic(orders).offsets == (
-        PartitionOffsets(partition=0, log_start_offset=0, high_watermark=5),
-        PartitionOffsets(partition=1, log_start_offset=0, high_watermark=0),
+        PartitionOffsets(partition=0, log_start_offset=0, high_watermark=5, state="active"),
+        PartitionOffsets(partition=1, log_start_offset=0, high_watermark=0, state="active"),
     )
 
 
@@ -58,6 +58,11 @@ def test_topic_is_altered_and_grows(service: MemoryPenstock, orders: str) -> Non
     assert admin.alter_topic(orders, {"max_batch_bytes": 9_999}).config["max_batch_bytes"] == 9_999
     assert admin.alter_topic(orders, {"max_batch_bytes": None}).config["max_batch_bytes"] == default
     assert admin.add_partitions(orders, 4).partitions == 4
+    with pytest.raises(InvalidError, match="set_partitions"):
+        admin.add_partitions(orders, 3)
+    drained = admin.set_partitions(orders, 3)
+    assert (drained.partitions, drained.writable_partitions) == (4, 3)
+    assert [each.state for each in admin.describe_topic(orders).offsets] == ["active"] * 3 + ["draining"]
     with pytest.raises(InvalidError):
         admin.alter_topic(orders, {"nothing": 1})
 

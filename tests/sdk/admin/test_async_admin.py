@@ -16,6 +16,7 @@ CHANGES: list[Callable[[Any], Any]] = [
     lambda admin: admin.create_topic("bills", partitions=2),
     lambda admin: admin.alter_topic("bills", {"max_batch_bytes": 9_999}),
     lambda admin: admin.add_partitions("bills", 3),
+    lambda admin: admin.set_partitions("bills", 2),
     lambda admin: admin.truncate("orders", {0: 2}),
     lambda admin: admin.commit_group_offsets("g", {TopicPartition("orders", 0): 3}, metadata="m"),
     lambda admin: admin.alter_group("g", {"assignor": "range"}),

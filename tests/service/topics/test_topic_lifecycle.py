@@ -127,8 +127,8 @@ def test_alter_topic_keeps_records_and_what_is_not_named(instance: Instance) -> 
     )
 
 
-@pytest.mark.parametrize("partitions", [0, 1, 1_001])
-def test_alter_topic_refuses_fewer_partitions_and_too_many(instance: Instance, partitions: int) -> None:
+@pytest.mark.parametrize("partitions", [0, 1_001])
+def test_alter_topic_refuses_no_partitions_and_too_many(instance: Instance, partitions: int) -> None:
     new_topic(instance, partitions=2)
     with pytest.raises(PenstockError, match=f"{partitions} partitions") as caught:
         alter_topic(instance, "orders", partitions, {})

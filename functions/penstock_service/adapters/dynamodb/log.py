@@ -16,6 +16,7 @@ from penstock_core.log.index import (
     Page,
     Waiter,
     appended,
+    partition_closed,
     state_written,
     unknown_partition,
     with_log_start,
@@ -23,11 +24,13 @@ from penstock_core.log.index import (
 )
 from penstock_core.log.ref import LocatedRef, Ref, encode_ref, encode_refs
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, encode_state, entries_preceding
-from penstock_core.storage.head_item import head_item, head_key, parse_head
+from penstock_core.storage.head_item import CLOSED, head_item, head_key, parse_head
 from penstock_core.storage.head_updates import (
+    IS_OPEN,
     PUSH_WAITER_TAKEN,
     TAKE_PUSH_WAITER,
     arming,
+    layout_move,
     producers_removal,
     push_arming,
     tail_shortening,
@@ -87,12 +90,13 @@ class DynamoDbLogIndex:
             TableName=self._table,
             Key=head_key(key),
             UpdateExpression=_APPEND + _TAKE_WAITER,
-            ConditionExpression=_HEAD_EXISTS,
+            ConditionExpression=IS_OPEN,
             ExpressionAttributeValues=_append_values(ref, unconfirmed_zones),
             ReturnValues="ALL_OLD",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
         if isinstance(done, Refused):
-            raise unknown_partition(key)
+            raise partition_closed(key) if CLOSED in (done.item or {}) else unknown_partition(key)
         return _after_append(done, ref)
 
     def append_in_sequence(
@@ -123,7 +127,7 @@ class DynamoDbLogIndex:
             TableName=self._table,
             Key=head_key(key),
             UpdateExpression=f"{_APPEND}, producers.#producer = :entry{_TAKE_WAITER}",
-            ConditionExpression=f"{_HEAD_EXISTS} AND ({' OR '.join(conditions)})",
+            ConditionExpression=f"{IS_OPEN} AND ({' OR '.join(conditions)})",
             ExpressionAttributeNames={"#producer": producer_name(sequence.producer_id)},
             ExpressionAttributeValues=values,
             ReturnValues="ALL_OLD",
@@ -140,6 +144,9 @@ class DynamoDbLogIndex:
 
     def arm_push(self, key: PartitionKey, seen_next_offset: Offset) -> tuple[bool, Head | None]:
         return self._changed_head(push_arming(key, seen_next_offset))
+
+    def move_to_layout(self, key: PartitionKey, layout: int, closed_ms: int | None) -> Head | None:
+        return self._changed_head(layout_move(key, layout, closed_ms))[1]
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         item = self._client.get(self._table, producer_item_key(key, producer_id))

@@ -6,12 +6,12 @@ from typing import Any
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import refusal
 from penstock_core.ids import Nonce, PartitionKey, TransactionalId
-from penstock_core.log.index import unknown_partition
+from penstock_core.log.index import partition_closed, unknown_partition
 from penstock_core.log.ref import Ref, encode_ref, span
 from penstock_core.log.timer import timer_exists
 from penstock_core.storage.groups.lease_item import commit_update, lease_item_key, parse_lease
-from penstock_core.storage.head_item import head_key
-from penstock_core.storage.head_updates import PUSH_WAITER_TAKEN, TAKE_PUSH_WAITER
+from penstock_core.storage.head_item import CLOSED, head_key
+from penstock_core.storage.head_updates import IS_OPEN, PUSH_WAITER_TAKEN, TAKE_PUSH_WAITER
 from penstock_core.storage.item import ConditionalPut, Item, number
 from penstock_core.storage.keys import transactional_key
 from penstock_core.storage.push.delivery_item import delivery_write
@@ -134,13 +134,18 @@ class DynamoDbTransactionStore:
         if any(cancelled.is_refused(action) for action in range(expecting)):
             return False
         refused = next(key for action, key in enumerate(move.refs, expecting) if cancelled.is_refused(action))
-        raise unknown_partition(refused)
+        raise self._why_no_append(refused)
+
+    def _why_no_append(self, key: PartitionKey) -> PenstockError:
+        """The error for a head that has refused refs. One read."""
+        there = self._client.get(self._log_table, head_key(key))
+        return partition_closed(key) if CLOSED in (there or {}) else unknown_partition(key)
 
     def _why(self, transaction: Transaction, cancelled: Cancelled) -> PenstockError:
-        """The error for the first refused action behind the state's. One read if that is an offset."""
+        """The error for the first refused action behind the state's. One read if that is an offset or a head."""
         for action, key in enumerate(transaction.refs, start=1):
             if cancelled.is_refused(action):
-                return unknown_partition(key)
+                return self._why_no_append(key)
         for action, each in enumerate(transaction.offsets, start=1 + len(transaction.refs)):
             key = each.committed.partition
             if cancelled.is_refused(action):
@@ -199,7 +204,7 @@ class DynamoDbTransactionStore:
             "Key": head_key(key),
             "UpdateExpression": "SET next_offset = next_offset + :span, tail = list_append(tail, :refs), "
             f"under_replicated = :unconfirmed, {TAKE_PUSH_WAITER}",
-            "ConditionExpression": "attribute_exists(next_offset)",
+            "ConditionExpression": IS_OPEN,
             "ExpressionAttributeValues": {
                 ":span": number(span(refs)),
                 ":refs": {"L": [{"B": encode_ref(ref)} for ref in refs]},

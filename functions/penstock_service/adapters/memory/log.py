@@ -18,6 +18,8 @@ from penstock_core.log.index import (
     appended,
     appended_in_sequence,
     armed,
+    in_layout,
+    partition_closed,
     push_armed,
     unknown_partition,
     with_log_start,
@@ -30,7 +32,14 @@ from penstock_core.log.roll import shortened, without_producers
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.storage.dynamodb_limits import check_item, check_update
 from penstock_core.storage.head_item import head_item
-from penstock_core.storage.head_updates import arming, producers_removal, push_arming, tail_moving, tail_shortening
+from penstock_core.storage.head_updates import (
+    arming,
+    layout_move,
+    producers_removal,
+    push_arming,
+    tail_moving,
+    tail_shortening,
+)
 from penstock_core.storage.page_item import page_item
 from penstock_service.adapters.memory.contention import Contention
 
@@ -79,7 +88,10 @@ class MemoryLogIndex:
             return {key: self._heads[key] for key in partitions if key in self._heads}
 
     def append(self, key: PartitionKey, ref: Ref, unconfirmed_zones: int) -> HeadAppend:  # noqa: ARG002 - unread here
-        return self._append(key, lambda head: appended(head, ref))
+        done = self._append(key, lambda head: None if head.is_closed else appended(head, ref))
+        if not done.is_appended:
+            raise partition_closed(key)
+        return done
 
     def append_in_sequence(
         self,
@@ -98,6 +110,10 @@ class MemoryLogIndex:
     def arm_push(self, key: PartitionKey, seen_next_offset: Offset) -> tuple[bool, Head | None]:
         check_update(push_arming(key, seen_next_offset))
         return self._change_if(key, lambda head: push_armed(head, seen_next_offset))
+
+    def move_to_layout(self, key: PartitionKey, layout: int, closed_ms: int | None) -> Head | None:
+        check_update(layout_move(key, layout, closed_ms))
+        return self._change_if(key, lambda head: in_layout(head, layout, closed_ms))[1]
 
     def evicted_producer(self, key: PartitionKey, producer_id: int) -> ProducerState | None:
         there = self._evicted.get((key, producer_id))

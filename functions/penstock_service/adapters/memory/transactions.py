@@ -7,7 +7,7 @@ from dataclasses import replace
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.lease import refusal
 from penstock_core.ids import Nonce, PartitionKey, TransactionalId
-from penstock_core.log.index import unknown_partition
+from penstock_core.log.index import partition_closed, unknown_partition
 from penstock_core.log.timer import timer_exists
 from penstock_core.share.share_update import apply
 from penstock_core.storage.dynamodb_limits import check_actions
@@ -150,6 +150,8 @@ class MemoryTransactionStore:
         for key in wanted:
             if key not in heads:
                 raise unknown_partition(key)
+            if heads[key].is_closed:
+                raise partition_closed(key)
 
     def _check(self, transaction: Transaction) -> None:
         self._check_heads(transaction.refs)

@@ -6,9 +6,9 @@ they were read. So of two that bury the same records, one is refused, and finds 
 ```
 1 read of the records    1 put per zone    1 transaction: head of the dead-letter topic + share item
 ```
-The partition is the one with the source partition's number, modulo the topic's partitions. So dead letters of one key
-stay in order. If the topic is missing, or refuses the records, they wait for the longest pause, and a log line that an
-alarm watches tells of it.
+The partition is the one with the source partition's number, modulo the topic's writable partitions. So dead letters of
+one key stay in order. If the topic is missing, or refuses the records, they wait for the longest pause, and a log line
+that an alarm watches tells of it.
 
 Records that the group's filter does not take are finished, and leave no dead letter: their lock may have ended before
 any filter saw them. A record that a client rejected was handed out, so it goes to the topic whatever the filter is now.
@@ -30,7 +30,7 @@ from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareState
 from penstock_core.transaction import ShareCommit
 from penstock_service.instance.instance import Instance
-from penstock_service.records.append import is_head_gone
+from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.batches.read_batches import StoredBatch, WantedRecords, read_batches
 from penstock_service.share.batches.sift import filter_of
@@ -87,6 +87,8 @@ def _bury(instance: Instance, group: ShareGroup, partition: SharePartition, stat
         if is_head_gone(error):
             instance.topic_cache.forget(target.name)
             raise _Stuck(f"topic {target.name!r} was deleted") from error
+        if is_head_closed(error):
+            instance.topic_cache.forget(target.name)  # the next acquire sees which partitions are writable now
         raise
     if group.config.is_by_key:
         wake_workers(instance, [partition.key])  # a transaction does not tell if somebody waits for the keys
@@ -116,7 +118,7 @@ def _target(instance: Instance, group: ShareGroup, partition: SharePartition) ->
     topic = None if name is None else instance.topic_cache.find(name)
     if topic is None:
         raise _Stuck(f"topic {name!r} does not exist: create it, or name another one")
-    return topic, PartitionKey(topic.topic_id, Partition(partition.key.partition % topic.partitions))
+    return topic, PartitionKey(topic.topic_id, Partition(partition.key.partition % topic.writable_partitions))
 
 
 def _letters(

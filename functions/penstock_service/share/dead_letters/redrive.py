@@ -32,7 +32,7 @@ from penstock_core.share.share_group import SHARE_GROUP_ID_BYTES, ShareGroup, ne
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.transaction import ShareCommit
 from penstock_service.instance.instance import Instance
-from penstock_service.records.append import is_head_gone
+from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.batches.read_batches import WantedRecords, read_batches
 from penstock_service.share.batches.sift import decoded_among
@@ -178,11 +178,11 @@ class _Redrive:
         return is_done
 
     def _move(self, moved: Sequence[MovedRecords], share: ShareCommit, window: UpdateWindow) -> bool:
-        """Move the records. False also if one of the topics was deleted meanwhile: look it up again next time."""
+        """Move the records. False also if a topic was deleted or altered meanwhile: look it up again next time."""
         try:
             return move_records(self._instance, moved, share, window)
         except PenstockError as error:
-            if not is_head_gone(error):
+            if not (is_head_gone(error) or is_head_closed(error)):
                 raise
             for each in moved:
                 self._instance.topic_cache.forget(each.topic.name)
@@ -272,7 +272,9 @@ class _Redrive:
         topic = None if name is None else _found(self._instance, name)
         if topic is None or topic.topic_id == self._topic.topic_id:
             return None
-        return topic, PartitionKey(topic.topic_id, Partition(_number(told.get("partition", "")) % topic.partitions))
+        return topic, PartitionKey(
+            topic.topic_id, Partition(_number(told.get("partition", "")) % topic.writable_partitions)
+        )
 
 
 def _number(text: str) -> int:

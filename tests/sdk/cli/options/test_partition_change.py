@@ -1,0 +1,50 @@
+"""What `penstock topics alter --partitions` says before it acts."""
+
+import pytest
+
+from penstock.cli.options.partition_change import moved_share, preview
+from penstock.model import PartitionOffsets, Topic, TopicDescription
+from penstock_core.ids import Partition
+from penstock_core.records.partitioner import murmur2
+
+
+def described(partitions: int, writable: int, **config: object) -> TopicDescription:
+    topic = Topic(
+        name="orders",
+        topic_id="t1",
+        partitions=partitions,
+        writable_partitions=writable,
+        config=config,
+        created_at_ms=1,
+    )
+    offsets = [
+        PartitionOffsets(partition=number, log_start_offset=number, high_watermark=10, state="active")
+        for number in range(partitions)
+    ]
+    return TopicDescription(topic=topic, offsets=tuple(offsets))
+
+
+@pytest.mark.parametrize(("old", "new"), [(8, 3), (3, 8), (8, 4), (4, 8), (5, 1), (7, 6)])
+def test_moved_share_is_that_of_keys(old: int, new: int) -> None:
+    hashes = [murmur2(str(number).encode()) & 0x7FFFFFFF for number in range(20_000)]
+    moved = sum(Partition(each % old) != Partition(each % new) for each in hashes) / len(hashes)
+    assert moved_share(old, new) == pytest.approx(moved, abs=0.02)
+
+
+def test_preview_tells_what_drains_and_what_stays_readable() -> None:
+    first, end, keys = preview(described(4, 4, retention_ms=1_000), 2)
+    assert first.startswith("Partitions 2 to 3 take no new records. 15 records stay readable there.")
+    assert "once retention has removed" in end
+    assert keys.startswith("50% of the keys")
+
+
+@pytest.mark.parametrize("config", [{"retention_ms": -1}, {"cleanup_policy": "compact"}])
+def test_preview_says_so_when_retention_removes_nothing(config: dict[str, object]) -> None:
+    assert "Retention removes nothing" in list(preview(described(4, 4, **config), 3))[1]
+
+
+def test_preview_is_empty_without_a_change_and_short_when_partitions_open_again() -> None:
+    assert list(preview(described(4, 2), 2)) == []
+    first, _ = preview(described(4, 2), 3)
+    assert first == "Partition 2 takes new records again, and offsets go on."
+    assert len(list(preview(described(4, 4), 5))) == 1
