@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.chaos.run import LIKE_AWS, ChaosReport, run_chaos
+from tests.chaos.run import LIKE_AWS, ChaosReport, ChaosSettings, run_chaos
 from tests.history.model.anomaly import Kind
+from tests.history.push.figures import PushFigures
 
 
 @click.command()
@@ -36,16 +37,20 @@ from tests.history.model.anomaly import Kind
     show_default=True,
     help="Where the history and all notes go if a promise was broken.",
 )
-def main(seconds: float, seed: int | None, as_json: bool, checkout: Path | None, like_aws: str, keep: Path) -> None:
+@click.option("--only", type=click.Choice(["push"]), help="Only the clients of subscriptions, for a slow machine.")
+def main(
+    seconds: float, seed: int | None, as_json: bool, checkout: Path | None, like_aws: str, keep: Path, only: str | None
+) -> None:
     """Attack a local stack of its own, and judge what clients saw (docs/explanation/chaos.md)."""
     console = Console(stderr=as_json, highlight=False)
     seed = SystemRandom().randrange(2**32) if seed is None else seed
     folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
     try:
         with console.status("") as status:
-            report = run_chaos(
-                folder, seconds=seconds, seed=seed, checkout=checkout, tell=status.update, like_aws=like_aws
+            settings = ChaosSettings(
+                seconds=seconds, seed=seed, checkout=checkout, like_aws=like_aws, is_push_only=only is not None
             )
+            report = run_chaos(folder, settings, status.update)
     except BaseException:
         console.print(f"The run of seed {seed} did not end; its notes are in {_keep(folder, keep, seed)}")
         raise
@@ -71,6 +76,7 @@ def to_json(report: ChaosReport) -> dict[str, Any]:
         "storage_calls": report.storage_calls,
         "jobs": report.jobs,
         "workers": report.workers,
+        "deliveries": report.deliveries,
         "like_aws": report.like_aws,
         "stopped_waiting_s": list(report.stopped_waiting_s),
         "caught_up_s": report.caught_up_s,
@@ -101,6 +107,7 @@ def _figures(report: ChaosReport) -> dict[str, float]:
         "records handed out by share groups": counts.deliveries,
         "acceptances of share groups": counts.accepts,
         "dead letters": counts.dead_letters,
+        **_pushed(report.verdict.history.subscriptions),
         "delayed records that came": report.verdict.history.lateness.records,
         "seen after their time, s, p50": round(report.verdict.history.lateness.p50_ms / 1e3, 2),
         "seen after their time, s, p99": round(report.verdict.history.lateness.p99_ms / 1e3, 2),
@@ -110,11 +117,20 @@ def _figures(report: ChaosReport) -> dict[str, float]:
     }
 
 
+def _pushed(subscriptions: Mapping[str, PushFigures]) -> dict[str, float]:
+    return {
+        f"subscription {name}, {what}": count
+        for name, figures in subscriptions.items()
+        for what, count in asdict(figures).items()
+    }
+
+
 def _print(report: ChaosReport, console: Console) -> None:
     for title, rows in (
         (f"chaos, seed {report.plan.seed}", _figures(report)),
         ("faults injected", dict(sorted(report.injected.items()))),
         ("workers of share groups", dict(sorted(report.workers.items()))),
+        ("deliveries and targets", dict(sorted(report.deliveries.items()))),
         ("rules of AWS", dict(sorted(report.like_aws.items()))),
         ("scheduled functions and compaction", dict(sorted(report.jobs.items()))),
         ("answers to producers (0: none)", dict(sorted(report.requests.items()))),

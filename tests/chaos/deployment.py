@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,8 @@ _THROUGH_PROXY = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3")
 _ZONES = "PENSTOCK_ZONES"
 _TOPICS_TABLE = "PENSTOCK_TOPICS_TABLE"
 _LOG_TABLE = "PENSTOCK_LOG_TABLE"
-JOBS = ("scrub", "promote", "retention", "sweep")
+LOOK = "look-at-subscriptions"
+JOBS = ("scrub", "promote", "retention", "sweep", LOOK)
 # A run cannot wait for a day and a minute. A function that serves a request ends after 30 s.
 _JOB_SETTINGS = {
     "penstock-scrub": {"PENSTOCK_BUDGET_MS": "5000"},
@@ -42,13 +43,16 @@ def zone_of_bucket(stack: Stack) -> dict[str, str]:
 
 
 @contextmanager
-def functions_through(stack: Stack, proxy_url: str) -> Iterator[None]:
-    """Let every function reach DynamoDB and S3 at `proxy_url` meanwhile, and give the jobs short graces."""
+def functions_through(stack: Stack, proxy_url: str, own_urls: Mapping[str, str]) -> Iterator[None]:
+    """Let every function reach DynamoDB and S3 at `proxy_url` meanwhile, and give the jobs short graces.
+
+    `own_urls` has the functions that have a proxy of their own.
+    """
     lambdas = stack.root_client("lambda")
     before = _environments(stack)
-    through = dict.fromkeys(_THROUGH_PROXY, proxy_url)
     try:
         for name, variables in before.items():
+            through = dict.fromkeys(_THROUGH_PROXY, own_urls.get(name, proxy_url))
             changed = variables | through | _JOB_SETTINGS.get(name, {})
             lambdas.update_function_configuration(FunctionName=name, Environment={"Variables": changed})
         yield

@@ -12,27 +12,29 @@ from functools import partial
 from itertools import cycle
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from localstack.places import CHECKOUT
 from localstack.rules_client import read_rules, set_rules
 from penstock import Admin
-from tests.chaos.clients.clients import TRUNCATED, ProducerSpec, Target, run_consumers, run_producers, run_reader
-from tests.chaos.clients.compactor import ENDED, compact_to_the_end, compacting
-from tests.chaos.clients.keyed_clients import KEYED, fill_keyed, run_keyed, run_keyed_reader
-from tests.chaos.clients.queue_ends import run_drains, run_queue_end_reader
+from tests.chaos.clients.clients import TRUNCATED, Target
+from tests.chaos.clients.compactor import ENDED
+from tests.chaos.clients.keyed_clients import KEYED, fill_keyed
 from tests.chaos.clients.queue_topics import create_queue
-from tests.chaos.clients.share_workers import SLOTS, run_share_workers
+from tests.chaos.clients.share_workers import run_share_workers
 from tests.chaos.clients.stop_file import StopFile
-from tests.chaos.clients.task_producers import run_queue_reader, run_task_producers
-from tests.chaos.deployment import JOBS, Zones, functions_through, storage_through, zone_of_bucket
+from tests.chaos.clients.task_producers import run_queue_reader
+from tests.chaos.deployment import JOBS, LOOK, Zones, functions_through, storage_through, zone_of_bucket
 from tests.chaos.injector import Injector
 from tests.chaos.judging.keyed_verdict import KeyedVerdict, judge_keyed
 from tests.chaos.judging.verdict import Verdict, judge, unread
 from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
+from tests.chaos.push.delivery_watch import DeliveryWatch
+from tests.chaos.push.push_run import ENDPOINT_ENDED, begin_push
+from tests.chaos.push.targets import DELIVER
 from tests.chaos.tormenting import ENDED as ENDED_THEMSELVES
 from tests.chaos.tormenting import tormenting
+from tests.chaos.workload import Clients
 from tests.end_to_end.fault_proxy import fault_proxy
 from tests.end_to_end.local_stack import Stack, free_port, run, up
 from tests.history.recorder import Recorder
@@ -41,7 +43,7 @@ from tests.history.recorder import Recorder
 # units of a key and a table are that much smaller than on AWS. A few puts in a hundred meet a 409.
 LIKE_AWS = (
     "all,throughput.write_units_per_key=6,throughput.read_units_per_key=30,throughput.write_units_per_table=40,"
-    "throughput.read_units_per_table=250,directory_buckets.conflict_share=0.03,concurrency.account=20"
+    "throughput.read_units_per_table=250,directory_buckets.conflict_share=0.03,concurrency.account=30"
 )
 TOPICS = ("orders", TRUNCATED)
 PARTITIONS = 3
@@ -50,7 +52,7 @@ _WARM_CALLS = 40
 _START_S_MAX = 120.0
 _END_S_MAX = 180.0  # with delivery time-outs and requests in flight
 _READ_S_MAX = 600.0
-_DRAIN_S_MAX = 300.0
+_DRAIN_S_MAX = 900.0  # a slow machine needs minutes for what takes seconds
 _CATCH_UP_S_MAX = 300.0  # recover_zones waits 40 s before its pass, and failed repairs come back after a minute
 _RECOVER_EACH_S = 1.0
 _JOB_EACH_S = 3.0
@@ -65,8 +67,9 @@ class ChaosReport:
     `stopped_waiting_s` has an entry for each outage in which a zone hung. It is the time after its begin for which
     appends with acks=all still waited for it, or None if no later append was quick. `requests` counts by path and
     status, with 0 for no answer. `jobs` adds up the counts that scheduled functions return. `workers` counts what was
-    done to the workers of share groups. `like_aws` counts what the rules of AWS did. `caught_up_s` is the time from the
-    end of the last client until every zone was in sync with every segment, or None if that never came.
+    done to the workers of share groups, and `deliveries` what was done to deliveries and their targets. `like_aws`
+    counts what the rules of AWS did. `caught_up_s` is the time from the end of the last client until every zone was in
+    sync with every segment, or None if that never came.
     """
 
     plan: Plan
@@ -77,6 +80,7 @@ class ChaosReport:
     storage_calls: dict[str, int]
     jobs: dict[str, int]
     workers: dict[str, int]
+    deliveries: dict[str, int]
     like_aws: dict[str, int]
     stopped_waiting_s: tuple[float | None, ...]
     caught_up_s: float | None
@@ -84,65 +88,75 @@ class ChaosReport:
     whole_s: float
 
 
-def run_chaos(
-    folder: Path,
-    *,
-    seconds: float,
-    seed: int,
-    checkout: Path | None,
-    tell: Callable[[str], None],
-    like_aws: str = LIKE_AWS,
-) -> ChaosReport:
-    """Run in `folder`, which must be empty, and leave all notes there. `checkout` is deployed instead of this one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChaosSettings:
+    """What a run is to do. `checkout` is deployed instead of this one.
 
-    The rules of AWS that `like_aws` names hold from the first fault to the last read.
+    The rules of AWS that `like_aws` names hold from the first fault to the last read. `is_push_only`: only the clients
+    of subscriptions work, which a slow machine bears.
+    """
+
+    seconds: float
+    seed: int
+    checkout: Path | None = None
+    like_aws: str = LIKE_AWS
+    is_push_only: bool = False
+
+
+def run_chaos(folder: Path, settings: ChaosSettings, tell: Callable[[str], None]) -> ChaosReport:
+    """Run in `folder`, which must be empty, and leave all notes there.
 
     `tell` is called with each step. Raises AssertionError if the stack does not come up.
     """
     began = time.monotonic()
     tell("deploying a stack")
-    with _stack(folder / "stack", checkout) as stack:
+    with _stack(folder / "stack", settings.checkout) as stack:
         buckets = zone_of_bucket(stack)
-        plan = make_plan(seed, seconds, tuple(buckets.values()))
+        plan = make_plan(settings.seed, settings.seconds, tuple(buckets.values()))
         port = int(stack.endpoint_url.rpartition(":")[2])
         injector = Injector(plan, buckets)
-        with fault_proxy(stack.endpoint_url, injector.decide) as proxy_url, functions_through(stack, proxy_url):
+        readers = {zone: f"reader-without-{zone}" for zone in buckets.values()}
+        with (
+            Recorder.open(folder / "injector.history.jsonl") as recorder,
+            _proxied(stack, injector, recorder) as proxy_url,
+        ):
             target = _target(stack, proxy_url, folder)
-            zones = Zones(stack)
-            tell("filling the compacted topic")
-            fill_keyed(target)
+            pushes = begin_push(stack, target, settings.seed, recorder)
+            clients = Clients(target=target, pushes=pushes, seed=settings.seed, is_push_only=settings.is_push_only)
+            if not settings.is_push_only:
+                tell("filling the compacted topic")
+                fill_keyed(target)
             follower = _Follower(target)
+            zones = Zones(stack)
             with _running(zones, ["recover-zones"], _RECOVER_EACH_S):
-                compacts = storage_through(stack, proxy_url), folder, checkout or CHECKOUT
-                with _running(zones, JOBS, _JOB_EACH_S), compacting(*compacts, seed) as compacted:
-                    begin = partial(set_rules, port, f"{like_aws},seed={seed}")
-                    violations, started_at, workers = _attack(target, injector, plan, tell, begin)
+                compacts = storage_through(stack, proxy_url), folder, settings.checkout or CHECKOUT
+                with _running(zones, JOBS, _JOB_EACH_S), clients.compacting(*compacts) as compacted:
+                    begin = partial(set_rules, port, f"{settings.like_aws},seed={settings.seed}")
+                    attacked = _attack(clients, injector, plan, tell, begin)
+                violations = attacked.violations
                 if compacted[ENDED]:
                     violations.append(f"compaction ended by itself {compacted[ENDED]:,} times: see compaction.log")
-                faults_s = time.monotonic() - started_at
-                tell("compacting what is left")
-                violations += compact_to_the_end(*compacts, _READ_S_MAX)
-                tell("working off the share groups, and waiting for delayed records")
-                with _running(zones, ["promote"], _RECOVER_EACH_S):
-                    violations += _together((run_drains, target, _DRAIN_S_MAX))
+                faults_s = time.monotonic() - attacked.started_at
+                with pushes.calm():
+                    tell("compacting what is left")
+                    violations += clients.compact_to_the_end(*compacts, _READ_S_MAX)
+                    tell("working off share groups and subscriptions, and waiting for delayed records")
+                    with _running(zones, ["promote", LOOK], _RECOVER_EACH_S):
+                        violations += _together(*((drain, target, _DRAIN_S_MAX) for drain in clients.drains()))
                 violations += follower.end()
                 tell("waiting until every zone is in sync and has every segment")
                 caught_up_s = _caught_up_s(zones)
             if caught_up_s is None:
                 violations.append(f"after {_CATCH_UP_S_MAX:.0f} s zones still lack segments: {zones.missing_copies()}")
-            readers = [f"reader-without-{zone}" for zone in buckets.values()]
-            violations += _read_everything(target, injector, dict(zip(buckets.values(), readers, strict=True)), tell)
+            violations += _read_everything(clients, injector, readers, tell)
         counted = read_rules(port)["counts"]
     tell("judging the history")
-    verdict = judge(folder, readers)
-    violations += [
-        each for name in ("drains", *(f"{reader}.queue" for reader in readers)) for each in unread(folder, name)
-    ]
-    violations += [] if verdict.history.counts.commits else ["no commit of the group was acknowledged"]
-    keyed = judge_keyed(folder, readers)
-    figures = [json.loads(path.read_text()) for path in sorted(folder.glob("*.figures.json"))]
-    requests = sum((Counter(each["requests"]) for each in figures), Counter[str]())
-    slow = [append for each in figures if each["acks"] == "all" for append in each["appends"]]
+    pushes.tell_timeouts(folder / "stack" / "emulator.log")
+    verdict = judge(folder, [*readers.values()])
+    keyed = judge_keyed(folder, [*readers.values()])
+    names = *clients.names_of_drains(), *(f"{reader}.queue" for reader in readers.values())
+    violations += [*(each for name in names for each in unread(folder, name)), *clients.undone(verdict)]
+    requests, slow = _figures(folder)
     return ChaosReport(
         plan=plan,
         verdict=replace(verdict, violations=(*verdict.violations, *keyed.violations, *violations)),
@@ -151,15 +165,37 @@ def run_chaos(
         requests=dict(requests),
         storage_calls={name: count for name, count in injector.calls.items() if not name.startswith("api ")},
         jobs=dict(zones.done + compacted),
-        workers=workers,
+        workers=attacked.workers,
+        deliveries=attacked.deliveries,
         like_aws=counted,
         stopped_waiting_s=tuple(
-            _stopped_waiting_s(outage, started_at, slow) for outage in plan.outages if outage.fault is ZoneFault.HANGING
+            _stopped_waiting_s(outage, attacked.started_at, slow)
+            for outage in plan.outages
+            if outage.fault is ZoneFault.HANGING
         ),
         caught_up_s=caught_up_s,
         faults_s=faults_s,
         whole_s=time.monotonic() - began,
     )
+
+
+@contextmanager
+def _proxied(stack: Stack, injector: Injector, recorder: Recorder) -> Iterator[str]:
+    """The proxy of functions and clients. `deliver` has one of its own, so that the history tells its faults."""
+    watch = DeliveryWatch(injector.decide, recorder)
+    with (
+        fault_proxy(stack.endpoint_url, injector.decide) as proxy_url,
+        fault_proxy(stack.endpoint_url, watch.decide, watch.told) as own_url,
+        functions_through(stack, proxy_url, {DELIVER: own_url}),
+    ):
+        yield proxy_url
+
+
+def _figures(folder: Path) -> tuple[Counter[str], list[tuple[float, float, bool]]]:
+    """The requests of the producers, and the appends of those that wait for all zones."""
+    figures = [json.loads(path.read_text()) for path in sorted(folder.glob("*.figures.json"))]
+    requests = sum((Counter(each["requests"]) for each in figures), Counter[str]())
+    return requests, [append for each in figures if each["acks"] == "all" for append in each["appends"]]
 
 
 @contextmanager
@@ -188,39 +224,41 @@ def _target(stack: Stack, proxy_url: str, folder: Path) -> Target:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attacked:
+    """What was wrong, when the faults began, and what was done to workers, deliveries and targets."""
+
+    violations: list[str]
+    started_at: float
+    workers: dict[str, int]
+    deliveries: dict[str, int]
+
+
 def _attack(
-    target: Target, injector: Injector, plan: Plan, tell: Callable[[str], None], begin: Callable[[], object]
-) -> tuple[list[str], float, dict[str, int]]:
-    """Run the workload under the plan's faults until all clients have ended.
-
-    Return their errors, the begin, and what was done to the workers of share groups.
-
-    `begin` is called right before the first fault.
-    """
+    clients: Clients, injector: Injector, plan: Plan, tell: Callable[[str], None], begin: Callable[[], object]
+) -> _Attacked:
+    """Run the workload under the plan's faults until all clients have ended. `begin` comes right before the faults."""
+    target = clients.target
     stop, end = _SPAWN.Event(), StopFile(target.folder / "stop-workers")
-    specs = _producers(plan.seed)
-    processes = [_SPAWN.Process(target=run_producers, args=(target, half, stop)) for half in (specs[::2], specs[1::2])]
-    processes.append(_SPAWN.Process(target=run_consumers, args=(target, stop)))
-    processes.append(_SPAWN.Process(target=run_keyed, args=(target, plan.seed, stop)))
-    processes.append(_SPAWN.Process(target=run_task_producers, args=(target, plan.seed, stop)))
-    for process in processes:
-        process.start()
+    processes = clients.start(stop)
 
     def worker(slot: str, life: int) -> SpawnProcess:
         return _SPAWN.Process(target=run_share_workers, args=(target, slot, life, plan.seed, end))
 
-    with tormenting(SLOTS, plan.seed, worker, end.set) as workers:
+    with tormenting(clients.slots(), plan.seed, worker, end.set) as workers:
         try:
             deadline = time.monotonic() + _START_S_MAX
-            while not _is_warm(injector) and time.monotonic() < deadline:
+            while not clients.is_warm(injector) and time.monotonic() < deadline:
                 time.sleep(_TICK_S)
-            tell(f"faults for {plan.seconds:.0f} s, seed {plan.seed}")
-            begin()
-            started_at = time.monotonic()
-            injector.start()
-            while (elapsed_s := injector.elapsed_s()) < plan.seconds and all(each.is_alive() for each in processes):
-                injector.end_outages_until(elapsed_s)
-                time.sleep(_TICK_S)
+            processes.append(clients.start_operator(stop))
+            with clients.pushes.attacked() as deliveries:
+                tell(f"faults for {plan.seconds:.0f} s, seed {plan.seed}")
+                begin()
+                started_at = time.monotonic()
+                injector.start()
+                while (elapsed_s := injector.elapsed_s()) < plan.seconds and not any(it.exitcode for it in processes):
+                    injector.end_outages_until(elapsed_s)
+                    time.sleep(_TICK_S)
         finally:
             injector.stop()
             stop.set()
@@ -228,12 +266,9 @@ def _attack(
     wrong = _ended(processes, _END_S_MAX)
     if workers[ENDED_THEMSELVES]:
         wrong.append(f"workers of share groups died {workers[ENDED_THEMSELVES]:,} times by themselves")
-    return wrong, started_at, dict(workers)
-
-
-def _is_warm(injector: Injector) -> bool:
-    """Return whether the functions have started. Calls at the same time each start one, which takes a second."""
-    return all(injector.calls[f"api POST {path}"] >= _WARM_CALLS for path in ("/v1/produce", "/v1/fetch"))
+    if deliveries[ENDPOINT_ENDED]:
+        wrong.append(f"the endpoint died {deliveries[ENDPOINT_ENDED]:,} times by itself")
+    return _Attacked(violations=wrong, started_at=started_at, workers=dict(workers), deliveries=dict(deliveries))
 
 
 class _Follower:
@@ -279,38 +314,15 @@ def _caught_up_s(zones: Zones) -> float | None:
     return None
 
 
-def _producers(seed: int) -> list[ProducerSpec]:
-    chance = Random(seed)
-    kinds = [
-        ("quorum-keyed", "quorum", True, 20, 2_000, "zstd"),
-        ("all-keyed", "all", True, 10, 2_000, "none"),
-        ("all-unkeyed", "all", False, 10, 200, "lz4"),
-        ("quorum-large", "quorum", False, 8, 100_000, "none"),
-    ]
-    return [
-        ProducerSpec(
-            name=name,
-            acks=acks,
-            is_keyed=is_keyed,
-            burst=burst,
-            value_bytes_max=value_bytes_max,
-            compression_type=compression_type,
-            seed=chance.randrange(2**32),
-        )
-        for name, acks, is_keyed, burst, value_bytes_max, compression_type in kinds
-    ]
-
-
 def _read_everything(
-    target: Target, injector: Injector, readers: Mapping[str, str], tell: Callable[[str], None]
+    clients: Clients, injector: Injector, readers: Mapping[str, str], tell: Callable[[str], None]
 ) -> list[str]:
     """Read all topics once without each zone, by the reader of that name. Return what was wrong."""
     wrong: list[str] = []
     for zone, reader in readers.items():
         tell(f"reading everything without zone {zone}")
         injector.lose(zone)
-        reads = run_reader, run_keyed_reader, run_queue_end_reader
-        wrong += _together(*((read, target, reader, _READ_S_MAX) for read in reads))
+        wrong += _together(*((read, clients.target, reader, _READ_S_MAX) for read in clients.readers()))
     return wrong
 
 

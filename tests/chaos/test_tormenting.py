@@ -2,6 +2,8 @@
 
 import multiprocessing
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
@@ -48,3 +50,20 @@ def test_worker_that_dies_is_counted(tmp_path: Path, code: int) -> None:
     stop = StopFile(tmp_path / "stop")
     with tormenting(("a",), 1, lambda *_: _SPAWN.Process(target=sys.exit, args=(code,)), stop.set, _NEVER) as done:
         until(lambda: done[ENDED] > 0)
+
+
+def test_blow_is_struck_within_what_goes_around_it(tmp_path: Path) -> None:
+    stop, entered = StopFile(tmp_path / "stop"), list[str]()
+
+    @contextmanager
+    def around(slot: str) -> Iterator[None]:
+        entered.append(slot)
+        yield
+
+    def start(_slot: str, _life: int) -> SpawnProcess:
+        return _SPAWN.Process(target=work, args=(stop,))
+
+    with tormenting(("a",), 1, start, stop.set, _AT_ONCE, around) as done:
+        until(lambda: done[KILLED] > 0 and done[FROZEN] > 0)
+    assert len(entered) == done[KILLED] + done[FROZEN]
+    assert {*entered} == {"a"}

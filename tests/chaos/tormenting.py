@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.context import SpawnProcess
@@ -16,6 +16,7 @@ _END_S_MAX = 60.0
 KILLED, FROZEN, ENDED = "workers killed", "workers frozen past their locks", "workers ended by themselves"
 
 Start = Callable[[str, int], SpawnProcess]
+Around = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +33,26 @@ _USUAL = Torment()
 
 @contextmanager
 def tormenting(
-    slots: Sequence[str], seed: int, start: Start, ask_to_end: Callable[[], None], torment: Torment = _USUAL
+    slots: Sequence[str],
+    seed: int,
+    start: Start,
+    ask_to_end: Callable[[], None],
+    torment: Torment = _USUAL,
+    around: Around = lambda _slot: nullcontext(),
 ) -> Iterator[Counter[str]]:
     """Keep one process for each slot meanwhile. `start(slot, life)` makes it; `ask_to_end` asks all to end.
+
+    `around(slot)` is entered for as long as its process is killed or stands still.
 
     In the end the counter holds what was done to them. A process that ends with an error is a defect.
     """
     stop = threading.Event()
     done: Counter[str] = Counter()
     threads = [
-        threading.Thread(target=_keep, args=(partial(start, slot), Random(f"{seed}.{slot}"), stop, done, torment))
+        threading.Thread(
+            target=_keep,
+            args=(_Slot(partial(start, slot), partial(around, slot), torment), Random(f"{seed}.{slot}"), stop, done),
+        )
         for slot in slots
     ]
     for thread in threads:
@@ -55,25 +66,34 @@ def tormenting(
             thread.join()
 
 
-def _keep(
-    start: Callable[[int], SpawnProcess], chance: Random, stop: threading.Event, done: Counter[str], torment: Torment
-) -> None:
-    life = 0
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """One slot: how its processes are made, what is entered around a blow, and the torment."""
+
+    start: Callable[[int], SpawnProcess]
+    around: Callable[[], AbstractContextManager[None]]
+    torment: Torment
+
+
+def _keep(slot: _Slot, chance: Random, stop: threading.Event, done: Counter[str]) -> None:
+    life, torment = 0, slot.torment
     while not stop.is_set():
-        process = start(life)
+        process = slot.start(life)
         life += 1
         process.start()
         while _lives(process, stop, chance.uniform(*torment.life_s)) and chance.random() < torment.freeze_share:
-            _stand_still(process, chance.uniform(*torment.stands_s))
+            with slot.around():
+                _stand_still(process, chance.uniform(*torment.stands_s))
             done[FROZEN] += 1
         if stop.is_set():
             process.join(_END_S_MAX)
         elif process.is_alive():
             done[KILLED] += 1
         if process.is_alive():
-            process.kill()
-            done["workers that did not end when asked"] += stop.is_set()
-            process.join()
+            with slot.around():
+                process.kill()
+                done["workers that did not end when asked"] += stop.is_set()
+                process.join()
         elif process.exitcode:
             done[ENDED] += 1
 

@@ -83,6 +83,7 @@ class Corrupt:
 
 Fault = Answer | Kill | Reset | Delay | Hang | Corrupt
 Decide = Callable[[Call], Fault | None]
+Told = Callable[[Call, int, bytes], None]
 
 
 def dynamodb_error(status: int, code: str, *, is_applied: bool = False, **facts: object) -> Answer:
@@ -125,12 +126,25 @@ class Faults:
             return True
 
 
+def _tell_nobody(_call: Call, _status: int, _body: bytes) -> None:
+    return
+
+
 @contextmanager
-def fault_proxy(upstream_url: str, decide: Decide) -> Iterator[str]:
-    """Runs a proxy to `upstream_url` that asks `decide` for the fault of each call. Yields its URL on 127.0.0.1."""
+def fault_proxy(upstream_url: str, decide: Decide, told: Told = _tell_nobody) -> Iterator[str]:
+    """Runs a proxy to `upstream_url` that asks `decide` for the fault of each call. Yields its URL on 127.0.0.1.
+
+    `told` gets status and body of each answer that came from upstream.
+    """
     upstream = urlsplit(upstream_url)
     handler = type(
-        "Handler", (_Handler,), {"decide": staticmethod(decide), "upstream": (upstream.hostname, upstream.port)}
+        "Handler",
+        (_Handler,),
+        {
+            "decide": staticmethod(decide),
+            "told": staticmethod(told),
+            "upstream": (upstream.hostname, upstream.port),
+        },
     )
     server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -157,6 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = 64 * 1024
     decide: Decide
+    told: Told
     upstream: tuple[str, int]
 
     def setup(self) -> None:
@@ -176,7 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        fault = self.decide(self._call())
+        call = self._call()
+        fault = self.decide(call)
         match fault:
             case Delay(seconds=seconds):
                 threading.Event().wait(seconds)
@@ -194,6 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(fault.status, [("Content-Type", fault.content_type)], fault.body)
                 return
         status, headers, answer = self._forward(body)
+        self.told(call, status, answer)
         match fault:
             case Kill():
                 self._kill_caller()

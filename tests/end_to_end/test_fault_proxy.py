@@ -70,6 +70,20 @@ def test_bytes_path_and_host_pass_unchanged_when_there_is_no_fault(upstream: Ups
     assert calls == [Call(service="s3", operation="PutObject", bucket="bucket")]
 
 
+@pytest.mark.parametrize(("fault", "told"), [(None, [(200, BODY)]), (s3_error(404, "NoSuchBucket"), [])])
+def test_answers_of_upstream_are_told_and_injected_ones_are_not(
+    upstream: Upstream, fault: Fault | None, told: list[tuple[int, bytes]]
+) -> None:
+    heard: list[tuple[int, bytes]] = []
+
+    def hear(_call: Call, status: int, body: bytes) -> None:
+        heard.append((status, body))
+
+    with fault_proxy(url_of(upstream), lambda call: fault, hear) as url:
+        put(url)
+    assert heard == told
+
+
 def test_caller_may_send_at_once_when_it_expects_100_continue(upstream: Upstream) -> None:
     with fault_proxy(url_of(upstream), lambda call: None) as url:
         connection = HTTPConnection(urlsplit(url).netloc, timeout=DEADLINE_S)

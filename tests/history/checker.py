@@ -28,6 +28,7 @@ from tests.history.format import (
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.ledger import Ledger
 from tests.history.model.operations import Operation, read_operations
+from tests.history.push.figures import PushFigures
 from tests.history.push.pushes import Pushes
 from tests.history.queue.delays import Delays, Lateness
 from tests.history.queue.share_groups import ShareGroups
@@ -64,6 +65,7 @@ def check(lines: Iterable[str | bytes], options: Options | None = None) -> Repor
         worst_lag=_worst_first(verdict.lag.worst.values()),
         worst_empty_lag=_worst_first(verdict.lag.worst_empty.values()),
         lateness=verdict.lateness,
+        subscriptions=verdict.subscriptions,
     )
 
 
@@ -76,6 +78,7 @@ class Verdict:
     counts: Counts
     lag: RealTimeLag
     lateness: Lateness
+    subscriptions: dict[str, PushFigures]
 
 
 class Checker:
@@ -130,6 +133,7 @@ class Checker:
             counts=self._tally.counts(retry_duplicates=len(explained), unseen=unseen),
             lag=self._lag,
             lateness=self._delays.lateness(),
+            subscriptions=self._pushes.figures(),
         )
 
     def _anomalies(self, explained: list[Anomaly]) -> Iterator[Anomaly]:

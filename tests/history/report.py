@@ -1,7 +1,7 @@
 """The report of a check: anomalies by kind, the operations that witness them, counts, and lag."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 
 from tests.history.checks.lag import Lag
@@ -28,6 +28,7 @@ from tests.history.format import (
 )
 from tests.history.model.anomaly import Anomaly, Kind
 from tests.history.model.operations import Operation
+from tests.history.push.figures import PushFigures
 from tests.history.queue.delays import Lateness
 
 WITNESSES_MAX = 8  # for one anomaly
@@ -81,6 +82,7 @@ class Report:
     worst_lag: tuple[Lag, ...]  # one per partition that lagged, the worst first
     worst_empty_lag: tuple[Lag, ...]  # of polls that returned nothing, likewise
     lateness: Lateness  # of delayed records
+    subscriptions: dict[str, PushFigures] = field(default_factory=dict)  # by name
 
     @property
     def is_clean(self) -> bool:
@@ -100,6 +102,7 @@ class Report:
             "worst_lag": [asdict(lag) for lag in self.worst_lag],
             "worst_empty_lag": [asdict(lag) for lag in self.worst_empty_lag],
             "lateness": asdict(self.lateness),
+            "subscriptions": {name: asdict(figures) for name, figures in self.subscriptions.items()},
         }
 
 

@@ -10,12 +10,13 @@ from penstock_core.share.dead_letter import own_headers
 from tests.chaos.clients.clients import Target, read_to_end, run_all
 from tests.chaos.clients.queue_topics import DEAD, GROUPS, LATER, READ_AT_END, TASKS, is_poison
 from tests.chaos.clients.values import name_of
+from tests.chaos.push.push_clients import read_copies
+from tests.chaos.push.subscriptions import BURIED
 from tests.chaos.recording import RecordingTransport
 from tests.history.format import DeadLetter, DeadLetters, Drained, Function
 from tests.history.recorder import Recorder
 from tests.support.dead_letters import dead_letter_of
 
-_DEAD = TopicPartition(DEAD, 0)
 _LOOK_EACH_S = 2.0
 
 
@@ -77,29 +78,32 @@ def _await_delayed(target: Target, deadline: float) -> list[str]:
 
 
 def run_queue_end_reader(target: Target, reader: str, within_s: float) -> None:
-    """A process's entry: read the topics of the queue workload, and its dead letters, from start to end."""
+    """A process's entry: read the topics of the queue workload, dead letters and copies, from start to end."""
     name, deadline = f"{reader}.queue", time.monotonic() + within_s
     with (
         target.recorder(name) as recorder,
         Consumer(transport=target.transport(), fetch_wait_ms=0, max_in_flight=4) as consumer,
     ):
         left = read_to_end(consumer, recorder, name, target.partitions_of(READ_AT_END), deadline)
-        target.tell_unread(name, left + _read_dead_letters(consumer, recorder, name, deadline))
+        for topic in (DEAD, BURIED):
+            left += _read_dead_letters(consumer, recorder, name, topic, deadline)
+        target.tell_unread(name, left + read_copies(consumer, recorder, name, target, deadline))
 
 
-def _read_dead_letters(consumer: Consumer, recorder: Recorder, process: str, deadline: float) -> list[str]:
-    consumer.assign([_DEAD])
-    consumer.seek(_DEAD, 0)
-    end = consumer.end_offsets([_DEAD])[_DEAD]
-    while consumer.position(_DEAD) < end and time.monotonic() < deadline:
+def _read_dead_letters(consumer: Consumer, recorder: Recorder, process: str, topic: str, deadline: float) -> list[str]:
+    where = TopicPartition(topic, 0)
+    consumer.assign([where])
+    consumer.seek(where, 0)
+    end = consumer.end_offsets([where])[where]
+    while consumer.position(where) < end and time.monotonic() < deadline:
         operation = recorder.invoke(process, Function.DEAD_LETTERS)
         try:
             records = consumer.poll(timeout_ms=1_000)
         except PenstockError:
             recorder.fail(operation)
             continue
-        recorder.ok(operation, [DeadLetters((DEAD, 0), tuple(_letter(each) for each in records))])
-    return [] if consumer.position(_DEAD) >= end else [f"dead letters from {consumer.position(_DEAD)} to {end}"]
+        recorder.ok(operation, [DeadLetters((topic, 0), tuple(_letter(each) for each in records))])
+    return [] if consumer.position(where) >= end else [f"{topic} from {consumer.position(where)} to {end}"]
 
 
 def _letter(record: ConsumerRecord) -> DeadLetter:

@@ -8,11 +8,12 @@ from typing import Any
 from penstock import Admin
 from tests.chaos.clients.clients import FILTERED_TAG
 from tests.chaos.exchanges.shares import DEFAULT_LOCK_MS
+from tests.chaos.push.subscriptions import PUSHED
 from tests.history.format import Function, Share
 from tests.history.recorder import Recorder
 
 TASKS, DEAD, EFFECTS, LATER = "tasks", "tasks.dead", "effects", "later"
-READ_AT_END = (TASKS, EFFECTS, LATER)
+READ_AT_END = (TASKS, EFFECTS, LATER, PUSHED)
 POOL, LANES, SEVENS, MOVERS = "pool", "lanes", "sevens", "movers"
 GROUPS = (POOL, LANES, SEVENS, MOVERS)
 DELIVERIES_MAX = 4

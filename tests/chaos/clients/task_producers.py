@@ -1,6 +1,6 @@
-"""The producers of the queue workload: tasks with and without keys, and delayed records, of which some are cancelled.
+"""The producers of the queue workload: tasks and pushed records with and without keys, and delayed records.
 
-Some delayed records go in transactions, and some of these are aborted on purpose.
+Some delayed records are cancelled. Some go in transactions, and some of these are aborted on purpose.
 """
 
 import time
@@ -16,6 +16,7 @@ from tests.chaos.clients.clients import DELIVERY_TIMEOUT_MS, Target, follow, run
 from tests.chaos.clients.queue_topics import LATER, READ_AT_END, TASKS
 from tests.chaos.clients.stop_file import StopFile
 from tests.chaos.clients.values import make_value
+from tests.chaos.push.subscriptions import PUSHED
 from tests.chaos.recording import RecordingTransport
 from tests.history.format import Function, Schedule
 from tests.history.recorder import Recorder
@@ -33,16 +34,21 @@ class AbortError(Exception):
     """The application gives a transaction up."""
 
 
-def run_task_producers(target: Target, seed: int, stop: Event) -> None:
-    """A process's entry: a producer of tasks, one of delayed records, and one of delayed records in transactions."""
+def run_task_producers(target: Target, seed: int, stop: Event, topics: tuple[str, ...]) -> None:
+    """A process's entry: producers of tasks, of pushed records, of delayed records, and of these in transactions.
+
+    Those of other topics than `topics` are left out.
+    """
     with target.recorder("task-producers") as recorder:
-        run_all(
-            [
-                partial(_send_tasks, target, recorder, Random(f"{seed}.tasks"), stop),
+        producers: dict[str, list[Callable[[], None]]] = {
+            TASKS: [partial(_send_with_keys, target, recorder, Random(f"{seed}.tasks"), stop, (TASKS, "task"))],
+            PUSHED: [partial(_send_with_keys, target, recorder, Random(f"{seed}.pushed"), stop, (PUSHED, "push"))],
+            LATER: [
                 partial(_send_later, target, recorder, Random(f"{seed}.later"), stop),
                 partial(_send_later_at_once, target, recorder, Random(f"{seed}.at-once"), stop),
-            ]
-        )
+            ],
+        }
+        run_all([body for topic in topics for body in producers[topic]])
 
 
 def run_queue_reader(target: Target, stop: StopFile) -> None:
@@ -51,14 +57,16 @@ def run_queue_reader(target: Target, stop: StopFile) -> None:
         follow(target, recorder, stop, "queue-tail", topics=READ_AT_END)
 
 
-def _send_tasks(target: Target, recorder: Recorder, chance: Random, stop: Event) -> None:
-    number = 0
-    for producer in _lives(target, recorder, "tasks", stop):
+def _send_with_keys(
+    target: Target, recorder: Recorder, chance: Random, stop: Event, topic_and_prefix: tuple[str, str]
+) -> None:
+    number, (topic, prefix) = 0, topic_and_prefix
+    for producer in _lives(target, recorder, topic, stop):
         for _ in range(chance.randint(1, _BURST_MAX)):
             number += 1
             key = f"lane-{chance.randrange(_KEYS)}" if chance.random() < 0.8 else None
-            name = f"task-{number}"
-            _quietly(partial(producer.send, TASKS, make_value(name), key=key, headers=[("tag", name[-1].encode())]))
+            name = f"{prefix}-{number}"
+            _quietly(partial(producer.send, topic, make_value(name), key=key, headers=[("tag", name[-1].encode())]))
 
 
 def _send_later(target: Target, recorder: Recorder, chance: Random, stop: Event) -> None:

@@ -10,6 +10,7 @@ from tests.history.model.operations import Operation
 from tests.history.push.copies import check_copies
 from tests.history.push.endings import check_letters, check_unhandled
 from tests.history.push.facts import PushFacts, SubscriptionFacts
+from tests.history.push.figures import PushFigures, figures_of
 from tests.history.push.handling_order import check_handlings
 from tests.history.push.stops import check_stops
 from tests.history.push.subscribed_partition import SubscribedPartition
@@ -23,6 +24,10 @@ class Pushes:
 
     def observe(self, operation: Operation) -> None:
         self._facts.observe(operation)
+
+    def figures(self) -> dict[str, PushFigures]:
+        """How much each subscription has delivered."""
+        return {name: figures_of(facts) for name, facts in self._facts.subscriptions.items()}
 
     def anomalies(self, order: VersionOrder, truncations: Truncations) -> Iterator[Anomaly]:
         """Call `ledger.settle` first: the rules look up where each record is."""

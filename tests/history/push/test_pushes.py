@@ -6,6 +6,7 @@ import pytest
 
 from tests.history.format import DeadLetter, Function, Handling, Push
 from tests.history.history_builder import ORDERS, OTHER, abc
+from tests.history.push.figures import PushFigures
 from tests.history.push.push_builder import NAME, POISON, PushBuilder
 
 
@@ -28,6 +29,8 @@ def test_nothing_is_wrong_when_each_record_is_handled_or_dead(is_ordered: bool) 
     assert history.found() == {}
     counts = history.history.check().counts
     assert (counts.handled, counts.dead_letters) == (3, 1)
+    figures = history.history.check().subscriptions
+    assert figures == {NAME: PushFigures(records=2, buried=1, repeats=1, failures=1)}
 
 
 @pytest.mark.parametrize("is_ordered", [True, False])
