@@ -22,7 +22,7 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
-    count_fitting,
+    fitting_page,
     instance_of,
     serve_with,
 )
@@ -54,16 +54,13 @@ def describe(
     found = describe_group(instance_of(app), group, after, limit)
     members = [_member(member) for member in found.members]
     partitions = [_partition(each) for each in found.partitions]
-    fitting = count_fitting([*members, *partitions])
-    next_after = found.next_after
-    if fitting < len(members) + len(partitions):
-        names = [*(str(each.name) for each in found.members), *(str(each.partition) for each in found.partitions)]
-        next_after = names[fitting - 1]
+    places = [*(str(each.name) for each in found.members), *(str(each.partition) for each in found.partitions)]
+    fitting, next_after = fitting_page([*members, *partitions], found.next_after, places.__getitem__)
     return {
         **_group(found.group, found.state),
         "member_count": found.member_count,
-        "members": members[:fitting],
-        "partitions": partitions[: max(0, fitting - len(members))],
+        "members": members[: len(fitting)],
+        "partitions": partitions[: max(0, len(fitting) - len(members))],
         "next_after": next_after,
     }
 

@@ -25,8 +25,8 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
-    count_fitting,
     error_json,
+    fitting_page,
     instance_of,
     serve_with,
 )
@@ -89,10 +89,8 @@ def committed(
         }
         for item in found
     ]
-    fitting = count_fitting(offsets)
-    if fitting < len(offsets):
-        next_after = str(found[fitting - 1].partition)
-    return {"offsets": offsets[:fitting], "next_after": next_after}
+    page, next_after = fitting_page(offsets, next_after, lambda last: str(found[last].partition))
+    return {"offsets": page, "next_after": next_after}
 
 
 def _seen(commit: SeenCommitJson | None) -> SeenCommit | None:

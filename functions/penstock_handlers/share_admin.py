@@ -14,7 +14,7 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
-    count_fitting,
+    fitting_page,
     instance_of,
     serve_with,
 )
@@ -46,11 +46,8 @@ def list_all(
 ) -> ShareGroupList:
     """List the share groups by name, `limit` at a time, from behind `after`."""
     found, next_after = list_share_groups(instance_of(app), limit, after)
-    groups = [_group(group) for group in found]
-    fitting = count_fitting(groups)
-    if fitting < len(groups):
-        next_after = groups[fitting - 1]["group"]
-    return {"share_groups": groups[:fitting], "next_after": next_after}
+    page, next_after = fitting_page([_group(group) for group in found], next_after, lambda last: found[last].name)
+    return {"share_groups": page, "next_after": next_after}
 
 
 @app.operation("PUT /v1/share-groups/<group>", "putShareGroup", "Create a share group, or alter it")
@@ -70,11 +67,12 @@ def describe(
 ) -> ShareGroupDescriptionAnswer:
     """Describe a share group, and what each partition has in flight, available and waiting; `limit` at a time."""
     found, chosen, next_after = describe_share_group(instance_of(app), group, after, limit)
-    partitions = [_partition(each) for each in chosen]
-    fitting = count_fitting(partitions)
-    if fitting < len(partitions):
-        next_after = place_of(chosen[fitting - 1].topic, chosen[fitting - 1].key)
-    return {**_group(found), "partitions": partitions[:fitting], "next_after": next_after}
+    partitions, next_after = fitting_page(
+        [_partition(each) for each in chosen],
+        next_after,
+        lambda last: place_of(chosen[last].topic, chosen[last].key),
+    )
+    return {**_group(found), "partitions": partitions, "next_after": next_after}
 
 
 @app.operation("DELETE /v1/share-groups/<group>", "deleteShareGroup", "Delete a share group", status_code=204)

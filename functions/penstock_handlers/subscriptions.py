@@ -12,7 +12,7 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
-    count_fitting,
+    fitting_page,
     instance_of,
     serve_with,
 )
@@ -40,10 +40,8 @@ def list_all(
     """List the subscriptions by name, `limit` at a time, from behind `after`."""
     found, next_after = list_subscriptions(instance_of(app), limit, after)
     subscriptions = [subscription_answer(each) for each in found]
-    fitting = count_fitting(subscriptions)
-    if fitting < len(subscriptions):
-        next_after = subscriptions[fitting - 1]["name"]
-    return {"subscriptions": subscriptions[:fitting], "next_after": next_after}
+    page, next_after = fitting_page(subscriptions, next_after, lambda last: found[last].name)
+    return {"subscriptions": page, "next_after": next_after}
 
 
 @app.operation("PUT /v1/subscriptions/<name>", "putSubscription", "Create a subscription, or alter it")
@@ -63,14 +61,15 @@ def describe(
 ) -> SubscriptionDescriptionAnswer:
     """Describe a subscription, and what became of the last delivery of each partition; `limit` at a time."""
     page = describe_subscription(instance_of(app), name, after, limit)
-    partitions = [partition_answer(each) for each in page.partitions]
-    fitting, next_after = count_fitting(partitions), page.next_after
-    if fitting < len(partitions):
-        next_after = place_of(page.partitions[fitting - 1].topic, page.partitions[fitting - 1].key)
+    partitions, next_after = fitting_page(
+        [partition_answer(each) for each in page.partitions],
+        page.next_after,
+        lambda last: place_of(page.partitions[last].topic, page.partitions[last].key),
+    )
     return {
         **subscription_answer(page.subscription),
         "lanes": lanes_answer(page.lanes),
-        "partitions": partitions[:fitting],
+        "partitions": partitions,
         "next_after": next_after,
     }
 

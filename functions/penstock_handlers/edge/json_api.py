@@ -52,6 +52,7 @@ PAGED = ("limit", "after")
 _TARGET = "target"  # of a subscription: wherever its secret stands by mistake, no answer shows it
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
+Item = TypeVar("Item")
 
 
 class JsonApp(APIGatewayHttpResolver):
@@ -134,14 +135,19 @@ def error_json(error: PenstockError) -> Error:
     return error.to_json()  # type: ignore[return-value] # facts vary by code
 
 
-def count_fitting(items: Sequence[Any]) -> int:
-    """The number of items from the first on that fit into one page, at least one of them."""
+def fitting_page(
+    items: Sequence[Item], next_after: str | None, place_of: Callable[[int], str]
+) -> tuple[list[Item], str | None]:
+    """The items from the first on that fit into one page, at least one of them, and the `after` of the next page.
+
+    That is `next_after` if all of them fit, and otherwise `place_of` the index of the last one that does.
+    """
     size = 0
     for index, item in enumerate(items):
         size += bytes_in_envelope(to_json(item))
         if index and size > JSON_RESPONSE_BYTES_MAX:
-            return index
-    return len(items)
+            return [*items[:index]], place_of(index - 1)
+    return [*items], next_after
 
 
 def _only_parameters(known: Sequence[str]) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:

@@ -12,7 +12,7 @@ from penstock.cli.completion import complete_share_groups, complete_topics
 from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.options.duration import duration_text
 from penstock.cli.options.filters import filter_text
-from penstock.cli.options.settings import BACK_TO_DEFAULT, parse_settings
+from penstock.cli.options.settings import BACK_TO_DEFAULT, config_option, dead_letters_option, parse_settings
 from penstock.cli.resets import AT, PARTITIONS, TO, show_resets
 from penstock.cli.service import Service, service_command
 from penstock.share_model import ShareGroup
@@ -38,16 +38,8 @@ FILTER = click.option(
     metavar="POLICY",
     help="Only the records whose headers match this SNS filter policy, or the one in a file: @policy.json.",
 )
-CONFIG = click.option(
-    "--config",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a setting, such as lock_ms=1m or ordering=key; you may repeat this.",
-)
-DEAD_LETTERS = click.option(
-    "--dead-letters", "dead_letter_topic", metavar="TOPIC", help="The topic for records that no consumer can handle."
-)
+CONFIG = config_option("lock_ms=1m or ordering=key")
+DEAD_LETTERS = dead_letters_option("records that no consumer can handle")
 
 
 @click.group("share-groups")

@@ -11,23 +11,15 @@ from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_subscriptions, complete_topics
 from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.options.duration import duration_text
-from penstock.cli.options.settings import BACK_TO_DEFAULT, parse_settings
+from penstock.cli.options.settings import BACK_TO_DEFAULT, config_option, dead_letters_option, parse_settings
 from penstock.cli.options.target import target_of, target_options
 from penstock.cli.service import Service, service_command, time_text
 from penstock.cli.share_groups import FILTER
 from penstock.subscription_model import Subscription
 
 _RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
-CONFIG = click.option(
-    "--config",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a setting, such as batch_records=10, start=earliest or backoff_ms_max=5m; you may repeat this.",
-)
-DEAD_LETTERS = click.option(
-    "--dead-letters", "dead_letter_topic", metavar="TOPIC", help="The topic for records that the target cannot handle."
-)
+CONFIG = config_option("batch_records=10, start=earliest or backoff_ms_max=5m")
+DEAD_LETTERS = dead_letters_option("records that the target cannot handle")
 
 
 @click.group("subscriptions")

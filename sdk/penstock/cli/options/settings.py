@@ -1,8 +1,8 @@
 """Settings of topics and groups, as people write and read them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -11,9 +11,32 @@ from penstock.cli.service import parse_pairs
 from penstock_core.groups.group import GroupConfig
 from penstock_core.log.topic import TopicConfig
 
-CONFIG = click.option(
-    "--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting; you may repeat this."
-)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def config_option(examples: str = "") -> Callable[[Command], Command]:
+    """The option `--config`, whose help gives these examples."""
+    such_as = f", such as {examples}" if examples else ""
+    return click.option(
+        "--config",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help=f"Set a setting{such_as}; you may repeat this.",
+    )
+
+
+def dead_letters_option(records: str) -> Callable[[Command], Command]:
+    """The option `--dead-letters`, for these records."""
+    return click.option(
+        "--dead-letters",
+        "dead_letter_topic",
+        metavar="TOPIC",
+        help=f"The topic for {records}.",
+    )
+
+
+CONFIG = config_option()
 BACK_TO_DEFAULT = click.option(
     "--default",
     "defaults",
