@@ -18,12 +18,12 @@ FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
     "ShareAdmin", "Subscriptions", "Zones",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
-    "Deliver", "LookAtSubscriptions",
+    "Deliver", "LookAtSubscriptions", "Measure",
 ))  # fmt: skip
 _LOOK = "LookAtSubscriptions"
 _OF_NO_REQUEST = frozenset((
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch", "Deliver",
-    _LOOK,
+    _LOOK, "Measure",
 ))  # fmt: skip
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
@@ -52,8 +52,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", _TOPICS): _PROVISION | {"Topics"},
     ("delete", _TOPICS): _PROVISION | {"Topics"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
-    ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK},
-    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK},
+    ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
+    ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
     ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("read", _LOG): _PROVISION | _ALL - {"Zones", "Dispatch"},
@@ -61,7 +61,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin", "Promote"},
     ("delete", _LOG): _PROVISION | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
-    ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob")),
+    ("read", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention", "AnalyzeJob", "Measure")),
     ("write", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),
     # Transactions takes a lease from a member that is gone, and removes the member.
     ("delete", _GROUPS): frozenset(("Transactions", "Groups", "GroupAdmin", "Retention")),

@@ -35,6 +35,9 @@ WRONG = (
     ("reserved_concurrency", "produce=-1", "whole numbers"),
     ("reserved_concurrency", "produce=0", "1 instance or more"),
     ("reserved_concurrency", "producer=10", FUNCTION_NAMES),
+    ("metrics", "on", "topics or all"),
+    ("metrics", "all,topics", "topics=N"),
+    ("metrics", "all,groups=3", "topics=N"),
     ("restored_tables", "topics=t", "log_stream="),
     ("restored_tables", f"{RESTORED},more=x", "log_stream="),
     ("restored_tables", "topics=,log=l,groups=g,log_stream=2026", "log_stream="),
@@ -96,6 +99,7 @@ def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
         "reserved_concurrency": "off",
         "restored_tables": RESTORED,
         "canary": "off",
+        "metrics": "all,topics=3,dashboard",
     }
     assert set(ours) == set(CONTEXT_NAMES)
     settings = settings_of_app({**names_of_cdk, **ours}, None)
