@@ -16,19 +16,25 @@ WORKLOADS = {
     "pushing,transactions": 10,
 }
 EVENTS = {
-    *("drained", "delete", "keep", "outage", "poison", "throttled", "broken", "late", "partly"),
-    *("pause", "resume", "alter", "topic widened"),
+    *("drained", "delete", "keep", "look", "look that sends", "frozen", "died"),
+    *("outage", "poison", "lethal", "throttled", "broken", "refused", "late", "partly", "hanging"),
+    *("pause", "resume", "alter", "recreate", "topic widened", "mode INVALID_CONFIG", "start INVALID_CONFIG"),
 }
+FAULTS = {"doubled delivery", "lost message", "lost event", "killed before", "killed after", "died at the target"}
 
 
 def test_subscriptions_keep_their_promise_whatever_fails() -> None:
     counts: Counter[str] = Counter()
+    killed = 0
     for workload, seeds in WORKLOADS.items():
         for seed in range(seeds):
             result = run(seed, workload)
             if result.failure is not None:
                 pytest.fail(explain(result), pytrace=False)
             counts += result.faults
+            killed += any(fault.startswith("killed") for fault in result.faults)
     for event in EVENTS:
         assert counts[f"push {event}"] > 0, event
-    assert counts["doubled delivery"] > 3
+    for fault in FAULTS:
+        assert counts[fault] > 3, fault
+    assert killed > sum(WORKLOADS.values()) / 2, "deliveries are killed in most runs"

@@ -13,6 +13,7 @@ from penstock_core.push.batch import PushRecord
 from penstock_core.push.delivery import DeliveryState, pause, skip
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.records.codec import NewRecord
+from penstock_core.share.bury import BurialCause
 from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter
 from penstock_service.push.lane_work import LaneWork, overtaken
 from penstock_service.push.move_with_state import move_with_state, same_partition
@@ -69,7 +70,7 @@ def _letter(work: LaneWork, place: tuple[TopicName, DeliveryKey], state: Deliver
         partition=place[1].partition,
         offset=each.record.offset,
         subscription=work.subscription.name,
-        reason="" if trouble is None else trouble.error,
+        reason=(trouble.error if trouble else "") or BurialCause.DELIVERIES.value,  # deliveries that died tell nothing
         deliveries=0 if trouble is None else trouble.attempts,
         time_ms=work.instance.clock.now_ms(),
     )

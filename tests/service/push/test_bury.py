@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from penstock_core.limits import DEAD_LETTERS_AT_ONCE
+from penstock_core.limits import DEAD_LETTERS_AT_ONCE, PUSH_VISIBILITY_MS
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.records.codec import NewRecord, Record, decode
 from penstock_service.topics.delete_topic import delete_topic
@@ -130,3 +130,15 @@ def test_records_wait_for_a_missing_dead_letter_topic(was_there: bool) -> None:
     deliveries.run()
     assert [record.value for record in letters(deliveries)] == [b"bad"]
     assert deliveries.batches[-1] == [1]
+
+
+def test_dead_letter_has_the_reason_deliveries_when_all_its_deliveries_died() -> None:
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead")
+    deliveries.append("a")
+    for _ in range(3):
+        deliveries.die()
+        deliveries.clock.time_ms += PUSH_VISIBILITY_MS
+    deliveries.run()
+    [letter] = letters(deliveries)
+    assert dict(letter.headers)["penstock.dead-letter.reason"] == b"deliveries"

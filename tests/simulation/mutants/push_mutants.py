@@ -12,17 +12,16 @@ from penstock_core.push.batch import PushBatch, PushRecord
 from penstock_core.push.delivery import DeliveryState, commit
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneState
-from penstock_core.transaction import DeliveryCommit
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.push import copy_to_topic as copy_module
 from penstock_service.push import deliver as deliver_module
 from penstock_service.push import deliver_ordered
 from penstock_service.push.deliver import Ending
-from penstock_service.share.dead_letters.move_records import move_records
 from penstock_service.topics import alter_topic
 from penstock_service.topics.create_topic import create_heads
 from tests.simulation.mutants.mutant import Mutant, Patch
+from tests.simulation.mutants.push_failure_mutants import apart
 
 _Delivery = deliver_module._Delivery
 
@@ -87,16 +86,7 @@ def _outage_that_never_ends() -> Patch:
 
 
 def _copy_beside_its_transaction() -> Patch:
-    return patch.object(copy_module, "move_with_state", _apart)
-
-
-def _apart(instance: Any, key: Any, moved: Any, state: Any, window: Any) -> Any:
-    old = instance.stores.push.find_deliveries([key]).get(key)
-    again = replace(state, version=1 if old is None else old.version + 1)
-    done = move_records(instance, [moved], DeliveryCommit(key=key, state=again), window)
-    if not done:
-        return _apart(instance, key, moved, state, window)
-    return again
+    return patch.object(copy_module, "move_with_state", apart)
 
 
 def _half_committed_twice() -> Patch:

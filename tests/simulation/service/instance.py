@@ -97,6 +97,13 @@ class SimulatedInstance:
         self.frozen_until_ms = self.state.scheduler.now_ms + duration_ms
         self.clock.freeze(stops_monotonic=stops_monotonic)
 
+    def freeze_busy(self, duration_ms: float, *, stops_monotonic: bool) -> None:
+        """Freeze the instance while it serves a request, which goes on after `duration_ms`. Its timer freezes, too."""
+        if self.frozen_until_ms is None and not self.is_dead:
+            self.freeze(duration_ms, stops_monotonic=stops_monotonic)
+            self.timeout_at_ms += duration_ms
+            self.state.scheduler.spawn(f"thaw {self.name}", self.thaw, delay_ms=duration_ms)
+
     def thaw(self) -> None:
         """Let the stragglers of earlier requests go on."""
         if self.frozen_until_ms is not None:

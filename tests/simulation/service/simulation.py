@@ -144,22 +144,25 @@ class Simulation:
         task = self.scheduler.spawn(name, until_done, delay_ms=delay_ms)
         self._working.add(task)
 
-    def call(self, run: Callable[[Instance], T], *, is_read: bool) -> T:
-        """Call the service as a client does: a free function instance runs the use case, and the answer may be lost."""
+    def call(self, run: Callable[[Instance], T], *, is_read: bool, timeout_ms: float | None = None) -> T:
+        """Call the service as a client does: a free function instance runs the use case, and the answer may be lost.
+
+        A function that the API does not call has `timeout_ms`, and its caller waits as long.
+        """
         scheduler = self.scheduler
         scheduler.pause(self.faults.latency())
         self._calling.add(scheduler.current)
         try:
-            return self._call(run, is_read=is_read)
+            return self._call(run, is_read=is_read, timeout_ms=timeout_ms)
         finally:
             self._calling.remove(scheduler.current)
 
-    def _call(self, run: Callable[[Instance], T], *, is_read: bool) -> T:
+    def _call(self, run: Callable[[Instance], T], *, is_read: bool, timeout_ms: float | None) -> T:
         scheduler = self.scheduler
         instance = self._free_instance()
         instance.thaw()
         instance.is_busy = True
-        instance.timeout_at_ms = scheduler.now_ms + FUNCTION_TIMEOUT_MS
+        instance.timeout_at_ms = scheduler.now_ms + (timeout_ms or FUNCTION_TIMEOUT_MS)
         caller = scheduler.current
         answer: list[Any] = []
 
@@ -183,7 +186,7 @@ class Simulation:
             scheduler.wake(caller)
 
         instance.on_death = partial(scheduler.wake, caller)
-        deadline_ms = scheduler.now_ms + _API_TIMEOUT_MS
+        deadline_ms = scheduler.now_ms + (timeout_ms or _API_TIMEOUT_MS)
         scheduler.spawn(f"{instance.name}:{caller.name}", request, owner=instance)
         while not answer and not instance.is_dead and scheduler.now_ms < deadline_ms:
             scheduler.block(deadline_ms - scheduler.now_ms)

@@ -12,7 +12,6 @@ from tests.simulation.workloads import (
     freezing,
     groups,
     numbering,
-    pushing,
     recreation,
     rolling,
     timers,
@@ -34,6 +33,7 @@ from tests.simulation.workloads.jobs import (
     sweep,
     tiering,
 )
+from tests.simulation.workloads.pushing import pushing
 from tests.simulation.workloads.sharing import accepting, redriving, repeating, sharing, waking
 
 Install = Callable[[Simulation], None]
