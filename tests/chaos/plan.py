@@ -10,7 +10,7 @@ from random import Random
 _FIRST_AT_S = 1.0
 _ZONE_S = (5.0, 10.0)
 _ZONE_GAP_S = (1.0, 4.0)
-_STRIKES_PER_S = 2.5
+STRIKES_PER_S = 2.5
 _RUN_MAX = 12  # more than the 5 attempts of adapters/dynamodb/client.py
 
 
@@ -100,8 +100,8 @@ class Plan:
     strikes: tuple[PlannedStrike, ...]
 
 
-def make_plan(seed: int, seconds: float, zones: tuple[str, ...]) -> Plan:
-    """Draw the plan of a seed.
+def make_plan(seed: int, seconds: float, zones: tuple[str, ...], strikes_per_s: float = STRIKES_PER_S) -> Plan:
+    """Draw the plan of a seed, with so many strikes a second on average.
 
     Every kind of outage and every pair of strike and operation comes once before any comes again, as far as the time
     allows.
@@ -111,7 +111,7 @@ def make_plan(seed: int, seconds: float, zones: tuple[str, ...]) -> Plan:
         seed=seed,
         seconds=seconds,
         outages=tuple(_outages(chance, seconds, zones)),
-        strikes=tuple(_strikes(chance, seconds)),
+        strikes=tuple(_strikes(chance, seconds, strikes_per_s)),
     )
 
 
@@ -127,7 +127,7 @@ def _outages(chance: Random, seconds: float, zones: tuple[str, ...]) -> list[Zon
     return outages
 
 
-def _strikes(chance: Random, seconds: float) -> list[PlannedStrike]:
+def _strikes(chance: Random, seconds: float, strikes_per_s: float) -> list[PlannedStrike]:
     pairs = [
         (strike, operation)
         for strike, operations in _TARGETS.items()
@@ -142,5 +142,5 @@ def _strikes(chance: Random, seconds: float) -> list[PlannedStrike]:
         strike, operation = queue.pop()
         count = chance.randint(1, _RUN_MAX) if strike in _IN_A_RUN else 1
         strikes.append(PlannedStrike(strike=strike, operation=operation, at_s=at_s, count=count))
-        at_s += chance.expovariate(_STRIKES_PER_S)
+        at_s += chance.expovariate(strikes_per_s)
     return strikes

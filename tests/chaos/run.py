@@ -28,13 +28,13 @@ from tests.chaos.deployment import JOBS, LOOK, Zones, functions_through, storage
 from tests.chaos.injector import Injector
 from tests.chaos.judging.keyed_verdict import KeyedVerdict, judge_keyed
 from tests.chaos.judging.verdict import Verdict, judge, unread
-from tests.chaos.plan import Plan, ZoneFault, ZoneOutage, make_plan
+from tests.chaos.plan import STRIKES_PER_S, Plan, ZoneFault, ZoneOutage, make_plan
 from tests.chaos.push.delivery_watch import DeliveryWatch
 from tests.chaos.push.push_run import ENDPOINT_ENDED, begin_push
 from tests.chaos.push.targets import DELIVER
 from tests.chaos.tormenting import ENDED as ENDED_THEMSELVES
 from tests.chaos.tormenting import tormenting
-from tests.chaos.workload import Clients
+from tests.chaos.workload import PUSH_STRIKES_PER_S, Clients
 from tests.end_to_end.fault_proxy import fault_proxy
 from tests.end_to_end.local_stack import Stack, free_port, run, up
 from tests.history.recorder import Recorder
@@ -102,6 +102,11 @@ class ChaosSettings:
     like_aws: str = LIKE_AWS
     is_push_only: bool = False
 
+    @property
+    def strikes_per_s(self) -> float:
+        """The strikes at single calls."""
+        return PUSH_STRIKES_PER_S if self.is_push_only else STRIKES_PER_S
+
 
 def run_chaos(folder: Path, settings: ChaosSettings, tell: Callable[[str], None]) -> ChaosReport:
     """Run in `folder`, which must be empty, and leave all notes there.
@@ -112,7 +117,7 @@ def run_chaos(folder: Path, settings: ChaosSettings, tell: Callable[[str], None]
     tell("deploying a stack")
     with _stack(folder / "stack", settings.checkout) as stack:
         buckets = zone_of_bucket(stack)
-        plan = make_plan(settings.seed, settings.seconds, tuple(buckets.values()))
+        plan = make_plan(settings.seed, settings.seconds, tuple(buckets.values()), settings.strikes_per_s)
         port = int(stack.endpoint_url.rpartition(":")[2])
         injector = Injector(plan, buckets)
         readers = {zone: f"reader-without-{zone}" for zone in buckets.values()}

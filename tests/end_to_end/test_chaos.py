@@ -1,4 +1,4 @@
-"""Short chaos runs: one that must find no violation, and two against builds with a defect on purpose."""
+"""Short chaos runs: one that must find no violation, and three against builds with a defect on purpose."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from localstack.places import CHECKOUT
+from tests.chaos.push.subscriptions import DRAINED
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos]
 _COPIED = ("app.py", "cdk.json", "functions", "infra", "localstack", "requirements")
@@ -58,6 +59,8 @@ def test_every_promise_holds_while_storage_functions_and_connections_fail(tmp_pa
     for worked in ("records handed out by share groups", "acceptances of share groups", "dead letters"):
         assert report["figures"][worked] > 0, worked
     assert report["figures"]["delayed records that came"] > 0
+    for name in DRAINED:
+        assert report["history"]["subscriptions"][name]["records"] > 0, name
     assert any(kind.startswith("zone") for kind in report["injected"])
     assert any(kind.startswith("function killed") for kind in report["injected"])
     assert any(kind.endswith("applied") for kind in report["injected"])
@@ -82,3 +85,14 @@ def test_run_fails_when_compaction_takes_the_newest_record_for_superseded(tmp_pa
     assert code == 1
     assert report["history"]["anomalies"] == {}
     assert any("did not find the newest records" in violation for violation in report["violations"])
+
+
+def test_run_fails_when_deliveries_take_named_records_for_handled(tmp_path: Path) -> None:
+    right, wrong = "if isinstance(answer, Answered) and not answer.failed:", "if isinstance(answer, Answered):"
+    checkout = broken_checkout(tmp_path / "broken", "penstock_service/push/deliver_ordered.py", right, wrong)
+    options = "--only", "push", "--seconds", "20", "--seed", "3", "--checkout", str(checkout)
+    code, report = run_chaos(tmp_path / "kept", *options)
+    assert code == 1
+    assert report["history"]["anomalies"]["unhandled"] > 0
+    for name in ("in-order", "endpoint"):  # ordered mode alone is broken
+        assert report["history"]["subscriptions"][name]["records"] > 0

@@ -19,6 +19,7 @@ from tests.chaos.push.recording_target import DOWN, SLOW, control
 from tests.history.format import Disturb, Function
 from tests.history.recorder import Recorder
 
+_STOPPED = "T"
 KILLED, FROZEN, ILL = "killed", "frozen", "made ill for a while"
 
 
@@ -26,6 +27,7 @@ KILLED, FROZEN, ILL = "killed", "frozen", "made ill for a while"
 class FunctionTorment:
     """The victims, and how often they are struck. `victims` has the subscription of each function, None for all.
 
+    A process is spared for its first `spared_s`: if one dies while it starts, the emulator ends all that start with it.
     `targets` are subscriptions whose targets are made ill through the control file, all of them at once.
     """
 
@@ -36,6 +38,7 @@ class FunctionTorment:
     each_s: tuple[float, float] = (3.0, 8.0)
     stands_s: tuple[float, float] = (2.0, 6.0)
     freeze_share: float = 0.4
+    spared_s: float = 10.0
     ill_each_s: tuple[float, float] = (8.0, 16.0)
     ill_s: tuple[float, float] = (3.0, 8.0)
 
@@ -71,7 +74,7 @@ def _strike(
 ) -> None:
     while not stop.wait(chance.uniform(*torment.each_s)):
         name = chance.choice([*torment.victims])
-        pids = processes_of(name, torment.endpoint_url)
+        pids = [each for each in processes_of(name, torment.endpoint_url) if _is_at_work(each, torment.spared_s)]
         if not pids:
             continue
         pid, freezes = chance.choice(pids), chance.random() < torment.freeze_share
@@ -102,6 +105,16 @@ def disturbing(recorder: Recorder, why: str, subscription: str | None) -> Iterat
         yield
     finally:
         recorder.ok(operation)
+
+
+def _is_at_work(pid: int, spared_s: float) -> bool:
+    """Whether the process is old enough, and does not stand still between two events as the rules of AWS have it."""
+    try:
+        age_s = time.time() - Path(f"/proc/{pid}").stat().st_ctime
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has ended
+        return False
+    return age_s >= spared_s and state != _STOPPED
 
 
 def _freeze(pid: int, for_s: float) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def running(name: str, endpoint_url: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def torment(folder: Path, name: str, freeze_share: float) -> FunctionTorment:
+def torment(folder: Path, name: str, freeze_share: float, spared_s: float = 0.0) -> FunctionTorment:
     control(folder / CONTROL, {})
     return FunctionTorment(
         endpoint_url=HERE,
@@ -46,6 +47,7 @@ def torment(folder: Path, name: str, freeze_share: float) -> FunctionTorment:
         freeze_share=freeze_share,
         ill_each_s=(0.0, 0.05),
         ill_s=(0.0, 0.05),
+        spared_s=spared_s,
     )
 
 
@@ -62,6 +64,21 @@ def test_processes_of_this_stack_are_struck_and_the_history_is_told(
         assert other.poll() is None
     operation = next(read_operations(stream.getvalue().splitlines()))
     assert (operation.function, operation.group) == ("disturb", "in-order")
+
+
+@pytest.mark.parametrize("why", ["young", "stopped"])
+def test_process_is_spared_while_it_starts_and_while_it_stands_still(tmp_path: Path, why: str) -> None:
+    name = f"spared-{os.getpid()}"
+    with running(name, HERE) as process:
+        until(lambda: processes_of(name, HERE) == [process.pid])
+        if why == "stopped":
+            process.send_signal(signal.SIGSTOP)
+            until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        plan = torment(tmp_path, name, 0.0, spared_s=600.0 if why == "young" else 0.0)
+        with tormenting_functions(plan, 1, Recorder(io.BytesIO())) as done:
+            until(lambda: sum(done.values()) > 2)  # the targets have been ill for some times
+        assert not done[f"{name} {KILLED}"]
+        assert process.poll() is None
 
 
 def test_targets_are_ill_for_a_while_and_well_at_the_end(tmp_path: Path) -> None:
