@@ -7,10 +7,12 @@ after a failure, some seconds later. That is no error, so the queue has no dead-
 The function may call no target by its own role. It assumes the role that targets let in (docs/adr/0043).
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.errors import PenstockError
+from penstock_core.limits import PUSH_RECEIPT_RETRY_MS
 from penstock_core.push.message import decode_push_message
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, observed
 from penstock_service.instance.instance import Instance
@@ -40,10 +42,17 @@ def serve(event: Mapping[str, Any], instance: Instance) -> tuple[Answer, dict[st
                 "push_delivery_failed", subscription=message.name, lane=message.lane, error=str(error)
             )
             ending = Ending.KEEP
+            _call_again(instance, receipt)
         if ending is Ending.KEEP:
             kept.append(record["messageId"])
     figures = {"lanes": lanes, "messages": len(event["Records"]), "messages_kept": len(kept)}
     return {"batchItemFailures": [{"itemIdentifier": each} for each in kept]}, figures
+
+
+def _call_again(instance: Instance, receipt: Receipt) -> None:
+    """Let the message come again soon. Without this, it is hidden for as long as that of a delivery that died."""
+    with contextlib.suppress(PenstockError):
+        instance.stores.deliveries.postpone(receipt.handle, PUSH_RECEIPT_RETRY_MS)
 
 
 def _observed_serve(event: Mapping[str, Any], instance: Instance, stopwatch: Stopwatch) -> Answer:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock_core.push.batch import Failed, Failure
+from penstock_core.limits import PUSH_RECEIPT_RETRY_MS, PUSH_SLICE_MS
+from penstock_core.push.batch import Answer, Answered, Failed, Failure
 from penstock_core.push.message import encode_push_message
 from penstock_handlers.deliver import serve
 from tests.support.push_deliveries import Deliveries
@@ -48,6 +49,33 @@ def test_message_stays_when_storage_fails(deliveries: Deliveries) -> None:
     answer, _ = serve(event(deliveries), with_stores(deliveries.instance, push=push))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert deliveries.counts() == {"push_delivery_failed": 1}
+
+
+@pytest.mark.parametrize("store", ["push", "deliveries"])
+def test_message_comes_again_soon_when_storage_fails_before_the_lane_or_after_it(store: str) -> None:
+    """After the lane, the slice is over, and no new message can be sent."""
+    deliveries = Deliveries(settings={"batch_records": 1})
+    deliveries.append("a", "b")
+    instance = deliveries.instance
+
+    def refuse(_original: Any, *_arguments: Any) -> Any:
+        raise UNAVAILABLE
+
+    if store == "push":
+        failing = with_stores(instance, push=Intercepted(instance.stores.push, get_subscription=refuse))
+    else:
+        deliveries.answer = lambda _: _slowly(deliveries)
+        failing = with_stores(instance, deliveries=Intercepted(deliveries.queue, send=refuse))
+    assert serve(event(deliveries), failing)[0]["batchItemFailures"] != []
+    assert deliveries.queue.receive() == []
+    deliveries.clock.sleep_ms(PUSH_RECEIPT_RETRY_MS)
+    assert len(deliveries.queue.receive()) == 1
+
+
+def _slowly(deliveries: Deliveries) -> Answer:
+    """The target takes the whole slice."""
+    deliveries.clock.sleep_ms(PUSH_SLICE_MS)
+    return Answered()
 
 
 def test_message_that_cannot_be_read_is_passed_over(deliveries: Deliveries) -> None:
