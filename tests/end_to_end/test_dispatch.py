@@ -1,9 +1,11 @@
 """Push waiters on the deployed stack: a write to an armed head reaches the queue of deliveries through the stream.
 
-The test stores a subscription itself, and receives the messages as the function that delivers will.
+The test stores a subscription itself, and receives the messages as the function that delivers will. Another test of the
+stack may have switched deliveries on. So they are off while these tests run: no poller takes a message, and no look
+sends one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -30,8 +32,30 @@ def instance(stack: Stack, storage: StackStorage) -> Instance:
     return instance_of(stack, storage)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_deliveries(stack: Stack, storage: StackStorage) -> Iterator[None]:
+    """Switches off the pollers of the queue of deliveries, and the look. What was on is on again afterwards."""
+    functions, events, sqs = (stack.root_client(name) for name in ("lambda", "events", "sqs"))
+    answer = sqs.get_queue_attributes(QueueUrl=storage.outputs["DeliveriesQueueUrl"], AttributeNames=["QueueArn"])
+    found = functions.list_event_source_mappings(EventSourceArn=answer["Attributes"]["QueueArn"])["EventSourceMappings"]
+    polling = [each["UUID"] for each in found if each["State"] == "Enabled"]
+    rules = [each for each in events.list_rules()["Rules"] if each["Name"].endswith("-look-at-subscriptions")]
+    looking = [each["Name"] for each in rules if each["State"] == "ENABLED"]
+    assert found
+    assert rules
+    for uuid in polling:
+        functions.update_event_source_mapping(UUID=uuid, Enabled=False)
+    for name in looking:
+        events.disable_rule(Name=name)
+    yield
+    for uuid in polling:
+        functions.update_event_source_mapping(UUID=uuid, Enabled=True)
+    for name in looking:
+        events.enable_rule(Name=name)
+
+
 @pytest.fixture
-def key(instance: Instance, storage: StackStorage, topic: str) -> PartitionKey:
+def key(instance: Instance, storage: StackStorage, topic: str) -> Iterator[PartitionKey]:
     """Partition 0 of a topic with a subscription, whose head is armed."""
     found = parse_partition_key(storage.partition(topic))
     subscription = replace(
@@ -42,7 +66,8 @@ def key(instance: Instance, storage: StackStorage, topic: str) -> PartitionKey:
     )
     instance.stores.push.change_subscription(None, subscription)
     arm(instance, found)
-    return found
+    yield found
+    instance.stores.push.delete_subscription(subscription, instance.clock.now_ms())
 
 
 def arm(instance: Instance, key: PartitionKey) -> None:

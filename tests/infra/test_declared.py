@@ -52,7 +52,7 @@ def config_of(properties: Mapping[str, Any]) -> dict[str, Any]:
 def test_topic_carries_name_partitions_and_settings(queue: Penstock) -> None:
     queue.topic("orders", partitions=6, retention_ms=60_000, cleanup_policy="delete")
     orders = declared(queue, "Topic")["orders"]
-    assert (orders["Partitions"], orders["OnDelete"], orders["ServiceTimeout"]) == ("6", "retain", "60")
+    assert (orders["Partitions"], orders["OnDelete"], orders["ServiceTimeout"]) == ("6", "retain", "300")
     assert config_of(orders) == {"retention_ms": 60_000, "cleanup_policy": "delete"}
     assert name_of(orders["ServiceToken"]) == "<FunctionsProvisionFunction>"
 
@@ -128,7 +128,10 @@ def test_one_function_serves_all_and_answers_within_the_wait(resources: Resource
         if name_of(each["FunctionName"]) == "<FunctionsProvisionFunction>"
     ]
     assert invoked["MaximumRetryAttempts"] == 0
-    assert invoked["MaximumEventAgeInSeconds"] == 60
+    custom = [each for each in resources.values() if each["Type"].startswith("Custom::Penstock")]
+    waits_s = {int(each["Properties"]["ServiceTimeout"]) for each in custom}
+    assert waits_s == {300}, "custom resources wait so long"
+    assert invoked["MaximumEventAgeInSeconds"] + provision["Timeout"] < 300, "no run goes on behind that"
 
 
 def test_resources_are_made_after_the_function_and_its_policy(resources: Resources) -> None:

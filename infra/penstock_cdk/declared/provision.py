@@ -1,8 +1,10 @@
 """The function that CloudFormation calls for what a template declares (functions/penstock_handlers/provision.py).
 
-A stage that declares nothing does not have it. CloudFormation waits a minute for its answer, which is longer than the
-function may run. Lambda does not repeat an event that failed, and drops one that could not start in that minute: the
-stack may have rolled back by then. Otherwise, Lambda would keep a throttled event for 6 hours.
+A stage that declares nothing does not have it. CloudFormation begins with all resources at once, and an account may
+have 10 instances for them and for everything else. So CloudFormation waits 5 minutes for each answer. Lambda starts a
+throttled event again for 4 minutes, with pauses that double from 1 s, and the function runs for 50 s at most. So no run
+goes on when CloudFormation has given up: the stack may have rolled back by then. Lambda does not repeat an event that
+failed. Without these bounds it would keep a throttled one for 6 hours.
 """
 
 from collections.abc import Mapping
@@ -17,7 +19,8 @@ from penstock_cdk.service.functions import Functions
 from penstock_cdk.service.targets import TargetsRole
 
 PROVISION = "provision"
-_SERVICE_TIMEOUT = Duration.seconds(60)
+_SERVICE_TIMEOUT = Duration.minutes(5)
+_EVENT_AGE_MAX = Duration.minutes(4)
 _ON_DELETE = {RemovalPolicy.RETAIN: "retain", RemovalPolicy.DESTROY: "destroy"}
 
 
@@ -27,7 +30,7 @@ class Provision(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, functions: Functions, targets: TargetsRole) -> None:
         super().__init__(scope, construct_id)
         self._function = functions.add(PROVISION, PROVISION_GRANTS)
-        self._function.configure_async_invoke(retry_attempts=0, max_event_age=_SERVICE_TIMEOUT)
+        self._function.configure_async_invoke(retry_attempts=0, max_event_age=_EVENT_AGE_MAX)
         targets.trust_also(self._function)
         self._function.add_to_role_policy(
             iam.PolicyStatement(actions=["cloudformation:DescribeStacks"], resources=[Stack.of(self).stack_id])
