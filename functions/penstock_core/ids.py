@@ -36,6 +36,9 @@ TOPIC_ID_BYTES = 10
 EPOCH_BYTES = 6  # random bytes of `random_start`; a JSON number holds them
 GROUP_EPOCH_BYTES = 4  # the same for a group epoch: keys of targets have ten digits for it
 
+RESERVED_PREFIX = "_"
+AUDIT_TOPIC = TopicName("_audit")
+
 NAME_CHARACTERS = "[A-Za-z0-9._-]+"
 _NAME = re.compile(NAME_CHARACTERS, re.ASCII)
 _HEX = re.compile(r"[0-9a-f]+")
@@ -47,6 +50,21 @@ def parse_topic_name(text: str) -> TopicName:
     Raises INVALID_NAME.
     """
     return TopicName(_checked(text, "topic"))
+
+
+def parse_own_topic_name(text: str) -> TopicName:
+    """As `parse_topic_name`, for topics that callers make, change or write to.
+
+    Names that begin with `_` are the service's: callers only read such topics. Raises INVALID_NAME.
+    """
+    name = parse_topic_name(text)
+    if name.startswith(RESERVED_PREFIX):
+        raise PenstockError(
+            ErrorCode.INVALID_NAME,
+            f"topic name {shown(text)}: names that begin with {RESERVED_PREFIX} are the service's own, which only it "
+            "makes, changes and writes to",
+        )
+    return name
 
 
 def parse_group_name(text: str) -> GroupName:

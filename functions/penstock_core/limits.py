@@ -354,6 +354,12 @@ METRIC_ZEROS = 15  # minutes of zeros behind the last lag: target tracking scale
 METRIC_RANK_MS = 300_000  # the topics with series of their own are chosen again so often while there are places
 INSTANCE_TRAFFIC_TOPICS_MAX = 1_000  # topics that an instance counts apart within a minute
 
+# The audit trail (docs/adr/0047).
+AUDIT_STATE_BYTES_MAX = 64 * KIB  # of the state before a change and after it, each: an item has 400 KB at most
+AUDIT_UNKNOWN_MS = 5 * 60_000  # a request that has told no result by then is dead: functions that change things end
+AUDIT_AT_ONCE = 20  # notes in one batch: 2.6 MiB at most, which an append takes
+AUDIT_RETENTION_MS_DEFAULT = 365 * 24 * 3_600_000
+
 # The Python SDK.
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client

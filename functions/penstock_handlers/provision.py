@@ -9,14 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock_core.audit.audit_entry import Caller
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.json_text import parse_json
 from penstock_core.log.topic import check_declared_topic
 from penstock_core.push.subscription import check_declared_subscription
 from penstock_core.push.targets.target import parse_target
 from penstock_core.share.share_group import check_declared_group
+from penstock_handlers.edge.audit_routes import state_of_share_group, state_of_subscription, state_of_topic
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.edge.fields import whole_number
+from penstock_service.audit.note_change import Change as Trail
+from penstock_service.audit.note_change import audited
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.cloud_formation import CloudFormation
 from penstock_service.push.admin.delete_subscription import delete_subscription
@@ -35,8 +39,12 @@ DESTROY = "destroy"
 class Kind:
     """A kind of resource. `check` refuses properties with all their mistakes, and reads nothing.
 
-    `find` answers the id of the resource with a name, or None. `put` makes or alters it.
+    `find` answers the id of the resource with a name, or None. `put` makes or alters it. The audit trail has `noun` and
+    what `read` answers.
     """
+
+    noun: str
+    read: Callable[[Instance, str], dict[str, Any]]
 
     check: Callable[[Change], None]
     find: Callable[[Instance, str], str | None]
@@ -52,7 +60,8 @@ def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
     name = _text(change.properties, "Name")
     kind.check(change)
     found = kind.find(to, name)
-    kind.put(change, to, stack)
+    trail = Trail(action=f"put_{kind.noun}", kind=kind.noun, name=name, before=_state(kind, to, name))
+    audited(to, _caller(change), trail, lambda: kind.put(change, to, stack), lambda _: _state(kind, to, name))
     own_id = found or kind.find(to, name) or ""
     attributes = {"Name": name, "Id": own_id}
     if found is None:
@@ -68,8 +77,22 @@ def _delete(change: Change, to: Instance) -> Settled:
     if name and change.properties.get("OnDelete") == DESTROY:
         kind = KINDS[change.resource_type]
         if kind.find(to, name) == own_id:
-            kind.delete(to, name)
+            trail = Trail(action=f"delete_{kind.noun}", kind=kind.noun, name=name, before=_state(kind, to, name))
+            audited(to, _caller(change), trail, lambda: kind.delete(to, name), lambda _: None)
     return Settled(resource_id=resource_id, attributes={})
+
+
+def _state(kind: Kind, to: Instance, name: str) -> dict[str, Any] | None:
+    """The resource as the audit trail has it, None if it is not there, or cannot be read."""
+    try:
+        return kind.read(to, name)
+    except PenstockError:
+        return None
+
+
+def _caller(change: Change) -> Caller:
+    """CloudFormation, in the name of the stack."""
+    return Caller(principal=change.stack_id, address="cloudformation.amazonaws.com", request_id=change.request_id)
 
 
 def _check_topic(change: Change) -> None:
@@ -132,12 +155,29 @@ def _put_subscription(change: Change, to: Instance, _stack: CloudFormation) -> N
 
 
 KINDS: Mapping[str, Kind] = {
-    "Custom::PenstockTopic": Kind(check=_check_topic, find=_find_topic, put=_put_topic, delete=delete_topic),
+    "Custom::PenstockTopic": Kind(
+        noun="topic",
+        read=state_of_topic,
+        check=_check_topic,
+        find=_find_topic,
+        put=_put_topic,
+        delete=delete_topic,
+    ),
     "Custom::PenstockShareGroup": Kind(
-        check=_check_share_group, find=_find_share_group, put=_put_share_group, delete=delete_share_group
+        noun="share_group",
+        read=state_of_share_group,
+        check=_check_share_group,
+        find=_find_share_group,
+        put=_put_share_group,
+        delete=delete_share_group,
     ),
     "Custom::PenstockSubscription": Kind(
-        check=_check_subscription, find=_find_subscription, put=_put_subscription, delete=delete_subscription
+        noun="subscription",
+        read=state_of_subscription,
+        check=_check_subscription,
+        find=_find_subscription,
+        put=_put_subscription,
+        delete=delete_subscription,
     ),
 }
 

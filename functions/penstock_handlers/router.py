@@ -72,6 +72,7 @@ ROUTES: Mapping[str, Serve] = {
     "GET /v1/groups/{group}/offsets": groups.serve,
 }
 _PATTERNS = [(re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route)), route) for route in ROUTES]
+LOCAL_ADDRESS = "127.0.0.1"
 LOCAL_PRINCIPAL = "arn:aws:iam::000000000000:user/local"
 
 
@@ -125,7 +126,7 @@ def _event(
         "headers": {name.lower(): value for name, value in headers.items()},
         "requestContext": {
             "authorizer": {"iam": {"userArn": principal_arn}},
-            "http": {"method": method, "path": unquote(path)},
+            "http": {"method": method, "path": unquote(path), "sourceIp": LOCAL_ADDRESS},
             "stage": "$default",
         },
         "body": base64.b64encode(body).decode(),

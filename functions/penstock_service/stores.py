@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock_core.ids import ZoneName
+from penstock_service.ports.audit import AuditStore
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
@@ -37,6 +38,7 @@ class Stores:
     timers: TimerStore
     zone_states: ZoneStateStore
     cursors: JobCursors
+    audit: AuditStore
     zones: Sequence[SegmentStore]
     archive: ArchiveStore
     repair_queue: RepairQueue

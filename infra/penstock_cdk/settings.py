@@ -10,6 +10,7 @@ from typing import Literal
 from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
 from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, check_reserved
 from penstock_core.limits import (
+    AUDIT_RETENTION_MS_DEFAULT,
     LOG_START_GRACE_MS,
     METRIC_CONSUMERS_MAX,
     METRIC_TOPICS_MAX,
@@ -26,6 +27,7 @@ METRICS_NAMESPACE = "Penstock"
 METRICS_OF: Mapping[str, MetricsOf] = {"off": "off", "topics": "topics", "all": "all"}
 SERIES_OF_TOPIC, SERIES_OF_CONSUMER, CONSUMER_KINDS = 6, 2, 3
 SERIES_USD, DASHBOARD_USD = 0.30, 3.00  # a month, list price of us-east-1
+AUDIT = "audit"  # the function that writes the audit trail
 LIVE = "live"  # the alias that callers reach, where a stage has versions
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 
@@ -60,6 +62,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "provision": FunctionSize(memory_mb=512, timeout_s=50),  # CloudFormation waits for a minute
     "dispatch": FunctionSize(memory_mb=512, timeout_s=20),
     "deliver": FunctionSize(memory_mb=1024, timeout_s=64),  # a slice and the longest invocation; less than its lock
+    "audit": FunctionSize(memory_mb=256, timeout_s=58),
     "measure": FunctionSize(memory_mb=256, timeout_s=58),
     "look_at_subscriptions": FunctionSize(memory_mb=512, timeout_s=58),
     "tier": FunctionSize(memory_mb=1769, timeout_s=900),  # one core: it checks and writes each batch anew
@@ -197,6 +200,7 @@ class StageSettings:
     `repair_retry_s` is the wait before the next attempt of a failed repair. `empties_buckets`, on a stage that keeps no
     data, lets a function empty its buckets when you delete the stack. `log_retention` is a name of
     aws_logs.RetentionDays, for the logs of functions and jobs; `audit_log_retention` is one for the API's access log.
+    `audit_retention_ms` is the retention of the topic `_audit`, -1 for no end.
     `metrics` has those of topics and consumers, which are off by default: each series costs (`Metrics`).
     `alarm_topic_arn` is the SNS topic that alarms publish to. `tags` are on every resource, beside `penstock:stage`:
     name your cost centre there.
@@ -244,6 +248,7 @@ class StageSettings:
     log_level: str = "INFO"
     log_retention: str = "THREE_MONTHS"
     audit_log_retention: str = "ONE_YEAR"
+    audit_retention_ms: int = AUDIT_RETENTION_MS_DEFAULT
     emr_release: str | None = "emr-spark-8.0.0"
     emr_vcpus_max: int = 64
     glue_version: str = "5.1"

@@ -17,6 +17,7 @@ from penstock_core.log.push_event import PushEvent
 from penstock_core.storage.head_item import parse_push_event
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.by_hour import ByHourSegmentStore
+from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -29,6 +30,7 @@ from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.memory.audit import MemoryAuditStore
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
@@ -43,6 +45,7 @@ from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.system import SystemClock, SystemEntropy
+from penstock_service.ports.audit import AuditStore
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
@@ -72,6 +75,7 @@ class Ports:
     archive: ArchiveStore
     zone_states: ZoneStateStore
     cursors: JobCursors
+    audit: AuditStore
     timers: TimerStore
     push: PushStore
     push_events: Callable[[], Sequence[PushEvent]]
@@ -93,6 +97,7 @@ def _memory() -> Iterator[Ports]:
         MemoryArchiveStore("archive"),
         MemoryZoneStateStore(),
         MemoryJobCursors(),
+        MemoryAuditStore(),
         timers,
         push,
         log.push_events,
@@ -115,6 +120,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.archive,
         stores.zone_states,
         stores.cursors,
+        stores.audit,
         stores.timers,
         stores.push,
         lambda: cast(MemoryLogIndex, stores.log).push_events(),
@@ -172,6 +178,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             S3ArchiveStore(lambda: s3, "archive"),
             DynamoDbZoneStateStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),
+            DynamoDbAuditStore(client, "topics"),
             DynamoDbTimerStore(client, "log"),
             DynamoDbPushStore(client, "groups"),
             _streamed_events,

@@ -7,6 +7,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import BYTE_FORMATS, FORMAT_ATTRIBUTE, ITEM_FORMATS, check_item
+from penstock_core.storage.audit_item import parse_audit_item
 from penstock_core.storage.catch_up_item import parse_catch_up_pass
 from penstock_core.storage.compaction_item import parse_compaction
 from penstock_core.storage.cursor_item import parse_cursor
@@ -37,6 +38,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "zone_states": parse_zone_states,
     "catch_up": parse_catch_up_pass,
     "cursor": parse_cursor,
+    "audit_entry": parse_audit_item,
     "head": parse_head,
     "page": parse_page,
     "merge_mark": parse_merge_mark,

@@ -29,6 +29,7 @@ _BY_SORT_KEY = {
 _OF_LISTS = {
     keys.DELETED: "deleted_topic",
     keys.CURSORS: "cursor",
+    keys.AUDIT: "audit_entry",
     keys.GROUPS: "registered_group",
     keys.SHARE_GROUPS: "share_group",
     keys.SUBSCRIPTIONS: "subscription",

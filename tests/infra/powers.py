@@ -18,17 +18,20 @@ FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
     "ShareAdmin", "Subscriptions", "Zones",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
-    "Deliver", "LookAtSubscriptions", "Measure",
+    "Deliver", "LookAtSubscriptions", "Measure", "Audit",
 ))  # fmt: skip
 _LOOK = "LookAtSubscriptions"
 _OF_NO_REQUEST = frozenset((
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch", "Deliver",
-    _LOOK, "Measure",
+    _LOOK, "Measure", "Audit",
 ))  # fmt: skip
 JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJob"))
 _ALL = FUNCTIONS | JOBS
 # Deliver moves dead letters, and copies records to other topics.
-_PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "Deliver", "ReplayJob"))
+_PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "Deliver", "ReplayJob", "Audit"))
+_CHANGERS = frozenset((
+    "Topics", "GroupAdmin", "Share", "ShareAdmin", "Subscriptions", "Zones", "Transactions",
+))  # fmt: skip
 _SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
 _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Deliver"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
@@ -49,8 +52,11 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
     ("scan", _TOPICS): _PROVISION
     | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Zones", _LOOK},
-    ("write", _TOPICS): _PROVISION | {"Topics"},
-    ("delete", _TOPICS): _PROVISION | {"Topics"},
+    ("write", _TOPICS): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
+    ("delete", _TOPICS): _PROVISION | {"Topics", "Audit"},
+    ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
+    ("write", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS,
+    ("delete", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS | {"Audit"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
     ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},

@@ -17,6 +17,7 @@ from tests.infra.templates import functions_in, name_of, of_type
 pytestmark = pytest.mark.synth
 
 FUNCTIONS = (
+    "audit",
     "deliver",
     "dispatch",
     "fetch",
@@ -170,6 +171,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_SERVICE_NAME": STAGES[stage].name,
             "POWERTOOLS_METRICS_NAMESPACE": "Penstock",
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
+            **({"PENSTOCK_AUDIT_RETENTION_MS": "31536000000"} if own == "audit" else {}),
             **metrics_in_environment(stage, own),
             **JOB_ENVIRONMENTS.get(own, {}),
             **({"PENSTOCK_SWEEP_GRACE_MS": "43200000"} if own == "sweep" and STAGES[stage].tiers_zones else {}),

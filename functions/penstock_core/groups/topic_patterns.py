@@ -6,6 +6,7 @@ There are no regular expressions: the service evaluates patterns that members se
 import re
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import RESERVED_PREFIX
 from penstock_core.limits import NAME_LENGTH_MAX
 
 PATTERN_CHARACTERS = "[A-Za-z0-9._*-]+"
@@ -24,8 +25,11 @@ def check_pattern(pattern: str) -> None:
 def matches(pattern: str, name: str) -> bool:
     """True if the pattern describes the whole name.
 
-    It looks for each part of the pattern behind the end of the part before.
+    It looks for each part of the pattern behind the end of the part before. A pattern that does not begin with `_`
+    describes no topic of the service.
     """
+    if name.startswith(RESERVED_PREFIX) and not pattern.startswith(RESERVED_PREFIX):
+        return False
     first, *others = pattern.split("*")
     if not others:
         return name == pattern

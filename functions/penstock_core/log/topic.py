@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import Partition, TopicId, TopicName, parse_topic_name
+from penstock_core.ids import Partition, TopicId, TopicName, parse_own_topic_name
 from penstock_core.mistakes import Mistakes
 
 DELETE, COMPACT = "delete", "compact"
@@ -141,7 +141,7 @@ def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig
 def check_declared_topic(name: str, partitions: int, settings: Mapping[str, Any]) -> None:
     """Raises INVALID_CONFIG with all mistakes that name, number of partitions and settings have by themselves."""
     mistakes = Mistakes()
-    mistakes.check(parse_topic_name, name)
+    mistakes.check(parse_own_topic_name, name)
     mistakes.check(check_partitions, partitions)
     mistakes.check_each(partial(alter_config, TopicConfig()), settings)
     mistakes.refuse(f"topic {shown(name)}")

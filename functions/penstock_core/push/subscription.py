@@ -16,8 +16,8 @@ from penstock_core.ids import (
     SubscriptionName,
     TopicId,
     TopicName,
+    parse_own_topic_name,
     parse_subscription_name,
-    parse_topic_name,
 )
 from penstock_core.mistakes import Mistakes
 from penstock_core.push.targets.target import Target, TopicTarget
@@ -179,7 +179,7 @@ def _check_setting(name: str, value: Any) -> None:
     if name == "dead_letter_topic":
         if not isinstance(value, str):
             raise _refused(f"{name}={shown(value)}: must be the name of a topic")
-        parse_topic_name(value)
+        parse_own_topic_name(value)
     elif name == "filter":
         if not isinstance(value, Mapping):
             raise _refused(f"{name}={shown(value)}: must be a filter policy, an object")

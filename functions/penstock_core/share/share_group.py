@@ -19,7 +19,7 @@ from penstock_core.ids import (
     TopicId,
     TopicName,
     parse_group_name,
-    parse_topic_name,
+    parse_own_topic_name,
 )
 from penstock_core.mistakes import Mistakes
 
@@ -199,7 +199,7 @@ def _check_setting(name: str, value: Any) -> None:
     if name == "dead_letter_topic":
         if not isinstance(value, str):
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be the name of a topic")
-        parse_topic_name(value)
+        parse_own_topic_name(value)
     elif name == "filter":
         if not isinstance(value, Mapping):
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be a filter policy, an object")

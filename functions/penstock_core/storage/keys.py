@@ -7,6 +7,7 @@
 | topics | `#zones`                 | `states`                                          | zone_states_item            |
 | topics | `#zones`                 | `catch_up`                                        | catch_up_item               |
 | topics | `#cursors`               | name of a scheduled job                           | cursor_item                 |
+| topics | `#audit`                 | id of a change                                    | audit_item                  |
 | log    | `<topic id>#<partition>` | `head`                                            | head_item                   |
 | log    | `<topic id>#<partition>` | `page#<end offset, 20 digits>`                    | page_item                   |
 | log    | `<topic id>#<partition>` | `producer#<id, base64>`                           | producer_item               |
@@ -63,6 +64,7 @@ ZONES = "#zones"
 ZONE_STATES = "states"
 CATCH_UP = "catch_up"
 CURSORS = "#cursors"
+AUDIT = "#audit"
 COMPACTION = "compaction"
 TIMERS = "#timers"
 TRANSACTIONAL_PREFIX = "#transactional#"

@@ -30,6 +30,7 @@ class Change:
     request_type: RequestType
     resource_type: str
     stack_id: str
+    request_id: str
     resource_id: str | None
     properties: Mapping[str, Any]
     old_properties: Mapping[str, Any]
@@ -88,6 +89,7 @@ def _change_of(event: Mapping[str, Any]) -> Change:
         request_type=event["RequestType"],
         resource_type=event["ResourceType"],
         stack_id=event["StackId"],
+        request_id=event["RequestId"],
         resource_id=event.get("PhysicalResourceId"),
         properties=event["ResourceProperties"],
         old_properties=event.get("OldResourceProperties", {}),

@@ -12,6 +12,7 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_handlers.edge.audited import with_trail
 from penstock_handlers.edge.http import TOLD, Event, Result, error_result, within_bounds
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
 from penstock_service.instance.instance import Instance
@@ -45,7 +46,7 @@ def entry_point(serve: Serve, *, uses_zones: bool = True) -> Callable[[Event, An
 def answer(serve: Serve, event: Event, to: Instance) -> Result:
     """The result of `serve`, or the answer for its error. A defect may follow a write, so it says `maybe_applied`."""
     try:
-        return within_bounds(event, serve(event, to))
+        return within_bounds(event, with_trail(serve, event, to))
     except PenstockError as error:
         return error_result(error)
     except Exception:

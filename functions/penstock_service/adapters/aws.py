@@ -18,6 +18,7 @@ from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.delivery_queue import DeliveryPlaces, SqsDeliveryQueue, parse_delivery_places
+from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -234,6 +235,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         timers=DynamoDbTimerStore(dynamodb, storage.log_table),
         zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
+        audit=DynamoDbAuditStore(dynamodb, storage.topics_table),
         zones=[_zone_store(s3, each) for each in storage.zones],
         fallback_zones=frozenset(ZoneName(each.name) for each in storage.zones if each.is_fallback),
         archive=S3ArchiveStore(s3, storage.archive),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.tag_filter import tags_of
-from penstock_core.ids import PartitionKey
+from penstock_core.ids import PartitionKey, parse_own_topic_name
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
 from penstock_core.log.timer import TimerPlace
 from penstock_core.outcomes import Outcomes
@@ -116,7 +116,7 @@ def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -
     Raises INVALID_NAME, UNKNOWN_TOPIC, UNKNOWN_PARTITION, RECORD_TOO_LARGE, NOT_ENOUGH_ZONES, and the errors of
     `validate` and `check_records`.
     """
-    topic, key = instance.topic_cache.get_partition(entry.topic, entry.partition)
+    topic, key = instance.topic_cache.get_partition(parse_own_topic_name(entry.topic), entry.partition)
     summary = validate(entry.data)
     limit = topic.config.max_batch_bytes
     if summary.largest_batch_bytes > limit:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_core.ids import Partition
+from penstock_core.ids import Partition, parse_own_topic_name
 from penstock_core.log.topic import Topic, alter_config, check_partitions, check_zones
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
@@ -21,6 +21,11 @@ from penstock_service.topics.create_topic import create_heads
 
 
 def alter_topic(instance: Instance, name: str, partitions: int | None, config: Mapping[str, Any]) -> Topic:
+    """As `alter_any_topic`, but for names that are the service's own: these are INVALID_NAME."""
+    return alter_any_topic(instance, parse_own_topic_name(name), partitions, config)
+
+
+def alter_any_topic(instance: Instance, name: str, partitions: int | None, config: Mapping[str, Any]) -> Topic:
     """The altered topic. Other instances notice within 10 s; a closed head refuses appends at once.
 
     `partitions` is the new number of writable partitions, None to keep it. With fewer, the others drain: they keep

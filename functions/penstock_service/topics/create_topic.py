@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import TOPIC_ID_BYTES, Partition, PartitionKey, new_topic_id, parse_topic_name
+from penstock_core.ids import (
+    TOPIC_ID_BYTES,
+    Partition,
+    PartitionKey,
+    new_topic_id,
+    parse_own_topic_name,
+    parse_topic_name,
+)
 from penstock_core.limits import TOPICS_MAX
 from penstock_core.log.topic import Topic, TopicConfig, alter_config, check_partitions, check_zones, note_of
 from penstock_service.index.index_age import note_index_age
@@ -22,6 +29,11 @@ from penstock_service.ports.runtime import Executor
 
 
 def create_topic(instance: Instance, name: str, partitions: int, config: Mapping[str, Any]) -> Topic:
+    """As `create_any_topic`, but for names that are the service's own: these are INVALID_NAME."""
+    return create_any_topic(instance, parse_own_topic_name(name), partitions, config)
+
+
+def create_any_topic(instance: Instance, name: str, partitions: int, config: Mapping[str, Any]) -> Topic:
     """The new topic. Two reads and a put, one put per partition, then one transaction that makes it visible.
 
     The first topic of an index costs one put more (`note_index_age`). Counting the topics reads the topics table.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock_core.ids import Offset, Partition, PartitionKey
+from penstock_core.ids import RESERVED_PREFIX, Offset, Partition, PartitionKey
 from penstock_core.log.topic import Topic
 from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.ports.log import LogIndex
@@ -51,8 +51,8 @@ def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[T
 def list_topics(topics: TopicStore, limit: int, after: str) -> tuple[Sequence[Topic], str | None]:
     """Up to `limit` topics whose names sort after `after`, by name, and the `after` of the next page, or None.
 
-    Reads the whole topics table.
+    Leaves out the topics of the service. Reads the whole topics table.
     """
-    behind = [topic for topic in topics.list() if topic.name > after]
+    behind = [topic for topic in topics.list() if topic.name > after and not topic.name.startswith(RESERVED_PREFIX)]
     page = behind[:limit]
     return page, page[-1].name if len(behind) > limit else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from penstock_core.ids import Offset
+from penstock_core.ids import Offset, parse_own_topic_name
 from penstock_core.log.index import Head
 from penstock_core.outcomes import Outcomes
 from penstock_service.instance.instance import Instance
@@ -12,9 +12,10 @@ def truncate(instance: Instance, topic_name: str, before: Mapping[int, int]) -> 
     """One result per partition of `before` (partition -> the first offset that stays), in its order.
 
     One read, and one conditional update for each partition. An offset below the log start changes nothing. An offset
-    above the high watermark is OFFSET_OUT_OF_RANGE. Raises INVALID_NAME and UNKNOWN_TOPIC.
+    above the high watermark is OFFSET_OUT_OF_RANGE. Raises INVALID_NAME, also for a topic
+    of the service, and UNKNOWN_TOPIC.
     """
-    instance.topic_cache.read_through(topic_name)
+    instance.topic_cache.read_through(parse_own_topic_name(topic_name))
 
     def raise_one(item: tuple[int, int]) -> Head:
         partition, offset = item

@@ -17,7 +17,7 @@ from penstock_cdk.service.push import DELIVER, DISPATCH, LOOK, PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
-from penstock_cdk.settings import StageSettings
+from penstock_cdk.settings import AUDIT, StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.wildcards import acknowledge_wildcard
@@ -40,7 +40,7 @@ class Grants:
     deliveries. `starts_deliveries` allows to send such messages, and all that `switches_deliveries` does: to switch on
     what takes them and what looks after them. `delivers` allows to take them. `pushes` are actions on the items of
     subscriptions, which the groups table has, too. `reaches_targets` allows to assume the role that calls the targets
-    of subscriptions.
+    of subscriptions. `notes_changes` allows to note what a request changes, and `settles_audit` to read these notes.
     """
 
     topics: tuple[str, ...]
@@ -69,6 +69,8 @@ class Grants:
     delivers: bool = False
     pushes: tuple[str, ...] = ()
     reaches_targets: bool = False
+    notes_changes: bool = False
+    settles_audit: bool = False
 
 
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
@@ -103,6 +105,7 @@ GRANTS: Mapping[str, Grants] = {
         _PRODUCE,
         log=("BatchGetItem", *_PRODUCE.log),
         groups=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+        notes_changes=True,
     ),
     "records_produce": _RECORDS_PRODUCE,
     "fetch": replace(_FETCH, arms_waiters=True),
@@ -110,6 +113,7 @@ GRANTS: Mapping[str, Grants] = {
     "topics": Grants(
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        notes_changes=True,
         reads_zones=True,
         reads_archive=True,
         tells_missing_objects=True,
@@ -128,6 +132,7 @@ GRANTS: Mapping[str, Grants] = {
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query"),
         groups=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        notes_changes=True,
         reads_zones=True,
         reads_archive=True,
         tells_missing_objects=True,
@@ -138,6 +143,7 @@ GRANTS: Mapping[str, Grants] = {
     "share": replace(
         _FETCH,
         log=(*_FETCH.log, "UpdateItem", "PutItem"),
+        notes_changes=True,
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),
         writes_zones=True,
         changes_zone_states=True,
@@ -146,6 +152,7 @@ GRANTS: Mapping[str, Grants] = {
     # "latest" is a place in the log when the group is made. A reset to a time reads segments, as listing offsets does.
     "share_admin": replace(
         _FETCH,
+        notes_changes=True,
         shares=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
         wakes_readers=True,
     ),
@@ -153,12 +160,13 @@ GRANTS: Mapping[str, Grants] = {
     "subscriptions": Grants(
         topics=("GetItem",),
         log=("GetItem", "BatchGetItem", "Query"),
+        notes_changes=True,
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
         pushes=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem"),
         starts_deliveries=True,
         reaches_targets=True,
     ),
-    "zones": Grants(topics=("GetItem",), changes_zone_states=True),
+    "zones": Grants(topics=("GetItem",), changes_zone_states=True, notes_changes=True),
     "recover_zones": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "Query", "UpdateItem"),
@@ -243,6 +251,13 @@ GRANTS: Mapping[str, Grants] = {
         groups=("GetItem", "BatchGetItem", "Query"),
         keeps_cursor=True,
     ),
+    # It makes the topic `_audit` and appends to it: no function that notes changes could write there.
+    AUDIT: replace(
+        _RECORDS_PRODUCE,
+        topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
+        schedules_records=False,
+        settles_audit=True,
+    ),
     "sweep": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query"),
@@ -258,6 +273,7 @@ PROVISION_GRANTS = replace(
     GRANTS["subscriptions"],
     topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
     log=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"),
+    notes_changes=True,
 )
 
 ZONE_REPAIRERS = ("recover_zones", "replicate", "scrub")  # without work where there is one zone
@@ -330,6 +346,10 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.zone_states_statement()
     if grants.keeps_cursor:
         yield tables.cursors_statement()
+    if grants.notes_changes:
+        yield tables.audit_statement("PutItem", "DeleteItem")
+    if grants.settles_audit:
+        yield tables.audit_statement("Query", "DeleteItem")
     if grants.settles_deletions:
         yield tables.deletions_statement()
 

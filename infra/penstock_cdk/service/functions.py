@@ -13,7 +13,7 @@ from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
-from penstock_cdk.settings import METRICS_NAMESPACE, StageSettings
+from penstock_cdk.settings import AUDIT, METRICS_NAMESPACE, StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
 
 # Lambda then logs an invocation only if it failed. START, END and REPORT of each one would cost more than a log line.
@@ -136,6 +136,7 @@ class Functions(Construct):
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
+            **({"PENSTOCK_AUDIT_RETENTION_MS": str(settings.audit_retention_ms)} if name == AUDIT else {}),
             **metrics_environment(settings, name),
             **settings.environments_of_jobs.get(name, {}),
         }

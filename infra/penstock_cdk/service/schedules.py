@@ -12,12 +12,13 @@ from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.measuring import MEASURE
 from penstock_cdk.service.push import LOOK
 from penstock_cdk.service.timers import PROMOTE
-from penstock_cdk.settings import StageSettings
+from penstock_cdk.settings import AUDIT, StageSettings
 
 RATES: Mapping[str, Duration] = {
     "recover_zones": Duration.minutes(1),
     PROMOTE: Duration.minutes(1),
     MEASURE: Duration.minutes(1),
+    AUDIT: Duration.minutes(5),
     LOOK: Duration.minutes(5),
     "retention": Duration.minutes(15),
     "scrub": Duration.hours(1),

@@ -92,6 +92,10 @@ class Tables(Construct):
         """Allows to write and delete the cursors of scheduled jobs, and no other item of the topics table."""
         return self._topics_items_statement(keys.CURSORS, "PutItem", "DeleteItem")
 
+    def audit_statement(self, *actions: str) -> iam.PolicyStatement:
+        """Allows the actions on the notes of changes, and on no other item of the topics table."""
+        return self._topics_items_statement(keys.AUDIT, *actions)
+
     def deletions_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the notes of deleted topics, and no other item of the topics table."""
         return self._topics_items_statement(keys.DELETED, "PutItem", "UpdateItem", "DeleteItem")

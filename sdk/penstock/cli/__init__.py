@@ -2,6 +2,7 @@
 
 import click
 
+from penstock.cli.audit import audit
 from penstock.cli.completion import completion
 from penstock.cli.dead_letters import dead_letters
 from penstock.cli.dev import dev
@@ -49,6 +50,7 @@ for command in (
     producers,
     zones,
     jobs,
+    audit,
     metrics,
     doctor,
     dev,

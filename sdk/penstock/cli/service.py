@@ -43,6 +43,11 @@ TEXT_COLUMNS = frozenset(
         "started",
         "ended",
         "detail",
+        "principal",
+        "address",
+        "action",
+        "resource",
+        "result",
     ]
 )
 FILE_COLUMNS = 10_000  # without a terminal: never wrap lines that a program may read

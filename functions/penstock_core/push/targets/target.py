@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError, shown
-from penstock_core.ids import TopicName, parse_topic_name
+from penstock_core.ids import TopicName, parse_own_topic_name
 from penstock_core.push.targets.webhook import parse_secret
 
 _FUNCTION_ARN = re.compile(r"arn:[\w-]+:lambda:[\w-]+:\d{12}:function:[\w-]{1,64}(:[\w-]{1,128})?", re.ASCII)
@@ -78,7 +78,7 @@ def parse_target(document: Mapping[str, Any], *, is_http_allowed: bool = False) 
         told = "an object" if isinstance(value, Mapping | list) else shown(value)
         raise _refused(f"target.{kind}={told}: give a text")
     if kind == "topic":
-        return TopicTarget(topic=parse_topic_name(value))
+        return TopicTarget(topic=parse_own_topic_name(value))
     if kind == "sqs":
         return QueueTarget(url=_queue_url(value))
     pattern, example = _ARNS[kind]

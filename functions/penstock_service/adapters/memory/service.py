@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from penstock_core.ids import ZoneName
 from penstock_core.storage.keys import KeyLayout
+from penstock_service.adapters.memory.audit import MemoryAuditStore
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.contention import Contention
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
@@ -74,6 +75,7 @@ def memory_stores(
         timers=timers,
         zone_states=MemoryZoneStateStore(),
         cursors=MemoryJobCursors(),
+        audit=MemoryAuditStore(),
         zones=[
             MemorySegmentStore(zone, KeyLayout.BY_HOUR if zone in hour_zones else KeyLayout.SPREAD) for zone in zones
         ],

@@ -56,6 +56,7 @@ READS: Mapping[str, frozenset[str]] = {
     "timers": frozenset(["get", "waiting", "due_minutes", "switched_on_ms"]),
     "zone_states": frozenset(["get", "get_pass"]),
     "cursors": frozenset(["get"]),
+    "audit": frozenset(["entries"]),
 }
 
 _JOURNAL_BYTES_MIN = 4 * 2**20  # a journal this long, and longer than the last snapshot, becomes the next snapshot

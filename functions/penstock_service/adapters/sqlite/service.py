@@ -67,6 +67,7 @@ def open_service(folder: Path) -> StoredService:
             timers=kept.journalled("timers", fresh.timers),
             zone_states=kept.journalled("zone_states", fresh.zone_states),
             cursors=kept.journalled("cursors", fresh.cursors),
+            audit=kept.journalled("audit", fresh.audit),
             zones=[SqliteSegmentStore(database, zone) for zone in _ZONES],
             archive=SqliteArchiveStore(database, ARCHIVE),
             repair_queue=MemoryRepairQueue(),  # what it loses, the scrub finds again

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.filter import Filter, matches
-from penstock_core.ids import LockNonce, Offset, Partition, PartitionKey
+from penstock_core.ids import RESERVED_PREFIX, LockNonce, Offset, Partition, PartitionKey, parse_own_topic_name
 from penstock_core.limits import (
     MOVED_BYTES_MAX,
     REDRIVE_AT_ONCE,
@@ -83,8 +83,9 @@ def redrive(instance: Instance, topic_name: str, wish: RedriveWish) -> Redriven:
     remain. It skips records that do not match, that no header tells the source of, or whose target is missing. Raises
     UNKNOWN_TOPIC, INVALID_REQUEST, and the errors of storage; what was moved by then stays moved.
     """
-    topic = instance.topic_cache.read_through(topic_name)
-    if wish.to is not None and instance.topic_cache.read_through(wish.to).topic_id == topic.topic_id:
+    topic = instance.topic_cache.read_through(parse_own_topic_name(topic_name))
+    to = None if wish.to is None else instance.topic_cache.read_through(parse_own_topic_name(wish.to))
+    if to is not None and to.topic_id == topic.topic_id:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"to={shown(wish.to)}: is the dead-letter topic itself")
     redriving = _Redrive(instance, topic, _hidden_group(instance, topic), wish)
     for number in topic.all_partitions():
@@ -285,7 +286,8 @@ def _number(text: str) -> int:
 def _found(instance: Instance, name: str) -> Topic | None:
     """The topic; None also for a header that names none."""
     try:
-        return instance.topic_cache.find(name)
+        is_own = not name.startswith(RESERVED_PREFIX)  # the record's own header may name any topic
+        return instance.topic_cache.find(name) if is_own else None
     except PenstockError as error:
         if error.code is not ErrorCode.INVALID_NAME:
             raise

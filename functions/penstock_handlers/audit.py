@@ -1,0 +1,23 @@
+"""The function `audit`, each five minutes: moves the notes of changes into the topic `_audit`."""
+
+import os
+from typing import Any
+
+from penstock_handlers.edge.scheduled import scheduled_entry_point
+from penstock_service.audit.settle_audit import settle_audit
+from penstock_service.instance.instance import Instance
+
+_BUDGET_MS = 40_000  # the function may run for a minute
+
+
+def run(instance: Instance) -> dict[str, Any]:
+    """Moves notes for `_BUDGET_MS`. Reads `PENSTOCK_AUDIT_RETENTION_MS`, which the topic gets."""
+    done = settle_audit(instance, int(os.environ["PENSTOCK_AUDIT_RETENTION_MS"]), budget_ms=_BUDGET_MS)
+    return {
+        "changes_settled": done.settled,
+        "changes_begun": done.begun,
+        "audit_unfinished": int(not done.is_finished),
+    }
+
+
+handler = scheduled_entry_point(run)

@@ -1,0 +1,155 @@
+"""The routes that leave a trail, and the state that each of them changes.
+
+Every route that is no GET stands in `AUDITED` or in `UNAUDITED`. Those of `UNAUDITED` carry records, and what consumers
+and producers do with them: the log itself is their trail.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock_core.groups.group import group_config_to_json
+from penstock_core.ids import ZoneName, parse_group_name
+from penstock_core.log.topic import config_to_json
+from penstock_core.push.targets.target import target_to_json
+from penstock_core.share.share_group import share_group_config_to_json
+from penstock_handlers.edge.http import Event
+from penstock_service.instance.instance import Instance
+from penstock_service.push.find_subscription import find_subscription
+from penstock_service.segments.move_zone import list_zones
+
+State = dict[str, Any]
+ReadState = Callable[[Instance, str], State]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedRoute:
+    """The action of a route, the kind of resource that it changes, and how to read that resource before.
+
+    `parameter` is the part of the path that names the resource, empty where the body's `name` does.
+    """
+
+    action: str
+    kind: str
+    parameter: str
+    read: ReadState | None = None
+
+    def name(self, event: Event, body: Any) -> str:
+        """The name of the resource, as far as the request tells one."""
+        if self.parameter:
+            return str((event.get("pathParameters") or {}).get(self.parameter, ""))
+        return str(body.get("name", "")) if isinstance(body, Mapping) else ""
+
+
+def state_of_topic(instance: Instance, name: str) -> State:
+    """Partitions and settings. One read. Raises UNKNOWN_TOPIC."""
+    topic = instance.topic_cache.read_through(name)
+    return {"topic_id": topic.topic_id, "partitions": topic.partitions, "config": config_to_json(topic.config)}
+
+
+def state_of_log(instance: Instance, name: str) -> State:
+    """The bounds of each partition. One read, and one for each 100 partitions."""
+    from penstock_service.topics.describe_topic import describe_topic  # no function of binary requests truncates
+
+    topic, bounds = describe_topic(instance.topic_cache, instance.stores.log, name)
+    offsets = {str(each.partition): [each.log_start_offset, each.high_watermark] for each in bounds}
+    return {"topic_id": topic.topic_id, "offsets": offsets}
+
+
+def state_of_group(instance: Instance, name: str) -> State:
+    """The settings of a group. One read."""
+    state = instance.stores.memberships.get_group(parse_group_name(name))
+    return {} if state is None else {"config": group_config_to_json(state.config), "members": state.member_count}
+
+
+def state_of_share_group(instance: Instance, name: str) -> State:
+    """Topics and settings. One read. Raises UNKNOWN_SHARE_GROUP."""
+    group = instance.share_group_cache.read_through(name)
+    return {
+        "share_group_id": group.share_group_id,
+        "topics": sorted(group.topics),
+        "config": share_group_config_to_json(group.config),
+    }
+
+
+def state_of_subscription(instance: Instance, name: str) -> State:
+    """Topics, target without its secret, and settings. One read. Raises UNKNOWN_SUBSCRIPTION."""
+    found = find_subscription(instance, name)
+    return {
+        "subscription_id": found.subscription_id,
+        "topics": sorted(found.topics),
+        "target": target_to_json(found.target),
+        "config": json.loads(json.dumps(asdict(found.config), default=dict)),
+        "is_paused": found.is_paused,
+    }
+
+
+def state_of_zone(instance: Instance, name: str) -> State:
+    """State and reason. One read."""
+    state = dict(list_zones(instance)).get(ZoneName(name))
+    return {} if state is None else {"state": state.status.value, "reason": state.reason}
+
+
+AUDITED: Mapping[str, AuditedRoute] = {
+    "POST /v1/topics": AuditedRoute(action="create_topic", kind="topic", parameter=""),
+    "PATCH /v1/topics/{topic}": AuditedRoute(
+        action="alter_topic", kind="topic", parameter="topic", read=state_of_topic
+    ),
+    "DELETE /v1/topics/{topic}": AuditedRoute(
+        action="delete_topic", kind="topic", parameter="topic", read=state_of_topic
+    ),
+    "POST /v1/topics/{topic}/truncate": AuditedRoute(
+        action="truncate_topic", kind="topic", parameter="topic", read=state_of_log
+    ),
+    "DELETE /v1/topics/{topic}/scheduled/{timer}": AuditedRoute(
+        action="cancel_scheduled", kind="topic", parameter="topic"
+    ),
+    "POST /v1/topics/{topic}/redrive": AuditedRoute(action="redrive", kind="topic", parameter="topic"),
+    "PATCH /v1/groups/{group}": AuditedRoute(
+        action="alter_group", kind="group", parameter="group", read=state_of_group
+    ),
+    "DELETE /v1/groups/{group}": AuditedRoute(
+        action="delete_group", kind="group", parameter="group", read=state_of_group
+    ),
+    "POST /v1/groups/{group}/reset": AuditedRoute(action="reset_group", kind="group", parameter="group"),
+    "PUT /v1/share-groups/{group}": AuditedRoute(
+        action="put_share_group", kind="share_group", parameter="group", read=state_of_share_group
+    ),
+    "DELETE /v1/share-groups/{group}": AuditedRoute(
+        action="delete_share_group", kind="share_group", parameter="group", read=state_of_share_group
+    ),
+    "POST /v1/share-groups/{group}/reset": AuditedRoute(
+        action="reset_share_group", kind="share_group", parameter="group"
+    ),
+    "PUT /v1/subscriptions/{name}": AuditedRoute(
+        action="put_subscription", kind="subscription", parameter="name", read=state_of_subscription
+    ),
+    "DELETE /v1/subscriptions/{name}": AuditedRoute(
+        action="delete_subscription", kind="subscription", parameter="name", read=state_of_subscription
+    ),
+    "POST /v1/subscriptions/{name}/pause": AuditedRoute(
+        action="pause_subscription", kind="subscription", parameter="name", read=state_of_subscription
+    ),
+    "POST /v1/subscriptions/{name}/resume": AuditedRoute(
+        action="resume_subscription", kind="subscription", parameter="name", read=state_of_subscription
+    ),
+    "POST /v1/zones/{zone}": AuditedRoute(action="move_zone", kind="zone", parameter="zone", read=state_of_zone),
+    "POST /v1/producers/{transactional_id}/release": AuditedRoute(
+        action="release_transactional_id", kind="transactional_id", parameter="transactional_id"
+    ),
+}
+UNAUDITED = frozenset(
+    {
+        "POST /v1/produce",
+        "POST /v1/fetch",
+        "POST /v1/producers",
+        "POST /v1/transactions",
+        "POST /v1/topics/{topic}/records",
+        "POST /v1/groups/{group}/heartbeat",
+        "POST /v1/groups/{group}/offsets",
+        "POST /v1/share-groups/{group}/records",
+        "POST /v1/share-groups/{group}/acquire",
+        "POST /v1/share-groups/{group}/acknowledge",
+    }
+)
