@@ -1,19 +1,17 @@
-"""All deliveries that are due, one after the other: for a service in one process, without a stream and functions.
+"""All deliveries that are due: for a service in one process, without a stream and functions.
 
-It finds what got records by the push waiters of heads: a head without one has records that a subscription may want, or
-a delivery that rests until a time.
+It finds work as the look does, by places and heads. So the work goes on after a restart, which loses all messages.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from penstock_core.limits import HEADS_AT_ONCE, PUSH_LIST_MAX
-from penstock_core.push.lane import lane_of
+from penstock_core.limits import PUSH_LIST_MAX
 from penstock_core.push.message import PushMessage
 from penstock_core.push.subscription import Subscription
 from penstock_service.instance.instance import Instance
 from penstock_service.push.deliver import Ending, Receipt, deliver
-from penstock_service.push.subscription_partitions import partitions_of
+from penstock_service.push.look import due_work, heads_of
 
 _AT_ONCE = 10
 
@@ -49,37 +47,44 @@ def deliver_due(instance: Instance, queue: ReceivingQueue) -> int:
 
     Raises what `deliver` raises. The message is hidden for a while then.
     """
-    for subscription in _subscriptions(instance):
-        if not subscription.is_paused:
-            _start(instance, subscription)
+    start_due(instance)
     worked = 0
     while received := queue.receive(_AT_ONCE):
         for each in received:
             worked += 1
-            receipt = Receipt(message=each.message, message_id=each.message_id, handle=each.receipt)
-            if deliver(instance, receipt) is Ending.DELETE:
-                queue.delete(each.receipt)
+            deliver_received(instance, queue, each)
     return worked
 
 
+def start_due(instance: Instance) -> None:
+    """Sends the messages of all subscriptions for work that is due now."""
+    for subscription in _subscriptions(instance):
+        if not subscription.is_paused:
+            _start(instance, subscription)
+
+
+def deliver_received(instance: Instance, queue: ReceivingQueue, received: Received) -> None:
+    """Delivers what the message asks for. Raises what `deliver` raises, and the message is hidden for a while then."""
+    receipt = Receipt(message=received.message, message_id=received.message_id, handle=received.receipt)
+    if deliver(instance, receipt) is Ending.DELETE:
+        queue.delete(received.receipt)
+
+
 def _start(instance: Instance, subscription: Subscription) -> None:
-    """Sends a message for each lane with a head that nobody waits at, unless a delivery has the lane, or it rests."""
+    """Sends a message for each lane with work that is due, unless a delivery has the lane, or it rests."""
     now_ms = instance.clock.now_ms()
-    lanes = instance.stores.push.states_of(subscription.subscription_id).lanes
-    busy = {number for number, lane in lanes.items() if max(lane.locked_until_ms, lane.due_ms) > now_ms}
-    keys = [key.partition_key for _, key in partitions_of(instance, subscription)]
+    states = instance.stores.push.states_of(subscription.subscription_id)
+    busy = {number for number, lane in states.lanes.items() if max(lane.locked_until_ms, lane.due_ms) > now_ms}
     messages: dict[int, PushMessage] = {}
-    for start in range(0, len(keys), HEADS_AT_ONCE):
-        for key, head in instance.stores.log.heads(keys[start : start + HEADS_AT_ONCE]).items():
-            lane = lane_of(key, subscription.config.concurrency)
-            if not head.has_push_waiter and lane not in busy:
-                messages[lane] = PushMessage(
-                    name=subscription.name,
-                    subscription_id=subscription.subscription_id,
-                    lane=lane,
-                    version=subscription.version,
-                    partition=key,
-                )
+    for lane, key, due_ms in due_work(instance, subscription, states, heads_of(instance, subscription)):
+        if due_ms <= now_ms and lane not in busy:
+            messages[lane] = PushMessage(
+                name=subscription.name,
+                subscription_id=subscription.subscription_id,
+                lane=lane,
+                version=subscription.version,
+                partition=key,
+            )
     if messages:
         instance.stores.deliveries.send([*messages.values()])
 

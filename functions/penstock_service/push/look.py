@@ -100,15 +100,9 @@ def _look_at(instance: Instance, subscription: Subscription) -> _Found:
         return _Found()
     now_ms = instance.clock.now_ms()
     states = instance.stores.push.states_of(subscription.subscription_id)
-    keys = [key for _, key in partitions_of(instance, subscription)]
-    heads = instance.stores.log.heads([key.partition_key for key in keys])
-    there = [key for key in keys if key.partition_key in heads]
-    if subscription.config.mode == PARALLEL:
-        due = [*_due_in_parallel(instance, subscription, states, {key: heads[key.partition_key] for key in there})]
-    else:
-        due = [*_due_in_order(subscription, states, {key: heads[key.partition_key] for key in there})]
+    heads = heads_of(instance, subscription)
     messages: dict[int, PushMessage] = {}
-    for lane, key, due_ms in sorted(due):
+    for lane, key, due_ms in sorted(due_work(instance, subscription, states, heads)):
         if needs_message(states.lanes.get(lane), due_ms, now_ms):
             messages[lane] = PushMessage(
                 name=subscription.name,
@@ -117,13 +111,29 @@ def _look_at(instance: Instance, subscription: Subscription) -> _Found:
                 version=subscription.version,
                 partition=key,
             )
-    return _Found(messages=[*messages.values()], partitions_stuck=_stuck(subscription, states, there, now_ms))
+    return _Found(messages=[*messages.values()], partitions_stuck=_stuck(subscription, states, [*heads], now_ms))
+
+
+def heads_of(instance: Instance, subscription: Subscription) -> dict[DeliveryKey, Head]:
+    """The heads of all partitions that are there. One read for each 100 partitions."""
+    keys = [key for _, key in partitions_of(instance, subscription)]
+    heads = instance.stores.log.heads([key.partition_key for key in keys])
+    return {key: heads[key.partition_key] for key in keys if key.partition_key in heads}
+
+
+def due_work(
+    instance: Instance, subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head]
+) -> Iterator[tuple[int, PartitionKey, int]]:
+    """Lane, partition and time of the work that there is."""
+    if subscription.config.mode == PARALLEL:
+        return _due_in_parallel(instance, subscription, states, heads)
+    return _due_in_order(subscription, states, heads)
 
 
 def _due_in_order(
     subscription: Subscription, states: SubscriptionStates, heads: Mapping[DeliveryKey, Head]
 ) -> Iterator[tuple[int, PartitionKey, int]]:
-    """Lane, partition and time of the work that there is. A partition at its end, without a push waiter, is work."""
+    """A partition at its end, without a push waiter, is work."""
     for key, head in heads.items():
         state = states.deliveries.get(key)
         place = head.log_start_offset if state is None else state.offset

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -23,12 +23,16 @@ class Hook(BaseHTTPRequestHandler):
     """Verifies each delivery, and keeps its values."""
 
     values: list[bytes | None]
+    status = 204
+    hold: threading.Event | None = None
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         delivery = verify(SECRET, self.headers, body)
         self.values += [each.value for each in delivery.records]
-        self.send_response(204)
+        if self.path == "/slow" and self.hold is not None:
+            self.hold.wait()
+        self.send_response(self.status)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -37,8 +41,8 @@ class Hook(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hook() -> Iterator[HTTPServer]:
-    Hook.values = []
-    server = HTTPServer(("127.0.0.1", 0), Hook)
+    Hook.values, Hook.status, Hook.hold = [], 204, None
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -47,8 +51,8 @@ def hook() -> Iterator[HTTPServer]:
     server.server_close()
 
 
-def endpoint(hook: HTTPServer) -> dict[str, object]:
-    return {"https": {"url": f"http://127.0.0.1:{hook.server_port}/hook", "secret": SECRET}}
+def endpoint(hook: HTTPServer, path: str = "hook") -> dict[str, object]:
+    return {"https": {"url": f"http://127.0.0.1:{hook.server_port}/{path}", "secret": SECRET}}
 
 
 def test_endpoint_of_this_machine_gets_records_and_a_folder_goes_on_after_a_restart(
@@ -67,6 +71,50 @@ def test_endpoint_of_this_machine_gets_records_and_a_folder_goes_on_after_a_rest
         until(lambda sent=value: Hook.values[-1:] == [sent])  # type: ignore[misc]
         service.close()
     assert set(Hook.values) == {b"first", b"second"}
+
+
+@pytest.mark.parametrize("mode", ["ordered", "parallel"])
+def test_records_that_rested_until_their_next_try_go_on_after_a_restart(
+    hook: HTTPServer, tmp_path: Path, mode: str
+) -> None:
+    """The message that slept for them is lost with the process."""
+    tmp_path.chmod(0o700)
+    Hook.status = 500
+    service = DevService(tmp_path)
+    transport = MemoryTransport(service.instance)
+    admin = Admin(transport=transport)
+    admin.create_topic("orders")
+    admin.put_subscription("packing", "orders", endpoint(hook), {"mode": mode, "start": "earliest"})
+    with Producer(transport=transport) as producer:
+        producer.send("orders", b"only")
+    until(lambda: Hook.values == [b"only"])
+    until(lambda: admin.describe_subscription("packing").partitions[0].last_error is not None)
+    service.close()
+    Hook.status = 204
+    service = DevService(tmp_path)
+    until(lambda: len(Hook.values) > 1)
+    admin = Admin(transport=MemoryTransport(service.instance))
+    until(lambda: admin.describe_subscription("packing").lag == 0)
+    service.close()
+
+
+def test_slow_endpoint_holds_up_no_other_subscription(hook: HTTPServer) -> None:
+    Hook.hold = threading.Event()
+    service = DevService()
+    transport = MemoryTransport(service.instance)
+    admin = Admin(transport=transport)
+    for topic in ("orders", "invoices"):
+        admin.create_topic(topic)
+    admin.put_subscription("packing", "orders", endpoint(hook, "slow"))
+    admin.put_subscription("billing", "invoices", endpoint(hook))
+    with Producer(transport=transport) as producer:
+        producer.send("orders", b"slow")
+    until(lambda: Hook.values == [b"slow"])
+    with Producer(transport=transport) as producer:
+        producer.send("invoices", b"quick")
+    until(lambda: b"quick" in Hook.values)
+    Hook.hold.set()
+    service.close()
 
 
 def test_copy_to_a_topic_is_made() -> None:
