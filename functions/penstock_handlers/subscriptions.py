@@ -69,6 +69,7 @@ def describe(
     return {
         **subscription_answer(page.subscription),
         "lanes": lanes_answer(page.lanes),
+        "dead_lettered": page.dead_lettered,
         "partitions": partitions,
         "next_after": next_after,
     }

@@ -29,6 +29,8 @@ class SubscriptionPartition:
     `oldest_age_ms` is the age of the first of these. `last_result` is "none", "ok", "failing" (the target refuses
     records, or is broken) or "away" (it is throttled, denied, missing or out of reach). While it fails, `attempts`
     counts the attempts since `failing_since_ms`, `last_error` tells why, and nothing is tried before `next_try_ms`.
+    Records that had their attempts wait for a success of another delivery until `patience_until_ms`. `dead_lettered`
+    counts the records that went to the dead-letter topic; it is None in parallel mode.
     """
 
     topic: str
@@ -43,6 +45,8 @@ class SubscriptionPartition:
     failing_since_ms: int | None
     succeeded_ms: int | None
     next_try_ms: int | None
+    patience_until_ms: int | None = None
+    dead_lettered: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +60,15 @@ class SubscriptionLanes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionDescription:
-    """A subscription, its lanes, and its partitions by topic and number."""
+    """A subscription, its lanes, and its partitions by topic and number.
+
+    `dead_lettered` counts the records that went to the dead-letter topic, of all partitions; None in parallel mode.
+    """
 
     subscription: Subscription
     lanes: SubscriptionLanes
     partitions: tuple[SubscriptionPartition, ...]
+    dead_lettered: int | None = None
 
     @property
     def lag(self) -> int:

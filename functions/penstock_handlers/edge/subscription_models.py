@@ -120,7 +120,11 @@ class LaneCountsAnswer(TypedDict):
 
 
 class SubscriptionPartitionAnswer(TypedDict):
-    """One partition: the target has answered for all records below `offset`. Times are milliseconds since 1970."""
+    """One partition: the target has answered for all records below `offset`. Times are milliseconds since 1970.
+
+    Records that had their attempts wait for a success of another delivery until `patience_until_ms`. `dead_lettered`
+    counts the records that went to the dead-letter topic; it is null in parallel mode.
+    """
 
     topic: str
     topic_id: str
@@ -135,12 +139,18 @@ class SubscriptionPartitionAnswer(TypedDict):
     failing_since_ms: int | None
     succeeded_ms: int | None
     next_try_ms: int | None
+    patience_until_ms: int | None
+    dead_lettered: int | None
 
 
 class SubscriptionDescriptionAnswer(SubscriptionAnswer):
-    """A page of a subscription's partitions; the next page starts behind `next_after`."""
+    """A page of a subscription's partitions; the next page starts behind `next_after`.
+
+    `dead_lettered` counts for the whole subscription; it is null in parallel mode.
+    """
 
     lanes: LaneCountsAnswer
+    dead_lettered: int | None
     partitions: list[SubscriptionPartitionAnswer]
     next_after: str | None
 
@@ -190,6 +200,8 @@ def partition_answer(each: SubscriptionPartition) -> SubscriptionPartitionAnswer
         "failing_since_ms": report.failing_since_ms,
         "succeeded_ms": report.succeeded_ms,
         "next_try_ms": report.next_try_ms,
+        "patience_until_ms": report.patience_until_ms,
+        "dead_lettered": each.dead_lettered,
     }
 
 

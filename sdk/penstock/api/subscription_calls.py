@@ -68,6 +68,7 @@ def describe_subscription(name: str) -> Calls[SubscriptionDescription]:
         subscription=_subscription(found[-1]),
         lanes=value_of(SubscriptionLanes, found[-1]["lanes"]),
         partitions=tuple(sorted(partitions, key=lambda each: (each.topic, each.partition))),
+        dead_lettered=found[-1].get("dead_lettered"),
     )
 
 

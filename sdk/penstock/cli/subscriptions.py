@@ -15,7 +15,7 @@ from penstock.cli.options.settings import BACK_TO_DEFAULT, config_option, dead_l
 from penstock.cli.options.target import target_of, target_options
 from penstock.cli.service import Service, service_command, time_text
 from penstock.cli.share_groups import FILTER
-from penstock.subscription_model import Subscription
+from penstock.subscription_model import Subscription, SubscriptionPartition
 
 _RETRY = ("attempts_max", "backoff_ms_min", "backoff_ms_max", "patience_ms", "age_ms_max")
 CONFIG = config_option("batch_records=10, start=earliest or backoff_ms_max=5m")
@@ -85,11 +85,13 @@ def describe(service: Service, name: str) -> None:
             "lag": found.lag,
             "oldest_age_ms": found.oldest_age_ms,
             "lanes": asdict(lanes),
+            "dead_lettered": found.dead_lettered,
             "partitions": [asdict(each) for each in found.partitions],
         },
         title=f"{_text(found.subscription)}; lag {found.lag}, oldest {_duration(found.oldest_age_ms) or '-'}; "
-        f"{lanes.working} deliveries at work, {lanes.resting} at rest, {lanes.deaths} died",
-        columns=("topic", "partition", "offset", "lag", "oldest", "result", "attempts", "next try", "error"),
+        f"{lanes.working} deliveries at work, {lanes.resting} at rest, {lanes.deaths} died"
+        + ("" if found.dead_lettered is None else f"; {found.dead_lettered} dead-lettered"),
+        columns=("topic", "partition", "offset", "lag", "oldest", "result", "attempts", "next try", "dead", "error"),
         rows=[
             (
                 each.topic,
@@ -100,7 +102,8 @@ def describe(service: Service, name: str) -> None:
                 each.last_result,
                 each.attempts,
                 None if each.next_try_ms is None else time_text(each.next_try_ms),
-                each.last_error,
+                each.dead_lettered,
+                _error_text(each),
             )
             for each in found.partitions
         ],
@@ -192,6 +195,13 @@ def _text(subscription: Subscription) -> str:
         f"{subscription.name} ({subscription.state}) of {', '.join(subscription.topics)} to "
         f"{_target_text(subscription)}; {_settings_text(settings)}"
     )
+
+
+def _error_text(partition: SubscriptionPartition) -> str | None:
+    """The last error, and the time until which the records wait for a proof that the target works."""
+    if partition.patience_until_ms is None:
+        return partition.last_error
+    return f"{partition.last_error}; waits for patience until {time_text(partition.patience_until_ms)}"
 
 
 def _target_text(subscription: Subscription) -> str:

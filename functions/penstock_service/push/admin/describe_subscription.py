@@ -6,10 +6,11 @@ from enum import StrEnum
 
 from penstock_core.ids import Offset, TopicName
 from penstock_core.limits import HEADS_AT_ONCE
+from penstock_core.push.attempt import patience_ends_ms
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneState, lane_of
-from penstock_core.push.subscription import PARALLEL, Subscription
+from penstock_core.push.subscription import PARALLEL, Subscription, SubscriptionConfig
 from penstock_core.share.share_state import ShareKey
 from penstock_service.index.record_age import record_age_ms
 from penstock_service.instance.instance import Instance
@@ -36,7 +37,8 @@ class DeliveryReport:
     """What the state tells. Times are milliseconds since 1970, None for none.
 
     `failing_since_ms` is the first failure of the records that fail now, and `attempts` counts the attempts at them.
-    Nothing is tried before `next_try_ms`.
+    Nothing is tried before `next_try_ms`. `patience_until_ms` is there while the records had their attempts, and wait
+    for a success of another delivery: without one they go on at that time.
     """
 
     result: LastResult
@@ -45,6 +47,7 @@ class DeliveryReport:
     failing_since_ms: int | None
     succeeded_ms: int | None
     next_try_ms: int | None
+    patience_until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +64,17 @@ class DeliveryPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionPartition:
-    """One partition. In parallel mode, `report` is that of its lane: each delivery has records of many partitions."""
+    """One partition. In parallel mode, `report` is that of its lane: each delivery has records of many partitions.
+
+    `dead_lettered` counts the records that went from there to the dead-letter topic; None in parallel mode.
+    """
 
     topic: TopicName
     key: DeliveryKey
     lane: int
     place: DeliveryPlace
     report: DeliveryReport
+    dead_lettered: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +95,7 @@ class SubscriptionPage:
 
     subscription: Subscription
     lanes: LaneCounts
+    dead_lettered: int | None
     partitions: Sequence[SubscriptionPartition]
     next_after: str | None
 
@@ -122,6 +130,7 @@ def describe_subscription(instance: Instance, name: str, after: str, limit: int)
     return SubscriptionPage(
         subscription=subscription,
         lanes=_counts(states.lanes.values(), instance.clock.now_ms()),
+        dead_lettered=None if subscription.config.mode == PARALLEL else _dead_lettered(*states.deliveries.values()),
         partitions=found,
         next_after=None if is_last else place_of(*chosen[-1]),
     )
@@ -148,8 +157,17 @@ def _described(
             continue
         lane = lane_of(key.partition_key, subscription.config.concurrency)
         reporter = lane_delivery_key(subscription.subscription_id, lane) if is_parallel else key
-        report = _report(deliveries.get(reporter), now_ms, is_lane=is_parallel)
-        found.append(SubscriptionPartition(topic=topic, key=key, lane=lane, place=places[key], report=report))
+        report = _report(deliveries.get(reporter), subscription.config, now_ms)
+        found.append(
+            SubscriptionPartition(
+                topic=topic,
+                key=key,
+                lane=lane,
+                place=places[key],
+                report=report,
+                dead_lettered=None if is_parallel else _dead_lettered(deliveries.get(key)),
+            )
+        )
     return found
 
 
@@ -187,8 +205,13 @@ def _shared_places(
     }
 
 
-def _report(state: DeliveryState | None, now_ms: int, *, is_lane: bool) -> DeliveryReport:
+def _dead_lettered(*states: DeliveryState | None) -> int:
+    return sum(each.dead_lettered for each in states if each is not None)
+
+
+def _report(state: DeliveryState | None, config: SubscriptionConfig, now_ms: int) -> DeliveryReport:
     """A lane that is well has no trouble. A partition that is well still has a record that fails."""
+    is_lane = config.mode == PARALLEL
     trouble = None if state is None or (is_lane and state.trouble and state.trouble.is_well) else state.trouble
     succeeded_ms = 0 if state is None else state.succeeded_ms
     next_try_ms = 0 if state is None else state.next_try_ms
@@ -203,6 +226,7 @@ def _report(state: DeliveryState | None, now_ms: int, *, is_lane: bool) -> Deliv
         failing_since_ms=None if trouble is None else trouble.first_failed_ms,
         succeeded_ms=succeeded_ms or None,
         next_try_ms=next_try_ms if next_try_ms > now_ms else None,
+        patience_until_ms=None if state is None or is_lane else patience_ends_ms(state, config),
     )
 
 
