@@ -30,8 +30,9 @@ from penstock_core.limits import (
     PUSH_EVIDENCE_MARGIN_MS,
 )
 from penstock_core.push.batch import Failed, Failure
-from penstock_core.push.delivery import DeliveryState, Trouble, changed, pause
+from penstock_core.push.delivery import DeliveryState, Trouble, changed
 from penstock_core.push.subscription import SubscriptionConfig
+from penstock_core.push.window import is_open, wait_for_more
 
 _DOUBLINGS_MAX = 30
 
@@ -46,11 +47,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The records of one batch, read from the state's offset up to `end`. `is_full`: it waits for no more of them."""
+    """The records of one batch, read from the state's offset up to `end`.
+
+    `is_full`: it waits for no more of them. `fill` is the part of a full batch that is there.
+    """
 
     records: Sequence[Candidate]
     end: Offset
     is_full: bool = True
+    fill: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,15 +122,17 @@ Plan = Try | Rest | Skip | Bury | NeedsEvidence
 
 def plan(state: DeliveryState, config: SubscriptionConfig, found: Found, facts: Facts) -> Plan:
     """The next step of the partition."""
-    if facts.now_ms < state.next_try_ms:
+    if facts.now_ms < state.next_try_ms and not is_open(state):
         return Rest(state=state)
     trouble = state.trouble
     if trouble is not None:
         return _plan_in_trouble(state, trouble, config, _upto(found, _bound(trouble)), facts)
     if not found.records:
         return Skip(end=found.end)
-    if config.batch_window_ms and not found.is_full and not state.next_try_ms:
-        return Rest(state=pause(state, facts.now_ms + config.batch_window_ms))
+    if config.batch_window_ms and not found.is_full:
+        waits = wait_for_more(state, config.batch_window_ms, found.end, found.fill, facts.now_ms)
+        if waits is not None:
+            return Rest(state=waits)
     is_alone = _is_alone(config, found)
     if not facts.deaths:
         return Try(state=state, end=found.end, is_alone=is_alone)
@@ -166,6 +173,24 @@ def fail_record(state: DeliveryState, config: SubscriptionConfig, named: Named, 
 def pause_ms(config: SubscriptionConfig, failures: int) -> int:
     """The pause after so many failures in a row. It has no jitter: one delivery of a partition waits, not a crowd."""
     return min(config.backoff_ms_max, config.backoff_ms_min << min(max(failures - 1, 0), _DOUBLINGS_MAX))
+
+
+def patience_ends_ms(state: DeliveryState, config: SubscriptionConfig) -> int | None:
+    """The time at which the patience ends that the records wait for, None if they do not wait for it.
+
+    They had their attempts, and no success of another delivery tells that the target works. If one comes before that
+    time, they go on at once.
+    """
+    trouble = state.trouble
+    if trouble is None or trouble.is_well or trouble.outages:
+        return None
+    is_alone = not config.bisect or trouble.try_end == state.offset + 1
+    attempts_max = _attempts_max(config, trouble, is_alone)
+    if is_alone:
+        waits = config.dead_letter_topic is not None and trouble.attempts >= max(1, attempts_max - 1)
+    else:
+        waits = trouble.is_broken and trouble.attempts >= attempts_max
+    return trouble.first_failed_ms + config.patience_ms if waits else None
 
 
 def _plan_in_trouble(

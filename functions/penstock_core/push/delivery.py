@@ -48,18 +48,35 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A batch that waits for more records, since `began_ms` (window.py).
+
+    The last look has seen the records below `seen_offset`. The next one is not before `quiet_until_ms`. `looks` counts
+    them.
+    """
+
+    began_ms: int
+    seen_offset: Offset
+    quiet_until_ms: int
+    looks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryState:
     """`offset` is the first record that the target has not answered for.
 
-    Nothing is tried before `next_try_ms`. `succeeded_ms` is the time of the last success. `version` rises with each
-    write; it is 1 in the first state that is stored.
+    Nothing is tried before `next_try_ms`, unless `window` says that a batch waits: then it goes as soon as it is full.
+    `succeeded_ms` is the time of the last success. `dead_lettered` counts the records that went to the dead-letter
+    topic. `version` rises with each write; it is 1 in the first state that is stored.
     """
 
     offset: Offset
     version: int = 1
     next_try_ms: int = 0
     succeeded_ms: int = 0
+    dead_lettered: int = 0
     trouble: Trouble | None = None
+    window: Window | None = None
 
 
 def pause(state: DeliveryState, next_try_ms: int) -> DeliveryState:
@@ -86,9 +103,14 @@ def skip(state: DeliveryState, next_offset: Offset) -> DeliveryState:
     return changed(state, offset=next_offset, next_try_ms=0, trouble=_beyond(state, next_offset))
 
 
+def move(state: DeliveryState, next_offset: Offset, records: int) -> DeliveryState:
+    """The records below `next_offset`, so many, are in the dead-letter topic. That is no success, as in `skip`."""
+    return replace(skip(state, next_offset), dead_lettered=state.dead_lettered + records)
+
+
 def changed(state: DeliveryState, **changes: Any) -> DeliveryState:
-    """The state with these fields, as the next version."""
-    return replace(state, version=state.version + 1, **changes)
+    """The state with these fields, as the next version. A window is over, unless it is among them."""
+    return replace(state, **{"window": None, **changes, "version": state.version + 1})
 
 
 def _beyond(state: DeliveryState, offset: Offset) -> Trouble | None:

@@ -40,6 +40,8 @@ class LaneState:
 
     - `holder` is the message whose delivery holds the lock until `locked_until_ms`; `nonce` names its invocation.
     - `sleeper` is the message that the queue shows again at `due_ms`.
+    - `looker` is the message that comes at `look_ms` to look whether a batch is full. The lane does not rely on it.
+      Without one, `look_ms` is 0.
     - `seen_version` is that of the subscription which the holder has read.
     - `deaths` counts the holders in a row that died.
     """
@@ -51,6 +53,8 @@ class LaneState:
     locked_until_ms: int = FREE
     sleeper: str = NO_MESSAGE
     due_ms: int = 0
+    looker: str = NO_MESSAGE
+    look_ms: int = 0
     deaths: int = 0
 
 
@@ -111,23 +115,22 @@ def take(state: LaneState | None, turn: Turn) -> LaneState | Drop | Postpone:
 def finish(state: LaneState) -> LaneState:
     """The lane is free. Its holder's message goes, unless it is the sleeper."""
     sleeper = NO_MESSAGE if state.sleeper == state.holder else state.sleeper
-    return replace(
-        state,
-        version=state.version + 1,
-        holder=NO_MESSAGE,
-        nonce="",
-        locked_until_ms=FREE,
-        deaths=0,
-        sleeper=sleeper,
-        due_ms=state.due_ms if sleeper else 0,
-    )
+    return replace(_freed(state), sleeper=sleeper, due_ms=state.due_ms if sleeper else 0)
 
 
-def rest(state: LaneState, due_ms: int, now_ms: int) -> LaneState:
+def rest(state: LaneState, due_ms: int, now_ms: int, look_ms: int | None = None) -> LaneState:
     """The lane is free, and a message sleeps until `due_ms`: an earlier one if it is still to come, else the holder's.
 
-    The caller postpones its own message if it is the sleeper now, and deletes it otherwise.
+    With `look_ms`, a message comes at that time too: the holder's, unless another one does. The caller postpones its
+    own message if it is the sleeper or the looker now, and deletes it otherwise.
     """
-    is_covered = state.sleeper not in (NO_MESSAGE, state.holder) and now_ms <= state.due_ms <= due_ms
-    free = replace(state, version=state.version + 1, holder=NO_MESSAGE, nonce="", locked_until_ms=FREE, deaths=0)
-    return free if is_covered else replace(free, sleeper=state.holder, due_ms=due_ms)
+    free = _freed(state)
+    if state.sleeper in (NO_MESSAGE, state.holder) or not now_ms <= state.due_ms <= due_ms:
+        return replace(free, sleeper=state.holder, due_ms=due_ms if look_ms is None else min(due_ms, look_ms))
+    is_looked_at = free.looker != NO_MESSAGE and look_ms is not None and now_ms < free.look_ms <= look_ms
+    return free if look_ms is None or is_looked_at else replace(free, looker=state.holder, look_ms=look_ms)
+
+
+def _freed(state: LaneState) -> LaneState:
+    freed = replace(state, version=state.version + 1, holder=NO_MESSAGE, nonce="", locked_until_ms=FREE, deaths=0)
+    return replace(freed, looker=NO_MESSAGE, look_ms=0) if state.looker == state.holder else freed

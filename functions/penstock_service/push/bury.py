@@ -10,7 +10,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, TopicName
 from penstock_core.push.attempt import pause_ms
 from penstock_core.push.batch import PushRecord
-from penstock_core.push.delivery import DeliveryState, pause, skip
+from penstock_core.push.delivery import DeliveryState, move, pause
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.records.codec import NewRecord
 from penstock_core.share.bury import BurialCause
@@ -52,7 +52,7 @@ def bury(
         end = Offset(records[count].record.offset)
     moved = MovedRecords(topic=topic, key=same_partition(topic, place[1]), data=data)
     try:
-        buried = move_with_state(instance, place[1], moved, skip(state, end), window)
+        buried = move_with_state(instance, place[1], moved, move(state, end, count), window)
     except PenstockError as error:
         if not (is_head_gone(error) or is_head_closed(error)):
             raise

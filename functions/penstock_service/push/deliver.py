@@ -1,9 +1,9 @@
 """Deliver: what one message of the queue of deliveries starts. It works on one lane of a subscription.
 
 ```
-take the lane ─▶ rounds over its partitions ─▶ release ─▶ arm their heads ─▶ delete the message
-                  slice is over: release, send a new message, delete the own one
-                  a pause:       release, arm, hide the own message until the next try
+take the lane ─▶ rounds over its partitions ─▶ release ─▶ read topics, arm heads ─▶ delete the message
+                  slice is over: release, read topics, send a new message, delete the own one
+                  a pause:       release, read topics, arm, hide the own message until the next try
 ```
 The lane's lock and the versions of all states make it safe to die, freeze or run twice anywhere (docs/adr/0042). A
 delivery costs this beside its batches:
@@ -12,10 +12,11 @@ delivery costs this beside its batches:
 |---|---|---|---|
 | begin | subscription, lane, states, heads | 1 lane | |
 | each round | heads | | |
-| end | heads that had a push waiter | 1 lane, 1 head per partition without one | deletes or hides its message |
+| end | topics, heads that had a push waiter | 1 lane, 1 head per partition without one | deletes or hides its message |
 """
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -70,6 +71,7 @@ class _Delivery:
         self._started = Moment.now(instance.clock)
         self._nonce = instance.entropy.random_bytes(_NONCE_BYTES).hex()
         self._key = LaneKey(subscription_id=self._message.subscription_id, lane=self._message.lane)
+        self._seen: Sequence[tuple[TopicName, DeliveryKey]] = ()  # the partitions of the last work
 
     def run(self) -> Ending:
         push = self._instance.stores.push
@@ -85,10 +87,11 @@ class _Delivery:
             after = self._release(lane, result)
             if after is None:
                 return Ending.KEEP
+            added = self._added(subscription)
             if result.is_unfinished:
-                self._instance.stores.deliveries.send([self._successor(subscription)])
+                self._instance.stores.deliveries.send([self._successor(subscription, added)])
                 return Ending.DELETE
-            if self._arm(result):
+            if added is None and self._arm(result):
                 return self._leave(after)
             lane = self._take(subscription, after)
         return self._hide(lane.until_ms) if isinstance(lane, Postpone) else Ending.DELETE
@@ -114,7 +117,8 @@ class _Delivery:
     def _work(self, subscription: Subscription, lane: LaneState) -> LaneResult:
         if subscription.is_paused:
             return LaneResult(is_unfinished=False)
-        partitions = self._partitions(subscription)
+        has_worked = bool(self._seen)
+        partitions = self._seen = self._partitions(subscription)
         at = lane.version // 2 % max(1, len(partitions))  # each slice begins with the next one, so that each has a turn
         work = LaneWork(
             instance=self._instance,
@@ -124,6 +128,7 @@ class _Delivery:
             partitions=[*partitions[at:], *partitions[:at]],
             started=self._started,
             hint=self._message.partition,
+            has_worked=has_worked,
         )
         return deliver_parallel(work) if subscription.config.mode == PARALLEL else deliver_ordered(work)
 
@@ -136,22 +141,44 @@ class _Delivery:
                 if topic_id == hint.topic_id:
                     self._instance.topic_cache.forget(name)
             found = partitions_of(self._instance, subscription)
+        return self._in_lane(subscription, found)
+
+    def _in_lane(
+        self, subscription: Subscription, partitions: Sequence[tuple[TopicName, DeliveryKey]]
+    ) -> list[tuple[TopicName, DeliveryKey]]:
         lanes = subscription.config.concurrency
-        return [(name, key) for name, key in found if lane_of(key.partition_key, lanes) == self._key.lane]
+        return [(name, key) for name, key in partitions if lane_of(key.partition_key, lanes) == self._key.lane]
+
+    def _added(self, subscription: Subscription) -> PartitionKey | None:
+        """A partition of the lane that the work did not know. One read of each topic, after the release.
+
+        The message of its first records may have met the lane held, and is gone then. Its head was there before its
+        topic showed it, so a message that comes later finds the lane free.
+        """
+        if subscription.is_paused:
+            return None
+        read = self._instance.executor.map(self._instance.topic_cache.read_through, [*subscription.topics])
+        for error in read.errors:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC:
+                raise error
+        seen = {key for _, key in self._seen}
+        now = self._in_lane(subscription, partitions_of(self._instance, subscription))
+        return next((key.partition_key for _, key in now if key not in seen), None)
 
     def _release(self, lane: LaneState, result: LaneResult) -> LaneState | None:
         """The lane as it is free. None if another delivery has taken it, because this one was frozen. One write."""
-        is_resting = result.due_ms is not None and not result.is_unfinished
-        free = rest(lane, result.due_ms or 0, self._instance.clock.now_ms()) if is_resting else finish(lane)
+        free, now_ms = finish(lane), self._instance.clock.now_ms()
+        if result.due_ms is not None and not result.is_unfinished:
+            free = rest(lane, result.due_ms, now_ms, result.look_ms)
         return free if self._instance.stores.push.put_lane(self._key, free) == free else None
 
-    def _successor(self, subscription: Subscription) -> PushMessage:
+    def _successor(self, subscription: Subscription, added: PartitionKey | None) -> PushMessage:
         return PushMessage(
             name=subscription.name,
             subscription_id=subscription.subscription_id,
             lane=self._key.lane,
             version=subscription.version,
-            partition=self._message.partition,
+            partition=added or self._message.partition,
         )
 
     def _arm(self, result: LaneResult) -> bool:
@@ -178,7 +205,9 @@ class _Delivery:
         return is_armed or found is None
 
     def _leave(self, lane: LaneState) -> Ending:
-        return self._hide(lane.due_ms) if lane.sleeper == self._receipt.message_id else Ending.DELETE
+        if lane.sleeper == self._receipt.message_id:
+            return self._hide(lane.due_ms)
+        return self._hide(lane.look_ms) if lane.looker == self._receipt.message_id else Ending.DELETE
 
     def _hide(self, until_ms: int) -> Ending:
         """Lets the message come again. If it comes early, it is hidden once more."""

@@ -11,8 +11,9 @@ attempts that may be a record's last.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, TopicName
-from penstock_core.limits import PUSH_TARGET_MS, PUSH_UNREADABLE_PAUSE_MS
+from penstock_core.limits import PUSH_RECEIPT_RETRY_MS, PUSH_TARGET_MS, PUSH_UNREADABLE_PAUSE_MS
 from penstock_core.log.index import Head
 from penstock_core.push.attempt import (
     Bury,
@@ -32,6 +33,7 @@ from penstock_core.push.batch import Answer, Answered, Failed, PushBatch, PushRe
 from penstock_core.push.delivery import DeliveryState, commit, pause, skip
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.targets.target import TopicTarget
+from penstock_core.push.window import is_open, waiting
 from penstock_service.push.bury import bury
 from penstock_service.push.copy_to_topic import copy_to_topic
 from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken
@@ -40,39 +42,76 @@ from penstock_service.push.read_ahead import RecordsAhead, read_ahead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """The state after a partition's turn, and why the turn ended: a pause, the end of its records, or neither."""
+    """The state after a partition's turn, and why the turn ended: a pause, the end of its records, or neither.
 
-    state: DeliveryState
+    `waits`: an append must wake it, because it is at its end, or its batch is not full.
+    """
+
+    state: DeliveryState | None
     due_ms: int | None = None
-    is_at_end: bool = False
+    look_ms: int | None = None
+    waits: bool = False
+    has_failed: bool = False
 
 
 def deliver_ordered(work: LaneWork) -> LaneResult:
     """Delivers in rounds, until all partitions rest or are at their end, or the slice is over.
 
     Each round reads the heads once, and gives each partition a turn of one `read_ahead`. The last round finds nothing.
+    A partition that storage fails rests, and the others go on. Raises what storage raises before the first turn.
     """
     stores = work.instance.stores
     keys = [key for _, key in work.partitions]
-    states = dict(stores.push.find_deliveries(keys))
-    if len(states) < len(keys) and _is_gone(work):
+    found = stores.push.find_deliveries(keys)
+    if len(found) < len(keys) and _is_gone(work):
         return LaneResult(is_unfinished=False)
+    states: dict[DeliveryKey, DeliveryState | None] = {key: found.get(key) for key in keys}
+    failed: dict[DeliveryKey, _Turn] = {}
     while True:
         heads = stores.log.heads([key.partition_key for key in keys])
         turns: dict[DeliveryKey, _Turn] = {}
         for place in work.partitions:
-            head = heads.get(place[1].partition_key)
+            key, head = place[1], heads.get(place[1].partition_key)
             if head is not None:  # its topic was deleted
-                turns[place[1]] = _Partition(work, place, head).take_turn(states.get(place[1]))
-        has_moved = any(turn.state != states.get(key) for key, turn in turns.items())
-        states = {key: turn.state for key, turn in turns.items()}
+                turns[key] = failed.get(key) or _take_turn(work, place, head, states[key])
+        failed = {key: turn for key, turn in turns.items() if turn.has_failed}
+        has_moved = any(turn.state != states[key] for key, turn in turns.items())
+        states |= {key: turn.state for key, turn in turns.items()}
         if has_moved and work.has_time():
             continue  # records may have come meanwhile: a look costs less than to arm in vain
-        return LaneResult(
-            is_unfinished=any(turn.due_ms is None and not turn.is_at_end for turn in turns.values()),
+        result = LaneResult(
+            is_unfinished=any(turn.due_ms is None and not turn.waits for turn in turns.values()),
             due_ms=min((turn.due_ms for turn in turns.values() if turn.due_ms is not None), default=None),
-            ends={key.partition_key: heads[key.partition_key] for key, turn in turns.items() if turn.is_at_end},
+            look_ms=min((turn.look_ms for turn in turns.values() if turn.look_ms is not None), default=None),
+            ends={key.partition_key: heads[key.partition_key] for key, turn in turns.items() if turn.waits},
         )
+        has_progressed = any(_has_progressed(found.get(key), turn.state) for key, turn in turns.items())
+        if result.is_unfinished and not (has_progressed or work.has_worked):
+            again_ms = work.instance.clock.now_ms() + PUSH_RECEIPT_RETRY_MS  # slices must not chase each other
+            return replace(result, is_unfinished=False, due_ms=min(result.due_ms or again_ms, again_ms))
+        return result
+
+
+def _take_turn(work: LaneWork, place: tuple[TopicName, DeliveryKey], head: Head, state: DeliveryState | None) -> _Turn:
+    """The partition's turn. If storage fails it, the partition rests, so that its neighbours have their turns."""
+    try:
+        return _Partition(work, place, head).take_turn(state)
+    except PenstockError as error:
+        work.instance.telemetry.log(
+            "push_delivery_failed",
+            subscription=work.subscription.name,
+            lane=work.number,
+            partition=str(place[1].partition_key),
+            error=str(error),
+        )
+        return _Turn(state=state, due_ms=work.instance.clock.now_ms() + PUSH_RECEIPT_RETRY_MS, has_failed=True)
+
+
+def _has_progressed(before: DeliveryState | None, after: DeliveryState | None) -> bool:
+    """True if the state tells another thing. An attempt that was taken back has only raised the version."""
+    if before is None or after is None:
+        return after is not None and after.version > 0
+    return replace(after, version=before.version) != before
 
 
 def _is_gone(work: LaneWork) -> bool:
@@ -99,9 +138,12 @@ class _Partition:
         while True:
             now_ms = self._instance.clock.now_ms()
             if state.offset >= self._head.next_offset:
-                return _Turn(state=state, is_at_end=True)
-            if now_ms < state.next_try_ms:
+                return _Turn(state=state, waits=True)
+            if now_ms < state.next_try_ms and not is_open(state):
                 return _Turn(state=state, due_ms=state.next_try_ms)
+            wait = waiting(state, self._config, self._head.next_offset, now_ms)
+            if wait is not None:
+                return _Turn(state=state, due_ms=wait.end_ms, look_ms=wait.look_ms, waits=wait.look_ms is None)
             if not self._work.has_time() or (ahead is not None and state.offset >= ahead.end):
                 return _Turn(state=state)
             if ahead is None:
@@ -124,7 +166,7 @@ class _Partition:
         return self._put(pause(state, self._instance.clock.now_ms() + PUSH_UNREADABLE_PAUSE_MS))
 
     def _step(self, state: DeliveryState, records: Sequence[PushRecord], found: Found) -> DeliveryState:
-        """The state after the next step. Each step moves the offset, or notes a failure or a pause."""
+        """The state after the next step. Each step moves the offset, or notes a failure or a pause, or time is over."""
         match self._plan(state, found):
             case Rest(state=resting):
                 return self._put_if_new(state, resting)
@@ -135,6 +177,8 @@ class _Partition:
                 return bury(self._work, self._place, state, chosen, end)
             case Try() as tried:
                 begun = self._put_if_new(state, tried.state)
+                if not self._work.has_time():  # the write took long: another delivery may be at work
+                    return self._take_back(state, begun)
                 chosen = [each for each in records if each.record.offset < tried.end]
                 return self._try(begun, tried, chosen)
             case NeedsEvidence():
@@ -149,9 +193,11 @@ class _Partition:
         succeeded_ms = max((each.succeeded_ms for each in states.deliveries.values()), default=0)
         return plan(state, self._config, found, replace(facts, succeeded_ms=succeeded_ms))
 
+    def _take_back(self, old: DeliveryState, begun: DeliveryState) -> DeliveryState:
+        """The state before an attempt that was counted and is not made, so that no record is buried untried."""
+        return old if begun == old else self._put(replace(old, version=begun.version + 1))
+
     def _try(self, state: DeliveryState, tried: Try, records: Sequence[PushRecord]) -> DeliveryState:
-        if not self._work.has_time():  # the write before this took long: another delivery may be at work
-            return state
         target = self._subscription.target
         if isinstance(target, TopicTarget):
             copied = copy_to_topic(self._work, self._place, state, records, tried.end)

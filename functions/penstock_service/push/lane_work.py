@@ -18,7 +18,7 @@ from penstock_service.instance.moment import Moment
 class LaneWork:
     """The lane as it was taken, its partitions, and the moment before anything of it was read.
 
-    `hint` is the partition that the message names.
+    `hint` is the partition that the message names. `has_worked`: the same delivery has worked on the lane before, and took it again because records had come.
     """
 
     instance: Instance
@@ -28,6 +28,7 @@ class LaneWork:
     partitions: Sequence[tuple[TopicName, DeliveryKey]]
     started: Moment
     hint: PartitionKey | None = None
+    has_worked: bool = False
 
     def has_time(self) -> bool:
         """True if an invocation may begin: look right before it.
@@ -42,12 +43,14 @@ class LaneWork:
 class LaneResult:
     """The outcome of the work.
 
-    `is_unfinished`: there is more to do at once. `due_ms` is the earliest next try, None for none. `ends` are the heads
-    of partitions that were delivered to their end.
+    `is_unfinished`: there is more to do at once. `due_ms` is the earliest next try, None for none. Before it, at
+    `look_ms`, is a look that may come too late, or not at all. `ends` are the heads of partitions that wait for
+    records: they were delivered to their end, or a batch is not full.
     """
 
     is_unfinished: bool
     due_ms: int | None = None
+    look_ms: int | None = None
     ends: Mapping[PartitionKey, Head] = field(default_factory=dict)
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from penstock_core.filters.filter import matches
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import Offset, TopicName
-from penstock_core.limits import PUSH_READ_AHEAD_BYTES
+from penstock_core.limits import PUSH_PAYLOAD_BYTES_MAX, PUSH_READ_AHEAD_BYTES
 from penstock_core.log.index import Head
 from penstock_core.push.attempt import Candidate, Found
 from penstock_core.push.batch import PushRecord
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.subscription import SubscriptionConfig
-from penstock_core.push.targets.kafka_event import fitting
+from penstock_core.push.targets.kafka_event import event_bytes, fitting
 from penstock_core.share.record_set import RecordSet, normalized
 from penstock_service.instance.instance import Instance
 from penstock_service.records.count_traffic import count_sent
@@ -48,6 +48,7 @@ class RecordsAhead:
             ],
             end=self.end if is_last else Offset(self.records[behind].record.offset),
             is_full=not is_last or self.has_more or len(chosen) == config.batch_records,
+            fill=max(len(chosen) / config.batch_records, sum(map(event_bytes, chosen)) / PUSH_PAYLOAD_BYTES_MAX),
         )
         return chosen, found
 

@@ -25,7 +25,7 @@ from penstock_core.push.attempt import (
     plan,
 )
 from penstock_core.push.batch import Failed, Failure
-from penstock_core.push.delivery import DeliveryState, Trouble, commit, skip
+from penstock_core.push.delivery import DeliveryState, Trouble, Window, commit, skip
 from penstock_core.push.subscription import SubscriptionConfig, new_subscription_config
 
 DEAD: Mapping[str, Any] = {"dead_letter_topic": "orders.dead"}
@@ -387,15 +387,21 @@ def test_pause_doubles_up_to_the_longest() -> None:
     assert [pause_ms(settings, failures) for failures in (0, 1, 2, 3, 4, 1_000)] == [3, 3, 6, 12, 20, 20]
 
 
-def test_window_waits_once_for_a_batch_that_is_not_full() -> None:
+def test_batch_that_is_not_full_waits_for_its_window_and_a_full_one_goes_at_once() -> None:
     settings = config(batch_window_ms=500)
-    found = Found(records=[_candidate(0)], end=Offset(1), is_full=False)
+    found = Found(records=[_candidate(0)], end=Offset(1), is_full=False, fill=0.01)
     step = plan(START, settings, found, Facts(now_ms=100))
-    assert step == Rest(state=DeliveryState(offset=Offset(0), version=2, next_try_ms=600))
     assert isinstance(step, Rest)
-    assert plan(step.state, settings, found, Facts(now_ms=599)) == Rest(state=step.state)
-    assert isinstance(plan(step.state, settings, found, Facts(now_ms=600)), Try)
+    assert step.state.window == Window(began_ms=100, seen_offset=Offset(1), quiet_until_ms=100)
+    assert step.state.next_try_ms == 600
+    full = plan(step.state, settings, replace(found, is_full=True), Facts(now_ms=101))
+    assert isinstance(full, Try)
+    assert commit(full.state, full.end, 102).window is None
+    looked = plan(step.state, settings, found, Facts(now_ms=599))
+    assert isinstance(looked, Rest)
+    assert isinstance(plan(looked.state, settings, found, Facts(now_ms=600)), Try)
     assert isinstance(plan(START, settings, replace(found, is_full=True), Facts(now_ms=100)), Try)
+    assert isinstance(plan(step.state, config(), found, Facts(now_ms=101)), Try), "the setting was taken back"
 
 
 def test_nothing_for_the_target_is_skipped() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -94,3 +95,39 @@ def test_finish_keeps_the_sleeper_of_another_message() -> None:
     assert (after.sleeper, after.due_ms) == ("m1", NOW_MS + 5_000)
     woken = replace(FIRST, nonce="n3", now_ms=NOW_MS + 5_000)
     assert finish(held(woken, after)).sleeper == ""
+
+
+def test_look_comes_with_the_message_of_the_holder_beside_an_earlier_sleeper() -> None:
+    asleep = rest(held(), NOW_MS + 60_000, NOW_MS)
+    after = rest(held(SECOND, asleep), NOW_MS + 60_000, NOW_MS + 2, NOW_MS + 9_000)
+    assert (after.sleeper, after.due_ms) == ("m1", NOW_MS + 60_000)
+    assert (after.looker, after.look_ms) == ("m2", NOW_MS + 9_000)
+
+
+def test_holder_that_sleeps_looks_itself() -> None:
+    after = rest(held(), NOW_MS + 60_000, NOW_MS, NOW_MS + 9_000)
+    assert (after.sleeper, after.due_ms, after.looker) == ("m1", NOW_MS + 9_000, "")
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "look_ms", "looker"),
+    [
+        (NOW_MS + 3, NOW_MS + 9_000, "m2"),  # the earlier one comes in time
+        (NOW_MS + 3, NOW_MS + 8_999, "m3"),  # it would come too late
+        (NOW_MS + 9_000, NOW_MS + 9_001, "m3"),  # it should be there, so it may be gone
+    ],
+)
+def test_look_of_an_earlier_message_is_enough_if_it_comes_in_time(now_ms: int, look_ms: int, looker: str) -> None:
+    asleep = rest(held(), NOW_MS + 60_000, NOW_MS)
+    looking = rest(held(SECOND, asleep), NOW_MS + 60_000, NOW_MS + 2, NOW_MS + 9_000)
+    third = Turn(message_id="m3", nonce="n3", sent_version=3, seen_version=3, now_ms=now_ms)
+    assert rest(held(third, looking), NOW_MS + 60_000, now_ms, look_ms).looker == looker
+
+
+@pytest.mark.parametrize("end", [finish, lambda state: rest(state, NOW_MS + 60_000, NOW_MS + 9_000)])
+def test_looker_that_has_looked_is_forgotten(end: Callable[[LaneState], LaneState]) -> None:
+    asleep = rest(held(), NOW_MS + 60_000, NOW_MS)
+    looking = rest(held(SECOND, asleep), NOW_MS + 60_000, NOW_MS + 2, NOW_MS + 9_000)
+    again = replace(SECOND, nonce="n3", now_ms=NOW_MS + 9_000)
+    after = end(held(again, looking))
+    assert (after.sleeper, after.looker, after.look_ms) == ("m1", "", 0)

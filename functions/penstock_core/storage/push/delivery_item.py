@@ -6,10 +6,12 @@ version        N   rises with each write: the condition of the next one
 offset         N   the first record that the target has not answered for
 next_try_ms    N   nothing is tried before
 succeeded_ms   N   the last success; 0 for none
+dead_lettered  N   records that went to the dead-letter topic
 trouble        S   JSON of the range that fails (push/delivery.py); missing while all is well
+window         S   JSON of the window of a batch that waits for more records; missing while none waits
 ```
-Whole numbers of the state are attributes of their names. The trouble is written whole, without fields that have their
-default. It does not outlive the failure, so a release passes over fields of it that it does not know.
+Whole numbers of the state are attributes of their names. Trouble and window are written whole, without fields that have
+their default. They do not outlive the failure and the batch, so a release passes over fields that it does not know.
 """
 
 import json
@@ -19,16 +21,17 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import Partition, SubscriptionId, TopicId
-from penstock_core.push.delivery import DeliveryState, Trouble
+from penstock_core.push.delivery import DeliveryState, Trouble, Window
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
 from penstock_core.storage.keys import DELIVERY_PREFIX, PUSH_PREFIX
 from penstock_core.storage.push.lane_item import states_key
 from penstock_core.storage.push.versioned_write import versioned_write
 
-_TROUBLE = "trouble"
-_NUMBERS = tuple(field.name for field in fields(DeliveryState) if field.name != _TROUBLE)
+_TROUBLE, _WINDOW = _DOCUMENTS = ("trouble", "window")
+_NUMBERS = tuple(field.name for field in fields(DeliveryState) if field.name not in _DOCUMENTS)
 _TROUBLE_DEFAULTS = {field.name: field.default for field in fields(Trouble)}
+_WINDOW_DEFAULTS = {field.name: field.default for field in fields(Window)}
 
 
 def delivery_key(key: DeliveryKey) -> Item:
@@ -53,8 +56,9 @@ def delivery_item(key: DeliveryKey, state: DeliveryState) -> Item:
     """The whole item."""
     item = {**delivery_key(key), **{name: number(getattr(state, name)) for name in _NUMBERS}}
     if state.trouble is not None:
-        told = {name: value for name, value in asdict(state.trouble).items() if value != _TROUBLE_DEFAULTS[name]}
-        item[_TROUBLE] = {"S": json.dumps(told, separators=(",", ":"), sort_keys=True)}
+        item[_TROUBLE] = _document(asdict(state.trouble), _TROUBLE_DEFAULTS)
+    if state.window is not None:
+        item[_WINDOW] = _document(asdict(state.window), _WINDOW_DEFAULTS)
     return item
 
 
@@ -62,13 +66,22 @@ def parse_delivery(item: Mapping[str, Any]) -> DeliveryState:
     """The inverse of `delivery_item`. A number that an older release has not stored has its default."""
     check_item("push_delivery", item)
     numbers: dict[str, Any] = {name: int(item[name]["N"]) for name in _NUMBERS if name in item}
-    return DeliveryState(**numbers, trouble=_trouble(item[_TROUBLE]["S"]) if _TROUBLE in item else None)
+    return DeliveryState(
+        **numbers,
+        trouble=Trouble(**_fields(item[_TROUBLE]["S"], _TROUBLE_DEFAULTS)) if _TROUBLE in item else None,
+        window=Window(**_fields(item[_WINDOW]["S"], _WINDOW_DEFAULTS)) if _WINDOW in item else None,
+    )
 
 
 def delivery_write(key: DeliveryKey, new: DeliveryState) -> ConditionalPut | ConditionalUpdate:
     """Stores the state if the stored version is the one before it."""
-    return versioned_write(delivery_item(key, new), new.version, optional=[_TROUBLE])
+    return versioned_write(delivery_item(key, new), new.version, optional=_DOCUMENTS)
 
 
-def _trouble(text: str) -> Trouble:
-    return Trouble(**{name: value for name, value in json.loads(text).items() if name in _TROUBLE_DEFAULTS})
+def _document(told: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, str]:
+    changed = {name: value for name, value in told.items() if value != defaults[name]}
+    return {"S": json.dumps(changed, separators=(",", ":"), sort_keys=True)}
+
+
+def _fields(text: str, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in json.loads(text).items() if name in defaults}

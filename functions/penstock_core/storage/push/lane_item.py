@@ -9,6 +9,8 @@ nonce             S   of its invocation
 locked_until_ms   N   0 for no lock
 sleeper           S   id of the message that the queue shows again at `due_ms`; empty for none
 due_ms            N
+looker            S   id of the message that comes at `look_ms` to look whether a batch is full; missing for none
+look_ms           N
 deaths            N   holders in a row that died
 ```
 The states of the subscription's partitions have the same pk, so that one query finds all.
@@ -19,10 +21,12 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import SubscriptionId
-from penstock_core.push.lane import LaneKey, LaneState
+from penstock_core.push.lane import NO_MESSAGE, LaneKey, LaneState
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
 from penstock_core.storage.keys import LANE_PREFIX, PUSH_PREFIX
 from penstock_core.storage.push.versioned_write import versioned_write
+
+_OF_LOOKER = ("looker", "look_ms")
 
 
 def states_key(subscription_id: SubscriptionId) -> str:
@@ -42,7 +46,7 @@ def parse_lane_number(item: Mapping[str, Any]) -> int:
 
 def lane_item(key: LaneKey, state: LaneState) -> Item:
     """The whole item."""
-    return {
+    item = {
         **lane_key(key),
         "version": number(state.version),
         "seen_version": number(state.seen_version),
@@ -53,6 +57,9 @@ def lane_item(key: LaneKey, state: LaneState) -> Item:
         "due_ms": number(state.due_ms),
         "deaths": number(state.deaths),
     }
+    if state.looker != NO_MESSAGE:
+        item |= {"looker": {"S": state.looker}, "look_ms": number(state.look_ms)}
+    return item
 
 
 def parse_lane(item: Mapping[str, Any]) -> LaneState:
@@ -66,10 +73,12 @@ def parse_lane(item: Mapping[str, Any]) -> LaneState:
         locked_until_ms=int(item["locked_until_ms"]["N"]),
         sleeper=item["sleeper"]["S"],
         due_ms=int(item["due_ms"]["N"]),
+        looker=item["looker"]["S"] if "looker" in item else NO_MESSAGE,
+        look_ms=int(item["look_ms"]["N"]) if "look_ms" in item else 0,
         deaths=int(item["deaths"]["N"]),
     )
 
 
 def lane_write(key: LaneKey, new: LaneState) -> ConditionalPut | ConditionalUpdate:
     """Stores the state if the stored version is the one before it."""
-    return versioned_write(lane_item(key, new), new.version)
+    return versioned_write(lane_item(key, new), new.version, optional=_OF_LOOKER)

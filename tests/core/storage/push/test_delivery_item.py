@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.ids import Offset, Partition, SubscriptionId, TopicId
 from penstock_core.limits import PUSH_ERROR_LENGTH_MAX
-from penstock_core.push.delivery import DeliveryState, Trouble
+from penstock_core.push.delivery import DeliveryState, Trouble, Window
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.storage.dynamodb_limits import item_bytes
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate
@@ -71,10 +73,18 @@ def test_number_that_an_older_release_has_not_stored_has_its_default() -> None:
     assert parse_delivery(item).succeeded_ms == 0
 
 
-def test_write_expects_the_version_before_and_removes_a_trouble_that_is_over() -> None:
+def test_window_is_stored_beside_the_numbers_and_a_later_field_of_it_is_passed_over() -> None:
+    window = Window(began_ms=5, seen_offset=Offset(92), quiet_until_ms=6, looks=2)
+    item = delivery_item(DELIVERY, replace(STATE, trouble=None, window=window))
+    assert item["window"] == {"S": '{"began_ms":5,"looks":2,"quiet_until_ms":6,"seen_offset":92}'}
+    text = item["window"]["S"].replace("}", ',"later":1}')
+    assert parse_delivery(item | {"window": {"S": text}}).window == window
+
+
+def test_write_expects_the_version_before_and_removes_trouble_and_window_that_are_over() -> None:
     first = delivery_write(DELIVERY, DeliveryState(offset=Offset(0)))
     assert isinstance(first, ConditionalPut)
     later = delivery_write(DELIVERY, DeliveryState(offset=Offset(0), version=2))
     assert isinstance(later, ConditionalUpdate)
-    assert later.update.endswith(" REMOVE #new_trouble")
+    assert later.update.endswith(" REMOVE #new_trouble, #new_window")
     assert (later.condition, later.values[":seen_version"]) == ("version = :seen_version", {"N": "1"})

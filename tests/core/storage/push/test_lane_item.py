@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +23,7 @@ HELD = LaneState(
 
 @given(st.from_type(LaneState))
 def test_lane_is_read_back(state: LaneState) -> None:
+    state = state if state.looker else replace(state, look_ms=0)
     item = lane_item(LANE, state)
     assert parse_lane(item) == state
     assert parse_lane_number(item) == LANE.lane
@@ -40,6 +43,18 @@ def test_item_is_what_is_stored_today() -> None:
         "deaths": {"N": "1"},
     }
     assert item_bytes(lane_item(LANE, HELD)) < 256
+
+
+def test_lane_with_a_looker_has_two_attributes_more_and_its_next_write_removes_them() -> None:
+    item = lane_item(LANE, replace(HELD, looker="m-3", look_ms=1_790_000_090_000))
+    assert item == {
+        **lane_item(LANE, HELD),
+        "looker": {"S": "m-3"},
+        "look_ms": {"N": "1790000090000"},
+    }
+    later = lane_write(LANE, HELD)
+    assert isinstance(later, ConditionalUpdate)
+    assert later.update.endswith(" REMOVE #new_looker, #new_look_ms")
 
 
 def test_first_write_expects_no_item_and_each_other_one_the_version_before() -> None:
