@@ -6,7 +6,7 @@ from typing import Any
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport
 from penstock_core.records import frame
-from penstock_core.records.codec import NewRecord, decode, encode
+from penstock_core.records.codec import NewRecord, Record, decode, encode
 from tests.end_to_end.local_stack import NOW_MS
 
 
@@ -21,7 +21,12 @@ def append(transport: HttpTransport, topic: str, value: bytes, *, acks: str = "q
 
 def read_all(transport: HttpTransport, topic: str, partition: int = 0) -> list[tuple[int, bytes | None]]:
     """Returns offset and value of every record of a partition from its start, by raw fetches."""
-    found: list[tuple[int, bytes | None]] = []
+    return [(record.offset, record.value) for record in read_records(transport, topic, partition)]
+
+
+def read_records(transport: HttpTransport, topic: str, partition: int = 0) -> list[Record]:
+    """Returns every record of a partition from its start, by raw fetches."""
+    found: list[Record] = []
     offset = 0
     while True:
         body = {"partitions": [{"topic": topic, "partition": partition, "offset": offset}]}
@@ -31,7 +36,7 @@ def read_all(transport: HttpTransport, topic: str, partition: int = 0) -> list[t
         partitions: Any = header["partitions"]
         [result] = partitions
         assert "error" not in result, result
-        found += [(record.offset, record.value) for record in decode(data)]
+        found += decode(data)
         if result["next_offset"] == result["high_watermark"]:
             return found
         offset = result["next_offset"]

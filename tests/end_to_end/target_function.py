@@ -1,8 +1,10 @@
 """A Lambda function as users write it, with Powertools. It knows nothing of Penstock.
 
 tests/end_to_end/test_push_targets.py deploys it to the emulator. `stream` and `batch` fail for records with `poison`.
+They write the id of any other record that names a file, `handled`, into that file.
 """
 
+from pathlib import Path
 from typing import Any
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
@@ -30,3 +32,6 @@ def _record(record: KafkaEventRecord) -> None:
 def _handle(value: Any, key: str | None, headers: Any) -> None:
     if value.get("poison"):
         raise ValueError(f"poison of {key} with {dict(headers)}")
+    if value.get("handled"):
+        with Path(value["handled"]).open("a") as file:
+            file.write(f"{value['id']}\n")

@@ -1,9 +1,10 @@
 """Subscriptions on the deployed stack, from the API to each kind of target."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from penstock import Admin, webhook
 from penstock.http.transport import HttpTransport
 from penstock_core.push.targets.target import Target, target_to_json
+from penstock_core.share.dead_letter import HEADER_PREFIX
 from tests.end_to_end.local_stack import Stack
-from tests.end_to_end.raw_requests import append, read_all
+from tests.end_to_end.raw_requests import append, read_all, read_records
 from tests.end_to_end.target_resources import TargetResources, number_of
 from tests.support.deadlines import until
 
@@ -107,29 +109,76 @@ def test_endpoint_of_another_network_is_no_target(subscribed: Subscribed) -> Non
     assert "private" in answer["error"]["message"]
 
 
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """Good records that a function notes in a file, and what it noted."""
+
+    file: Path
+
+    def values(self, ids: Iterable[int]) -> list[bytes]:
+        return [json.dumps({"id": each, "handled": str(self.file)}).encode() for each in ids]
+
+    def ids(self) -> list[int]:
+        """The ids in the order of their first time."""
+        return list(dict.fromkeys(map(int, self.file.read_text().split())))
+
+
+@pytest.fixture
+def handled(tmp_path: Path) -> Handled:
+    return Handled(tmp_path / "handled")
+
+
+def check_dead_letter(subscribed: Subscribed, dead: str) -> None:
+    """The poison is in the dead-letter topic once, and says where it comes from and why."""
+    [letter] = read_records(subscribed.transport, dead)
+    headers = {name.removeprefix(HEADER_PREFIX): value for name, value in letter.headers}
+    assert letter.value == POISON
+    assert b"poison of None" in (headers["reason"] or b"")
+    told = {name: headers[name] for name in ("topic", "partition", "offset", "subscription")}
+    name = subscribed.topic.encode()
+    assert told == {"topic": name, "partition": b"0", "offset": b"5", "subscription": name}
+    assert "group" not in headers
+
+
 @pytest.mark.parametrize("handler", ["batch", "stream"])
 def test_function_handles_all_but_the_poison_which_goes_to_the_dead_letters(
-    subscribed: Subscribed, admin: Admin, handler: str
+    subscribed: Subscribed, admin: Admin, handled: Handled, handler: str
 ) -> None:
     dead = f"{subscribed.topic}.dead"
     admin.create_topic(dead, partitions=1)
-    subscribed.append(*values(5), POISON, *values(4))
+    subscribed.append(*handled.values(range(5)), POISON, *handled.values(range(6, 10)))
     target = subscribed.resources.function(f"push-{handler}", handler)
     subscribed.create(target, dead_letter_topic=dead, retry=AT_ONCE)
     subscribed.until_delivered(10)
-    assert read_all(subscribed.transport, dead) == [(0, POISON)]
+    assert handled.ids() == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    check_dead_letter(subscribed, dead)
+    assert subscribed.place()["dead_lettered"] == 1
 
 
 def test_parallel_function_handles_all_but_the_poison_which_goes_to_the_dead_letters(
-    subscribed: Subscribed, admin: Admin
+    subscribed: Subscribed, admin: Admin, handled: Handled
 ) -> None:
     dead = f"{subscribed.topic}.dead"
     admin.create_topic(dead, partitions=1)
-    subscribed.append(*values(5), POISON, *values(4))
+    subscribed.append(*handled.values(range(5)), POISON, *handled.values(range(6, 10)))
     target = subscribed.resources.function("push-parallel", "stream")
     subscribed.create(target, mode="parallel", batch_records=4, dead_letter_topic=dead, retry=AT_ONCE)
     subscribed.until_delivered(10)
-    assert read_all(subscribed.transport, dead) == [(0, POISON)]
+    assert sorted(handled.ids()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    [letter] = read_records(subscribed.transport, dead)
+    assert letter.value == POISON
+    assert b"poison of None" in (dict(letter.headers)[f"{HEADER_PREFIX}reason"] or b"")
+
+
+def test_window_ends_with_a_full_batch(subscribed: Subscribed, handled: Handled) -> None:
+    """The window is longer than the test waits."""
+    target = subscribed.resources.function("push-window", "stream")
+    subscribed.create(target, batch_records=6, batch_window_ms=300_000)
+    subscribed.append(*handled.values(range(3)))
+    until(lambda: subscribed.place()["next_try_ms"] is not None, shown=subscribed.place)
+    subscribed.append(*handled.values(range(3, 6)))
+    subscribed.until_delivered(6)
+    assert handled.ids() == [*range(6)]
 
 
 def test_records_that_come_later_start_a_delivery_to_the_queue(subscribed: Subscribed) -> None:

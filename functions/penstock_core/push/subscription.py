@@ -34,10 +34,10 @@ class SubscriptionConfig:
 
     - `mode="ordered"` keeps the order of a partition; `"parallel"` delivers each record for itself, as a share group.
     - `start="latest"` begins behind the records that there are when the subscription is made.
-    - A delivery has at most `batch_records` records. If it finds fewer, it waits for the whole `batch_window_ms`.
+    - A delivery has at most `batch_records` records. If it finds fewer, it waits for more, up to `batch_window_ms`.
     - At most `concurrency` partitions are delivered at a time.
     - `filter` is a filter policy over headers; records that do not match are passed over.
-    - After `attempts_max` attempts a record goes to `dead_letter_topic`. By default it is 5 with such a topic. Without
+    - After `attempts_max` attempts, the last while the target is known to work, a record goes to `dead_letter_topic`. By default it is 5 with such a topic. Without
       one it must be None: a record is tried until it succeeds.
     - `backoff_ms_min`, doubled for each failure up to `backoff_ms_max`, is the pause before the next attempt.
     - While nothing succeeds, records wait for `patience_ms` before they go to the dead letters.

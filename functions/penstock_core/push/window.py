@@ -73,7 +73,7 @@ def wait_for_more(state: DeliveryState, window_ms: int, seen: Offset, fill: floa
 def _quiet_ms(elapsed_ms: int, fill: float) -> int:
     """The time until the batch may be full: at the rate so far, but no longer than it has taken so far."""
     rest_ms = elapsed_ms if fill <= 0 else elapsed_ms * (1 - fill) / fill
-    return max(PUSH_WINDOW_LOOK_MS, min(elapsed_ms, int(rest_ms)))
+    return max(PUSH_WINDOW_LOOK_MS, round(min(elapsed_ms, rest_ms)))
 
 
 def _end_ms(state: DeliveryState, window: Window, window_ms: int) -> int:

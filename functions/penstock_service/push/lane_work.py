@@ -18,7 +18,8 @@ from penstock_service.instance.moment import Moment
 class LaneWork:
     """The lane as it was taken, its partitions, and the moment before anything of it was read.
 
-    `hint` is the partition that the message names. `has_worked`: the same delivery has worked on the lane before, and took it again because records had come.
+    `hint` is the partition that the message names. `has_worked`: the same delivery has worked on the lane before, and
+    took it again because records had come.
     """
 
     instance: Instance

@@ -50,7 +50,7 @@ def test_next_look_is_when_the_batch_may_be_full(fill: float, quiet_ms: int) -> 
     assert state.window.quiet_until_ms == 21_000 + quiet_ms
 
 
-@given(st.lists(st.floats(0.0, 0.999), min_size=400, max_size=400), st.integers(1, WINDOW_MS), st.integers(1, 500))
+@given(st.lists(st.floats(0.0, 0.999), min_size=40, max_size=40), st.integers(1, WINDOW_MS), st.integers(1, 500))
 def test_looks_at_one_batch_are_bounded_and_end_with_the_window(
     fills: list[float], window_ms: int, batch_records: int
 ) -> None:

@@ -87,12 +87,11 @@ def test_records_that_rested_until_their_next_try_go_on_after_a_restart(
     admin.put_subscription("packing", "orders", endpoint(hook), {"mode": mode, "start": "earliest"})
     with Producer(transport=transport) as producer:
         producer.send("orders", b"only")
-    until(lambda: Hook.values == [b"only"])
-    until(lambda: admin.describe_subscription("packing").partitions[0].last_error is not None)
+    until(lambda: b"only" in Hook.values)
     service.close()
-    Hook.status = 204
+    Hook.status, Hook.values = 204, []
     service = DevService(tmp_path)
-    until(lambda: len(Hook.values) > 1)
+    until(lambda: Hook.values == [b"only"])
     admin = Admin(transport=MemoryTransport(service.instance))
     until(lambda: admin.describe_subscription("packing").lag == 0)
     service.close()

@@ -62,6 +62,17 @@ def _pause_deletes_its_message() -> Patch:
     return patch.object(_Delivery, "_leave", lambda *_: Ending.DELETE)
 
 
+def _armed_head_in_place_of_a_message() -> Patch:
+    """A batch that waits for more records, and for the end of its window, has a waiter only, and no message."""
+    original = deliver_ordered.LaneResult
+
+    def without_sleeper(**fields: Any) -> Any:
+        has_waiter = bool(fields.get("ends")) and not fields["is_unfinished"]
+        return original(**{**fields, "due_ms": None, "look_ms": None} if has_waiter else fields)
+
+    return patch.object(deliver_ordered, "LaneResult", without_sleeper)
+
+
 def _refused_take_deletes() -> Patch:
     """A lane that is held by the own message, or by one that knows less, is no reason to come again."""
     return patch.object(_Delivery, "_hide", lambda *_: Ending.DELETE)
@@ -142,6 +153,7 @@ PUSH_MUTANTS = [
     Mutant("armed before release", "pushing", _armed_before_release),
     Mutant("slice without a successor", "pushing", _slice_without_successor),
     Mutant("pause deletes its message", "pushing", _pause_deletes_its_message),
+    Mutant("armed head in place of a message", "pushing", _armed_head_in_place_of_a_message),
     Mutant("held lane deletes its own message", "pushing", _refused_take_deletes),
     Mutant("head not born armed", "pushing", _head_not_born_armed),
     Mutant("buried without evidence", "pushing", _buried_without_evidence),

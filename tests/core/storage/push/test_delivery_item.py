@@ -41,6 +41,7 @@ def test_item_is_what_is_stored_today() -> None:
         "offset": {"N": "90"},
         "next_try_ms": {"N": "7"},
         "succeeded_ms": {"N": "8"},
+        "dead_lettered": {"N": "0"},
         "trouble": {"S": '{"attempts":2,"error":"\\u00e9","first_failed_ms":5,"range_end":9}'},
     }
 
