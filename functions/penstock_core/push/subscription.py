@@ -37,8 +37,8 @@ class SubscriptionConfig:
     - A delivery has at most `batch_records` records. If it finds fewer, it waits for more, up to `batch_window_ms`.
     - At most `concurrency` partitions are delivered at a time.
     - `filter` is a filter policy over headers; records that do not match are passed over.
-    - After `attempts_max` attempts, the last while the target is known to work, a record goes to `dead_letter_topic`. By default it is 5 with such a topic. Without
-      one it must be None: a record is tried until it succeeds.
+    - After `attempts_max` attempts a record goes to `dead_letter_topic`. The last one begins while the target is known
+      to work. By default it is 5 with such a topic. Without one it must be None: a record is tried until it succeeds.
     - `backoff_ms_min`, doubled for each failure up to `backoff_ms_max`, is the pause before the next attempt.
     - While nothing succeeds, records wait for `patience_ms` before they go to the dead letters.
     - `age_ms_max`: a record that fails goes there as soon as it is so old. None is no bound.

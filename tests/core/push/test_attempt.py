@@ -435,3 +435,16 @@ def test_record_is_not_buried_by_the_attempts_of_a_larger_range() -> None:
     found = Found(records=[Candidate(offset=Offset(0), timestamp_ms=0)], end=Offset(1))
     step = plan(replace(START, trouble=trouble), config, found, Facts(now_ms=1, succeeded_ms=0))
     assert isinstance(step, Try)
+
+
+@pytest.mark.parametrize(("names_records", "attempts"), [(True, 1), (False, 2)])
+def test_attempts_max_of_one_is_one_attempt_where_the_target_is_known_to_work(
+    names_records: bool, attempts: int
+) -> None:
+    """Named behind records that were handled, or alone: then the second proves that the first met no outage."""
+    place = 1 if names_records else 0
+    target = Target(poison=frozenset({place}), names_records=names_records)
+    settings = config(batch_records=2 if names_records else 1, attempts_max=1, patience_ms=0)
+    delivery = Delivery(target=target, config=settings, end=2)
+    delivery.run()
+    assert (delivery.buried, target.times[place]) == ([place], attempts)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_core.ids import Offset
-from penstock_core.push.delivery import DeliveryState, Trouble, commit, pause, skip
+from penstock_core.push.delivery import DeliveryState, Trouble, Window, commit, move, pause, skip
 
 NOW_MS = 1_000_000
 NEW = DeliveryState(offset=Offset(10), succeeded_ms=7)
@@ -66,3 +66,14 @@ def test_rest_of_the_batch_is_suspected_behind_the_failing_range(offset: int) ->
 def test_trouble_ends_with_its_batch(offset: int) -> None:
     assert commit(FAILING, Offset(offset), NOW_MS).trouble is None
     assert skip(FAILING, Offset(offset)).trouble is None
+
+
+def test_move_counts_dead_letters_and_is_no_success() -> None:
+    moved = move(replace(FAILING, dead_lettered=3), Offset(12), 2)
+    assert moved == replace(skip(FAILING, Offset(12)), dead_lettered=5)
+
+
+def test_window_ends_with_each_change() -> None:
+    waits = replace(NEW, window=Window(began_ms=1, seen_offset=Offset(12), quiet_until_ms=2))
+    for state in (commit(waits, Offset(15), NOW_MS), skip(waits, Offset(15)), pause(waits, NOW_MS)):
+        assert state.window is None

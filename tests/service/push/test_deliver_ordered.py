@@ -35,6 +35,9 @@ def test_poison_record_is_buried_and_all_others_are_handled_in_order() -> None:
     deliveries.run()
     assert handled(deliveries, {42}) == [each for each in range(300) if each != 42]
     assert deliveries.counts()["push_dead_lettered"] == 1
+    state = deliveries.state()
+    assert state is not None
+    assert state.dead_lettered == 1
     assert len(deliveries.batches) <= 3 + 5 + math.ceil(math.log2(100)) + 5 + 1
     assert not deliveries.queue.messages
 

@@ -18,6 +18,7 @@ from penstock_service.push import copy_to_topic as copy_module
 from penstock_service.push import deliver as deliver_module
 from penstock_service.push import deliver_ordered
 from penstock_service.push.deliver import Ending
+from penstock_service.push.lane_work import LaneResult
 from penstock_service.topics import alter_topic
 from penstock_service.topics.create_topic import create_heads
 from tests.simulation.mutants.mutant import Mutant, Patch
@@ -64,11 +65,10 @@ def _pause_deletes_its_message() -> Patch:
 
 def _armed_head_in_place_of_a_message() -> Patch:
     """A batch that waits for more records, and for the end of its window, has a waiter only, and no message."""
-    original = deliver_ordered.LaneResult
 
     def without_sleeper(**fields: Any) -> Any:
         has_waiter = bool(fields.get("ends")) and not fields["is_unfinished"]
-        return original(**{**fields, "due_ms": None, "look_ms": None} if has_waiter else fields)
+        return LaneResult(**{**fields, "due_ms": None, "look_ms": None} if has_waiter else fields)
 
     return patch.object(deliver_ordered, "LaneResult", without_sleeper)
 

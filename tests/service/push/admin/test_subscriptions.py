@@ -133,6 +133,38 @@ def test_description_of_trouble_that_is_well(
     assert partition.report.failing_since_ms == (now_ms if is_failing else None)
 
 
+@pytest.mark.parametrize(("attempts", "is_well", "waits"), [(3, False, False), (4, False, True), (4, True, False)])
+def test_description_tells_until_when_records_wait_for_patience(
+    instance: Instance, clock: SteppedClock, attempts: int, is_well: bool, waits: bool
+) -> None:
+    new_topic(instance, "dead")
+    filled_topic(instance, records=3)
+    made = create(instance, start="earliest", dead_letter_topic="dead", patience_ms=70_000)
+    now_ms = clock.now_ms()
+    trouble = Trouble(
+        first_failed_ms=now_ms, range_end=Offset(3), try_end=Offset(1), attempts=attempts, is_well=is_well, error="bad"
+    )
+    store(instance, delivery_key(instance, made), DeliveryState(offset=Offset(0), trouble=trouble))
+    assert described(instance)[0].report.patience_until_ms == (now_ms + 70_000 if waits else None)
+
+
+def test_description_counts_dead_letters_of_partitions_and_of_the_subscription_in_each_page(instance: Instance) -> None:
+    new_topic(instance, "orders", 3)
+    made = create(instance, start="earliest")
+    for partition in range(3):
+        state = DeliveryState(offset=Offset(9), dead_lettered=partition)
+        store(instance, delivery_key(instance, made, partition), state)
+    page = describe_subscription(instance, NAME, "", 2)
+    assert ([each.dead_lettered for each in page.partitions], page.dead_lettered) == ([0, 1], 3)
+
+
+def test_parallel_subscription_has_no_count_of_dead_letters(instance: Instance) -> None:
+    new_topic(instance)
+    create(instance, mode="parallel")
+    page = describe_subscription(instance, NAME, "", 2)
+    assert ([each.dead_lettered for each in page.partitions], page.dead_lettered) == ([None], None)
+
+
 def test_description_counts_lanes(instance: Instance, clock: SteppedClock) -> None:
     new_topic(instance)
     made = create(instance)
