@@ -12,7 +12,7 @@ from tests.history.format import Disturb, Function
 from tests.history.recorder import Recorder
 
 _SLOW_S = 4.0  # the client takes a call for lost after 5 s
-_REFUSED = (b"ConditionalCheckFailed",)  # an answer that the service expects
+_REFUSED = (b"ConditionalCheckFailed", b"PreconditionFailed")  # an answer that the service expects
 _CAUSES = (b"Throttl", b"ProvisionedThroughput", b"Conflict", b"InternalServer")
 
 

@@ -50,7 +50,6 @@ class RecordingTarget:
     is_ordered: bool
     control: Path
     chance: Random = field(default_factory=Random)
-    named: set[str] = field(default_factory=set)
 
     def handle(self, records: Sequence[GivenRecord]) -> list[Place]:
         """Handle the records, and return the places of those that the answer must name.
@@ -82,10 +81,17 @@ class RecordingTarget:
         return refused
 
     def _names(self, name: str) -> bool:
-        """Whether the answer names the record: poison each time, some other ones the first time."""
-        is_first, is_chosen = name not in self.named, crc32(name.encode()) % _NAMED_ONE_IN == 1
-        self.named.add(name)
-        return is_poison(name) or (is_first and is_chosen)
+        """Whether the answer names the record: poison each time, some other ones the first time.
+
+        A file tells all processes of the target that it was named.
+        """
+        if is_poison(name) or crc32(name.encode()) % _NAMED_ONE_IN != 1:
+            return is_poison(name)
+        try:
+            (self.control.parent / f"named.{self.subscription}.{name}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
 
 def is_poison(name: str) -> bool:

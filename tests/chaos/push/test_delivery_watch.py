@@ -21,6 +21,7 @@ PUT = Call(service="s3", operation="PutObject", bucket="a")
         (400, b'{"__type": "ConditionalCheckFailedException"}', False),
         (400, b'{"__type": "TransactionCanceled", "reasons": ["ConditionalCheckFailed", "None"]}', False),
         (400, b'{"__type": "TransactionCanceled", "reasons": ["ConditionalCheckFailed", "TransactionConflict"]}', True),
+        (412, b"<Error><Code>PreconditionFailed</Code></Error>", False),
         (400, b'{"__type": "ThrottlingException"}', True),
         (500, b"", True),
         (503, b"SlowDown", True),

@@ -96,7 +96,8 @@ def test_parallel_target_names_only_what_it_cannot_handle(tmp_path: Path) -> Non
 
 def test_good_record_is_named_once_and_poison_each_time(tmp_path: Path) -> None:
     it = recorded(tmp_path)
-    assert [it.handle(NAMED_ONCE) for _ in range(3)] == [[0], [], []]
+    assert it.handle(NAMED_ONCE) == [0]
+    assert recorded(tmp_path).handle(NAMED_ONCE) == []  # another process of the target
     assert [it.handle(NAMED_POISON) for _ in range(3)] == [[0], [0], [0]]
     assert is_poison(NAMED_POISON)
     assert is_poison(FATAL)
