@@ -34,7 +34,7 @@ class AuditResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: the name of the principal, the address that API Gateway saw, and the id of the request."""
+    """The caller: the name of the principal, the address that API Gateway saw, and the id of the request."""
 
     principal: str
     address: str

@@ -1,7 +1,7 @@
 """The routes that leave a trail, and the state that each of them changes.
 
-Every route that is no GET stands in `AUDITED` or in `UNAUDITED`. Those of `UNAUDITED` carry records, and what consumers
-and producers do with them: the log itself is their trail.
+Every route that is no GET stands in `AUDITED` or in `UNAUDITED`. The routes of `UNAUDITED` carry records, and the work
+of consumers and producers with them: the log itself is their trail.
 """
 
 import json

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is about to change: an action such as `alter_topic`, on the resource with this kind and name."""
+    """A change that is about to be made: an action such as `alter_topic`, on the resource with this kind and name."""
 
     action: str
     kind: str
