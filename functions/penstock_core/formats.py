@@ -42,6 +42,8 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "catch_up": _only(1),
     "cursor": _only(1),
     "audit_entry": _only(1),
+    "quota": _only(1),
+    "bucket": _only(1),
     "head": _only(1),
     "page": _only(1),
     "merge_mark": _only(1),

@@ -402,3 +402,17 @@ SDK_WAKE_UP_STABLE_MS = 30_000  # a connection that lasted so long was good: the
 # `penstock dev`, the server on one machine.
 DEV_REQUESTS_MAX = 256  # answered at once, a thread each: a long poll holds its thread for FETCH_WAIT_MS_MAX
 DEV_BODY_BYTES_MAX = 10 * MIB  # as API Gateway: the handlers refuse far less, with a better message
+
+# Quotas (docs/adr/0049).
+QUOTAS_MAX = 1_000  # of a stage, defaults and those of single principals and topics: each instance remembers all
+QUOTA_RATE_MAX = 10**12  # bytes or requests in a second
+QUOTA_BURST_MS = 400  # of a rate, that may be spent at once after a quiet time
+QUOTA_CHARGE_MS = 10  # of a rate, that an instance may charge ahead when little credit is left
+QUOTA_PAUSE_MS_MIN = 25  # between a refused charge and the next try of its instance, doubling
+QUOTA_PAUSE_MS_MAX = 200  # up to this, or to the time when there is credit
+QUOTA_CHARGED_AHEAD_MS = 10_000  # an instance far below a quota charges what it spends in this time
+QUOTA_FETCH_BYTES_MIN = 64 * KIB  # that a fetch may answer however little of its quota is left
+QUOTA_WAIT_MS_MAX = 60_000  # the longest Retry-After of a quota: the rate may be raised meanwhile
+QUOTA_ATTEMPTS_MAX = 4  # writes of one charge, where other instances change the bucket between them
+INSTANCE_SHARES_MAX = 10_000  # of quotas that one instance remembers; it charges anew for those it forgets
+PRINCIPAL_LENGTH_MAX = 2_048  # as an ARN

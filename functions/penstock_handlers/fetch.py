@@ -1,6 +1,7 @@
 """POST /v1/fetch: batches of many topic-partitions in one binary frame."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock_core import limits
@@ -12,7 +13,9 @@ from penstock_core.records import frame
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, batches_result, json_object_of
+from penstock_handlers.edge.principal import principal_of
 from penstock_service.instance.instance import Instance
+from penstock_service.quotas.fetch_allowance import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 
 
@@ -24,15 +27,18 @@ def serve(event: Event, instance: Instance) -> Result:
     max_bytes = take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_DEFAULT_MAX)
     wanted = _filter(fields)
     entries = [_entry(partition, max_bytes, wanted) for partition in take_objects(fields, "partitions")]
+    topics = [entry.topic for entry in entries]
+    allowance = allow_fetch(instance, principal_of(event).name, topics, max_bytes)
     results = fetch(
         instance,
         entries,
-        max_bytes=max_bytes,
+        max_bytes=allowance.max_bytes,
         min_bytes=take_number(fields, "min_bytes", 0, limits.FETCH_BYTES_MAX, 1),
         wait_ms=take_number(fields, "wait_ms", 0, limits.FETCH_WAIT_MS_MAX, 0),
         must_arm=must_arm,
     )
     answers = [_to_json(entry, result, must_arm=must_arm) for entry, result in zip(entries, results, strict=True)]
+    allowance.settle(instance, _sizes(entries, results))
     header = {"partitions": answers}
     return batches_result(frame.encode(header, [result.data for result in results.ok]))
 
@@ -47,6 +53,14 @@ def _entry(fields: Mapping[str, Any], max_bytes: int, wanted: Filter | None) -> 
         topic_id=take(fields, "topic_id", str) if "topic_id" in fields else None,
         filter=_filter(fields) if "filter" in fields else wanted,
     )
+
+
+def _sizes(entries: Sequence[FetchEntry], results: Sequence[Outcome[FetchResult]]) -> dict[str, int]:
+    """The bytes that are answered, by topic."""
+    sizes: Counter[str] = Counter()
+    for entry, result in zip(entries, results, strict=True):
+        sizes[entry.topic] += 0 if isinstance(result, PenstockError) else len(result.data)
+    return sizes
 
 
 def _filter(fields: Mapping[str, Any]) -> Filter | None:

@@ -12,9 +12,11 @@ from penstock_core.zones.quorum import parse_acks
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, body_of, json_result
+from penstock_handlers.edge.principal import principal_of
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule
+from penstock_service.records.produce_or_schedule import Produced
+from penstock_service.records.produce_within_quotas import produce_within_quotas
 from penstock_service.records.schedule import ScheduledRecords
 
 TAG_FILTER_DIGITS = 16
@@ -26,7 +28,7 @@ def serve(event: Event, instance: Instance) -> Result:
     refuse_unknown(header, "acks", "batches")
     acks = parse_acks(header.get("acks", "quorum"))
     entries = parse_entries(take_objects(header, "batches"), payload)
-    results = produce_or_schedule(instance, entries, acks)
+    results = produce_within_quotas(instance, principal_of(event).name, entries, acks)
     return json_result({"results": [_to_json(entry, result) for entry, result in zip(entries, results, strict=True)]})
 
 

@@ -14,9 +14,10 @@ from penstock_handlers.edge.answer_models import FetchedRecord, FetchedRecords
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import whole_number
 from penstock_handlers.edge.http import bytes_in_envelope
-from penstock_handlers.edge.json_api import Digits, JsonApp, instance_of, serve_with, to_json
+from penstock_handlers.edge.json_api import Digits, JsonApp, instance_of, principal_name, serve_with, to_json
 from penstock_handlers.edge.json_records import header_json, named
 from penstock_service.instance.instance import Instance
+from penstock_service.quotas.fetch_allowance import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.topics.list_offsets import OffsetSpec, list_offsets
 
@@ -43,11 +44,13 @@ def fetch_records(
     """Answer the records of one partition from an offset on, as JSON."""
     instance = instance_of(app)
     wanted = None if policy is None else parse_filter(policy)
+    allowance = allow_fetch(instance, principal_name(app), [topic], max_bytes)
     start = _start_offset(instance, topic, partition, offset)
     entry = FetchEntry(
         topic=topic, partition=partition, offset=start, max_bytes=max_bytes, topic_id=topic_id, filter=wanted
     )
-    [result] = fetch(instance, [entry], max_bytes=max_bytes, min_bytes=1, wait_ms=wait_ms).all_ok()
+    [result] = fetch(instance, [entry], max_bytes=allowance.max_bytes, min_bytes=1, wait_ms=wait_ms).all_ok()
+    allowance.settle(instance, {topic: len(result.data)})
     try:
         return _answer(result, start)
     except PenstockError as error:

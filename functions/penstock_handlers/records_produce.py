@@ -19,12 +19,13 @@ from penstock_core.records.partitioner import partition_for_key
 from penstock_core.zones.quorum import parse_acks
 from penstock_handlers.edge.answer_models import ProducedOffset, ProducedOffsets
 from penstock_handlers.edge.entry import entry_point
-from penstock_handlers.edge.json_api import JsonApp, error_json, instance_of, serve_with
+from penstock_handlers.edge.json_api import JsonApp, error_json, instance_of, principal_name, serve_with
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
 from penstock_handlers.edge.request_models import ProduceRecords, Record
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
-from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule
+from penstock_service.records.produce_or_schedule import Produced
+from penstock_service.records.produce_within_quotas import produce_within_quotas
 from penstock_service.records.schedule import ScheduledRecords
 
 app = JsonApp("records")
@@ -52,7 +53,8 @@ def produce_records(
         )
         for each in filled
     ]
-    results = produce_or_schedule(instance, entries, wanted_acks) if entries else []
+    principal = principal_name(app)
+    results = produce_within_quotas(instance, principal, entries, wanted_acks) if entries else []
     for each, result in zip(filled, results, strict=True):
         each.settle(result)
     outcomes = {index: outcome for part in packed for index, outcome in part.outcomes.items()}

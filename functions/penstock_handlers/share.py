@@ -1,7 +1,9 @@
 """/v1/share-groups/{group} for consumers: acquire records, in JSON or in binary, and acknowledge them. Redrives."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import aiokafka.record.default_records  # noqa: F401 - while the function starts, not in its first request
@@ -23,10 +25,12 @@ from penstock_handlers.edge.http import (
     json_result,
 )
 from penstock_handlers.edge.json_records import header_json, named
+from penstock_handlers.edge.principal import principal_of
 from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire, parse_redrive
 from penstock_service.instance.instance import Instance
+from penstock_service.quotas.fetch_allowance import FetchAllowance, allow_fetch
 from penstock_service.share.acknowledge import AckOutcome, acknowledge
-from penstock_service.share.acquire.acquire import Acquired, acquire
+from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.acquire.acquire_records import DecodedLock, acquire_records
 from penstock_service.share.acquire.hand_over import HandedLock
 from penstock_service.share.dead_letters.redrive import redrive
@@ -42,7 +46,9 @@ def serve(event: Event, instance: Instance) -> Result:
 
 def _records(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
-    acquired, decoded = acquire_records(instance, _group(event), parse_acquire(fields), _size_of)
+    wish, allowance = _within_quotas(event, instance, parse_acquire(fields))
+    acquired, decoded = acquire_records(instance, _group(event), wish, _size_of)
+    allowance.settle(instance, _sizes(acquired))
     records = [_record(each, record, acquired.now_ms) for each in decoded for record in each.records]
     body = _to_json({**_answer(acquired), "records": records})
     return {**json_result({}), "body": body, TOLD: _told(fields)}
@@ -50,7 +56,9 @@ def _records(event: Event, instance: Instance) -> Result:
 
 def _acquire(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
-    acquired = acquire(instance, _group(event), parse_acquire(fields))
+    wish, allowance = _within_quotas(event, instance, parse_acquire(fields))
+    acquired = acquire(instance, _group(event), wish)
+    allowance.settle(instance, _sizes(acquired))
     locks = [lock for each in acquired.partitions for lock in each.locks]
     header = {**_answer(acquired), "partitions": [_lock(lock, acquired.now_ms) for lock in locks]}
     try:
@@ -64,6 +72,22 @@ def _acquire(event: Event, instance: Instance) -> Result:
             limit=FRAME_HEADER_BYTES_MAX,
         ) from error
     return {**batches_result(data), TOLD: _told(fields)}
+
+
+def _within_quotas(event: Event, instance: Instance, wish: AcquireWish) -> tuple[AcquireWish, FetchAllowance]:
+    """The wish, for as many bytes as quotas leave. Raises THROTTLED before anything is acquired or acknowledged."""
+    topics = instance.share_group_cache.get(_group(event)).topics
+    allowance = allow_fetch(instance, principal_of(event).name, topics, wish.bytes_max)
+    return replace(wish, bytes_max=allowance.max_bytes), allowance
+
+
+def _sizes(acquired: Acquired) -> dict[str, int]:
+    """The bytes of the batches that are handed out, by topic."""
+    sizes: Counter[str] = Counter()
+    for each in acquired.partitions:
+        for lock in each.locks:
+            sizes[lock.partition.topic] += sum(len(batch.data) for batch in lock.batches)
+    return sizes
 
 
 def _acknowledge(event: Event, instance: Instance) -> Result:

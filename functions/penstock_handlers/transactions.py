@@ -24,6 +24,7 @@ from penstock_handlers.edge.principal import principal_of
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
+from penstock_service.records.produce_within_quotas import admit_produce
 from penstock_service.transactions.begin_transactions import begin_transactions, release_transactional_id
 from penstock_service.transactions.commit_transaction import (
     OffsetEntry,
@@ -98,6 +99,7 @@ def _transact(event: Event, instance: Instance) -> Result:
     part = TransactionPart(
         producer=producer, number=number, entries=parse_entries(batches, payload), acks=acks, nonce=_nonce(header)
     )
+    _check_quotas(instance, event, part)
     if "stage" in header:
         for name in ("stages", "offsets", "acknowledgements"):
             if name in header:
@@ -109,6 +111,13 @@ def _transact(event: Event, instance: Instance) -> Result:
     acceptances = parse_acceptances(header, "acknowledgements") if "acknowledgements" in header else ()
     found = commit_transaction(instance, part, offsets, stages, acceptances)
     return json_result({"results": [_to_json(each) for each in found]})
+
+
+def _check_quotas(instance: Instance, event: Event, part: TransactionPart) -> None:
+    """Raises THROTTLED if the caller or one of the topics is over a quota: a transaction is refused as a whole."""
+    refused = admit_produce(instance, principal_of(event).name, part.entries)
+    for error in refused.values():
+        raise error
 
 
 def _offset(fields: Mapping[str, Any]) -> OffsetEntry:

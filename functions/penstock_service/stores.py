@@ -9,6 +9,7 @@ from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.push import DeliveryQueue, PushStore, Targets
+from penstock_service.ports.quotas import QuotaStore
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.share import ShareStore
@@ -39,6 +40,7 @@ class Stores:
     zone_states: ZoneStateStore
     cursors: JobCursors
     audit: AuditStore
+    quotas: QuotaStore
     zones: Sequence[SegmentStore]
     archive: ArchiveStore
     repair_queue: RepairQueue

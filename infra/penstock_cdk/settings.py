@@ -53,6 +53,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "share": FunctionSize(memory_mb=1024, timeout_s=28),
     "share_admin": FunctionSize(memory_mb=512, timeout_s=28),
     "subscriptions": FunctionSize(memory_mb=512, timeout_s=28),
+    "quotas": FunctionSize(memory_mb=512, timeout_s=15),
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
     "recover_zones": FunctionSize(memory_mb=1024, timeout_s=58),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),

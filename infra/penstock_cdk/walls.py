@@ -65,5 +65,6 @@ ROUTE_RATES: Mapping[str, RequestRate] = {
     "group_admin": RequestRate(per_second=100, burst=100),
     "share_admin": RequestRate(per_second=100, burst=100),
     "subscriptions": RequestRate(per_second=50, burst=50),
+    "quotas": RequestRate(per_second=10, burst=10),
     "zones": RequestRate(per_second=10, burst=10),
 }

@@ -84,6 +84,7 @@ from penstock.producer.async_transaction import AsyncTransaction
 from penstock.producer.delivery import Delivery, DeliveryCallback
 from penstock.producer.producer import Producer
 from penstock.producer.transaction import Transaction
+from penstock.quota_model import Quota
 from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share.share_consumer import ShareConsumer
 from penstock.share_model import (
@@ -149,6 +150,7 @@ __all__ = [
     "PartitionOffsets",
     "PenstockError",
     "Producer",
+    "Quota",
     "RebalanceCallback",
     "RecordMetadata",
     "RecordTooLargeError",

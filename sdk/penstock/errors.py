@@ -315,7 +315,7 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes, *,
     else:
         error = _gateway_error(status, document, is_read=is_read)
     retry_after = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
-    if retry_after.isascii() and retry_after.isdigit():
+    if retry_after.isascii() and retry_after.isdigit() and "retry_after_ms" not in error.facts:
         error.facts["retry_after_ms"] = int(retry_after) * SECOND_MS
     return error
 

@@ -1,4 +1,4 @@
-"""What AWS charges: the one price table of Penstock. Every figure in dollars is computed from it.
+"""The prices of AWS, in the one table of Penstock. Every figure in dollars is computed from it.
 
 List prices of `REGION` on `DATE`, in the first tier, without free tiers, discounts and taxes. `penstock doctor`, the
 benches, the test of the bill and the docs read this table. To change a price, change its line here and nowhere else,

@@ -25,6 +25,7 @@ from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
+from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
@@ -35,6 +36,7 @@ from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.push import MemoryPushStore
+from penstock_service.adapters.memory.quotas import MemoryQuotaStore
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.timers import MemoryTimerStore
@@ -50,6 +52,7 @@ from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.push import PushStore
+from penstock_service.ports.quotas import QuotaStore
 from penstock_service.ports.runtime import JobCursors
 from penstock_service.ports.segments import ArchiveStore, SegmentStore
 from penstock_service.ports.share import ShareStore
@@ -78,6 +81,7 @@ class Ports:
     audit: AuditStore
     timers: TimerStore
     push: PushStore
+    quotas: QuotaStore
     push_events: Callable[[], Sequence[PushEvent]]
 
 
@@ -100,6 +104,7 @@ def _memory() -> Iterator[Ports]:
         MemoryAuditStore(),
         timers,
         push,
+        MemoryQuotaStore(),
         log.push_events,
     )
 
@@ -123,6 +128,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         stores.audit,
         stores.timers,
         stores.push,
+        stores.quotas,
         lambda: cast(MemoryLogIndex, stores.log).push_events(),
     )
     before = _states(service)
@@ -181,6 +187,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             DynamoDbAuditStore(client, "topics"),
             DynamoDbTimerStore(client, "log"),
             DynamoDbPushStore(client, "groups"),
+            DynamoDbQuotaStore(client, "groups"),
             _streamed_events,
         )
 

@@ -30,6 +30,7 @@ _OF_LISTS = {
     keys.DELETED: "deleted_topic",
     keys.CURSORS: "cursor",
     keys.AUDIT: "audit_entry",
+    keys.QUOTAS: "quota",
     keys.GROUPS: "registered_group",
     keys.SHARE_GROUPS: "share_group",
     keys.SUBSCRIPTIONS: "subscription",
@@ -54,6 +55,8 @@ def kind_of(item: Mapping[str, Any]) -> str:
         return _OF_LISTS[pk]
     if pk.startswith(keys.TRANSACTIONAL_PREFIX) and sk == keys.TRANSACTIONAL_PRODUCER:
         return "transactional_producer"
+    if pk.startswith(f"{keys.BUCKET}#"):
+        return "bucket"
     if pk.startswith(f"{keys.TIMERS}#"):
         return "due_minute"
     if pk.startswith(keys.SUBSCRIPTIONS_OF):

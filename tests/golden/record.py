@@ -58,6 +58,8 @@ def tell(stage: Stage) -> None:
     service = stage.service
     service.create("orders", 3, retention_ms=UNLIMITED, validate_records=True)
     service.create("table", 1, cleanup_policy="compact")
+    quota = {"subject": "topic", "name": "orders", "limits": {"produce_bytes_per_s": 10**9}}
+    assert service.call("PUT", "/v1/quotas", quota).status == 200
     service.create("gone", 1)
     assert service.call("DELETE", "/v1/topics/gone").status == 204
     for number in range(max(PRODUCERS, APPENDS)):

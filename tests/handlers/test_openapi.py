@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from penstock_handlers.edge import answer_models as answers
+from penstock_handlers.edge import quota_models as quotas
 from penstock_handlers.edge import share_answers as shares
 from penstock_handlers.edge import subscription_models as pushes
 from penstock_handlers.edge.reset_answer import ResetResults
@@ -59,6 +60,7 @@ COMMITS = {
 }
 LOST = {"topic": "orders", "partition": 0, "lock_id": "nobodys0.0", "offsets": [[0, 1]], "type": "accept"}
 PACKING = "/v1/subscriptions/packing"
+QUOTA = {"subject": "topic", "name": "orders", "limits": {"fetch_bytes_per_s": 1_000_000}}
 SUBSCRIPTION = {"topics": ["orders"], "target": {"https": {"url": "https://example.com/", "secret": SECRET}}}
 CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, answers.TopicAnswer),
@@ -161,6 +163,9 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("GET /v1/subscriptions/{name}", PACKING, b"", {}, 200, pushes.SubscriptionDescriptionAnswer),
     ("DELETE /v1/subscriptions/{name}", PACKING, b"", {}, 204, None),
     ("DELETE /v1/groups/{group}", "/v1/groups/billing", b"", {}, 204, None),
+    ("PUT /v1/quotas", "/v1/quotas", QUOTA, {}, 200, quotas.QuotaAnswer),
+    ("GET /v1/quotas", "/v1/quotas", b"", {"limit": "1"}, 200, quotas.QuotaList),
+    ("DELETE /v1/quotas", "/v1/quotas", b"", {"subject": "topic", "name": "orders"}, 204, None),
     ("GET /v1/zones", "/v1/zones", b"", {}, 200, answers.ZoneList),
     ("POST /v1/zones/{zone}", "/v1/zones/b", {"state": "taken_out", "reason": "work"}, {}, 200, answers.ZoneAnswer),
     (

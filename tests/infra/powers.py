@@ -16,7 +16,7 @@ from tests.infra.templates import as_list, name_of, of_type
 
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
-    "ShareAdmin", "Subscriptions", "Zones",
+    "ShareAdmin", "Subscriptions", "Quotas", "Zones",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
     "Deliver", "LookAtSubscriptions", "Measure", "Audit",
 ))  # fmt: skip
@@ -29,8 +29,11 @@ JOBS = frozenset(("AnalyzeJob", "ArchiveJob", "CompactJob", "ReplayJob", "SweepJ
 _ALL = FUNCTIONS | JOBS
 # Deliver moves dead letters, and copies records to other topics.
 _PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "Deliver", "ReplayJob", "Audit"))
+_SPENDERS = frozenset((  # of quotas
+    "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Share",
+))  # fmt: skip
 _CHANGERS = frozenset((
-    "Topics", "GroupAdmin", "Share", "ShareAdmin", "Subscriptions", "Zones", "Transactions",
+    "Topics", "GroupAdmin", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Transactions",
 ))  # fmt: skip
 _SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
 _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Deliver"))
@@ -51,7 +54,10 @@ _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin"
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
     ("scan", _TOPICS): _PROVISION
-    | _ALL - _CONSUMERS - _SCHEDULERS - {"Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Zones", _LOOK},
+    | _ALL
+    - _CONSUMERS
+    - _SCHEDULERS
+    - {"Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", _LOOK},
     ("write", _TOPICS): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
     ("delete", _TOPICS): _PROVISION | {"Topics", "Audit"},
     ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
@@ -76,6 +82,10 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
         for verb in ("read", "write")
     },
     ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", _LOOK},
+    ("read", f"{_GROUPS}{keys.QUOTAS}"): _SPENDERS | {"Quotas"},
+    ("write", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
+    ("delete", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
+    ("write", f"{_GROUPS}.buckets"): _SPENDERS,
     ("read", f"{_GROUPS}.subscriptions"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", "Retention", _LOOK},
     ("write", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", "Deliver"},
     ("delete", f"{_GROUPS}.subscriptions"): _PROVISION | {"Subscriptions", _LOOK},
@@ -214,6 +224,8 @@ class Permission:
                 return f"{self._named_place()}{key}"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [keys.SHARE_GROUPS, below]}} if below == _SHARES:
                 return f"{self._named_place()}.shares"
+            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == f"{keys.BUCKET}#*":
+                return f"{self._named_place()}.buckets"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == _NOTES:
                 return f"{self._named_place()}.subscriptions"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [*below]}} if below == _SUBSCRIPTIONS:

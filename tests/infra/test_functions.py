@@ -27,6 +27,7 @@ FUNCTIONS = (
     "measure",
     "produce",
     "promote",
+    "quotas",
     "records-fetch",
     "records-produce",
     "recover-zones",

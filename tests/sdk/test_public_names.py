@@ -18,6 +18,7 @@ PORTS = """
 """
 GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
 SHARE_VALUES = "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareRecord"
+QUOTA_VALUES = "Quota"
 PUSH_VALUES = "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition"
 VALUES = """
     CommittedOffset ConsumerRecord OffsetAndTimestamp PartitionOffsets RecordMetadata ScheduledRecords Topic
@@ -31,7 +32,7 @@ ERRORS = """
     UnknownTopicError
 """
 PUBLIC = {
-    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {VALUES} {ERRORS}",
+    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {QUOTA_VALUES} {VALUES} {ERRORS}",
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
     "penstock.model": f"{VALUES} GroupOffset Headers",
     "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",

@@ -8,6 +8,8 @@
 | topics | `#zones`                 | `catch_up`                                        | catch_up_item               |
 | topics | `#cursors`               | name of a scheduled job                           | cursor_item                 |
 | topics | `#audit`                 | id of a change                                    | audit_item                  |
+| groups | `#quotas`                | `<subject>#<name>`                                | quota_item                  |
+| groups | `#bucket#<subject>#<id>` | name of a rate                                    | bucket_item                 |
 | log    | `<topic id>#<partition>` | `head`                                            | head_item                   |
 | log    | `<topic id>#<partition>` | `page#<end offset, 20 digits>`                    | page_item                   |
 | log    | `<topic id>#<partition>` | `producer#<id, base64>`                           | producer_item               |
@@ -65,6 +67,8 @@ ZONE_STATES = "states"
 CATCH_UP = "catch_up"
 CURSORS = "#cursors"
 AUDIT = "#audit"
+QUOTAS = "#quotas"
+BUCKET = "#bucket"
 COMPACTION = "compaction"
 TIMERS = "#timers"
 TRANSACTIONAL_PREFIX = "#transactional#"

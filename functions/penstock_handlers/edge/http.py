@@ -6,6 +6,7 @@ Binary bodies travel as base64. pybase64 encodes them, because the standard libr
 import json
 import re
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 from urllib.parse import quote
 
@@ -120,7 +121,9 @@ def error_headers(error: PenstockError) -> dict[str, str]:
     is_passing = (
         error.code.category in (Category.THROTTLED, Category.UNAVAILABLE) and error.code is not ErrorCode.INTERNAL
     )
-    return {"Retry-After": str(_RETRY_AFTER_S)} if is_passing else {}
+    if not is_passing:
+        return {}
+    return {"Retry-After": str(max(_RETRY_AFTER_S, ceil(error.facts.get("retry_after_ms", 0) / 1_000)))}
 
 
 def error_result(error: PenstockError) -> Result:

@@ -14,6 +14,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import BeforeValidator
 
+from penstock_core.acls.principal import Principal
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import EXPLAINED_MISTAKES_MAX, JSON_RESPONSE_BYTES_MAX, NAME_LENGTH_MAX
 from penstock_core.plain_text import escaped_json
@@ -30,6 +31,7 @@ from penstock_handlers.edge.http import (
     text_of,
     unknown_route,
 )
+from penstock_handlers.edge.principal import principal_of
 from penstock_service.instance.instance import Instance
 
 # Powertools keeps the current event in an attribute of a class. A Lambda function serves one request at a time. A
@@ -112,7 +114,7 @@ def serve_with(app: APIGatewayHttpResolver) -> Serve:
             "isBase64Encoded": False,
         }
         with _resolving:
-            app.append_context(instance=instance)  # type: ignore[no-untyped-call] # Powertools leaves it untyped
+            app.append_context(instance=instance, principal=principal_of(event))  # type: ignore[no-untyped-call] # Powertools leaves it untyped
             result: Result = app.resolve(as_json, LambdaContext())
         result["body"] = result.get("body") or ""  # MiniStack takes no null body, which API Gateway does
         result["headers"] = {
@@ -128,6 +130,12 @@ def instance_of(app: APIGatewayHttpResolver) -> Instance:
     """Return the instance that this request runs on."""
     instance: Instance = app.context["instance"]
     return instance
+
+
+def principal_name(app: APIGatewayHttpResolver) -> str:
+    """Return the name of the principal whose request this is."""
+    principal: Principal = app.context["principal"]
+    return principal.name
 
 
 def error_json(error: PenstockError) -> Error:

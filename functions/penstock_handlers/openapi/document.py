@@ -11,6 +11,7 @@ from penstock_core.ids import NONCE_BYTES
 from penstock_handlers import (
     group_admin,
     groups,
+    quotas,
     records_fetch,
     records_produce,
     share_admin,
@@ -40,7 +41,17 @@ def document() -> dict[str, Any]:
         "security": [{"sigv4": []}],
         "servers": [_server()],
     }
-    for module in (topics, records_produce, records_fetch, groups, group_admin, share_admin, subscriptions, zones):
+    for module in (
+        topics,
+        records_produce,
+        records_fetch,
+        groups,
+        group_admin,
+        share_admin,
+        subscriptions,
+        quotas,
+        zones,
+    ):
         part = json.loads(module.app.get_openapi_json_schema(title=_TITLE, version=_VERSION))
         for path, operations in part["paths"].items():
             merged["paths"].setdefault(path, {}).update(operations)

@@ -26,6 +26,7 @@ from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex
 from penstock_service.adapters.dynamodb.memberships import DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.push import DynamoDbPushStore
+from penstock_service.adapters.dynamodb.quotas import DynamoDbQuotaStore
 from penstock_service.adapters.dynamodb.share import DynamoDbShareStore
 from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
@@ -236,6 +237,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
         audit=DynamoDbAuditStore(dynamodb, storage.topics_table),
+        quotas=DynamoDbQuotaStore(dynamodb, storage.groups_table),
         zones=[_zone_store(s3, each) for each in storage.zones],
         fallback_zones=frozenset(ZoneName(each.name) for each in storage.zones if each.is_fallback),
         archive=S3ArchiveStore(s3, storage.archive),

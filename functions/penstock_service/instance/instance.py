@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from penstock_core.limits import PUT_TIMEOUT_MS
 from penstock_service.instance.group_cache import GroupCache
 from penstock_service.instance.held_segments import HeldSegments
+from penstock_service.instance.quota_cache import QuotaCache
+from penstock_service.instance.quota_shares import QuotaShares
 from penstock_service.instance.repair_throttle import RepairThrottle
 from penstock_service.instance.share_group_cache import ShareGroupCache
 from penstock_service.instance.telemetry import Telemetry
@@ -54,6 +56,8 @@ class Instance:
     zone_latency: ZoneLatency
     zone_health: ZoneHealth
     repair_throttle: RepairThrottle
+    quota_cache: QuotaCache
+    quota_shares: QuotaShares
     tuning: Tuning = field(default_factory=Tuning)
     telemetry: Telemetry = field(default_factory=Telemetry)
     held_segments: HeldSegments = field(default_factory=HeldSegments)
@@ -63,6 +67,7 @@ class Instance:
     @classmethod
     def new(cls, stores: Stores, runtime: Runtime, tuning: Tuning | None = None) -> "Instance":
         """An instance that remembers nothing yet. Calls no store."""
+        telemetry = Telemetry()
         return cls(
             stores=stores,
             clock=runtime.clock,
@@ -75,6 +80,9 @@ class Instance:
             zone_latency=ZoneLatency(runtime.clock),
             zone_health=ZoneHealth(runtime.clock),
             repair_throttle=RepairThrottle(runtime.clock),
+            quota_cache=QuotaCache(stores.quotas, runtime.clock, telemetry),
+            quota_shares=QuotaShares(runtime.clock),
+            telemetry=telemetry,
             tuning=tuning or Tuning(),
         )
 

@@ -41,6 +41,7 @@ class Grants:
     what takes them and what looks after them. `delivers` allows to take them. `pushes` are actions on the items of
     subscriptions, which the groups table has, too. `reaches_targets` allows to assume the role that calls the targets
     of subscriptions. `notes_changes` allows to note what a request changes, and `settles_audit` to read these notes.
+    `spends_quotas` allows to read the quotas and to charge their buckets, `sets_quotas` to list, put and delete quotas.
     """
 
     topics: tuple[str, ...]
@@ -71,6 +72,8 @@ class Grants:
     reaches_targets: bool = False
     notes_changes: bool = False
     settles_audit: bool = False
+    spends_quotas: bool = False
+    sets_quotas: bool = False
 
 
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
@@ -83,6 +86,7 @@ _RECORDS_PRODUCE = Grants(
     changes_zone_states=True,
     wakes_readers=True,
     schedules_records=True,
+    spends_quotas=True,
 )
 # A repeated append reads the page that holds the first one, and the item of a producer that has left the head.
 _PRODUCE = replace(_RECORDS_PRODUCE, log=("Query", *_RECORDS_PRODUCE.log))
@@ -93,6 +97,7 @@ _FETCH = Grants(
     reads_archive=True,
     tells_missing_objects=True,
     sends_repairs=True,
+    spends_quotas=True,
 )
 
 GRANTS: Mapping[str, Grants] = {
@@ -153,6 +158,7 @@ GRANTS: Mapping[str, Grants] = {
     "share_admin": replace(
         _FETCH,
         notes_changes=True,
+        spends_quotas=False,
         shares=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
         wakes_readers=True,
     ),
@@ -166,6 +172,7 @@ GRANTS: Mapping[str, Grants] = {
         starts_deliveries=True,
         reaches_targets=True,
     ),
+    "quotas": Grants(topics=(), sets_quotas=True, notes_changes=True),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True, notes_changes=True),
     "recover_zones": Grants(
         topics=("GetItem", "Scan"),
@@ -217,6 +224,7 @@ GRANTS: Mapping[str, Grants] = {
     # No grant names a target: each lets in the role that `deliver` assumes.
     DELIVER: replace(
         _FETCH,
+        spends_quotas=False,
         log=(*_FETCH.log, "UpdateItem", "PutItem"),
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),  # those of parallel mode
         pushes=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem"),
@@ -340,6 +348,10 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.subscription_notes_statement()
     if grants.pushes:
         yield tables.subscriptions_statement(*grants.pushes)
+    if grants.spends_quotas:
+        yield from tables.spending_statements()
+    if grants.sets_quotas:
+        yield tables.quotas_statement("Query", "PutItem", "DeleteItem")
     if grants.arms_waiters:
         yield tables.waiters_statement()
     if grants.changes_zone_states:

@@ -53,6 +53,9 @@ DESCRIBE_SUBSCRIPTION = Route(method="GET", path="/v1/subscriptions/{name}", fun
 DELETE_SUBSCRIPTION = Route(method="DELETE", path="/v1/subscriptions/{name}", function="subscriptions")
 PAUSE_SUBSCRIPTION = Route(method="POST", path="/v1/subscriptions/{name}/pause", function="subscriptions")
 RESUME_SUBSCRIPTION = Route(method="POST", path="/v1/subscriptions/{name}/resume", function="subscriptions")
+LIST_QUOTAS = Route(method="GET", path="/v1/quotas", function="quotas")
+PUT_QUOTA = Route(method="PUT", path="/v1/quotas", function="quotas")
+DELETE_QUOTA = Route(method="DELETE", path="/v1/quotas", function="quotas")
 LIST_ZONES = Route(method="GET", path="/v1/zones", function="zones")
 MOVE_ZONE = Route(method="POST", path="/v1/zones/{zone}", function="zones")
 
@@ -98,6 +101,9 @@ ROUTES = (
     DELETE_SUBSCRIPTION,
     PAUSE_SUBSCRIPTION,
     RESUME_SUBSCRIPTION,
+    LIST_QUOTAS,
+    PUT_QUOTA,
+    DELETE_QUOTA,
     LIST_ZONES,
     MOVE_ZONE,
 )

@@ -1,6 +1,6 @@
 """The three DynamoDB tables: topics, the log, consumer groups. docs/reference/data-model.md has their items."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
@@ -82,6 +82,23 @@ class Tables(Construct):
             actions=["dynamodb:Query"],
             resources=[self.groups.table_arn],
             conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.SUBSCRIPTIONS_OF}*"]}},
+        )
+
+    def spending_statements(self) -> Iterator[iam.PolicyStatement]:
+        """Allows to read the quotas, and to charge their buckets, and no other item of the groups table."""
+        yield self.quotas_statement("Query")
+        yield iam.PolicyStatement(
+            actions=["dynamodb:UpdateItem", "dynamodb:PutItem"],
+            resources=[self.groups.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.BUCKET}#*"]}},
+        )
+
+    def quotas_statement(self, *actions: str) -> iam.PolicyStatement:
+        """Allows the actions on the quotas, and on no other item of the groups table."""
+        return iam.PolicyStatement(
+            actions=[f"dynamodb:{action}" for action in actions],
+            resources=[self.groups.table_arn],
+            conditions={"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [keys.QUOTAS]}},
         )
 
     def zone_states_statement(self) -> iam.PolicyStatement:

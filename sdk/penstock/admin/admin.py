@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from penstock.admin.quotas import QuotaMethods
 from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.client import Client
@@ -24,7 +25,7 @@ from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
 from penstock.subscription_model import Subscription, SubscriptionDescription
 
 
-class Admin:
+class Admin(QuotaMethods):
     """Creates, describes, alters and deletes topics, and reads and moves offsets.
 
     `url`, `region` and `transport` are as for Producer. It retries failures that may pass for 30 seconds, if a second

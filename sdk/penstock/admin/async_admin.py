@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from penstock.admin.quotas import AsyncQuotaMethods
 from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.async_client import AsyncClient
@@ -21,7 +22,7 @@ from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
 from penstock.subscription_model import Subscription, SubscriptionDescription
 
 
-class AsyncAdmin:
+class AsyncAdmin(AsyncQuotaMethods):
     """`Admin` for asyncio, in `async with`. It belongs to one event loop, and to any number of its tasks."""
 
     def __init__(

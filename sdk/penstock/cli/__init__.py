@@ -13,6 +13,7 @@ from penstock.cli.local import local
 from penstock.cli.metrics import metrics
 from penstock.cli.offsets import offsets
 from penstock.cli.producers import producers
+from penstock.cli.quotas import quotas
 from penstock.cli.records.consume import consume
 from penstock.cli.records.produce import produce
 from penstock.cli.scheduled import scheduled
@@ -48,6 +49,7 @@ for command in (
     work,
     dead_letters,
     producers,
+    quotas,
     zones,
     jobs,
     audit,

@@ -1,1 +1,1 @@
-"""What `penstock doctor` checks, and what it found. docs/adr/0033 says why it asks what it asks."""
+"""The checks of `penstock doctor`, and their findings. docs/adr/0033 says why it asks what it asks."""

@@ -28,7 +28,7 @@ class Timer(NamedTuple):
         return f"{partition}-{self.deliver_at_ms}-{self.timer_id}" if self.is_cancellable else None
 
     def fields(self) -> dict[str, object]:
-        """What a request says of batches that wait in this timer."""
+        """The fields of a request for batches that wait in this timer."""
         return {"deliver_at_ms": self.deliver_at_ms, "timer_id": self.timer_id}
 
 

@@ -1,4 +1,4 @@
-"""Which partition takes the records without a key.
+"""The choice of a partition for records without a key.
 
 Records stick to one partition, so that they fill batches (KIP-480), and move on by bytes (KIP-794): a batch of many
 small records must not give one partition several times what its neighbours have.

@@ -1,4 +1,4 @@
-"""What a producer tells OpenTelemetry: the creation of records, and the requests that carried them."""
+"""A producer tells OpenTelemetry of two things: the creation of records, and the requests that carried them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

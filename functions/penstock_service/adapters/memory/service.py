@@ -16,6 +16,7 @@ from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.adapters.memory.push import MemoryPushStore
+from penstock_service.adapters.memory.quotas import MemoryQuotaStore
 from penstock_service.adapters.memory.segments import MemoryArchiveStore, MemorySegmentStore
 from penstock_service.adapters.memory.share import MemoryShareStore
 from penstock_service.adapters.memory.targets import MemoryTargets
@@ -76,6 +77,7 @@ def memory_stores(
         zone_states=MemoryZoneStateStore(),
         cursors=MemoryJobCursors(),
         audit=MemoryAuditStore(),
+        quotas=MemoryQuotaStore(),
         zones=[
             MemorySegmentStore(zone, KeyLayout.BY_HOUR if zone in hour_zones else KeyLayout.SPREAD) for zone in zones
         ],

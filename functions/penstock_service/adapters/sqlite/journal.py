@@ -57,6 +57,7 @@ READS: Mapping[str, frozenset[str]] = {
     "zone_states": frozenset(["get", "get_pass"]),
     "cursors": frozenset(["get"]),
     "audit": frozenset(["entries"]),
+    "quotas": frozenset(["list"]),
 }
 
 _JOURNAL_BYTES_MIN = 4 * 2**20  # a journal this long, and longer than the last snapshot, becomes the next snapshot

@@ -68,6 +68,7 @@ def open_service(folder: Path) -> StoredService:
             zone_states=kept.journalled("zone_states", fresh.zone_states),
             cursors=kept.journalled("cursors", fresh.cursors),
             audit=kept.journalled("audit", fresh.audit),
+            quotas=kept.journalled("quotas", fresh.quotas),
             zones=[SqliteSegmentStore(database, zone) for zone in _ZONES],
             archive=SqliteArchiveStore(database, ARCHIVE),
             repair_queue=MemoryRepairQueue(),  # what it loses, the scrub finds again

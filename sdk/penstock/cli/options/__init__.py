@@ -1,1 +1,1 @@
-"""What the values of options mean: durations, times, places to start, settings."""
+"""The meaning of the values of options: durations, times, places to start, settings."""

@@ -1,4 +1,4 @@
-"""What a change of a topic's writable partitions does, in words."""
+"""The effects of a change of a topic's writable partitions, in words."""
 
 from collections.abc import Iterator
 from math import lcm

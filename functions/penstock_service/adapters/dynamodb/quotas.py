@@ -1,0 +1,75 @@
+"""QuotaStore on the groups table."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock_core.limits import QUOTAS_MAX
+from penstock_core.quotas.bucket import Bucket, BucketKey
+from penstock_core.quotas.quota import Quota, Subject, too_many_quotas
+from penstock_core.storage.item import Item
+from penstock_core.storage.keys import QUOTAS
+from penstock_core.storage.quotas.bucket_item import bucket_charge, bucket_key, bucket_put, parse_bucket
+from penstock_core.storage.quotas.quota_item import parse_quota_item, quota_item, quota_key
+from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient
+from penstock_service.ports.quotas import ChargeOutcome
+
+
+class DynamoDbQuotaStore:
+    """QuotaStore: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def put(self, quota: Quota) -> None:
+        stored = {(each.subject, each.name) for each in self.list()}
+        if (quota.subject, quota.name) not in stored and len(stored) >= QUOTAS_MAX:
+            raise too_many_quotas()
+        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=quota_item(quota))
+
+    def delete(self, subject: Subject, name: str) -> bool:
+        done = self._client.call(
+            "delete_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=quota_key(subject, name),
+            ReturnValues="ALL_OLD",
+        )
+        return "Attributes" in done
+
+    def list(self) -> Sequence[Quota]:
+        quotas: list[Quota] = []
+        for items in self._client.read_pages(
+            "query",
+            TableName=self._table,
+            KeyConditionExpression="pk = :quotas",
+            ExpressionAttributeValues={":quotas": {"S": QUOTAS}},
+        ):
+            quotas += map(parse_quota_item, items)
+        return quotas
+
+    def charge(self, key: BucketKey, bucket: Bucket, units: int, now_ms: int) -> ChargeOutcome:
+        charge = bucket_charge(_item_key(key), bucket, units, now_ms)
+        return self._write("update_item", {**charge.arguments(), "ReturnValues": "ALL_NEW"})
+
+    def begin(self, key: BucketKey, old: Bucket | None, new: Bucket) -> ChargeOutcome:
+        put = bucket_put(_item_key(key), old, new)
+        outcome = self._write("put_item", put.arguments())
+        return ChargeOutcome(is_made=True, bucket=new) if outcome.is_made else outcome
+
+    def _write(self, operation: str, arguments: Mapping[str, Any]) -> ChargeOutcome:
+        """One attempt after another may charge twice, which costs its principal a moment."""
+        done = self._client.conditional(
+            operation,
+            is_repeatable=True,
+            TableName=self._table,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            **arguments,
+        )
+        if isinstance(done, Applied):
+            return ChargeOutcome(is_made=True, bucket=parse_bucket(done.attributes) if done.attributes else None)
+        return ChargeOutcome(is_made=False, bucket=None if done.item is None else parse_bucket(done.item))
+
+
+def _item_key(key: BucketKey) -> Item:
+    return bucket_key(key.subject, key.name, key.rate)

@@ -1,0 +1,113 @@
+"""What this function instance has charged of quotas and not spent yet, and what it knows of their buckets.
+
+A share is charged ahead, so an instance that forgets it only spends less. So memory may be lost at any time.
+"""
+
+import threading
+from dataclasses import dataclass
+
+from penstock_core.limits import INSTANCE_SHARES_MAX, QUOTA_PAUSE_MS_MAX, QUOTA_PAUSE_MS_MIN
+from penstock_core.quotas.bucket import Bucket, BucketKey, expected_units
+from penstock_service.instance.moment import Moment
+from penstock_service.ports.runtime import Clock
+
+_DOUBLINGS_MAX = 10
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Share:
+    units: int = 0  # below zero: spent before they were charged
+    bucket: Bucket | None = None
+    spent: int = 0  # since `since`
+    since: Moment
+    blocked_at: Moment | None = None
+    blocked_ms: float = 0
+    refusals: int = 0  # in a row
+
+
+class QuotaShares:
+    """The shares of one function instance. Safe for use by several threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._shares: dict[BucketKey, _Share] = {}
+
+    def take(self, key: BucketKey, needed: int, rate: int) -> int | None:
+        """Takes units from the share. Gives None, or the units that are missing, counting a debt.
+
+        Takes none while the share is blocked: after a refused charge, or one of a debt that left no credit.
+        """
+        with self._lock:
+            share = self._share(key)
+            if share.bucket is not None and share.bucket.rate != rate:  # the quota was altered
+                share.bucket, share.blocked_at, share.units = None, None, min(share.units, 0)
+            if share.units < needed or self._blocked_ms(share) > 0:
+                return needed - share.units
+            share.units -= needed
+            share.spent += needed
+            return None
+
+    def spend(self, key: BucketKey, units: int) -> None:
+        """Takes units that are spent already; below zero gives units back. The next charge pays a debt."""
+        with self._lock:
+            share = self._share(key)
+            share.units -= units
+            share.spent += units
+
+    def left(self, key: BucketKey) -> int:
+        """The units that may be spent without a charge."""
+        with self._lock:
+            return self._share(key).units
+
+    def add(self, key: BucketKey, units: int, bucket: Bucket) -> None:
+        """Notes that units were charged, and the bucket as it stands then. The pace is counted anew."""
+        with self._lock:
+            share = self._share(key)
+            share.units += units
+            share.bucket = bucket
+            share.spent, share.since = 0, Moment.now(self._clock)
+            share.blocked_at, share.refusals = None, 0
+
+    def bucket(self, key: BucketKey) -> Bucket | None:
+        """The bucket as it was last seen."""
+        with self._lock:
+            return self._share(key).bucket
+
+    def expected(self, key: BucketKey) -> int:
+        """The units that this instance may spend until its next charge, going by its pace."""
+        with self._lock:
+            share = self._share(key)
+            return expected_units(share.spent, share.since.age_ms(self._clock))
+
+    def block(self, key: BucketKey, bucket: Bucket, wait_ms: int, chance: float) -> float:
+        """Notes that a charge was refused, for want of credit for so long. Gives the time until the next one is tried.
+
+        That time doubles with each refusal, so that many instances do not throttle the bucket. Credit that comes
+        meanwhile is not lost, because the burst holds it.
+        """
+        with self._lock:
+            share = self._share(key)
+            pause_ms = min(QUOTA_PAUSE_MS_MIN << min(share.refusals, _DOUBLINGS_MAX), QUOTA_PAUSE_MS_MAX)
+            share.refusals += 1
+            share.bucket, share.blocked_at = bucket, Moment.now(self._clock)
+            share.blocked_ms = max(wait_ms, pause_ms) + chance * min(max(wait_ms, pause_ms), QUOTA_PAUSE_MS_MAX)
+            return share.blocked_ms
+
+    def blocked_ms(self, key: BucketKey) -> float:
+        """The time for which no charge is to be tried, 0 if one may be."""
+        with self._lock:
+            return self._blocked_ms(self._share(key))
+
+    def _blocked_ms(self, share: _Share) -> float:
+        if share.blocked_at is None:
+            return 0
+        return max(0, share.blocked_ms - share.blocked_at.age_ms(self._clock))
+
+    def _share(self, key: BucketKey) -> _Share:
+        share = self._shares.get(key)
+        if share is None:
+            if len(self._shares) >= INSTANCE_SHARES_MAX:
+                self._shares.pop(next(iter(self._shares)))
+            share = self._shares[key] = _Share(since=Moment.now(self._clock))
+        return share

@@ -1,0 +1,38 @@
+"""The port of quotas. `penstock_service.ports` says what all methods raise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock_core.quotas.bucket import Bucket, BucketKey
+from penstock_core.quotas.quota import Quota, Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeOutcome:
+    """Whether the write was made, and the bucket as it stands then, None if there is none."""
+
+    is_made: bool
+    bucket: Bucket | None
+
+
+class QuotaStore(Protocol):
+    """Quotas, and the buckets that count what is spent of them. A bucket vanishes a day after its last charge."""
+
+    def put(self, quota: Quota) -> None:
+        """Stores a quota in place of the one of that subject and name. One put. Raises TOO_MANY_QUOTAS."""
+
+    def delete(self, subject: Subject, name: str) -> bool:
+        """Removes a quota. False if there is none. One delete."""
+
+    def list(self) -> Sequence[Quota]:
+        """All quotas, by subject and name. One query for each MB."""
+
+    def charge(self, key: BucketKey, bucket: Bucket, units: int, now_ms: int) -> ChargeOutcome:
+        """Charges units if there is credit, and the stored bucket has the rate and the beginning of `bucket`.
+
+        Else changes nothing. One conditional update. A repeat after a lost answer charges twice.
+        """
+
+    def begin(self, key: BucketKey, old: Bucket | None, new: Bucket) -> ChargeOutcome:
+        """Stores `new` in place of `old`, if `old` is still what is stored. One conditional put."""

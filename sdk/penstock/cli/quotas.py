@@ -1,0 +1,73 @@
+"""`penstock quotas`: list the quotas of principals and topics, set them, delete them."""
+
+from dataclasses import asdict
+
+import click
+
+from penstock.admin.admin import Admin
+from penstock.cli.service import Service, service_command
+from penstock.quota_model import Quota
+
+_RATES = ("produce_bytes_per_s", "produce_requests_per_s", "fetch_bytes_per_s", "fetch_requests_per_s")
+_SUBJECT = click.argument("subject", type=click.Choice(["principal", "topic"]))
+
+
+@click.group()
+def quotas() -> None:
+    """Bound what principals and topics may send and read in a second.
+
+    The service refuses what is over a quota by 429, before it stores anything. Producers and consumers of the SDK then
+    slow down. A change holds everywhere within 30 seconds.
+    """
+
+
+@quotas.command("list")
+@service_command
+def list_quotas(service: Service) -> None:
+    """Show all quotas. The name * stands for all principals or topics without a quota of their own."""
+    found = Admin(transport=service.transport).list_quotas()
+    _show(service, [asdict(quota) for quota in found], found)
+
+
+@quotas.command("set")
+@_SUBJECT
+@click.argument("name")
+@click.option("--produce-bytes", type=int, metavar="N", help="Bytes that it may produce in a second.")
+@click.option("--produce-requests", type=int, metavar="N", help="Produce requests in a second.")
+@click.option("--fetch-bytes", type=int, metavar="N", help="Bytes that it may read in a second.")
+@click.option("--fetch-requests", type=int, metavar="N", help="Fetches and acquires in a second.")
+@service_command
+def set_quota(service: Service, subject: str, name: str, **rates: int | None) -> None:
+    """Set the limits of the principal or topic NAME; * is the default (quote it in a shell).
+
+    Limits that you leave out are taken away.
+
+    For example: penstock quotas set principal arn:aws:iam::111122223333:role/ledger --produce-bytes 10000000
+    """
+    limits = {f"{option}_per_s": value for option, value in rates.items() if value is not None}
+    if not limits:
+        raise click.UsageError("give at least one limit, such as --produce-bytes 10000000")
+    done = Admin(transport=service.transport).set_quota(subject, name, limits)
+    _show(service, asdict(done), [done])
+
+
+@quotas.command("delete")
+@_SUBJECT
+@click.argument("name")
+@service_command
+def delete_quota(service: Service, subject: str, name: str) -> None:
+    """Delete the quota of the principal or topic NAME: the default holds from then on."""
+    Admin(transport=service.transport).delete_quota(subject, name)
+    service.say({"deleted": {"subject": subject, "name": name}}, f"deleted the quota of {subject} {name}")
+
+
+def _show(service: Service, document: object, found: list[Quota]) -> None:
+    service.show(
+        document,
+        title="quotas",
+        columns=("subject", "name", *_RATES),
+        rows=[
+            (each.subject, each.name, *(f"{each.limits[rate]:,}" if rate in each.limits else "-" for rate in _RATES))
+            for each in found
+        ],
+    )

@@ -1,0 +1,82 @@
+"""The contract of QuotaStore, held by the adapters in memory and on DynamoDB."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import QUOTAS_MAX
+from penstock_core.quotas.bucket import Bucket, BucketKey, fresh_bucket
+from penstock_core.quotas.quota import Rate, Subject, parse_quota
+from tests.contract.conftest import Ports
+
+KEY = BucketKey(subject=Subject.TOPIC, name="t1", rate=Rate.FETCH_BYTES)
+NOW = 1_000_000
+FRESH = fresh_bucket(1_000, 10, NOW)
+
+
+def test_quotas_are_listed_by_subject_and_name_until_they_are_deleted(ports: Ports) -> None:
+    quotas = [
+        parse_quota("principal", "*", {"produce_bytes_per_s": 5}),
+        parse_quota("principal", "a", {"fetch_requests_per_s": 1}),
+        parse_quota("topic", "a", {"fetch_bytes_per_s": 1}),
+    ]
+    for quota in reversed(quotas):
+        ports.quotas.put(quota)
+    assert list(ports.quotas.list()) == quotas
+    changed = parse_quota("topic", "a", {"fetch_bytes_per_s": 2})
+    ports.quotas.put(changed)
+    assert ports.quotas.delete(Subject.PRINCIPAL, "a")
+    assert not ports.quotas.delete(Subject.PRINCIPAL, "a")
+    assert list(ports.quotas.list()) == [quotas[0], changed]
+
+
+def test_bucket_begins_once(ports: Ports) -> None:
+    begun = ports.quotas.begin(KEY, None, FRESH)
+    assert (begun.is_made, begun.bucket) == (True, FRESH)
+    other = ports.quotas.begin(KEY, None, fresh_bucket(1_000, 99, NOW))
+    assert (other.is_made, other.bucket) == (False, FRESH)
+
+
+def test_bucket_begins_anew_in_place_of_the_one_that_was_seen(ports: Ports) -> None:
+    ports.quotas.begin(KEY, None, FRESH)
+    newer = fresh_bucket(2_000, 1, NOW + 5)
+    assert not ports.quotas.begin(KEY, Bucket(rate=1_000, since_ms=NOW, charged=9), newer).is_made
+    assert ports.quotas.begin(KEY, FRESH, newer).is_made
+    refused = ports.quotas.charge(KEY, FRESH, 1, NOW)
+    assert (refused.is_made, refused.bucket) == (False, newer)
+
+
+def test_charge_adds_while_there_is_credit(ports: Ports) -> None:
+    ports.quotas.begin(KEY, None, FRESH)
+    charged = ports.quotas.charge(KEY, FRESH, 5_000, NOW)
+    assert (charged.is_made, charged.bucket) == (True, Bucket(rate=1_000, since_ms=NOW, charged=5_010))
+    refused = ports.quotas.charge(KEY, FRESH, 1, NOW)
+    assert (refused.is_made, refused.bucket) == (False, charged.bucket)
+    assert ports.quotas.charge(KEY, FRESH, 1, NOW + 5_000).is_made
+
+
+def test_charge_of_a_bucket_that_is_not_there_is_refused(ports: Ports) -> None:
+    refused = ports.quotas.charge(KEY, FRESH, 1, NOW)
+    assert (refused.is_made, refused.bucket) == (False, None)
+
+
+def test_charges_of_many_instances_add_up(ports: Ports) -> None:
+    ports.quotas.begin(KEY, None, FRESH)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: ports.quotas.charge(KEY, FRESH, 7, NOW).is_made, range(20)))
+    stored = ports.quotas.charge(KEY, FRESH, 0, NOW).bucket
+    assert all(made)
+    assert stored is not None
+    assert stored.charged == 10 + 20 * 7
+
+
+def test_one_quota_too_many_is_refused_and_a_change_is_not(ports: Ports, request: pytest.FixtureRequest) -> None:
+    if "aws" in request.node.name:
+        pytest.skip("a thousand puts against moto; the adapter counts as the one in memory does")
+    for number in range(QUOTAS_MAX):
+        ports.quotas.put(parse_quota("topic", f"t{number}", {"fetch_bytes_per_s": 1}))
+    with pytest.raises(PenstockError, match="1000 quotas") as refused:
+        ports.quotas.put(parse_quota("topic", "more", {"fetch_bytes_per_s": 1}))
+    assert refused.value.code is ErrorCode.TOO_MANY_QUOTAS
+    ports.quotas.put(parse_quota("topic", "t0", {"fetch_bytes_per_s": 2}))

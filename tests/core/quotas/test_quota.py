@@ -1,0 +1,58 @@
+"""Quotas as a caller sends them."""
+
+from typing import Any
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import PRINCIPAL_LENGTH_MAX, QUOTA_RATE_MAX
+from penstock_core.quotas.quota import Quota, Rate, Subject, merged, parse_quota
+
+
+def test_quota_has_the_limits_that_were_sent() -> None:
+    quota = parse_quota(
+        "principal", "arn:aws:iam::111122223333:role/a", {"produce_bytes_per_s": 5, "fetch_requests_per_s": 2}
+    )
+    assert quota.rates == {Rate.PRODUCE_BYTES: 5, Rate.FETCH_REQUESTS: 2}
+    assert quota.to_json() == {"produce_bytes_per_s": 5, "fetch_requests_per_s": 2}
+    assert not quota.is_default
+
+
+def test_null_takes_a_limit_away() -> None:
+    assert parse_quota("topic", "*", {"fetch_bytes_per_s": None}) == Quota(subject=Subject.TOPIC, name="*")
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "limits", "message"),
+    [
+        ("group", "g", {}, "subject 'group': quotas are of a 'principal' or 'topic'"),
+        ("topic", "a/b", {}, "a/b"),
+        ("principal", "", {}, "give 1 to"),
+        ("principal", "a b", {}, "'a b'"),
+        ("principal", "a\x00b", {}, "without blanks"),
+        ("principal", "a" * (PRINCIPAL_LENGTH_MAX + 1), {}, "give 1 to"),
+        ("topic", "t", {"bytes": 1}, "limit 'bytes': a quota has produce_bytes_per_s"),
+        ("topic", "t", {"topics_max": 1}, "limit 'topics_max'"),
+        ("topic", "t", {"topics_max": None}, "limit 'topics_max'"),
+        ("topic", "t", {"produce_bytes_per_s": 0}, "produce_bytes_per_s=0: must be a whole number from 1"),
+        ("topic", "t", {"produce_bytes_per_s": True}, "produce_bytes_per_s=True"),
+        ("topic", "t", {"produce_bytes_per_s": 1.5}, "produce_bytes_per_s=1.5"),
+        ("topic", "t", {"fetch_bytes_per_s": QUOTA_RATE_MAX + 1}, str(QUOTA_RATE_MAX)),
+    ],
+)
+def test_mistake_is_refused_with_the_value_and_the_way_out(
+    subject: str, name: str, limits: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PenstockError) as refused:
+        parse_quota(subject, name, limits)
+    assert message in refused.value.message
+    assert refused.value.code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_NAME)
+
+
+def test_own_limit_goes_before_the_default_each_by_itself() -> None:
+    default = parse_quota("topic", "*", {"produce_bytes_per_s": 5, "fetch_bytes_per_s": 6})
+    own = parse_quota("topic", "t", {"produce_bytes_per_s": 7})
+    assert merged(default, own, Rate.PRODUCE_BYTES) == 7
+    assert merged(default, own, Rate.FETCH_BYTES) == 6
+    assert merged(default, own, Rate.FETCH_REQUESTS) is None
+    assert merged(None, None, Rate.FETCH_BYTES) is None

@@ -1,0 +1,136 @@
+"""/v1/quotas, and what the quotas of principals and topics do to requests."""
+
+from typing import Any
+
+import pytest
+
+from penstock_handlers.router import LOCAL_PRINCIPAL
+from tests.handlers.service import Service
+from tests.support.service import batch
+
+SMALL = 2_000  # bytes a second, of which 800 may be spent at once
+
+
+def put(service: Service, subject: str, name: str, **limits: int) -> Any:
+    answer = service.call("PUT", "/v1/quotas", {"subject": subject, "name": name, "limits": limits})
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def spend(service: Service, topic: str = "orders") -> Any:
+    """Produces batches until the service refuses one."""
+    for _ in range(200):
+        answer = service.produce((topic, 0, batch("x")))
+        if answer.status != 200:
+            return answer
+    raise AssertionError("no quota refused 200 batches")
+
+
+@pytest.fixture
+def service(service: Service) -> Service:
+    service.create("orders")
+    service.create("other")
+    return service
+
+
+def test_quotas_are_set_listed_and_deleted(service: Service) -> None:
+    assert put(service, "topic", "orders", fetch_bytes_per_s=5)["limits"] == {"fetch_bytes_per_s": 5}
+    put(service, "principal", "*", produce_requests_per_s=7)
+    first = service.call("GET", "/v1/quotas", limit="1").json
+    assert [each["subject"] for each in first["quotas"]] == ["principal"]
+    second = service.call("GET", "/v1/quotas", after=first["next_after"]).json
+    assert ([each["name"] for each in second["quotas"]], second["next_after"]) == (["orders"], None)
+    assert service.call("DELETE", "/v1/quotas", subject="topic", name="orders").status == 204
+    again = service.call("DELETE", "/v1/quotas", subject="topic", name="orders")
+    assert (again.status, again.json["error"]["code"]) == (404, "UNKNOWN_QUOTA")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"subject": "group", "name": "g", "limits": {}}, "subject"),
+        ({"subject": "topic", "name": "t", "limits": {}}, "give at least one limit"),
+        ({"subject": "topic", "name": "t", "limits": {"fetch_bytes_per_s": 0}}, "fetch_bytes_per_s=0"),
+        ({"subject": "topic", "name": "t", "limits": {"bytes": 1}}, "'bytes'"),
+        ({"subject": "topic", "name": "a/b", "limits": {"fetch_bytes_per_s": 1}}, "a/b"),
+    ],
+)
+def test_wrong_quota_is_refused_with_the_value(service: Service, body: dict[str, Any], message: str) -> None:
+    answer = service.call("PUT", "/v1/quotas", body)
+    assert (answer.status, message in answer.json["error"]["message"]) == (400, True), answer.body
+
+
+def test_produce_over_the_principals_quota_answers_429_and_stores_nothing(service: Service) -> None:
+    put(service, "principal", LOCAL_PRINCIPAL, produce_bytes_per_s=SMALL)
+    answer = spend(service)
+    assert answer.status == 429
+    assert int(answer.headers["Retry-After"]) >= 1
+    error = answer.json["error"]
+    assert (error["code"], error["maybe_applied"], error["quota"]) == ("THROTTLED", False, "produce_bytes_per_s")
+    before = service.call("GET", "/v1/topics/orders").json["partitions"]
+    assert service.produce(("orders", 0, batch("x"))).status == 429
+    assert service.call("GET", "/v1/topics/orders").json["partitions"] == before
+
+
+def test_json_produce_spends_the_same_quota(service: Service) -> None:
+    put(service, "principal", LOCAL_PRINCIPAL, produce_bytes_per_s=SMALL)
+    spend(service)
+    refused = service.call("POST", "/v1/topics/orders/records", {"records": [{"value": "x"}]})
+    assert (refused.status, refused.json["error"]["code"]) == (429, "THROTTLED")
+
+
+def test_default_holds_for_a_principal_without_a_quota_and_own_quota_goes_before_it(service: Service) -> None:
+    put(service, "principal", "*", produce_bytes_per_s=1)
+    put(service, "principal", LOCAL_PRINCIPAL, produce_bytes_per_s=1_000_000)
+    assert all(service.produce(("orders", 0, batch("x"))).status == 200 for _ in range(20))
+    service.call("DELETE", "/v1/quotas", subject="principal", name=LOCAL_PRINCIPAL)
+    assert spend(service).status == 429
+
+
+def test_topic_over_its_quota_fails_alone_beside_its_neighbour(service: Service) -> None:
+    put(service, "topic", "orders", produce_bytes_per_s=SMALL)
+    assert spend(service).status == 429
+    results = service.produce(("orders", 0, batch("x")), ("other", 0, batch("x"))).json["results"]
+    assert results[0]["error"]["code"] == "THROTTLED"
+    assert results[0]["error"]["retry_after_ms"] > 0
+    assert "base_offset" in results[1]
+
+
+def test_fetch_over_the_quota_answers_429_after_a_fetch_that_owes(service: Service) -> None:
+    for _ in range(30):
+        service.produce(("orders", 0, batch("x")))
+    put(service, "principal", LOCAL_PRINCIPAL, fetch_bytes_per_s=100)
+    wanted = {"partitions": [{"topic": "orders", "partition": 0, "offset": 0}]}
+    assert service.call("POST", "/v1/fetch", wanted).status == 200
+    refused = service.call("POST", "/v1/fetch", wanted)
+    assert (refused.status, refused.json["error"]["quota"]) == (429, "fetch_bytes_per_s")
+    in_json = service.call("GET", "/v1/topics/orders/partitions/0/records")
+    assert in_json.status == 429
+
+
+def test_requests_are_counted_too(service: Service) -> None:
+    put(service, "topic", "orders", fetch_requests_per_s=10)
+    wanted = {"partitions": [{"topic": "orders", "partition": 0, "offset": 0}]}
+    statuses = [service.call("POST", "/v1/fetch", wanted).status for _ in range(8)]
+    assert statuses[0] == 200
+    assert statuses[-1] == 429
+
+
+def test_acquire_over_the_quota_answers_429_and_locks_nothing(service: Service) -> None:
+    for _ in range(30):
+        service.produce(("orders", 0, batch("x")))
+    service.call("PUT", "/v1/share-groups/workers", {"topics": ["orders"], "config": {"start": "earliest"}})
+    put(service, "principal", LOCAL_PRINCIPAL, fetch_bytes_per_s=100)
+    wish = {"consumer_id": "w", "max_records": 5}
+    first = service.call("POST", "/v1/share-groups/workers/records", wish)
+    assert (first.status, len(first.json["records"])) == (200, 5)
+    before = service.call("GET", "/v1/share-groups/workers").json["partitions"]
+    assert service.call("POST", "/v1/share-groups/workers/records", wish).status == 429
+    assert service.call("GET", "/v1/share-groups/workers").json["partitions"][0]["in_flight"] == before[0]["in_flight"]
+
+
+def test_service_without_quotas_charges_nothing(service: Service) -> None:
+    for _ in range(5):
+        service.produce(("orders", 0, batch("x")))
+    assert service.instance.stores.quotas.list() == []
+    assert service.instance.telemetry.take()[0]["quota_uncharged"] == 0

@@ -1,0 +1,28 @@
+"""A QuotaStore in memory that counts calls and may fail."""
+
+from penstock_core.errors import PenstockError
+from penstock_core.quotas.bucket import Bucket, BucketKey
+from penstock_service.adapters.memory.quotas import MemoryQuotaStore
+from penstock_service.ports.quotas import ChargeOutcome
+
+
+class CountedQuotas(MemoryQuotaStore):
+    """Counts charges and beginnings in `calls`, and raises `failure` while one is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.failure: PenstockError | None = None
+
+    def charge(self, key: BucketKey, bucket: Bucket, units: int, now_ms: int) -> ChargeOutcome:
+        self._note()
+        return super().charge(key, bucket, units, now_ms)
+
+    def begin(self, key: BucketKey, old: Bucket | None, new: Bucket) -> ChargeOutcome:
+        self._note()
+        return super().begin(key, old, new)
+
+    def _note(self) -> None:
+        self.calls += 1
+        if self.failure is not None:
+            raise self.failure
