@@ -17,6 +17,7 @@ from penstock_handlers.router import LOCAL_ADDRESS, LOCAL_PRINCIPAL, ROUTES
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
+from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_or_schedule import produce_or_schedule
 from penstock_service.records.schedule import ScheduledRecords
@@ -37,6 +38,7 @@ BODIES: dict[str, Any] = {
     "PUT /v1/share-groups/{group}": {"config": {"lock_ms": 5_000}},
     "POST /v1/share-groups/{group}/reset": {"topic": "orders", "to": "latest"},
     "PUT /v1/subscriptions/{name}": {"batch_records": 7},
+    "PUT /v1/quotas": {"subject": "topic", "name": "fresh", "limits": {"fetch_bytes_per_s": 5}},
     "POST /v1/zones/{zone}": {"state": "taken_out", "reason": "a test"},
 }
 NAMES = {
@@ -58,6 +60,7 @@ def service() -> Service:
     alter_group(instance, "billing", {"assignor": "sticky"})
     put_share_group(instance, "billing", ["orders"], {"start": "earliest"})
     create(instance, "orders", target={"lambda": FUNCTION})
+    put_quota(instance, "topic", "fresh", {"fetch_bytes_per_s": 9})
     return found
 
 
@@ -96,7 +99,8 @@ def test_route_leaves_who_what_and_both_states(service: Service, route: str) -> 
     if route.endswith("/redrive"):
         filled_topic(service.instance, "dead", records=1)
     method = route.partition(" ")[0]
-    answer = service.call(method, path_of(service, route), BODIES.get(route, b""))
+    query = {"subject": "topic", "name": "fresh"} if route == "DELETE /v1/quotas" else {}
+    answer = service.call(method, path_of(service, route), BODIES.get(route, b""), **query)
     assert answer.status < 300, answer.body
     [note] = notes_of(service)
     assert (note.result, note.action, note.kind) == (AuditResult.DONE, AUDITED[route].action, AUDITED[route].kind)

@@ -27,7 +27,7 @@ ReadState = Callable[[Instance, str], State]
 class AuditedRoute:
     """The action of a route, the kind of resource that it changes, and how to read that resource before.
 
-    `parameter` is the part of the path that names the resource, empty where the body's `name` does.
+    `parameter` is the part of the path that names the resource, empty where the body's or the query's `name` does.
     """
 
     action: str
@@ -39,7 +39,9 @@ class AuditedRoute:
         """The name of the resource, as far as the request tells one."""
         if self.parameter:
             return str((event.get("pathParameters") or {}).get(self.parameter, ""))
-        return str(body.get("name", "")) if isinstance(body, Mapping) else ""
+        if isinstance(body, Mapping):
+            return str(body.get("name", ""))
+        return str((event.get("queryStringParameters") or {}).get("name", ""))
 
 
 def state_of_topic(instance: Instance, name: str) -> State:
@@ -91,6 +93,11 @@ def state_of_zone(instance: Instance, name: str) -> State:
     return {} if state is None else {"state": state.status.value, "reason": state.reason}
 
 
+def state_of_quota(instance: Instance, name: str) -> State:
+    """The limits of the principal and of the topic with this name. One query."""
+    return {str(quota.subject): quota.to_json() for quota in instance.stores.quotas.list() if quota.name == name}
+
+
 AUDITED: Mapping[str, AuditedRoute] = {
     "POST /v1/topics": AuditedRoute(action="create_topic", kind="topic", parameter=""),
     "PATCH /v1/topics/{topic}": AuditedRoute(
@@ -134,6 +141,8 @@ AUDITED: Mapping[str, AuditedRoute] = {
     "POST /v1/subscriptions/{name}/resume": AuditedRoute(
         action="resume_subscription", kind="subscription", parameter="name", read=state_of_subscription
     ),
+    "PUT /v1/quotas": AuditedRoute(action="put_quota", kind="quota", parameter="", read=state_of_quota),
+    "DELETE /v1/quotas": AuditedRoute(action="delete_quota", kind="quota", parameter="", read=state_of_quota),
     "POST /v1/zones/{zone}": AuditedRoute(action="move_zone", kind="zone", parameter="zone", read=state_of_zone),
     "POST /v1/producers/{transactional_id}/release": AuditedRoute(
         action="release_transactional_id", kind="transactional_id", parameter="transactional_id"

@@ -322,6 +322,7 @@ def function_role(
     statements = (
         iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]),
         *_item_statements(grants, storage.tables),
+        *_quota_statements(grants, storage.tables),
         *_segment_statements(grants, storage),
         *_repair_statements(grants, queues),
         *([wake_ups.publish_statement()] if grants.wakes_readers else []),
@@ -348,10 +349,6 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.subscription_notes_statement()
     if grants.pushes:
         yield tables.subscriptions_statement(*grants.pushes)
-    if grants.spends_quotas:
-        yield from tables.spending_statements()
-    if grants.sets_quotas:
-        yield tables.quotas_statement("Query", "PutItem", "DeleteItem")
     if grants.arms_waiters:
         yield tables.waiters_statement()
     if grants.changes_zone_states:
@@ -364,6 +361,13 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.audit_statement("Query", "DeleteItem")
     if grants.settles_deletions:
         yield tables.deletions_statement()
+
+
+def _quota_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:
+    if grants.spends_quotas:
+        yield from tables.spending_statements()
+    if grants.sets_quotas:
+        yield tables.quotas_statement("Query", "PutItem", "DeleteItem")
 
 
 def _segment_statements(grants: Grants, storage: StageStorage) -> Iterator[iam.PolicyStatement]:
