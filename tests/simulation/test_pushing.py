@@ -16,11 +16,11 @@ WORKLOADS = {
     "pushing,transactions": 10,
 }
 EVENTS = {
-    *("drained", "delete", "keep", "look", "look that sends", "frozen", "died"),
-    *("outage", "poison", "lethal", "throttled", "broken", "refused", "late", "partly", "hanging"),
+    *("drained", "delete", "keep", "look", "frozen", "died", "outage", "poison", "lethal"),
     *("pause", "resume", "alter", "recreate", "topic widened", "mode INVALID_CONFIG", "start INVALID_CONFIG"),
 }
-FAULTS = {"doubled delivery", "lost message", "lost event", "killed before", "killed after", "died at the target"}
+FAILURES = ("throttled", "broken", "refused", "late", "partly", "hanging")  # of single invocations
+FAULTS = {"doubled delivery", "lost message", "killed before", "killed after"}
 
 
 def test_subscriptions_keep_their_promise_whatever_fails() -> None:
@@ -35,6 +35,7 @@ def test_subscriptions_keep_their_promise_whatever_fails() -> None:
             killed += any(fault.startswith("killed") for fault in result.faults)
     for event in EVENTS:
         assert counts[f"push {event}"] > 0, event
+    assert sum(counts[f"push {failure}"] for failure in FAILURES) > 10
     for fault in FAULTS:
         assert counts[fault] > 3, fault
     assert killed > sum(WORKLOADS.values()) / 2, "deliveries are killed in most runs"

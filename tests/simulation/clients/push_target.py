@@ -118,10 +118,9 @@ class PushTarget:
             oracle.attempts.succeed(attempt)
             return Answered()
         self._simulation.count("push poison")
-        lethal = [each for each in bad if self._habits.is_lethal and _value(each)[-1] in _LETHAL]
-        if lethal:
+        if any(self._habits.is_lethal and _value(each)[-1] in _LETHAL for each in bad):
             self._simulation.count("push lethal")
-            self._dies(oracle, lethal, attempt)
+            self._dies(oracle, records, attempt)
         if not self._habits.names_poison:
             return self._failed(oracle, attempt, records, Failed(failure=Failure.REFUSAL, error="simulated: poison"))
         self.failures += 1
@@ -137,7 +136,7 @@ class PushTarget:
         return failed
 
     def _dies(self, oracle: PushOracle, records: Sequence[PushRecord], attempt: Attempt) -> None:
-        """The delivery that called dies of these records."""
+        """The delivery that called dies with these records."""
         self.failures += 1
         oracle.fail(attempt, records, None, "")
         self._simulation.count("push died")

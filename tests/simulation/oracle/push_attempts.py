@@ -109,7 +109,8 @@ class PushAttempts:
             expect(slack > 0, f"{told}, and no delivery has died of it")
             return
         first_ms = self._first_failed_ms[place]
-        now_ms, since_ms = self.records.simulation.scheduler.now_ms, self._failing_since_ms
+        now_ms = self.records.simulation.scheduler.now_ms
+        since_ms = self._succeeded_ms if slack else self._failing_since_ms  # a death may have begun it
         is_patient = since_ms is not None and now_ms - since_ms >= self.config.patience_ms - 2 * CLOCK_SKEW_MS
         expect(
             self._succeeded_ms >= first_ms or is_patient,

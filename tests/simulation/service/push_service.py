@@ -35,8 +35,12 @@ _FROZEN_AT = {"push", "log", "share", "deliveries", "transactions"}  # the store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTroubles:
-    """The share of messages that come twice, of receipts and events that are lost, and of answers before a freeze."""
+    """The share of messages that come twice, of receipts and events that are lost, and of answers before a freeze.
 
+    Without `has_look`, the look comes at the end only: it would mend what should have gone without it.
+    """
+
+    has_look: bool = False
     doubled_rate: float = 0.0
     lost_rate: float = 0.0
     frozen_rate: float = 0.0
@@ -75,7 +79,8 @@ class PushService:
         """Start the stream's reader, the queue's, and the look."""
         self._simulation.scheduler.spawn("dispatch", self._read_stream)
         self._simulation.scheduler.spawn("deliveries", self._read_queue)
-        self._simulation.scheduler.spawn("look", self._look_now_and_then)
+        if self._troubles.has_look:
+            self._simulation.scheduler.spawn("look", self._look_now_and_then)
 
     def drain(self) -> None:
         """Let everything be delivered that comes by itself. A look is needed only after a loss or a double."""

@@ -28,9 +28,9 @@ def draw_settings(random: Random, kind: Kind, dead_topic: str | None, *, is_copy
     return {
         "mode": PARALLEL if is_parallel else ORDERED,
         "start": LATEST if random.random() < 0.2 else EARLIEST,
-        "batch_records": random.choice([1, 3, 10]),
+        "batch_records": random.choice([1, 1, 3] if kind is Kind.OUTAGE else [1, 3, 10]),
         "batch_window_ms": 0 if is_parallel else random.choice([0, 0, 2_000]),
-        "concurrency": random.choice([1, 2, 10]),
+        "concurrency": random.choice([2, 10] if kind is Kind.OUTAGE else [1, 2, 10]),
         "backoff_ms_min": random.choice([1, 300]),
         "backoff_ms_max": random.choice([5_000, 10_000]),
         "patience_ms": PATIENCE_MS,
@@ -43,7 +43,8 @@ def draw_settings(random: Random, kind: Kind, dead_topic: str | None, *, is_copy
 def draw_habits(random: Random, kind: Kind, lasts_ms: float, *, has_dead_topic: bool) -> TargetHabits:
     """A target that is slow, fails now and then, and is out for a while. Its poison needs a dead-letter topic."""
     begins_ms = random.uniform(0.0, 0.4 * lasts_ms)
-    outage, is_quiet = random.choice(list(Failure)), kind is Kind.OUTAGE
+    is_quiet = kind is Kind.OUTAGE
+    outage = random.choice([*Failure, Failure.AWAY] if is_quiet else [*Failure])
     has_poison = has_dead_topic and random.random() < (0.3 if is_quiet else 0.7)
     quick, slow = [(1.0, 10.0), (10.0, 2_000.0)], [(10.0, 2_000.0), (1_000.0, 15_000.0)]
     return TargetHabits(
@@ -64,8 +65,10 @@ def draw_troubles(random: Random, kind: Kind) -> PushTroubles:
     """Mostly a service that loses nothing. A message that comes twice may be lost, too."""
     if kind is Kind.OUTAGE:
         return PushTroubles()
+    doubled_rate, lost_rate = random.choice([0.0, 0.0, 0.1]), random.choice([0.0, 0.0, 0.0, 0.1])
     return PushTroubles(
-        doubled_rate=random.choice([0.0, 0.0, 0.1]),
-        lost_rate=random.choice([0.0, 0.0, 0.0, 0.1]),
+        has_look=bool(doubled_rate or lost_rate) or random.random() < 0.2,
+        doubled_rate=doubled_rate,
+        lost_rate=lost_rate,
         frozen_rate=random.choice([0.0, 0.0, 0.01]),
     )

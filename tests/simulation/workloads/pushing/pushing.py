@@ -46,10 +46,10 @@ _KILL_RATES = (0.0, 0.002, 0.005, 0.01)  # where the seed has none: most runs mu
 def install(simulation: Simulation) -> None:
     random, is_alone = simulation.scheduler.random, not simulation.clients
     lasts_ms = random.choice(_LASTS_MS) if is_alone else _LASTS_MS_AMONG_OTHERS
-    kind = random.choice([Kind.MIXED, Kind.MIXED, Kind.OUTAGE, Kind.OVERTAKING]) if is_alone else Kind.MIXED
+    kind = random.choice([*Kind]) if is_alone else Kind.MIXED
     if kind is not Kind.OUTAGE:
         _raise_kill_rates(simulation)
-    partitions = random.choice([1, 2, 3])
+    partitions = random.choice([2, 3] if kind is Kind.OUTAGE else [1, 2, 3])
     topic = simulation.topic(_TOPIC, partitions=partitions)
     topics = [topic, *(each for each in _OF_OTHERS if simulation.stores.topics.get(TopicName(each)) is not None)]
     names = [f"pu{number}" for number in range(random.choice([1, 2]))]
@@ -76,8 +76,8 @@ def install(simulation: Simulation) -> None:
     simulation.work("push time", lambda: simulation.scheduler.pause(lasts_ms))
     for each in subscribed.values():
         _start_operators(simulation, each, lasts_ms)
-    if random.random() < 0.3:
-        simulation.work("push widener", lambda: _widen(simulation, partitions, lasts_ms))
+    if random.random() < 0.4:
+        simulation.work("push widener", lambda: _widen(simulation, partitions))
     simulation.final_checks.append(lambda: _check(simulation, service, [*subscribed.values()]))
 
 
@@ -91,8 +91,9 @@ def _raise_kill_rates(simulation: Simulation) -> None:
 def _subscribed(simulation: Simulation, kind: Kind, name: str, topics: list[str], lasts_ms: float) -> SubscribedName:
     """A subscription that is about to be made."""
     random: Random = simulation.scheduler.random
-    topic, is_copy = random.choice(topics), random.random() < 0.25
-    dead_topic = _topic_of_the_service(simulation, f"{name}.dead") if not is_copy and random.random() < 0.7 else None
+    topic, is_copy = random.choice(topics), kind is not Kind.OUTAGE and random.random() < 0.25
+    has_dead_topic = not is_copy and (kind is Kind.OUTAGE or random.random() < 0.7)
+    dead_topic = _topic_of_the_service(simulation, f"{name}.dead") if has_dead_topic else None
     target = {"lambda": f"arn:aws:lambda:eu-west-1:123456789012:function:{name}"}
     if is_copy:
         target = {"topic": _topic_of_the_service(simulation, f"{name}.copy")}
@@ -131,8 +132,8 @@ def _start_operators(simulation: Simulation, subscribed: SubscribedName, lasts_m
         simulation.work(f"{subscribed.name} deleter", lambda: operator.recreate(lasts_ms))
 
 
-def _widen(simulation: Simulation, partitions: int, lasts_ms: float) -> None:
-    simulation.scheduler.pause(simulation.scheduler.random.uniform(0.0, 0.4 * lasts_ms))
+def _widen(simulation: Simulation, partitions: int) -> None:
+    simulation.scheduler.pause(simulation.scheduler.random.uniform(0.0, 30_000.0))
     SimulatedAdmin(simulation, "push widener").add_partitions(_TOPIC, partitions + 1)
     simulation.count("push topic widened")
 
