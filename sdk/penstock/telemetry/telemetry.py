@@ -24,6 +24,7 @@ from opentelemetry.trace import (
     StatusCode,
     TracerProvider,
     get_current_span,
+    set_span_in_context,
 )
 
 from penstock.system import wall_clock_ns
@@ -96,19 +97,19 @@ class Telemetry:
             current = get_current_span().get_span_context()
             yield with_context(headers), current if current.is_valid else None
             return
-        attributes = self._attributes("create", OperationType.CREATE, topic=topic)
-        with self._tracer.start_as_current_span(
+        span = self._tracer.start_span(
             names.span_name("create", topic),
             kind=SpanKind.PRODUCER,
-            attributes=attributes,
-            set_status_on_exception=False,
-        ) as span:
-            try:
-                created = span.get_span_context()
-                yield with_context(headers), created if created.is_valid else None
-            except BaseException as error:
-                _fail(span, error)
-                raise
+            attributes=self._attributes("create", OperationType.CREATE, topic=topic),
+        )
+        created = span.get_span_context()
+        try:
+            yield with_context(headers, set_span_in_context(span)), created if created.is_valid else None
+        except BaseException as error:
+            _fail(span, error)
+            raise
+        finally:
+            span.end()
 
     def report(self, operations: Iterable[Operation]) -> None:
         """Spans and metrics of operations that have ended. A processor of the application that raises is logged."""
@@ -220,6 +221,7 @@ def _measured(attributes: _Attributes, error: BaseException | None) -> dict[str,
 
 
 def _fail(span: Span, error: BaseException) -> None:
+    span.record_exception(error)
     span.set_attribute(names.ERROR_TYPE, error_type(error))
     span.set_status(Status(StatusCode.ERROR, str(error)))
 
