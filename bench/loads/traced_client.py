@@ -33,7 +33,7 @@ class AnswersAtOnce:
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
     ) -> Response:
         if path == "/v1/produce" and not self.is_storing:
-            batches = frame.decode(body)[0]["batches"]
+            batches: Any = frame.decode(body)[0]["batches"]
             return Response(200, {}, json.dumps({"results": [{"base_offset": 0} for _ in batches]}).encode())
         if path != "/v1/fetch":
             return self._inner.call(method, path, query, headers, body)

@@ -45,6 +45,7 @@ from penstock_cdk.storage.emptying import Emptying
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
+from penstock_cdk.told_settings import METADATA_KEY, settings_text
 from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind
 
 _HIDDEN = "Default"  # the CDK leaves this id out of the names that it makes
@@ -312,6 +313,7 @@ class Penstock(Construct):
         self.node.find_child("Functions").node.add_dependency(emptying)
 
     def _api_outputs(self, api: Api, policies: ClientPolicies) -> None:
+        Stack.of(self).add_metadata(f"{METADATA_KEY}{self._output_prefix}", settings_text(self.settings))
         self._output("ApiUrl", api.url)
         self._output("ApiId", api.api_id)
         self._output("AccessLogGroup", api.access_log_name)

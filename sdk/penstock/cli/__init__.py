@@ -4,6 +4,7 @@ import click
 
 from penstock.cli.audit import audit
 from penstock.cli.completion import completion
+from penstock.cli.config import config
 from penstock.cli.dead_letters import dead_letters
 from penstock.cli.dev import dev
 from penstock.cli.doctor import doctor
@@ -55,6 +56,7 @@ for command in (
     audit,
     metrics,
     doctor,
+    config,
     dev,
     local,
     completion,

@@ -48,6 +48,11 @@ TEXT_COLUMNS = frozenset(
         "action",
         "resource",
         "result",
+        "setting",
+        "value",
+        "default",
+        "source",
+        "effect",
     ]
 )
 FILE_COLUMNS = 10_000  # without a terminal: never wrap lines that a program may read

@@ -99,11 +99,12 @@ class ConsumerSettings:
             exists, or its topic was deleted and created anew: "earliest", "latest", or "none" (raise NoOffsetError).
             With a group, the start that "latest" gives is committed before the first record is returned. It
             reads partitions from their beginning that appear while it, or its group, reads.
-        delivery: "at_least_once" returns records, then commits them. "at_most_once" commits, then returns. With
-            "exactly_once" transactions commit (`send_offsets`, penstock.Transformer) and `commit()` is refused.
-        partition_assignment_strategy: "sticky", "range" or "round_robin". This, `session_timeout_ms` and
-            `heartbeat_interval_ms` are settings of the group. The member that makes the group sets them; later members
-            do not change them, but `Admin.alter_group` does.
+        delivery: How often a record may come: "at_least_once" returns records, then commits them. "at_most_once"
+            commits, then returns. With "exactly_once" transactions commit (`send_offsets`, penstock.Transformer) and
+            `commit()` is refused.
+        partition_assignment_strategy: How members share the partitions: "sticky", "range" or "round_robin". This,
+            `session_timeout_ms` and `heartbeat_interval_ms` are settings of the group. The member that makes the group
+            sets them; later members do not change them, but `Admin.alter_group` does.
         group_instance_id: The name of a static member. It stays in the group when it is closed, and its next process
             has the same partitions at once. If that does not come within the session, other members get them.
         client_id: The name by which operators see this process; by default host and process id.

@@ -55,7 +55,7 @@ class ProducerSettings:
             with `maybe_applied` the record may be in the log; a new send of its value makes a new record.
         transactional_id: The name of this producer over restarts. It allows `transaction()`. Of several instances with
             the same id, only the one that began last can commit. Needs `acks` "quorum" or "all".
-        compression_type: "none", "gzip", "snappy", "lz4" or "zstd".
+        compression_type: How batches are compressed: "none", "gzip", "snappy", "lz4" or "zstd".
         max_request_bytes: The most that one request carries, 4 MiB at most. It takes batches of up to 100 partitions,
             of any topics. Must be more than `batch_bytes`.
         buffer_bytes: The most that records may take while they wait or travel. A `send` that finds no room waits for

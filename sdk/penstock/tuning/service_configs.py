@@ -1,0 +1,83 @@
+"""The settings of topics, groups, share groups and subscriptions, which the service keeps."""
+
+from penstock.tuning.setting import Section, settings_with
+from penstock_core.groups.group import GroupConfig
+from penstock_core.log.topic import TopicConfig
+from penstock_core.push.subscription import SubscriptionConfig
+from penstock_core.share.share_group import ShareGroupConfig
+
+TOPIC = Section(
+    name="topic",
+    title="Topic",
+    how="`penstock topics create | alter --config NAME=VALUE`, or `Admin.alter_topic`.",
+    settings=settings_with(
+        TopicConfig,
+        {
+            "max_batch_bytes": "The service refuses a batch of more bytes.",
+            "min_insync_zones": "The service refuses appends while fewer zones are in sync.",
+            "retention_ms": "Retention removes records that are older; -1 keeps them for ever.",
+            "retention_bytes": "Retention removes the oldest records of a partition with more bytes; -1 is no bound.",
+            "cleanup_policy": "`delete` removes old records, `compact` keeps the latest of each key; both may be set.",
+            "delete_retention_ms": "Compaction keeps a tombstone for so long.",
+            "validate_records": "The service decodes each batch, and refuses it if its records are not as it claims.",
+            "index_tags": "Batches carry a Bloom filter of their records' tags, so filters by tag read less.",
+        },
+    ),
+)
+GROUP = Section(
+    name="group",
+    title="Group",
+    how="`penstock groups alter --config NAME=VALUE`, `Admin.alter_group`, or the group's first consumer.",
+    settings=settings_with(
+        GroupConfig,
+        {
+            "assignor": "The way in which members share the partitions: `sticky`, `range` or `round_robin`.",
+            "session_timeout_ms": "A member that the service does not hear of for so long loses its partitions.",
+            "heartbeat_interval_ms": "The time between two heartbeats of a busy member.",
+            "offsets_retention_ms": "The service keeps the offsets of a group without members for so long.",
+        },
+    ),
+)
+SHARE_GROUP = Section(
+    name="share-group",
+    title="Share group",
+    how="`penstock share-groups create | alter --config NAME=VALUE`, or `Admin.create_share_group`.",
+    settings=settings_with(
+        ShareGroupConfig,
+        {
+            "lock_ms": "A record is locked for so long, unless its consumer asks for another time.",
+            "deliveries_max": "After so many deliveries a record is a dead letter; 5 with a dead-letter topic.",
+            "retry_backoff_ms_min": "The pause before the second delivery; it doubles with each one.",
+            "retry_backoff_ms_max": "The longest pause between two deliveries.",
+            "dead_letter_topic": "Records that are rejected, or delivered too often, go to this topic.",
+            "ordering": "With `key`, no record comes while an earlier one of its key is unfinished.",
+            "key_batch_max": "One acquire may bring so many records of one key.",
+            "filter": "Records whose headers do not match count as finished.",
+            "start": "The group begins with the `earliest` records, or behind the `latest`.",
+            "in_flight_max": "So many records of a partition may be locked, or wait for a retry.",
+        },
+    ),
+)
+SUBSCRIPTION = Section(
+    name="subscription",
+    title="Subscription",
+    how="`penstock subscriptions create | alter --config NAME=VALUE`, or `Admin.put_subscription`.",
+    settings=settings_with(
+        SubscriptionConfig,
+        {
+            "mode": "`ordered` keeps the order of a partition, `parallel` delivers each record for itself.",
+            "start": "The subscription begins with the `earliest` records, or behind the `latest`.",
+            "batch_records": "A delivery has at most so many records.",
+            "batch_window_ms": "A delivery with fewer records waits so long for more.",
+            "concurrency": "At most so many partitions are delivered at a time.",
+            "filter": "Records whose headers do not match are passed over.",
+            "attempts_max": "After so many attempts a record is a dead letter; 5 with a dead-letter topic.",
+            "backoff_ms_min": "The pause before the second attempt; it doubles with each failure.",
+            "backoff_ms_max": "The longest pause between two attempts.",
+            "patience_ms": "While no delivery succeeds, no record becomes a dead letter for so long.",
+            "age_ms_max": "A record that fails and is older is a dead letter at once.",
+            "bisect": "A batch that fails is halved, to find the record that does.",
+            "dead_letter_topic": "Records that fail too often go to this topic.",
+        },
+    ),
+)

@@ -1,0 +1,102 @@
+"""The settings of a stage: those of `StageSettings` in infra/penstock_cdk/settings.py, which the SDK does not import.
+
+A test holds that names and defaults are the same. Values come from the service (`GET /v1/zones` tells the profile) and
+from the metadata of the deployed template, where the construct has put them.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.tuning.setting import Section, Setting
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import AUDIT_RETENTION_MS_DEFAULT
+from penstock_core.stack_outputs import parse_stack_place
+
+_METADATA = "Penstock"
+_DEFAULTS = "the default"  # of a table in settings.py
+_SETTINGS: tuple[tuple[str, Any, str], ...] = (
+    ("name", None, "Every physical name begins with it, so stages can share an account."),
+    ("region", None, "The region of the stage; without it that of your credentials."),
+    ("storage_profile", None, "The zones: `express3`, `express2` or `standard1`; without it the region decides."),
+    ("has_directory_buckets", True, "Zones are directory buckets where the region has them."),
+    ("python_version", "3.14", "The Python of the functions."),
+    ("architecture", "arm64", "The processors of the functions."),
+    (
+        "pip_platforms",
+        ["manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"],
+        "The platforms whose wheels the functions may have.",
+    ),
+    ("function_sizes", _DEFAULTS, "The memory and the time of each function."),
+    ("account_concurrency", None, "The instances that your account has in the region; functions get shares of them."),
+    ("reserved_concurrency", {}, "Instances by function that it may use, and no other."),
+    ("request_rate", _DEFAULTS, "Requests a second that API Gateway lets through for each route."),
+    ("route_rates", _DEFAULTS, "Lower rates by function, for each of its routes."),
+    ("timer_retry_s", 60, "A promotion of delayed records that failed is tried again after so long."),
+    ("timers_always_on", False, "The first delayed records of the stage come on time, for $0.26 a month."),
+    ("private_targets", [], "Private networks whose endpoints a subscription may have as targets."),
+    ("repair_retry_s", 360, "A repair that failed is tried again after so long."),
+    ("job_environments", None, "Budgets of scheduled functions; without them those of the storage profile."),
+    ("keeps_data_on_delete", True, "Tables and buckets stay when the stack is deleted."),
+    ("empties_buckets", True, "A stage that keeps no data empties its buckets when its stack is deleted."),
+    ("enforces_tls", True, "Buckets refuse requests without TLS."),
+    ("traces", True, "X-Ray traces the functions."),
+    ("log_level", "INFO", "Functions log lines of this level and above."),
+    ("log_retention", "THREE_MONTHS", "CloudWatch keeps the logs of functions and jobs for so long."),
+    ("audit_log_retention", "ONE_YEAR", "CloudWatch keeps the access log of the API for so long."),
+    ("audit_retention_ms", AUDIT_RETENTION_MS_DEFAULT, "The retention of the topic `_audit`; -1 keeps it for ever."),
+    ("emr_release", "emr-spark-8.0.0", "The release of the EMR Serverless application; without one there is none."),
+    ("emr_vcpus_max", 64, "All runs of jobs together use so many vCPU at most."),
+    ("glue_version", "5.1", "The version of Glue for jobs that run there."),
+    ("has_catalog", True, "Jobs archive into tables of Glue's catalog, else into Parquet."),
+    ("scheduled_jobs", [], "The jobs whose schedules are on; each run costs."),
+    (
+        "metrics",
+        {"of": "off", "topics": 10, "consumers": 20, "has_dashboard": False},
+        "The metrics of topics and consumers, how many series CloudWatch bills for them, and a dashboard.",
+    ),
+    ("has_alarms", True, "The stage has alarms."),
+    ("alarm_topic_arn", False, "The SNS topic that alarms publish to."),
+    ("tags", False, "Tags of every resource."),
+    ("warm_log_writes", None, "Write units a second that a new log table takes from its first minute on."),
+    ("topic_retention_ms", None, "The retention of topics that the CDK app declares without one."),
+    ("restored_tables", False, "The stack uses tables that DynamoDB has restored."),
+    ("canary", None, "The share of requests that a new version gets at first, and for how long."),
+)
+STAGE = Section(
+    name="stage",
+    title="Stage",
+    how="`StageSettings`, or the context of `cdk deploy -c NAME=VALUE` (docs/how-to/deploy.md).",
+    settings=tuple(Setting(name=name, default=default, effect=effect) for name, default, effect in _SETTINGS),
+)
+
+
+def read_stage(stack: str, region: str | None) -> Mapping[str, Any]:
+    """The settings that the template of a deployed stack tells. One GetTemplateSummary.
+
+    Raises INVALID_CONFIG if the stack cannot be read, or tells no settings.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError  # slow to import, and other sections need none of it
+
+    from penstock.jobs.deployed import client
+
+    place = parse_stack_place(stack)
+    try:
+        summary = client("cloudformation", region).get_template_summary(StackName=place.stack)
+    except (BotoCoreError, ClientError) as error:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG, f"the template of stack {stack!r} could not be read: {error}"
+        ) from error
+    return settings_in(summary.get("Metadata") or "{}", stack)
+
+
+def settings_in(metadata: str, stack: str) -> Mapping[str, Any]:
+    """The settings in a template's metadata. Raises INVALID_CONFIG if there are none of this Penstock."""
+    text = json.loads(metadata).get(f"{_METADATA}{parse_stack_place(stack).prefix}")
+    if text is None:
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"stack {stack!r} tells no settings: deploy this version of Penstock, or name the construct as Shop/Queue",
+        )
+    told: Mapping[str, Any] = json.loads(text)
+    return told
