@@ -39,6 +39,8 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "topic": _only(1),
     "deleted_topic": _only(1),
     "zone_states": _only(1),
+    "acls": _only(1),
+    "acls_mark": _only(1),
     "catch_up": _only(1),
     "cursor": _only(1),
     "audit_entry": _only(1),

@@ -54,6 +54,18 @@ FILTER_SCAN_PAGES_MAX = 256  # of the index, for refs that one fetch passes over
 WAKE_UP_MS_MAX = 50  # that an append waits for its wake-ups beside its other work; a lost one costs delay, not data
 WAKE_UP_PARTITIONS_MAX = 5  # of one topic in one request: more share a message on the topic's channel
 
+# Access rules. All of them are one item, which an instance loads at once.
+ACL_RULES_MAX = 5_000  # of a stage
+ACL_ITEM_BYTES_MAX = 320 * KIB  # of all rules, compressed: DynamoDB takes 400 KB
+ACL_DECODED_BYTES_MAX = 8 * MIB  # of all rules: 5,000 of the longest take less
+ACL_ATTEMPTS_MAX = 10  # of one change, while other requests change the rules
+ACL_CHANGES_MAX = 100  # rules in one request
+ACL_LIST_MAX = 1_000  # in one page
+ACL_PRINCIPAL_LENGTH_MAX = 512
+ACL_PRINCIPALS_REMEMBERED_MAX = 1_000  # whose rules one instance has sorted
+ACL_AGE_MS_MAX = 10_000  # of the rules by which an instance decides, then it asks whether they have changed
+ACL_OUTAGE_MS_MAX = 30_000  # of the rules, while the table cannot be read: then requests are refused
+
 # Names and topics.
 NAME_LENGTH_MAX = 249  # as Kafka
 TOPIC_PARTITIONS_MAX = 1_000  # creation writes a head for each

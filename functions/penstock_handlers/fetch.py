@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock_core import limits
+from penstock_core.acls.right import Operation
 from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import Filter
 from penstock_core.filters.policy import parse_filter
-from penstock_core.outcomes import Outcome
+from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.records import frame
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, batches_result, json_object_of
-from penstock_handlers.edge.principal import principal_of
+from penstock_handlers.edge.request_access import access_of, where_allowed
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.fetch_allowance import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
@@ -27,16 +28,23 @@ def serve(event: Event, instance: Instance) -> Result:
     max_bytes = take_number(fields, "max_bytes", 1, limits.FETCH_BYTES_MAX, limits.FETCH_BYTES_DEFAULT_MAX)
     wanted = _filter(fields)
     entries = [_entry(partition, max_bytes, wanted) for partition in take_objects(fields, "partitions")]
-    topics = [entry.topic for entry in entries]
-    allowance = allow_fetch(instance, principal_of(event).name, topics, max_bytes)
-    results = fetch(
-        instance,
-        entries,
-        max_bytes=allowance.max_bytes,
-        min_bytes=take_number(fields, "min_bytes", 0, limits.FETCH_BYTES_MAX, 1),
-        wait_ms=take_number(fields, "wait_ms", 0, limits.FETCH_WAIT_MS_MAX, 0),
-        must_arm=must_arm,
-    )
+    min_bytes = take_number(fields, "min_bytes", 0, limits.FETCH_BYTES_MAX, 1)
+    wait_ms = take_number(fields, "wait_ms", 0, limits.FETCH_WAIT_MS_MAX, 0)
+    access = access_of(event, instance)
+    topics = access.readable([entry.topic for entry in entries])
+    allowance = allow_fetch(instance, access.principal.name, topics, max_bytes)
+
+    def fetch_allowed(allowed: Sequence[FetchEntry]) -> Outcomes[FetchResult]:
+        return fetch(
+            instance,
+            allowed,
+            max_bytes=allowance.max_bytes,
+            min_bytes=min_bytes,
+            wait_ms=wait_ms if len(allowed) == len(entries) else 0,  # an error of a partition ends the wait for others
+            must_arm=must_arm,
+        )
+
+    results = where_allowed(access, Operation.READ, entries, lambda entry: entry.topic, fetch_allowed)
     answers = [_to_json(entry, result, must_arm=must_arm) for entry, result in zip(entries, results, strict=True)]
     allowance.settle(instance, _sizes(entries, results))
     header = {"partitions": answers}

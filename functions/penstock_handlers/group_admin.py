@@ -1,10 +1,12 @@
 """/v1/groups for operators: list, describe, alter, delete, reset offsets."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.groups.group import GroupConfig, GroupState, Member, group_config_to_json
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
@@ -22,6 +24,7 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
+    caller_of,
     fitting_page,
     instance_of,
     serve_with,
@@ -39,9 +42,11 @@ app = JsonApp("groups")
 
 @app.operation("GET /v1/groups", "listGroups", "List groups", parameters=PAGED)
 def list_all(limit: Annotated[Digits, Query(ge=1, le=GROUP_LIST_MAX)] = GROUP_LIST_MAX, after: After = "") -> GroupList:
-    """List the groups by name, `limit` at a time, from behind `after`."""
+    """List the groups by name, from behind `after`: those of the next `limit` that you may describe."""
     groups, next_after = list_groups(instance_of(app).stores.memberships, limit, after)
-    return {"groups": [_group(name, state) for name, state in groups], "next_after": next_after}
+    access = caller_of(app)
+    shown = [_group(name, state) for name, state in groups if access.may(Operation.DESCRIBE, Kind.GROUP, name)]
+    return {"groups": shown, "next_after": next_after}
 
 
 @app.operation("GET /v1/groups/<group>", "describeGroup", "Describe a group, with lag", parameters=PAGED)
@@ -51,10 +56,16 @@ def describe(
     after: After = "",
 ) -> GroupDescriptionAnswer:
     """Describe a group: its members, and each partition's owner, committed offset and lag; `limit` at a time."""
+    access = caller_of(app)
+
+    def is_shown(topic: str) -> bool:
+        return access.may(Operation.DESCRIBE, Kind.TOPIC, topic)
+
     found = describe_group(instance_of(app), group, after, limit)
-    members = [_member(member) for member in found.members]
-    partitions = [_partition(each) for each in found.partitions]
-    places = [*(str(each.name) for each in found.members), *(str(each.partition) for each in found.partitions)]
+    members = [_member(member, is_shown) for member in found.members]
+    shown = [each for each in found.partitions if is_shown(each.topic)]
+    partitions = [_partition(each) for each in shown]
+    places = [*(str(each.name) for each in found.members), *(str(each.partition) for each in shown)]
     fitting, next_after = fitting_page([*members, *partitions], found.next_after, places.__getitem__)
     return {
         **_group(found.group, found.state),
@@ -82,6 +93,7 @@ def delete(group: Annotated[str, Path()]) -> Response[None]:
 @app.operation("POST /v1/groups/<group>/reset", "resetOffsets", "Reset a group's offsets")
 def reset(group: Annotated[str, Path()], request: ResetOffsets) -> ResetResults:
     """Set a group's offsets in one topic, or show what would change."""
+    caller_of(app).require(Operation.READ, Kind.TOPIC, request.topic)
     given = request.offsets
     to = ResetTo(
         end=None if request.to is None else OffsetSpec(request.to),
@@ -113,12 +125,12 @@ def _group(name: GroupName, state: GroupState | None) -> GroupAnswer:
     }
 
 
-def _member(member: Member) -> GroupMemberAnswer:
+def _member(member: Member, is_shown: Callable[[str], bool]) -> GroupMemberAnswer:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
         "client_id": member.client_id,
-        "topics": [*member.subscription.topics],
+        "topics": [*filter(is_shown, member.subscription.topics)],
         "patterns": [*member.subscription.patterns],
         "epoch": member.epoch,
         "joined_at_ms": member.joined_at_ms,

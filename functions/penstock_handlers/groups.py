@@ -5,6 +5,7 @@ from typing import Annotated
 
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import parse_subscription
 from penstock_core.groups.lease import Lease, SeenCommit
@@ -25,11 +26,13 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
+    caller_of,
     error_json,
     fitting_page,
     instance_of,
     serve_with,
 )
+from penstock_handlers.edge.request_access import where_allowed
 from penstock_handlers.edge.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson, WatchedPartition
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_page
@@ -45,7 +48,12 @@ def beat(group: Annotated[str, Path()], request: HeartbeatJson) -> HeartbeatAnsw
         raise PenstockError(
             ErrorCode.INVALID_REQUEST, "a member that leaves names no subscription, and holds and watches nothing"
         )
-    return _answer_json((leave if request.leave else heartbeat)(instance_of(app), group, _beat(request)))
+    instance, access, beat = instance_of(app), caller_of(app), _beat(request)
+    if request.leave:
+        return _answer_json(leave(instance, group, beat))
+    if beat.subscription is not None:
+        access.require(Operation.READ, Kind.TOPIC, *beat.subscription.topics)
+    return _answer_json(heartbeat(instance, group, beat, access))
 
 
 @app.operation("POST /v1/groups/<group>/offsets", "commitOffsets", "Commit offsets of a group")
@@ -63,7 +71,13 @@ def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResul
         )
         for item in request.offsets
     ]
-    results = commit_offsets(instance_of(app), group, entries, request.member_id, request.instance_id)
+    results = where_allowed(
+        caller_of(app),
+        Operation.READ,
+        entries,
+        lambda entry: entry.topic,
+        lambda allowed: commit_offsets(instance_of(app), group, allowed, request.member_id, request.instance_id),
+    )
     return {"results": [_to_json(*pair) for pair in zip(entries, results, strict=True)]}
 
 
@@ -77,7 +91,11 @@ def committed(
     after: After = "",
 ) -> CommittedOffsets:
     """List a group's committed offsets, of one topic or of all, `limit` at a time, from behind `after`."""
+    access = caller_of(app)
+    if topic is not None:
+        access.require(Operation.DESCRIBE, Kind.TOPIC, topic)
     found, next_after = committed_page(instance_of(app), group, topic, after, limit)
+    shown = [each for each in found if access.may(Operation.DESCRIBE, Kind.TOPIC, each.topic)]
     offsets: list[CommittedOffsetJson] = [
         {
             "topic": item.topic,
@@ -87,9 +105,9 @@ def committed(
             "metadata": item.metadata,
             "committed_at_ms": item.committed_at_ms,
         }
-        for item in found
+        for item in shown
     ]
-    page, next_after = fitting_page(offsets, next_after, lambda last: str(found[last].partition))
+    page, next_after = fitting_page(offsets, next_after, lambda last: str(shown[last].partition))
     return {"offsets": page, "next_after": next_after}
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock_core.acls.right import Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_BYTES_MAX, TIMER_MS_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.timer import TimerPlace, parse_timer_id, scheduled_id
@@ -12,7 +13,7 @@ from penstock_core.zones.quorum import parse_acks
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, body_of, json_result
-from penstock_handlers.edge.principal import principal_of
+from penstock_handlers.edge.request_access import access_of, where_allowed
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_or_schedule import Produced
@@ -28,7 +29,14 @@ def serve(event: Event, instance: Instance) -> Result:
     refuse_unknown(header, "acks", "batches")
     acks = parse_acks(header.get("acks", "quorum"))
     entries = parse_entries(take_objects(header, "batches"), payload)
-    results = produce_within_quotas(instance, principal_of(event).name, entries, acks)
+    access = access_of(event, instance)
+    results = where_allowed(
+        access,
+        Operation.WRITE,
+        entries,
+        lambda entry: entry.topic,
+        lambda allowed: produce_within_quotas(instance, access.principal.name, allowed, acks),
+    )
     return json_result({"results": [_to_json(entry, result) for entry, result in zip(entries, results, strict=True)]})
 
 

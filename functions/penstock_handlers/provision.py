@@ -5,10 +5,12 @@ is deleted with it only where the template says so. Its id, behind a slash, is i
 operator has made anew under the name is not the stack's.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.audit.audit_entry import Caller
 from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.json_text import parse_json
@@ -19,6 +21,7 @@ from penstock_core.share.share_group import check_declared_group
 from penstock_handlers.edge.audit_routes import state_of_share_group, state_of_subscription, state_of_topic
 from penstock_handlers.edge.custom_resource import Change, Settled, custom_resource_entry_point
 from penstock_handlers.edge.fields import whole_number
+from penstock_service.acls.change_acls import change_acls
 from penstock_service.audit.note_change import Change as Trail
 from penstock_service.audit.note_change import audited
 from penstock_service.instance.instance import Instance
@@ -33,6 +36,7 @@ from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic
 
 DESTROY = "destroy"
+ACLS = "Custom::PenstockAcls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,8 @@ class Kind:
 
 def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
     """Does what the event asks for. It may be repeated, and finds its own work done."""
+    if change.resource_type == ACLS:
+        return _settle_acls(change, to)
     if change.request_type == "Delete":
         return _delete(change, to)
     kind = KINDS[change.resource_type]
@@ -68,6 +74,28 @@ def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:
         return Settled(resource_id=f"{name}/{own_id}", attributes=attributes)
     is_kept = change.resource_id is not None and change.old_properties.get("Name") == name
     return Settled(resource_id=str(change.resource_id) if is_kept else name, attributes=attributes)
+
+
+def _settle_acls(change: Change, to: Instance) -> Settled:
+    """Adds the rules, and removes those that the resource had before. They go with the resource."""
+    is_deleted = change.request_type == "Delete"
+    added = [] if is_deleted else _rules(change.properties)
+    had = change.properties if is_deleted else change.old_properties
+    try:
+        removed = _rules(had) if had else []
+    except PenstockError:
+        removed = []  # they were never added, and a rollback must not fail
+    change_acls(to, added, removed)
+    own = change.resource_id or f"acls/{hashlib.sha256(_text(change.properties, 'Rules').encode()).hexdigest()[:16]}"
+    return Settled(resource_id=own, attributes={})
+
+
+def _rules(properties: Mapping[str, Any]) -> list[Rule]:
+    text = _text(properties, "Rules")
+    try:
+        return [parse_rule(each["principal"], each["operation"], each["resource"]) for each in parse_json(text)]
+    except (ValueError, TypeError, KeyError) as error:
+        raise _wrong("Rules", text, "a JSON array of rules") from error
 
 
 def _delete(change: Change, to: Instance) -> Settled:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlencode
 
 from penstock_handlers import (
+    acls,
     fetch,
     group_admin,
     groups,
@@ -66,6 +67,10 @@ ROUTES: Mapping[str, Serve] = {
     "DELETE /v1/quotas": quotas.serve,
     "GET /v1/zones": zones.serve,
     "POST /v1/zones/{zone}": zones.serve,
+    "GET /v1/acls": acls.serve,
+    "POST /v1/acls": acls.serve,
+    "DELETE /v1/acls": acls.serve,
+    "POST /v1/acls/check": acls.serve,
     "GET /v1/groups": group_admin.serve,
     "GET /v1/groups/{group}": group_admin.serve,
     "PATCH /v1/groups/{group}": group_admin.serve,

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiokafka.record.default_records  # noqa: F401 - while the function starts, not in its first request
 
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import FRAME_HEADER_BYTES_MAX, JSON_RECORD_BYTES_MAX
 from penstock_core.plain_text import escaped_json
@@ -26,6 +27,7 @@ from penstock_handlers.edge.http import (
 )
 from penstock_handlers.edge.json_records import header_json, named
 from penstock_handlers.edge.principal import principal_of
+from penstock_handlers.edge.request_access import access_of
 from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire, parse_redrive
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.fetch_allowance import FetchAllowance, allow_fetch
@@ -46,7 +48,7 @@ def serve(event: Event, instance: Instance) -> Result:
 
 def _records(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
-    wish, allowance = _within_quotas(event, instance, parse_acquire(fields))
+    wish, allowance = _within_quotas(event, instance, _acquire_wish(event, instance, fields))
     acquired, decoded = acquire_records(instance, _group(event), wish, _size_of)
     allowance.settle(instance, _sizes(acquired))
     records = [_record(each, record, acquired.now_ms) for each in decoded for record in each.records]
@@ -56,7 +58,7 @@ def _records(event: Event, instance: Instance) -> Result:
 
 def _acquire(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
-    wish, allowance = _within_quotas(event, instance, parse_acquire(fields))
+    wish, allowance = _within_quotas(event, instance, _acquire_wish(event, instance, fields))
     acquired = acquire(instance, _group(event), wish)
     allowance.settle(instance, _sizes(acquired))
     locks = [lock for each in acquired.partitions for lock in each.locks]
@@ -91,14 +93,33 @@ def _sizes(acquired: Acquired) -> dict[str, int]:
 
 
 def _acknowledge(event: Event, instance: Instance) -> Result:
-    outcomes = acknowledge(instance, _group(event), parse_acknowledge(json_object_of(event)))
+    entries = parse_acknowledge(json_object_of(event))
+    access_of(event, instance).require(Operation.READ, Kind.TOPIC, *(each.topic for each in entries))
+    outcomes = acknowledge(instance, _group(event), entries)
     return json_result({"acknowledged": [*map(_acknowledged, outcomes)]})
 
 
 def _redrive(event: Event, instance: Instance) -> Result:
     wish = parse_redrive(json_object_of(event))
-    done = redrive(instance, event["pathParameters"]["topic"], wish)
+    access = access_of(event, instance)
+    if wish.to is not None:
+        access.require(Operation.WRITE, Kind.TOPIC, wish.to)
+    done = redrive(instance, event["pathParameters"]["topic"], wish, access)
     return json_result({"moved": done.moved, "remaining": done.remaining, "skipped": done.skipped})
+
+
+def _acquire_wish(event: Event, instance: Instance, fields: Mapping[str, Any]) -> AcquireWish:
+    """The wish for records of topics that the caller may read: without `topics`, those of all of the group's."""
+    wish, access = parse_acquire(fields), access_of(event, instance)
+    access.require(Operation.READ, Kind.TOPIC, *(each.topic for each in wish.acknowledgements))
+    if wish.topics is not None:
+        access.require(Operation.READ, Kind.TOPIC, *sorted(wish.topics))
+        return wish
+    topics = instance.share_group_cache.get(_group(event)).topics
+    readable = access.readable(topics)
+    if topics and not readable:
+        access.require(Operation.READ, Kind.TOPIC, *sorted(topics))
+    return wish if len(readable) == len(topics) else replace(wish, topics=frozenset(readable))
 
 
 def _group(event: Event) -> str:

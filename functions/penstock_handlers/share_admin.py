@@ -5,6 +5,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import GROUP_PAGE_MAX, SHARE_GROUP_LIST_MAX
 from penstock_core.share.share_group import ShareGroup, share_group_config_to_json
@@ -14,6 +15,7 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
+    caller_of,
     fitting_page,
     instance_of,
     serve_with,
@@ -44,16 +46,18 @@ app = JsonApp("share groups")
 def list_all(
     limit: Annotated[Digits, Query(ge=1, le=SHARE_GROUP_LIST_MAX)] = SHARE_GROUP_LIST_MAX, after: After = ""
 ) -> ShareGroupList:
-    """List the share groups by name, `limit` at a time, from behind `after`."""
+    """List the share groups by name, from behind `after`: those of the next `limit` that you may describe."""
     found, next_after = list_share_groups(instance_of(app), limit, after)
-    page, next_after = fitting_page([_group(group) for group in found], next_after, lambda last: found[last].name)
+    access = caller_of(app)
+    shown = [group for group in found if access.may(Operation.DESCRIBE, Kind.SHARE_GROUP, group.name)]
+    page, next_after = fitting_page([_group(group) for group in shown], next_after, lambda last: shown[last].name)
     return {"share_groups": page, "next_after": next_after}
 
 
 @app.operation("PUT /v1/share-groups/<group>", "putShareGroup", "Create a share group, or alter it")
 def put(group: Annotated[str, Path()], request: PutShareGroup) -> ShareGroupAnswer:
     """Create a share group, or change its topics and some of its settings."""
-    found, _ = put_share_group(instance_of(app), group, request.topics, request.config)
+    found, _ = put_share_group(instance_of(app), group, request.topics, request.config, caller_of(app))
     return _group(found)
 
 
@@ -67,10 +71,12 @@ def describe(
 ) -> ShareGroupDescriptionAnswer:
     """Describe a share group, and what each partition has in flight, available and waiting; `limit` at a time."""
     found, chosen, next_after = describe_share_group(instance_of(app), group, after, limit)
+    access = caller_of(app)
+    shown = [each for each in chosen if access.may(Operation.DESCRIBE, Kind.TOPIC, each.topic)]
     partitions, next_after = fitting_page(
-        [_partition(each) for each in chosen],
+        [_partition(each) for each in shown],
         next_after,
-        lambda last: place_of(chosen[last].topic, chosen[last].key),
+        lambda last: place_of(shown[last].topic, shown[last].key),
     )
     return {**_group(found), "partitions": partitions, "next_after": next_after}
 
@@ -85,6 +91,7 @@ def delete(group: Annotated[str, Path()]) -> Response[None]:
 @app.operation("POST /v1/share-groups/<group>/reset", "resetShareGroup", "Reset a share group")
 def reset(group: Annotated[str, Path()], request: ResetShareGroup) -> ResetResults:
     """Set the place at which a share group goes on in a topic. All of its locks there are lost."""
+    caller_of(app).require(Operation.READ, Kind.TOPIC, request.topic)
     results = reset_share_group(instance_of(app), group, request.topic, _reset_to(request), request.partitions)
     return reset_results(results)
 

@@ -5,6 +5,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.limits import GROUP_PAGE_MAX, PUSH_LIST_MAX
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
@@ -12,6 +13,7 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
+    caller_of,
     fitting_page,
     instance_of,
     serve_with,
@@ -37,17 +39,19 @@ app = JsonApp("subscriptions")
 def list_all(
     limit: Annotated[Digits, Query(ge=1, le=PUSH_LIST_MAX)] = PUSH_LIST_MAX, after: After = ""
 ) -> SubscriptionList:
-    """List the subscriptions by name, `limit` at a time, from behind `after`."""
+    """List the subscriptions by name, from behind `after`: those of the next `limit` that you may describe."""
     found, next_after = list_subscriptions(instance_of(app), limit, after)
-    subscriptions = [subscription_answer(each) for each in found]
-    page, next_after = fitting_page(subscriptions, next_after, lambda last: found[last].name)
+    access = caller_of(app)
+    shown = [each for each in found if access.may(Operation.DESCRIBE, Kind.SUBSCRIPTION, each.name)]
+    subscriptions = [subscription_answer(each) for each in shown]
+    page, next_after = fitting_page(subscriptions, next_after, lambda last: shown[last].name)
     return {"subscriptions": page, "next_after": next_after}
 
 
 @app.operation("PUT /v1/subscriptions/<name>", "putSubscription", "Create a subscription, or alter it")
 def put(name: Annotated[str, Path()], request: PutSubscription) -> SubscriptionAnswer:
     """Create a subscription, or change its topics, target and settings. A repeat starts its deliveries again."""
-    found, _ = put_subscription(instance_of(app), name, request.wish())
+    found, _ = put_subscription(instance_of(app), name, request.wish(), caller_of(app))
     return subscription_answer(found)
 
 
@@ -61,10 +65,12 @@ def describe(
 ) -> SubscriptionDescriptionAnswer:
     """Describe a subscription, and what became of the last delivery of each partition; `limit` at a time."""
     page = describe_subscription(instance_of(app), name, after, limit)
+    access = caller_of(app)
+    shown = [each for each in page.partitions if access.may(Operation.DESCRIBE, Kind.TOPIC, each.topic)]
     partitions, next_after = fitting_page(
-        [partition_answer(each) for each in page.partitions],
+        [partition_answer(each) for each in shown],
         page.next_after,
-        lambda last: place_of(page.partitions[last].topic, page.partitions[last].key),
+        lambda last: place_of(shown[last].topic, shown[last].key),
     )
     return {
         **subscription_answer(page.subscription),

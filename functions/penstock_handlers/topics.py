@@ -5,6 +5,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import SCHEDULED_PAGE_MAX, TOPIC_LIST_MAX, TOPIC_PARTITIONS_MAX
 from penstock_core.log.index import Head
@@ -31,6 +32,7 @@ from penstock_handlers.edge.json_api import (
     After,
     Digits,
     JsonApp,
+    caller_of,
     error_json,
     instance_of,
     serve_with,
@@ -50,20 +52,24 @@ app = JsonApp("topics")
 @app.operation("POST /v1/topics", "createTopic", "Create a topic", status_code=201)
 def create(request: CreateTopic) -> TopicAnswer:
     """Create a topic."""
+    caller_of(app).require(Operation.CREATE, Kind.TOPIC, request.name)
     return _topic(create_topic(instance_of(app), request.name, request.partitions, request.config))
 
 
 @app.operation("GET /v1/topics", "listTopics", "List topics", parameters=PAGED)
 def list_all(limit: Annotated[Digits, Query(ge=1, le=TOPIC_LIST_MAX)] = TOPIC_LIST_MAX, after: After = "") -> TopicList:
-    """List the topics by name, `limit` at a time, from behind `after`."""
+    """List the topics by name, from behind `after`: those of the next `limit` that you may describe."""
     topics, next_after = list_topics(instance_of(app).stores.topics, limit, after)
-    return {"topics": [_topic(topic) for topic in topics], "next_after": next_after}
+    access = caller_of(app)
+    shown = [_topic(topic) for topic in topics if access.may(Operation.DESCRIBE, Kind.TOPIC, topic.name)]
+    return {"topics": shown, "next_after": next_after}
 
 
 @app.operation("GET /v1/metadata", "topicMetadata", "A topic's partitions and settings", parameters=("topic",))
 def metadata(topic: Annotated[str, Query()]) -> TopicAnswer:
     """Answer a topic without the bounds of its partitions: one read of one item."""
     # Not below /v1/topics/{topic}: IAM's * matches slashes, and a caller of this may not be allowed to read records.
+    caller_of(app).require(Operation.DESCRIBE, Kind.TOPIC, topic)
     return _topic(instance_of(app).topic_cache.read_through(topic))
 
 

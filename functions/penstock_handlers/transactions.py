@@ -6,6 +6,7 @@ Stages and commits are binary. The caller's principal goes with each request (pe
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import NO_NONCE, Nonce, parse_nonce, parse_transactional_id
 from penstock_core.limits import (
@@ -21,6 +22,7 @@ from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, json_result
 from penstock_handlers.edge.principal import principal_of
+from penstock_handlers.edge.request_access import access_of
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
@@ -57,6 +59,7 @@ def _begin(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
     refuse_unknown(fields, "transactional_id", "nonce", "producer_id", "epoch")
     name = take(fields, "transactional_id", str)
+    access_of(event, instance).require(Operation.WRITE, Kind.TRANSACTIONAL_ID, name)
     begin = Begin(nonce=_nonce(fields), last=_last_epoch(fields), principal=principal_of(event).digest)
     state = begin_transactions(instance.stores.transactions, instance.entropy, name, begin)
     return json_result(
@@ -99,6 +102,9 @@ def _transact(event: Event, instance: Instance) -> Result:
     part = TransactionPart(
         producer=producer, number=number, entries=parse_entries(batches, payload), acks=acks, nonce=_nonce(header)
     )
+    access = access_of(event, instance)
+    access.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, producer.transactional_id)
+    access.require(Operation.WRITE, Kind.TOPIC, *(entry.topic for entry in part.entries))
     _check_quotas(instance, event, part)
     if "stage" in header:
         for name in ("stages", "offsets", "acknowledgements"):
@@ -109,6 +115,11 @@ def _transact(event: Event, instance: Instance) -> Result:
     offsets = [_offset(each) for each in take_objects(header, "offsets")] if "offsets" in header else []
     stages = take_number(header, "stages", 0, TRANSACTION_STAGES_MAX, 0)
     acceptances = parse_acceptances(header, "acknowledgements") if "acknowledgements" in header else ()
+    access.require(Operation.READ, Kind.GROUP, *(each.group for each in offsets))
+    access.require(Operation.READ, Kind.SHARE_GROUP, *(each.group for each in acceptances))
+    access.require(
+        Operation.READ, Kind.TOPIC, *(each.topic for each in offsets), *(each.entry.topic for each in acceptances)
+    )
     found = commit_transaction(instance, part, offsets, stages, acceptances)
     return json_result({"results": [_to_json(each) for each in found]})
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock_core.ids import ZoneName
+from penstock_service.ports.acls import AclStore
 from penstock_service.ports.audit import AuditStore
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
@@ -38,6 +39,7 @@ class Stores:
     compaction: CompactionStore
     timers: TimerStore
     zone_states: ZoneStateStore
+    acls: AclStore
     cursors: JobCursors
     audit: AuditStore
     quotas: QuotaStore

@@ -15,6 +15,7 @@ from penstock_cdk.alarms.dashboard import Dashboard
 from penstock_cdk.alarms.failures import Failures
 from penstock_cdk.alarms.job_run_alarms import JobRunAlarms
 from penstock_cdk.alarms.zone_alarms import ZoneAlarms
+from penstock_cdk.declared.access_rules import AccessRules
 from penstock_cdk.declared.consumer_metrics import ConsumerMetrics
 from penstock_cdk.declared.group import Group
 from penstock_cdk.declared.provision import Provision
@@ -130,7 +131,7 @@ class Penstock(Construct):
             self._ring(settings, functions, releases, api, storage, spark)
         self._tell_if_nothing_is_reserved()
         self._api_outputs(api, policies)
-        self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups)
+        self._api, self._rights = api, Rights(api=api, wake_ups=wake_ups, rules=self._access_rules(settings))
         self._storage_outputs(storage, queues)
         self._starting_outputs(timers, push, wake_ups)
         self._job_outputs(spark)
@@ -262,6 +263,10 @@ class Penstock(Construct):
 
     def _consumer_metrics(self, kind: ConsumerKind, name: str) -> ConsumerMetrics:
         return ConsumerMetrics(settings=self.settings, consumer=Consumer(kind, name), pin=self._pins.pin)
+
+    def _access_rules(self, settings: StageSettings) -> AccessRules:
+        """The rules that grants write. A stage without `acl_default` has none."""
+        return AccessRules(None if settings.acl_default is None else lambda: (_room(self, "Acls"), self._provision))
 
     @cached_property
     def _provision(self) -> Provision:

@@ -2,16 +2,18 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypedDict
 
 from aws_cdk import Duration, RemovalPolicy, Stack, Token
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from penstock_cdk.settings import Canary, Metrics, StageSettings
+from penstock_cdk.principals import principal_name
+from penstock_cdk.settings import AclDefault, Canary, Metrics, StageSettings
 from penstock_cdk.storage_profile import Profile
 from penstock_cdk.walls import reserved_concurrency
 
@@ -37,6 +39,8 @@ class Properties(TypedDict, total=False):
     requests first; the default is none. `account_concurrency` reserves instances of an account that has so many
     (docs/how-to/deploy.md). `emr_release` is that of the application for Spark jobs; with None there is no application,
     and the jobs run on Glue only. `tags` are on every resource.
+    `acl_default` is `allow` or `deny`, for what no access rule is about. With either of them, grants write rules.
+    `super_principals` are roles, users or ARNs that may do everything; `deny` needs one of them (docs/how-to/acls.md).
     """
 
     name: str
@@ -52,6 +56,8 @@ class Properties(TypedDict, total=False):
     account_concurrency: int
     emr_release: str | None
     tags: Mapping[str, str]
+    super_principals: Sequence[iam.IGrantable | str]
+    acl_default: AclDefault
 
 
 def settings_of_properties(scope: Construct, settings: StageSettings | None, properties: Properties) -> StageSettings:
@@ -113,4 +119,6 @@ _CHANGES: Mapping[str, Callable[[StageSettings, Any], StageSettings]] = {
     "account_concurrency": _account,
     "emr_release": lambda settings, release: replace(settings, emr_release=release),
     "tags": lambda settings, tags: replace(settings, tags=tags),
+    "super_principals": lambda settings, given: replace(settings, super_principals=tuple(map(principal_name, given))),
+    "acl_default": lambda settings, default: replace(settings, acl_default=default),
 }

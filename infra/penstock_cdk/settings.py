@@ -20,6 +20,7 @@ from penstock_core.limits import (
 )
 
 Architecture = Literal["arm64", "x86_64"]
+AclDefault = Literal["allow", "deny"]
 
 MetricsOf = Literal["off", "topics", "all"]
 
@@ -55,6 +56,7 @@ FUNCTION_SIZES: Mapping[str, FunctionSize] = {
     "subscriptions": FunctionSize(memory_mb=512, timeout_s=28),
     "quotas": FunctionSize(memory_mb=512, timeout_s=15),
     "zones": FunctionSize(memory_mb=512, timeout_s=15),
+    "acls": FunctionSize(memory_mb=512, timeout_s=15),
     "recover_zones": FunctionSize(memory_mb=1024, timeout_s=58),
     "replicate": FunctionSize(memory_mb=512, timeout_s=60),
     "retention": FunctionSize(memory_mb=512, timeout_s=240),
@@ -215,6 +217,10 @@ class StageSettings:
     With `canary`, each function has versions and an alias `live`, which callers reach. None has neither: a deployment
     then replaces the functions.
 
+    `acl_default` decides about a right that no access rule is about: None, as `allow`, gives it. Unless it is None, the
+    grants of the construct write rules. `super_principals` may do everything, whatever the
+    rules say: a stage that denies by default needs one, to make the first rules (docs/how-to/acls.md).
+
     `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
     `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
     else into Parquet. `scheduled_jobs` names the jobs whose schedules are on. By default no schedule is on, because
@@ -263,11 +269,15 @@ class StageSettings:
     topic_retention_ms: int | None = None
     restored_tables: RestoredTables | None = None
     canary: Canary | None = None
+    acl_default: AclDefault | None = None
+    super_principals: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError if nothing could stop the canary, or if Lambda would refuse the reserved instances."""
+        """Raises ValueError if nothing could stop the canary, if nobody could make rules, and for wrong reserves."""
         if self.canary is not None and self.canary.is_gradual and not self.has_alarms:
             raise ValueError(f"stage {self.name} has a canary and no alarms that could stop it: set canary=AT_ONCE")
+        if self.acl_default == "deny" and not self.super_principals:
+            raise ValueError(f"stage {self.name} denies by default, and nobody could make rules: set super_principals")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
 
     @property

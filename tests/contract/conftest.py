@@ -17,6 +17,7 @@ from penstock_core.log.push_event import PushEvent
 from penstock_core.storage.head_item import parse_push_event
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.by_hour import ByHourSegmentStore
+from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
@@ -31,6 +32,7 @@ from penstock_service.adapters.dynamodb.timers import DynamoDbTimerStore
 from penstock_service.adapters.dynamodb.topics import DynamoDbTopicStore
 from penstock_service.adapters.dynamodb.transactions import DynamoDbTransactionStore
 from penstock_service.adapters.dynamodb.zones import DynamoDbZoneStateStore
+from penstock_service.adapters.memory.acls import MemoryAclStore
 from penstock_service.adapters.memory.audit import MemoryAuditStore
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.groups import MemoryGroupStore, MemoryMembershipStore
@@ -47,6 +49,7 @@ from penstock_service.adapters.s3.archive import S3ArchiveStore
 from penstock_service.adapters.s3.segments import S3SegmentStore
 from penstock_service.adapters.sqlite.service import StoredService, open_service
 from penstock_service.adapters.system import SystemClock, SystemEntropy
+from penstock_service.ports.acls import AclStore
 from penstock_service.ports.audit import AuditStore
 from penstock_service.ports.compaction import CompactionStore
 from penstock_service.ports.groups import GroupStore, MembershipStore
@@ -77,6 +80,7 @@ class Ports:
     segments_by_hour: SegmentStore
     archive: ArchiveStore
     zone_states: ZoneStateStore
+    acls: AclStore
     cursors: JobCursors
     audit: AuditStore
     timers: TimerStore
@@ -100,6 +104,7 @@ def _memory() -> Iterator[Ports]:
         ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), MemorySegmentStore("a")),
         MemoryArchiveStore("archive"),
         MemoryZoneStateStore(),
+        MemoryAclStore(),
         MemoryJobCursors(),
         MemoryAuditStore(),
         timers,
@@ -124,6 +129,7 @@ def _sqlite(folder: Path) -> Iterator[Ports]:
         ByHourSegmentStore(MemorySegmentStore("a", KeyLayout.BY_HOUR), stores.zones[0]),  # `penstock dev` has none
         stores.archive,
         stores.zone_states,
+        stores.acls,
         stores.cursors,
         stores.audit,
         stores.timers,
@@ -183,6 +189,7 @@ def _aws(dynamodb: Any, s3: Any) -> Iterator[Ports]:
             ),
             S3ArchiveStore(lambda: s3, "archive"),
             DynamoDbZoneStateStore(client, "topics"),
+            DynamoDbAclStore(client, "topics"),
             DynamoDbJobCursors(client, "topics"),
             DynamoDbAuditStore(client, "topics"),
             DynamoDbTimerStore(client, "log"),

@@ -7,6 +7,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.formats import BYTE_FORMATS, FORMAT_ATTRIBUTE, ITEM_FORMATS, check_item
+from penstock_core.storage.acls_item import parse_acl_mark, parse_acl_rules
 from penstock_core.storage.audit_item import parse_audit_item
 from penstock_core.storage.catch_up_item import parse_catch_up_pass
 from penstock_core.storage.compaction_item import parse_compaction
@@ -38,6 +39,8 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "topic": parse_topic,
     "deleted_topic": parse_deleted_topic,
     "zone_states": parse_zone_states,
+    "acls": parse_acl_rules,
+    "acls_mark": parse_acl_mark,
     "catch_up": parse_catch_up_pass,
     "cursor": parse_cursor,
     "audit_entry": parse_audit_item,

@@ -24,6 +24,8 @@ _BY_SORT_KEY = {
     "lane": "push_lane",
     "delivery": "push_delivery",
     "states": "zone_states",
+    "rules": "acls",
+    "mark": "acls_mark",
     "catch_up": "catch_up",
 }
 _OF_LISTS = {

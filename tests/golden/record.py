@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from penstock_core.acls.rule import parse_rule
 from penstock_core.ids import (
     GroupName,
     LockNonce,
@@ -34,6 +35,7 @@ from penstock_core.share.share_group import ShareGroup, new_share_group_config
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.share.share_update import ShareUpdate, arming
 from penstock_core.version import VERSION
+from penstock_service.acls.change_acls import change_acls
 from penstock_service.compaction.compact import compact
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
@@ -88,6 +90,8 @@ def tell(stage: Stage) -> None:
             is_being_created=True,
         )
     )
+    rules = [parse_rule("*", "write", "topic:gone", "deny"), parse_rule("arn:aws:iam::1:role/ops", "all", "*")]
+    change_acls(stage.instance, rules, ())
     _share(stage)
     _push(stage)
     _delay(stage)

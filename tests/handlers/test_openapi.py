@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from penstock_handlers.edge import acl_models as acls
 from penstock_handlers.edge import answer_models as answers
 from penstock_handlers.edge import quota_models as quotas
 from penstock_handlers.edge import share_answers as shares
@@ -62,6 +63,7 @@ LOST = {"topic": "orders", "partition": 0, "lock_id": "nobodys0.0", "offsets": [
 PACKING = "/v1/subscriptions/packing"
 QUOTA = {"subject": "topic", "name": "orders", "limits": {"fetch_bytes_per_s": 1_000_000}}
 SUBSCRIPTION = {"topics": ["orders"], "target": {"https": {"url": "https://example.com/", "secret": SECRET}}}
+RULE = {"principal": "arn:aws:iam::1:user/ada", "operation": "read", "resource": "topic:a*"}
 CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("POST /v1/topics", "/v1/topics", {"name": "orders", "partitions": 2}, {}, 201, answers.TopicAnswer),
     ("GET /v1/topics", "/v1/topics", b"", {"limit": "1"}, 200, answers.TopicList),
@@ -166,6 +168,10 @@ CALLS: list[tuple[str, str, object, dict[str, str], int, Any]] = [
     ("PUT /v1/quotas", "/v1/quotas", QUOTA, {}, 200, quotas.QuotaAnswer),
     ("GET /v1/quotas", "/v1/quotas", b"", {"limit": "1"}, 200, quotas.QuotaList),
     ("DELETE /v1/quotas", "/v1/quotas", b"", {"subject": "topic", "name": "orders"}, 204, None),
+    ("POST /v1/acls", "/v1/acls", {"add": [RULE]}, {}, 200, acls.AclChanges),
+    ("GET /v1/acls", "/v1/acls", b"", {"limit": "1"}, 200, acls.AclList),
+    ("POST /v1/acls/check", "/v1/acls/check", {"operation": "read", "resource": "topic:a"}, {}, 200, acls.AclDecision),
+    ("DELETE /v1/acls", "/v1/acls", b"", RULE, 200, acls.AclChanges),
     ("GET /v1/zones", "/v1/zones", b"", {}, 200, answers.ZoneList),
     ("POST /v1/zones/{zone}", "/v1/zones/b", {"state": "taken_out", "reason": "work"}, {}, 200, answers.ZoneAnswer),
     (

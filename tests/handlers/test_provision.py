@@ -391,3 +391,34 @@ def test_answer_that_nobody_takes_is_an_error_of_the_function() -> None:
     with pytest.raises(PenstockError) as refused:
         handler(event_of("Create", "Topic", {"Name": "orders"}), CONTEXT)
     assert refused.value.code is ErrorCode.STORAGE_UNAVAILABLE
+
+
+ADA, BOB = "arn:aws:iam::1:role/ada", "arn:aws:iam::1:role/bob"
+
+
+def rules_of(principal: str) -> str:
+    return json.dumps([{"principal": principal, "operation": "read", "resource": "topic:orders"}])
+
+
+def stored(to: Instance) -> set[str]:
+    return {str(rule.principal) for rule in to.stores.acls.get().rules}
+
+
+def test_rules_come_change_and_go_with_their_resource() -> None:
+    to = memory_instance()
+    template = Template(to, "Acls")
+    template.create(Rules=rules_of(ADA))
+    assert stored(to) == {ADA}
+    first = template.resource_id
+    template.update(Rules=rules_of(BOB))
+    assert (stored(to), template.resource_id) == ({BOB}, first)
+    assert template.delete()["Status"] == "SUCCESS"
+    assert stored(to) == set()
+
+
+@pytest.mark.parametrize("rules", ["{", "[7]", '[{"principal": "*"}]', rules_of("ada")])
+def test_wrong_rules_are_refused_and_their_rollback_is_not(rules: str) -> None:
+    template = Template(memory_instance(), "Acls")
+    assert template.create(Rules=rules)["Status"] == "FAILED"
+    template.properties = {"Rules": rules}
+    assert template.delete("request-1")["Status"] == "SUCCESS"

@@ -16,7 +16,7 @@ from tests.infra.templates import as_list, name_of, of_type
 
 FUNCTIONS = frozenset((
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Topics", "Groups", "GroupAdmin", "Share",
-    "ShareAdmin", "Subscriptions", "Quotas", "Zones",
+    "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls",
     "RecoverZones", "Replicate", "Scrub", "Retention", "Sweep", "Tier", "Promote", "Dispatch",
     "Deliver", "LookAtSubscriptions", "Measure", "Audit",
 ))  # fmt: skip
@@ -51,24 +51,24 @@ _STREAM, _REPAIRS = "TablesLog.StreamArn", "RepairQueuesRepairs"
 _TIMERS = "TimersSeconds"
 _READERS_OF_SEGMENTS = _CONSUMERS | JOBS | {"Topics", "GroupAdmin", "ShareAdmin", "Scrub", "Tier"}
 
+_WITHOUT_LISTS = frozenset(
+    ("Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Acls", _LOOK)
+)
 HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
-    ("scan", _TOPICS): _PROVISION
-    | _ALL
-    - _CONSUMERS
-    - _SCHEDULERS
-    - {"Promote", "Dispatch", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", _LOOK},
+    ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - _WITHOUT_LISTS,
     ("write", _TOPICS): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
     ("delete", _TOPICS): _PROVISION | {"Topics", "Audit"},
     ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
     ("write", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS,
     ("delete", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS | {"Audit"},
     ("write", f"{_TOPICS}{keys.ZONES}"): _PRODUCERS | {"Zones", "RecoverZones"},
+    ("write", f"{_TOPICS}{keys.ACLS}"): frozenset(("Acls",)),
     ("write", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
     ("delete", f"{_TOPICS}{keys.CURSORS}"): _SWEEPERS | {"Retention", "Scrub", "Tier", _LOOK, "Measure"},
     ("write", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
     ("delete", f"{_TOPICS}{keys.DELETED}"): frozenset(("Retention",)),
-    ("read", _LOG): _PROVISION | _ALL - {"Zones", "Dispatch"},
+    ("read", _LOG): _PROVISION | _ALL - {"Zones", "Acls", "Dispatch"},
     ("write", _LOG): _PROVISION | _PRODUCERS | _REPAIRERS | {"Topics", "Retention", "CompactJob", "Tier", "Promote"},
     ("write", f"{_LOG}.waiter"): frozenset(("Fetch",)),
     ("publish", "wake-ups"): _PRODUCERS | {"ShareAdmin", "Promote"},

@@ -71,7 +71,7 @@ def test_readers_and_operators_get_less_than_half_of_the_requests_of_an_account(
     resources = template(stage)["Resources"]
     [deployed] = [each for each in resources.values() if each["Type"] == "AWS::ApiGatewayV2::Stage"]
     limits = deployed["Properties"].get("RouteSettings", {})
-    limited = {"fetch", "records_fetch", "group_admin", "share_admin", "subscriptions", "quotas", "zones"}
+    limited = {"fetch", "records_fetch", "group_admin", "share_admin", "subscriptions", "quotas", "zones", "acls"}
     limited = limited if stage != "local" else set()
     assert set(limits) == {f"{route.method} {route.path}" for route in ROUTES if route.function in limited}
     assert sum(each["ThrottlingRateLimit"] for each in limits.values()) < 5_000

@@ -17,6 +17,7 @@ from tests.infra.templates import functions_in, name_of, of_type
 pytestmark = pytest.mark.synth
 
 FUNCTIONS = (
+    "acls",
     "audit",
     "deliver",
     "dispatch",

@@ -1,5 +1,6 @@
 """Rights on topics and share groups: each names its topic or group wherever IAM can see it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from cdk_nag import AwsSolutionsChecks
 
 from bench.bill.synthesized import empty_shipment
 from penstock_cdk import Penstock
+from penstock_cdk.principals import principal_name
 from penstock_cdk.service.routes import ROUTES
-from penstock_cdk.settings import STAGES
+from penstock_cdk.settings import STAGES, StageSettings
 from tests.infra.conftest import resources_of
-from tests.infra.templates import name_of, of_type, permissions
+from tests.infra.templates import functions_in, name_of, of_type, permissions
 
 pytestmark = pytest.mark.synth
 
@@ -151,3 +153,52 @@ def test_right_on_every_group_is_refused(queue: Penstock, group: str) -> None:
     topic = queue.topic("orders")
     with pytest.raises(ValueError, match="group"):
         allowed(queue, lambda role: topic.grant_consume(role, group=group))
+
+
+def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp_path: Path) -> None:
+    stack = Stack(App(builtin_cloud_formation_validation=False), "Shop", env=Environment(region="eu-west-1"))
+    settings = STAGES["prod"]
+    shipment = empty_shipment(settings, tmp_path)
+    ops, app = (
+        iam.Role(stack, name, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com")) for name in ("Ops", "App")
+    )
+    queue = Penstock(
+        stack,
+        "Default",
+        settings=settings,
+        shipment=shipment,
+        acl_default="deny",
+        super_principals=[ops, "jwt:https://i#o"],
+    )
+    orders = queue.topic("orders")
+    orders.grant_produce(app)
+    orders.grant_consume(app, group="billing")
+    orders.grant_consume(app, group="billing")
+    queue.share_group("workers", [orders]).grant_consume(app)
+    queue.grant_admin(app)
+    resources = resources_of(dict(Template.from_stack(stack).to_json()))
+    rules = [name_of(each["Rules"]) for each in of_type(resources, "Custom::PenstockAcls").values()]
+    rights = {(rule["operation"], rule["resource"]) for text in rules for rule in json.loads(text)}
+    assert {rule["principal"] for text in rules for rule in json.loads(text)} == {"<App.Arn>"}
+    assert rights == {
+        ("write", "topic:orders"),
+        ("read", "topic:orders"),
+        ("read", "group:billing"),
+        ("read", "share_group:workers"),
+        ("all", "*"),
+    }
+    assert len(rules) == len(rights)
+    [produce] = [each for each in functions_in(resources).values() if ".produce." in each["Handler"]]
+    variables = produce["Environment"]["Variables"]
+    assert variables["PENSTOCK_ACL_DEFAULT"] == "deny"
+    assert json.loads(name_of(variables["PENSTOCK_SUPER_PRINCIPALS"])) == ["<Ops.Arn>", "jwt:https://i#o"]
+
+
+def test_stage_that_denies_by_default_needs_somebody_who_makes_rules() -> None:
+    with pytest.raises(ValueError, match="set super_principals"):
+        StageSettings(name="a", acl_default="deny")
+
+
+def test_principal_without_an_arn_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no ARN"):
+        principal_name(iam.ServicePrincipal("lambda.amazonaws.com"))

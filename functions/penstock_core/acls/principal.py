@@ -16,6 +16,7 @@ from functools import lru_cache
 
 _DIGEST_DIGITS = 32  # 128 bits
 _REMEMBERED = 1_024
+_JWT = "jwt:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,13 @@ def iam_principal(arn: str) -> Principal:
 @lru_cache(_REMEMBERED)
 def jwt_principal(issuer: str, subject: str) -> Principal:
     """The principal of a token. An issuer's URL has no `#`, so no subject looks like that of another issuer."""
-    name = f"jwt:{issuer}#{subject}"
+    name = f"{_JWT}{issuer}#{subject}"
     return Principal(name=name, digest=_digest(name))
+
+
+def named_principal(name: str) -> Principal:
+    """The principal of a name as rules write it."""
+    return Principal(name=name, digest=_digest(name)) if name.startswith(_JWT) else iam_principal(name)
 
 
 def role_of_session(arn: str) -> str:

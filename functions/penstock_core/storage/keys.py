@@ -7,6 +7,8 @@
 | topics | `#zones`                 | `states`                                          | zone_states_item            |
 | topics | `#zones`                 | `catch_up`                                        | catch_up_item               |
 | topics | `#cursors`               | name of a scheduled job                           | cursor_item                 |
+| topics | `#acls`                  | `rules`                                           | acls_item                   |
+| topics | `#acls`                  | `mark`                                            | acls_item                   |
 | topics | `#audit`                 | id of a change                                    | audit_item                  |
 | groups | `#quotas`                | `<subject>#<name>`                                | quota_item                  |
 | groups | `#bucket#<subject>#<id>` | name of a rate                                    | bucket_item                 |
@@ -66,6 +68,9 @@ ZONES = "#zones"
 ZONE_STATES = "states"
 CATCH_UP = "catch_up"
 CURSORS = "#cursors"
+ACLS = "#acls"
+ACL_RULES = "rules"
+ACL_MARK = "mark"
 AUDIT = "#audit"
 QUOTAS = "#quotas"
 BUCKET = "#bucket"

@@ -36,6 +36,9 @@ class Error(TypedDict):
     topic_id: NotRequired[str]
     log_start_offset: NotRequired[int]
     high_watermark: NotRequired[int]
+    principal: NotRequired[str]
+    operation: NotRequired[str]
+    resource: NotRequired[str]
 
 
 class ErrorAnswer(TypedDict):

@@ -144,12 +144,15 @@ AUDITED: Mapping[str, AuditedRoute] = {
     "PUT /v1/quotas": AuditedRoute(action="put_quota", kind="quota", parameter="", read=state_of_quota),
     "DELETE /v1/quotas": AuditedRoute(action="delete_quota", kind="quota", parameter="", read=state_of_quota),
     "POST /v1/zones/{zone}": AuditedRoute(action="move_zone", kind="zone", parameter="zone", read=state_of_zone),
+    "POST /v1/acls": AuditedRoute(action="change_acls", kind="service", parameter=""),
+    "DELETE /v1/acls": AuditedRoute(action="delete_acl", kind="service", parameter=""),
     "POST /v1/producers/{transactional_id}/release": AuditedRoute(
         action="release_transactional_id", kind="transactional_id", parameter="transactional_id"
     ),
 }
 UNAUDITED = frozenset(
     {
+        "POST /v1/acls/check",
         "POST /v1/produce",
         "POST /v1/fetch",
         "POST /v1/producers",

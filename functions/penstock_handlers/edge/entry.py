@@ -15,6 +15,8 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_handlers.edge.audited import with_trail
 from penstock_handlers.edge.http import TOLD, Event, Result, error_result, within_bounds
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
+from penstock_handlers.edge.request_access import access_of
+from penstock_handlers.edge.route_rights import check_path
 from penstock_service.instance.instance import Instance
 
 Serve = Callable[[Event, Instance], Result]
@@ -44,8 +46,12 @@ def entry_point(serve: Serve, *, uses_zones: bool = True) -> Callable[[Event, An
 
 
 def answer(serve: Serve, event: Event, to: Instance) -> Result:
-    """The result of `serve`, or the answer for its error. A defect may follow a write, so it says `maybe_applied`."""
+    """The result of `serve`, or the answer for its error. A defect may follow a write, so it says `maybe_applied`.
+
+    A caller without the right on what the path names gets NOT_AUTHORIZED, before `serve`.
+    """
     try:
+        check_path(event, access_of(event, to))
         return within_bounds(event, with_trail(serve, event, to))
     except PenstockError as error:
         return error_result(error)

@@ -14,7 +14,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import BeforeValidator
 
-from penstock_core.acls.principal import Principal
+from penstock_core.acls.access import Access
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import EXPLAINED_MISTAKES_MAX, JSON_RESPONSE_BYTES_MAX, NAME_LENGTH_MAX
 from penstock_core.plain_text import escaped_json
@@ -31,7 +31,7 @@ from penstock_handlers.edge.http import (
     text_of,
     unknown_route,
 )
-from penstock_handlers.edge.principal import principal_of
+from penstock_handlers.edge.request_access import access_of
 from penstock_service.instance.instance import Instance
 
 # Powertools keeps the current event in an attribute of a class. A Lambda function serves one request at a time. A
@@ -114,7 +114,8 @@ def serve_with(app: APIGatewayHttpResolver) -> Serve:
             "isBase64Encoded": False,
         }
         with _resolving:
-            app.append_context(instance=instance, principal=principal_of(event))  # type: ignore[no-untyped-call] # Powertools leaves it untyped
+            access = access_of(event, instance)
+            app.append_context(instance=instance, access=access)  # type: ignore[no-untyped-call] # Powertools leaves it untyped
             result: Result = app.resolve(as_json, LambdaContext())
         result["body"] = result.get("body") or ""  # MiniStack takes no null body, which API Gateway does
         result["headers"] = {
@@ -134,8 +135,13 @@ def instance_of(app: APIGatewayHttpResolver) -> Instance:
 
 def principal_name(app: APIGatewayHttpResolver) -> str:
     """Return the name of the principal whose request this is."""
-    principal: Principal = app.context["principal"]
-    return principal.name
+    return caller_of(app).principal.name
+
+
+def caller_of(app: APIGatewayHttpResolver) -> Access:
+    """Return what the caller of this request may do."""
+    access: Access = app.context["access"]
+    return access
 
 
 def error_json(error: PenstockError) -> Error:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
+from penstock_core.acls.settings import acl_settings_of
 from penstock_handlers.edge.metering import Meter
 from penstock_handlers.edge.traffic_meter import TrafficMeter
 from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
@@ -36,11 +37,12 @@ traffic_meter = TrafficMeter()
 def instance() -> Instance:
     """The instance of this process, made from its environment and then kept.
 
-    Reads the variables of `storage_of_environment`, and `PENSTOCK_METRICS`, which is `off` by default. Sends no call.
+    Reads the variables of `storage_of_environment`, those of `acl_settings_of`, and
+    `PENSTOCK_METRICS`, which is `off` by default. Sends no call.
     """
     from penstock_service.adapters.aws import aws_instance, storage_of_environment
 
-    made = aws_instance(storage_of_environment(), STORAGE_CALLS)
+    made = aws_instance(storage_of_environment(), STORAGE_CALLS, acl_settings_of(os.environ))
     made.traffic.is_on = os.environ.get("PENSTOCK_METRICS", "off") != "off"
     return made
 

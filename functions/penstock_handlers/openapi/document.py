@@ -9,6 +9,7 @@ from typing import Any
 from penstock_core import limits
 from penstock_core.ids import NONCE_BYTES
 from penstock_handlers import (
+    acls,
     group_admin,
     groups,
     quotas,
@@ -23,6 +24,7 @@ from penstock_handlers.edge.http import BATCHES
 from penstock_handlers.openapi.rules import NAME, PARTITION, SCHEDULED_ID, apply_rules
 from penstock_handlers.openapi.share_paths import share_paths, share_schemas
 
+_JSON_MODULES = (topics, records_produce, records_fetch, groups, group_admin, share_admin, subscriptions, zones, acls)
 _TITLE = "Penstock"
 _VERSION = "1"
 _DESCRIPTION = "A serverless message queue. docs/reference/http-api.md is this for people."
@@ -51,6 +53,7 @@ def document() -> dict[str, Any]:
         subscriptions,
         quotas,
         zones,
+        acls,
     ):
         part = json.loads(module.app.get_openapi_json_schema(title=_TITLE, version=_VERSION))
         for path, operations in part["paths"].items():

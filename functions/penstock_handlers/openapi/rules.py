@@ -8,6 +8,8 @@ from dataclasses import fields
 from typing import Any
 
 from penstock_core import limits
+from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import ALL, ALLOW, DENY
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import ASSIGNORS, GROUP_BOUNDS
 from penstock_core.groups.topic_patterns import PATTERN_CHARACTERS
@@ -36,6 +38,11 @@ PARTITION_COUNT = {"type": "integer", "minimum": 1, "maximum": limits.TOPIC_PART
 
 SCHEDULED_ID = {"type": "string", "pattern": "^[0-9]{1,4}-[0-9]{1,15}-[0-9a-f]{32}$"}
 
+ACL_PRINCIPAL = {"type": "string", "minLength": 1, "maxLength": limits.ACL_PRINCIPAL_LENGTH_MAX}
+ACL_OPERATION = {"type": "string", "enum": [ALL, *(each.value for each in Operation)]}
+_KINDS_WITH_NAMES = "|".join(each.value for each in Kind if each is not Kind.SERVICE)
+ACL_RESOURCE = {"type": "string", "pattern": rf"^(\*|service|({_KINDS_WITH_NAMES}):({NAME_CHARACTERS}\*?|\*))$"}
+
 _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "topic": NAME,
     "topic_id": TOPIC_ID,
@@ -48,6 +55,10 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "acks": ACKS,
     "filter": {"type": "string", "maxLength": limits.FILTER_BYTES_MAX},
     "timer": SCHEDULED_ID,
+    "principal": ACL_PRINCIPAL,
+    "resource": ACL_RESOURCE,
+    "operation": ACL_OPERATION,
+    "permission": {"type": "string", "enum": [ALLOW, DENY]},
 }
 _REQUEST_FIELDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("CreateTopic", "name"): NAME,
@@ -62,6 +73,10 @@ _REQUEST_FIELDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("CommitOffsets", "instance_id"): MEMBER_ID,
     ("Record", "key_base64"): {"type": "string", "pattern": _BASE64},
     ("Record", "value_base64"): {"type": "string", "pattern": _BASE64},
+    **{(schema, "principal"): ACL_PRINCIPAL for schema in ("AclRuleJson", "CheckAcl")},
+    **{(schema, "resource"): ACL_RESOURCE for schema in ("AclRuleJson", "CheckAcl")},
+    ("AclRuleJson", "operation"): ACL_OPERATION,
+    ("CheckAcl", "operation"): {"type": "string", "enum": [each.value for each in Operation]},
     ("Base64", "base64"): {"type": "string", "pattern": _BASE64},
 }
 

@@ -12,12 +12,14 @@ from botocore.config import Config
 from botocore.handlers import add_expect_header
 from botocore.utils import parse_timestamp
 
+from penstock_core.acls.settings import AclSettings
 from penstock_core.ids import ZoneName
 from penstock_core.limits import STORAGE_CONNECTIONS_MAX
 from penstock_core.storage.keys import KeyLayout
 from penstock_service.adapters.appsync import AppSyncWakeUps
 from penstock_service.adapters.by_hour import ByHourSegmentStore
 from penstock_service.adapters.delivery_queue import DeliveryPlaces, SqsDeliveryQueue, parse_delivery_places
+from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
@@ -201,7 +203,7 @@ def parse_wake_ups(text: str | None) -> tuple[str, str] | None:
     return host, realtime_host
 
 
-def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
+def aws_instance(storage: Storage, calls: StorageCalls, acl_settings: AclSettings | None = None) -> Instance:
     """A new function instance on `storage`. `calls` counts its calls to DynamoDB and S3. Sends no call.
 
     The clients of S3 and SQS are made when they are first needed. `open_zones` makes that of S3.
@@ -235,6 +237,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         compaction=DynamoDbCompactionStore(dynamodb, storage.log_table),
         timers=DynamoDbTimerStore(dynamodb, storage.log_table),
         zone_states=DynamoDbZoneStateStore(dynamodb, storage.topics_table),
+        acls=DynamoDbAclStore(dynamodb, storage.topics_table),
         cursors=DynamoDbJobCursors(dynamodb, storage.topics_table),
         audit=DynamoDbAuditStore(dynamodb, storage.topics_table),
         quotas=DynamoDbQuotaStore(dynamodb, storage.groups_table),
@@ -249,7 +252,7 @@ def aws_instance(storage: Storage, calls: StorageCalls) -> Instance:
         deliveries=NoDeliveryQueue() if storage.deliveries is None else SqsDeliveryQueue(storage.deliveries, control),
         targets=NoTargets() if storage.targets is None else _targets(storage, storage.targets, session, runtime),
     )
-    return Instance.new(stores, runtime)
+    return Instance.new(stores, runtime, acl_settings=acl_settings)
 
 
 def open_zones(instance: Instance) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock_core.acls.access import UNRESTRICTED, Access
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupState, Member, MemberProgress, SessionTouch, Subscription
 from penstock_core.groups.group_target import TargetAssignment
@@ -89,10 +90,13 @@ class HeartbeatAnswer:
     armed: frozenset[PartitionKey] | None = None
 
 
-def heartbeat(instance: Instance, group_name: str, beat: HeartbeatRequest) -> HeartbeatAnswer:
+def heartbeat(
+    instance: Instance, group_name: str, beat: HeartbeatRequest, access: Access = UNRESTRICTED
+) -> HeartbeatAnswer:
     """The answer to one heartbeat of a member. An idle one costs one read and one write.
 
-    With `watched` it costs one read of those heads more.
+    With `watched` it costs one read of those heads more. A member gets no partition of a topic that `access` may not
+    read, whatever its pattern says.
 
     Otherwise it costs the target (a query, unless remembered) and a read of the member. For 100 leases at most it adds
     one read of them, one of their owners, and a conditional update each. A rebalance or a check comes on top.
@@ -115,7 +119,7 @@ def heartbeat(instance: Instance, group_name: str, beat: HeartbeatRequest) -> He
     else:
         member = member or _known_member(instance.stores.memberships, group, beat)
         state, target = _target_for(instance, state, member)
-        answer = _reconcile(instance, state, target, member, beat)
+        answer = _reconcile(instance, state, target, member, beat, access)
     return _look_at_watched(instance, beat, _check_if_due(instance, state, answer))
 
 
@@ -234,14 +238,21 @@ def _target_for(instance: Instance, state: GroupState, member: Member) -> tuple[
 
 
 def _reconcile(
-    instance: Instance, state: GroupState, target: TargetAssignment | None, member: Member, beat: HeartbeatRequest
+    instance: Instance,
+    state: GroupState,
+    target: TargetAssignment | None,
+    member: Member,
+    beat: HeartbeatRequest,
+    access: Access,
 ) -> HeartbeatAnswer:
     """Compare the member's partitions with its part of the target: revoke some of them, and take leases."""
     if target is None:  # many members join at once: this one's turn comes later
         _extend_session(instance, state, beat, member.session, None)
         answer = _plain_answer(state, beat.epoch, member.session)
         return replace(answer, is_complete=False, heartbeat_after_ms=WAITING_HEARTBEAT_MS)
-    part = target.part_of(member.name)
+    assigned = target.part_of(member.name)
+    readable = {*access.readable({*assigned.values()})}
+    part = {key: topic for key, topic in assigned.items() if topic in readable}
     plan = plan_leases(part, beat.owned or frozenset(), beat.sequence)
     progress = MemberProgress(epoch=state.epoch, is_settled=not plan.revoked)
     _extend_session(instance, state, beat, member.session, progress)

@@ -6,7 +6,9 @@ forgets the same things everywhere as a new Lambda function instance does.
 
 from dataclasses import dataclass, field
 
+from penstock_core.acls.settings import AclSettings
 from penstock_core.limits import PUT_TIMEOUT_MS
+from penstock_service.instance.acl_cache import AclCache
 from penstock_service.instance.group_cache import GroupCache
 from penstock_service.instance.held_segments import HeldSegments
 from penstock_service.instance.quota_cache import QuotaCache
@@ -52,6 +54,7 @@ class Instance:
     topic_cache: TopicCache
     group_cache: GroupCache
     share_group_cache: ShareGroupCache
+    acl_cache: AclCache
     zone_cache: ZoneCache
     zone_latency: ZoneLatency
     zone_health: ZoneHealth
@@ -65,8 +68,10 @@ class Instance:
     traffic: Traffic = field(default_factory=Traffic)
 
     @classmethod
-    def new(cls, stores: Stores, runtime: Runtime, tuning: Tuning | None = None) -> "Instance":
-        """An instance that remembers nothing yet. Calls no store."""
+    def new(
+        cls, stores: Stores, runtime: Runtime, tuning: Tuning | None = None, acl_settings: AclSettings | None = None
+    ) -> "Instance":
+        """An instance that remembers nothing yet. Calls no store. Without `acl_settings`, what no rule denies goes."""
         telemetry = Telemetry()
         return cls(
             stores=stores,
@@ -76,6 +81,7 @@ class Instance:
             topic_cache=TopicCache(stores.topics, runtime.clock),
             group_cache=GroupCache(stores.memberships, runtime.clock),
             share_group_cache=ShareGroupCache(stores.share, runtime.clock),
+            acl_cache=AclCache(stores.acls, runtime.clock, acl_settings or AclSettings()),
             zone_cache=ZoneCache(stores.zone_states, runtime.clock, has_states=len(stores.zones) > 1),
             zone_latency=ZoneLatency(runtime.clock),
             zone_health=ZoneHealth(runtime.clock),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from penstock_cdk.declared.access_rules import AccessRules
 from penstock_cdk.service import routes
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.routes import Route
@@ -31,10 +32,12 @@ class Rights:
 
     api: Api
     wake_ups: WakeUps
+    rules: AccessRules
 
     def produce(self, grantee: iam.IGrantable, topic: str, *, json_only: bool) -> iam.Grant:
         """Allows to produce to the topic, and to list and cancel its delayed records."""
         binary = () if json_only else (routes.PRODUCE,)
+        self.rules.allow(grantee, "write", f"topic:{topic}")
         return self._call(grantee, (*_PRODUCE, *binary), topic=topic)
 
     def consume(
@@ -47,17 +50,20 @@ class Rights:
         if group is not None:
             _check_group(group)
         binary = () if json_only else (routes.FETCH, routes.WAKE_UPS)
+        self.rules.allow(grantee, "read", f"topic:{topic}", *([] if group is None else [f"group:{group}"]))
         grant = self._call(grantee, (*_READ, *binary), topic=topic)
         if group is not None:
             grant = grant.combine(self._call(grantee, _GROUP, group=group))
         return grant if json_only else grant.combine(self._be_woken(grantee, topic_id))
 
-    def share(self, grantee: iam.IGrantable, group: str, group_id: str) -> iam.Grant:
+    def share(self, grantee: iam.IGrantable, group: str, group_id: str, topics: Iterable[str]) -> iam.Grant:
         """Allows to acquire and acknowledge records of the share group, and to be woken by what it gets."""
+        self.rules.allow(grantee, "read", f"share_group:{group}", *(f"topic:{topic}" for topic in topics))
         return self._call(grantee, _SHARE_GROUP, group=group).combine(self._be_woken(grantee, group_id))
 
     def everything(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows every route, and all wake-ups."""
+        self.rules.allow(grantee, "all", "*")
         return self._call(grantee, routes.ROUTES).combine(self._be_woken(grantee, None))
 
     def _call(self, grantee: iam.IGrantable, allowed: Iterable[Route], **names: str) -> iam.Grant:

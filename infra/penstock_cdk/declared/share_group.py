@@ -43,6 +43,7 @@ class ShareGroup(Construct):
         if alarm_age_ms is not None:
             metrics.alarm(self, alarm_age_ms)
         self._rights = rights
+        self._topics = [plain_name(topic) for topic in topics]
         properties = {
             "Name": name,
             "Topics": [deployed_name(topic) for topic in topics],
@@ -57,7 +58,7 @@ class ShareGroup(Construct):
 
     def grant_consume(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allows to acquire and acknowledge the records of this share group. IAM holds the grantee to this group."""
-        return self._rights.share(grantee, self.name, self._resource.get_att_string("Id"))
+        return self._rights.share(grantee, self.name, self._resource.get_att_string("Id"), self._topics)
 
 
 def deployed_name(value: Any) -> Any:

@@ -31,9 +31,10 @@ class Grants:
     `shares` are actions on the items of share groups, which the groups table has, too.
     `reads_zones` and `writes_zones` cover the segments in the zones, `reads_archive` those in the archive.
     `sweeps_zones` allows to list and delete segments in zones and archive. With `tells_missing_objects`, S3 answers
-    that an object is missing; without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor` and
-    `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the repair queue and the
-    log table's stream. `writes_archive` allows to upload segments to the archive. `arms_waiters` allows to set the
+    that an object is missing; without it, S3 answers that access is denied. `changes_zone_states`, `keeps_cursor`,
+    `changes_acls` and `settles_deletions` allow writes of those items of the topics table. `takes_repairs` covers the
+    repair queue and the log table's stream. `writes_archive` allows to upload segments to the archive. `arms_waiters`
+    allows to set the
     waiter of a head, and `wakes_readers` to publish wake-ups. `schedules_records` allows to put delayed records into
     the archive, and to start their deliveries, `switches_timers` to enable the rule for them, and `promotes` to take
     their messages. `dispatches` covers the log table's stream, the notes of subscriptions, and messages that start
@@ -53,6 +54,7 @@ class Grants:
     writes_zones: bool = False
     tells_missing_objects: bool = False
     changes_zone_states: bool = False
+    changes_acls: bool = False
     sends_repairs: bool = False
     takes_repairs: bool = False
     keeps_cursor: bool = False
@@ -174,6 +176,7 @@ GRANTS: Mapping[str, Grants] = {
     ),
     "quotas": Grants(topics=(), sets_quotas=True, notes_changes=True),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True, notes_changes=True),
+    "acls": Grants(topics=("GetItem",), changes_acls=True, notes_changes=True),
     "recover_zones": Grants(
         topics=("GetItem", "Scan"),
         log=("GetItem", "Query", "UpdateItem"),
@@ -353,6 +356,8 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.waiters_statement()
     if grants.changes_zone_states:
         yield tables.zone_states_statement()
+    if grants.changes_acls:
+        yield tables.acls_statement()
     if grants.keeps_cursor:
         yield tables.cursors_statement()
     if grants.notes_changes:

@@ -1,5 +1,7 @@
 """The Lambda functions of a stage: one per entry of `grants_of`, each with its role, log group and environment."""
 
+import json
+
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -15,6 +17,7 @@ from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import AUDIT, METRICS_NAMESPACE, StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
+from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
 
 # Lambda then logs an invocation only if it failed. START, END and REPORT of each one would cost more than a log line.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
@@ -133,6 +136,7 @@ class Functions(Construct):
                 else {}
             ),
             **({"PENSTOCK_TARGETS": self._targets.environment} if grants.reaches_targets else {}),
+            **(_acl_environment(settings) if name in _TRACED else {}),
             "POWERTOOLS_SERVICE_NAME": settings.name,  # the dimension of metrics: one set for all functions
             "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
@@ -140,6 +144,13 @@ class Functions(Construct):
             **metrics_environment(settings, name),
             **settings.environments_of_jobs.get(name, {}),
         }
+
+
+def _acl_environment(settings: StageSettings) -> dict[str, str]:
+    """What the stage decides without access rules. A stage that allows all by default has no variable."""
+    default = {} if settings.acl_default is None else {DEFAULT_VARIABLE: settings.acl_default}
+    principals = {SUPER_VARIABLE: json.dumps(settings.super_principals)} if settings.super_principals else {}
+    return {**default, **principals}
 
 
 def construct_name(name: str) -> str:

@@ -58,6 +58,10 @@ PUT_QUOTA = Route(method="PUT", path="/v1/quotas", function="quotas")
 DELETE_QUOTA = Route(method="DELETE", path="/v1/quotas", function="quotas")
 LIST_ZONES = Route(method="GET", path="/v1/zones", function="zones")
 MOVE_ZONE = Route(method="POST", path="/v1/zones/{zone}", function="zones")
+LIST_ACLS = Route(method="GET", path="/v1/acls", function="acls")
+CHANGE_ACLS = Route(method="POST", path="/v1/acls", function="acls")
+DELETE_ACL = Route(method="DELETE", path="/v1/acls", function="acls")
+CHECK_ACL = Route(method="POST", path="/v1/acls/check", function="acls")
 
 ROUTES = (
     CREATE_TOPIC,
@@ -106,4 +110,8 @@ ROUTES = (
     DELETE_QUOTA,
     LIST_ZONES,
     MOVE_ZONE,
+    LIST_ACLS,
+    CHANGE_ACLS,
+    DELETE_ACL,
+    CHECK_ACL,
 )

@@ -105,6 +105,10 @@ class Tables(Construct):
         """Allows to write the states of the zones, and no other item of the topics table."""
         return self._topics_items_statement(keys.ZONES, "PutItem", "UpdateItem")
 
+    def acls_statement(self) -> iam.PolicyStatement:
+        """Allows to write the access rules, and no other item of the topics table."""
+        return self._topics_items_statement(keys.ACLS, "PutItem", "UpdateItem")
+
     def cursors_statement(self) -> iam.PolicyStatement:
         """Allows to write and delete the cursors of scheduled jobs, and no other item of the topics table."""
         return self._topics_items_statement(keys.CURSORS, "PutItem", "DeleteItem")

@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from penstock_core.acls.principal import ANONYMOUS, iam_principal, jwt_principal
+from penstock_core.acls.principal import ANONYMOUS, Principal, iam_principal, jwt_principal, named_principal
 
 ACCOUNT = "arn:aws:sts::111122223333"
 ROLE = "arn:aws:iam::111122223333:role/ledger"
@@ -67,3 +67,8 @@ def test_subject_of_a_token_is_a_principal_of_its_issuer() -> None:
     assert ada.name == "jwt:https://login.example#ada"
     assert ada != jwt_principal("https://other.example", "ada")
     assert len(ada.digest) == 32
+
+
+@pytest.mark.parametrize("principal", [iam_principal(ROLE), jwt_principal("https://login.example", "ada")])
+def test_name_as_rules_write_it_is_the_same_principal(principal: Principal) -> None:
+    assert named_principal(principal.name) == principal

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from penstock_core.acls.rule_book import RuleBook
 from penstock_core.compaction.merging import CompactionState, Swap
 from penstock_core.compaction.tail_move import TailMove
 from penstock_core.errors import ErrorCode, PenstockError
@@ -43,6 +44,7 @@ from penstock_core.transaction import (
 )
 from penstock_core.zones.catch_up import CatchUpPass
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC
+from penstock_service.adapters.dynamodb.acls import DynamoDbAclStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
 from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore
 from penstock_service.adapters.dynamodb.cursors import DynamoDbJobCursors
@@ -114,6 +116,7 @@ class _Stores:
     cursors: DynamoDbJobCursors
     share: DynamoDbShareStore
     push: DynamoDbPushStore
+    acls: DynamoDbAclStore
 
 
 Write = Callable[[_Stores], object]
@@ -195,6 +198,7 @@ SENT_ONCE: Mapping[str, Write] = {
     "transactions.begin_epoch": lambda stores: stores.transactions.begin_epoch(PRODUCER_ID, None, STATE),
     "compaction.acquire": lambda stores: stores.compaction.acquire(KEY, 1, 9),
     "compaction.save": lambda stores: stores.compaction.save(KEY, LEASE_HELD),
+    "acls.change": lambda stores: stores.acls.change("", RuleBook(revision="ab")),
     "zones.change": lambda stores: stores.zones.change(EVERY_ZONE_IN_SYNC, EVERY_ZONE_IN_SYNC),
     "zones.save_pass": lambda stores: stores.zones.save_pass(None, PASS),
 }
@@ -234,6 +238,7 @@ def _requests_of(write: Write) -> int:
         cursors=DynamoDbJobCursors(client, "topics"),
         share=DynamoDbShareStore(client, "groups"),
         push=DynamoDbPushStore(client, "groups"),
+        acls=DynamoDbAclStore(client, "topics"),
     )
     with pytest.raises(PenstockError) as caught:
         write(stores)
@@ -269,6 +274,7 @@ def test_every_write_of_every_store_is_listed() -> None:
         *("push.get_subscription", "push.list_subscriptions", "push.orphaned_states", "push.subscriptions_of"),
         *("push.find_lane", "push.find_deliveries", "push.states_of"),
         *("zones.get", "zones.get_pass", "cursors.get"),
+        *("acls.get", "acls.revision"),
     }
     reads_first = {"log.mark_stored", "members.remove_targets", "push.delete_states"}
     listed = {name.partition(",")[0] for name in (*REPEATED, *TRANSACTED, *SENT_ONCE)}

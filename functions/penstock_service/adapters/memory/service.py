@@ -7,8 +7,10 @@ caller's value never changes under it.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock_core.acls.settings import AclSettings
 from penstock_core.ids import ZoneName
 from penstock_core.storage.keys import KeyLayout
+from penstock_service.adapters.memory.acls import MemoryAclStore
 from penstock_service.adapters.memory.audit import MemoryAuditStore
 from penstock_service.adapters.memory.compaction import MemoryCompactionStore
 from penstock_service.adapters.memory.contention import Contention
@@ -40,13 +42,16 @@ def memory_instance(
     clock: Clock | None = None,
     entropy: Entropy | None = None,
     executor: Executor | None = None,
+    acl_settings: AclSettings | None = None,
 ) -> Instance:
     """A whole service in memory. It runs on the system's clock, entropy and threads unless you give others."""
     runtime = Runtime(
         clock=clock or SystemClock(), entropy=entropy or SystemEntropy(), executor=executor or ThreadExecutor()
     )
     stores = memory_stores(zones, fallback_zones=fallback_zones)
-    return Instance.new(replace(stores, deliveries=MemoryDeliveryQueue(runtime.clock)), runtime)
+    return Instance.new(
+        replace(stores, deliveries=MemoryDeliveryQueue(runtime.clock)), runtime, acl_settings=acl_settings
+    )
 
 
 def memory_stores(
@@ -75,6 +80,7 @@ def memory_stores(
         compaction=MemoryCompactionStore(log, contention),
         timers=timers,
         zone_states=MemoryZoneStateStore(),
+        acls=MemoryAclStore(),
         cursors=MemoryJobCursors(),
         audit=MemoryAuditStore(),
         quotas=MemoryQuotaStore(),

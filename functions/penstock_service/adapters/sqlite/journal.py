@@ -55,6 +55,7 @@ READS: Mapping[str, frozenset[str]] = {
     "compaction": frozenset(["retired", "find_merged"]),
     "timers": frozenset(["get", "waiting", "due_minutes", "switched_on_ms"]),
     "zone_states": frozenset(["get", "get_pass"]),
+    "acls": frozenset(["revision", "get"]),
     "cursors": frozenset(["get"]),
     "audit": frozenset(["entries"]),
     "quotas": frozenset(["list"]),

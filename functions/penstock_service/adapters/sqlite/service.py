@@ -66,6 +66,7 @@ def open_service(folder: Path) -> StoredService:
             compaction=kept.journalled("compaction", fresh.compaction),
             timers=kept.journalled("timers", fresh.timers),
             zone_states=kept.journalled("zone_states", fresh.zone_states),
+            acls=kept.journalled("acls", fresh.acls),
             cursors=kept.journalled("cursors", fresh.cursors),
             audit=kept.journalled("audit", fresh.audit),
             quotas=kept.journalled("quotas", fresh.quotas),

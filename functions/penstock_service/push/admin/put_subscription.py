@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock_core.acls.access import UNRESTRICTED, Access
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import SubscriptionName, TopicId, TopicName, parse_subscription_name
@@ -34,6 +36,7 @@ from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.push.start_deliveries import start_deliveries
 
 _HTTPS, _SECRET = "https", "secret"
+_DEAD_LETTER = "dead_letter_topic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,9 @@ class SubscriptionWish:
     settings: Mapping[str, Any]
 
 
-def put_subscription(instance: Instance, name: str, wish: SubscriptionWish) -> tuple[Subscription, bool]:
+def put_subscription(
+    instance: Instance, name: str, wish: SubscriptionWish, access: Access = UNRESTRICTED
+) -> tuple[Subscription, bool]:
     """The subscription as it is now, and whether it is new.
 
     A topic that was made anew under its name is bound again. A repeat changes nothing, and starts the deliveries again.
@@ -56,10 +61,12 @@ def put_subscription(instance: Instance, name: str, wish: SubscriptionWish) -> t
     One read, one of each topic, what the target's check costs, one transaction, and what `start_deliveries` does. A
     creation counts the subscriptions, by a query for each 100. With start=latest, each partition costs a read of its
     head (100 in a call) and a put. Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, INVALID_FILTER, UNKNOWN_TOPIC,
-    ACCESS_DENIED, TOO_MANY_SUBSCRIPTIONS, and CONCURRENT_UPDATE if somebody else changes it meanwhile.
+    ACCESS_DENIED, NOT_AUTHORIZED, TOO_MANY_SUBSCRIPTIONS, and CONCURRENT_UPDATE if somebody else changes it meanwhile.
     """
     known = parse_subscription_name(name)
+    access.require_either(Operation.CREATE, Operation.ALTER, Kind.SUBSCRIPTION, name)
     found = instance.stores.push.get_subscription(known)
+    _check_rights(access, known, found, wish)
     wanted = _new(instance, known, wish) if found is None else _altered(instance, found, wish)
     _check(instance, wanted)
     if found is None:
@@ -71,6 +78,26 @@ def put_subscription(instance: Instance, name: str, wish: SubscriptionWish) -> t
         _store(instance, found, wanted)
     start_deliveries(instance, wanted)
     return wanted, found is None
+
+
+def _check_rights(access: Access, name: SubscriptionName, found: Subscription | None, wish: SubscriptionWish) -> None:
+    """Raises NOT_AUTHORIZED, before any topic is looked up.
+
+    A subscription carries records of its topics to its target. So a caller who changes topics, target or dead-letter
+    topic needs the rights on all of them, as they will be.
+    """
+    access.require(Operation.CREATE if found is None else Operation.ALTER, Kind.SUBSCRIPTION, name)
+    if found is not None and wish.topics is None and wish.target is None and _DEAD_LETTER not in wish.settings:
+        return
+    known = () if found is None else found.topics
+    access.require(Operation.READ, Kind.TOPIC, *(known if wish.topics is None else wish.topics))
+    mirror = found.target.topic if found and isinstance(found.target, TopicTarget) else None
+    dead_letter = found.config.dead_letter_topic if found else None
+    if wish.target is not None:
+        mirror = wish.target.get("topic")
+    if _DEAD_LETTER in wish.settings:
+        dead_letter = wish.settings[_DEAD_LETTER]
+    access.require(Operation.WRITE, Kind.TOPIC, *(each for each in (mirror, dead_letter) if isinstance(each, str)))
 
 
 def _new(instance: Instance, name: SubscriptionName, wish: SubscriptionWish) -> Subscription:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock_core.acls.access import UNRESTRICTED, Access
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.groups.sessions import concurrent_update
@@ -29,10 +31,15 @@ from penstock_service.instance.instance import Instance
 from penstock_service.share.share_partitions import partitions_of, states_of
 
 _LATEST = STARTS[1]
+_DEAD_LETTER = "dead_letter_topic"
 
 
 def put_share_group(
-    instance: Instance, name: str, topics: Sequence[str] | None, config: Mapping[str, Any]
+    instance: Instance,
+    name: str,
+    topics: Sequence[str] | None,
+    config: Mapping[str, Any],
+    access: Access = UNRESTRICTED,
 ) -> tuple[ShareGroup, bool]:
     """The group as it is now, and whether it is new. Settings that are not in `config` stay as they are.
 
@@ -41,11 +48,13 @@ def put_share_group(
     One read of the group, one of each topic, and one conditional write. With start=latest, one read of the heads for
     100 partitions, and one put for each partition of a new group. A topic that such a group adds takes one
     transaction for 99 partitions. To give up the dead-letter topic, one read of the states for 100
-    partitions. Raises INVALID_NAME, INVALID_CONFIG, INVALID_REQUEST, INVALID_FILTER, UNKNOWN_TOPIC, and
-    CONCURRENT_UPDATE if somebody else changes the group meanwhile.
+    partitions. Raises INVALID_NAME, INVALID_CONFIG, INVALID_REQUEST, INVALID_FILTER, UNKNOWN_TOPIC,
+    NOT_AUTHORIZED, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
     """
     group_name = parse_group_name(name)
+    access.require_either(Operation.CREATE, Operation.ALTER, Kind.SHARE_GROUP, name)
     found = instance.stores.share.get_group(group_name)
+    _check_rights(access, group_name, found, topics, config)
     group = _new(instance, group_name, topics, config) if found is None else _altered(instance, found, topics, config)
     check_share_topics(group.topics, group.config)
     if group.config.filter is not None:
@@ -62,6 +71,28 @@ def put_share_group(
         instance.stores.share.change_group(found, group)
     instance.share_group_cache.forget(name)
     return group, found is None
+
+
+def _check_rights(
+    access: Access,
+    name: GroupName,
+    found: ShareGroup | None,
+    topics: Sequence[str] | None,
+    config: Mapping[str, Any],
+) -> None:
+    """Raises NOT_AUTHORIZED, before any topic is looked up.
+
+    Topics and dead-letter topic go together: a group moves records of the ones to the other. So a caller who changes
+    one of them needs the rights on both.
+    """
+    access.require(Operation.CREATE if found is None else Operation.ALTER, Kind.SHARE_GROUP, name)
+    if topics is None and _DEAD_LETTER not in config:
+        return
+    known = () if found is None else found.topics
+    access.require(Operation.READ, Kind.TOPIC, *(known if topics is None else topics))
+    dead_letter = config.get(_DEAD_LETTER, found.config.dead_letter_topic if found else None)
+    if isinstance(dead_letter, str):
+        access.require(Operation.WRITE, Kind.TOPIC, dead_letter)
 
 
 def _new(instance: Instance, name: GroupName, topics: Sequence[str] | None, config: Mapping[str, Any]) -> ShareGroup:

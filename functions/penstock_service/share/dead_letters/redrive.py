@@ -9,6 +9,8 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from penstock_core.acls.access import UNRESTRICTED, Access
+from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.filters.filter import Filter, matches
 from penstock_core.ids import RESERVED_PREFIX, LockNonce, Offset, Partition, PartitionKey, parse_own_topic_name
@@ -75,19 +77,20 @@ class _Portion:
     bytes_left: int = MOVED_BYTES_MAX // 2
 
 
-def redrive(instance: Instance, topic_name: str, wish: RedriveWish) -> Redriven:
+def redrive(instance: Instance, topic_name: str, wish: RedriveWish, access: Access = UNRESTRICTED) -> Redriven:
     """Move up to `records_max` dead letters of the topic.
 
     For each `REDRIVE_AT_ONCE` records: two reads, an update, a read of the records, one put per zone, one transaction.
     The first call for a topic makes the hidden group. It ends after about `REDRIVE_MS_MAX`: call again while records
-    remain. It skips records that do not match, that no header tells the source of, or whose target is missing. Raises
+    remain. It skips records that do not match, that no header tells the source of, or whose target is missing
+    or not one that `access` may write. Raises
     UNKNOWN_TOPIC, INVALID_REQUEST, and the errors of storage; what was moved by then stays moved.
     """
     topic = instance.topic_cache.read_through(parse_own_topic_name(topic_name))
     to = None if wish.to is None else instance.topic_cache.read_through(parse_own_topic_name(wish.to))
     if to is not None and to.topic_id == topic.topic_id:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"to={shown(wish.to)}: is the dead-letter topic itself")
-    redriving = _Redrive(instance, topic, _hidden_group(instance, topic), wish)
+    redriving = _Redrive(instance, topic, _hidden_group(instance, topic), wish, access)
     for number in topic.all_partitions():
         redriving.partition(number)
     return Redriven(moved=redriving.moved, remaining=redriving.remaining(), skipped=redriving.skipped)
@@ -119,11 +122,12 @@ def _hidden_group(instance: Instance, topic: Topic) -> ShareGroup:
 class _Redrive:
     """One call."""
 
-    def __init__(self, instance: Instance, topic: Topic, group: ShareGroup, wish: RedriveWish) -> None:
+    def __init__(self, instance: Instance, topic: Topic, group: ShareGroup, wish: RedriveWish, access: Access) -> None:
         self._instance = instance
         self._topic = topic
         self._group = group
         self._wish = wish
+        self._access = access
         self._looks_left = REDRIVE_LOOKS_MAX
         self._end_ms = instance.clock.monotonic_ms() + REDRIVE_MS_MAX
         self.moved = 0
@@ -270,7 +274,10 @@ class _Redrive:
         if not is_wanted or told.get("reason") == UNDECODABLE:
             return None
         name = told.get("topic") if self._wish.to is None else self._wish.to
-        topic = None if name is None else _found(self._instance, name)
+        # A producer of the dead-letter topic can write any topic's name into the header.
+        if name is None or not self._access.may(Operation.WRITE, Kind.TOPIC, name):
+            return None
+        topic = _found(self._instance, name)
         if topic is None or topic.topic_id == self._topic.topic_id:
             return None
         return topic, PartitionKey(

@@ -1,0 +1,44 @@
+"""What a principal may be allowed to do: an operation on one resource."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Operation(Enum):
+    """What a caller does with a resource."""
+
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    DESCRIBE = "describe"
+    ALTER = "alter"
+    DELETE = "delete"
+
+
+class Kind(Enum):
+    """The kinds of resources. There is one service, so that one has no name."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    SHARE_GROUP = "share_group"
+    SUBSCRIPTION = "subscription"
+    TRANSACTIONAL_ID = "transactional_id"
+    SERVICE = "service"
+
+
+# The caller of each of these sees the resource anyway. As in Kafka, an allowance of one is an allowance to describe.
+IMPLY_DESCRIBE = frozenset({Operation.READ, Operation.WRITE, Operation.ALTER, Operation.DELETE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One operation on one resource. `name` is "" for the service."""
+
+    operation: Operation
+    kind: Kind
+    name: str = ""
+
+    @property
+    def resource(self) -> str:
+        """The resource as a rule writes it: `topic:orders`, or `service`."""
+        return self.kind.value if self.kind is Kind.SERVICE else f"{self.kind.value}:{self.name}"

@@ -1,0 +1,139 @@
+"""One rule: it allows or denies a principal an operation on resources.
+
+Principals and resources are names or beginnings of names. A rule as text, with its parts in the order of a list:
+
+    topic:orders-*  write  allow  arn:aws:iam::111122223333:role/shop
+"""
+
+import re
+from dataclasses import dataclass
+
+from penstock_core.acls.name_pattern import EVERY, NamePattern, parse_name_pattern
+from penstock_core.acls.principal import role_of_session
+from penstock_core.acls.right import Kind, Operation
+from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.ids import NAME_CHARACTERS
+from penstock_core.limits import ACL_PRINCIPAL_LENGTH_MAX, NAME_LENGTH_MAX
+from penstock_core.plain_text import check_label
+
+ALL = "all"
+ALLOW = "allow"
+DENY = "deny"
+_SCHEMES = ("arn:", "jwt:")
+_NAME = re.compile(NAME_CHARACTERS, re.ASCII)
+_ROLE = ":role/"
+_SESSION = re.compile(r"(arn:[^:]*:)sts::([^:]*):assumed-role/(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """`operation` None stands for all operations, `kind` None for all resources of all kinds."""
+
+    principal: NamePattern
+    operation: Operation | None
+    kind: Kind | None
+    resource: NamePattern
+    is_allow: bool = True
+
+    @property
+    def resource_text(self) -> str:
+        """The resource as a caller writes it: `topic:orders-*`, `service`, or `*`."""
+        if self.kind is None:
+            return EVERY
+        return self.kind.value if self.kind is Kind.SERVICE else f"{self.kind.value}:{self.resource}"
+
+    @property
+    def place(self) -> str:
+        """The rule as text: its place in the list of all rules, and in a request for what follows it."""
+        parts = self.to_json()
+        return f"{parts['resource']} {parts['operation']} {parts['permission']} {parts['principal']}"
+
+    def to_json(self) -> dict[str, str]:
+        """The rule as the API shows it. `parse_rule` is the inverse."""
+        return {
+            "principal": str(self.principal),
+            "operation": ALL if self.operation is None else self.operation.value,
+            "resource": self.resource_text,
+            "permission": ALLOW if self.is_allow else DENY,
+        }
+
+
+def parse_rule(principal: str, operation: str, resource: str, permission: str = ALLOW) -> Rule:
+    """The rule that these texts describe. Raises INVALID_REQUEST that names the part, its value and the way out."""
+    kind, name = _parse_resource(resource)
+    if permission not in (ALLOW, DENY):
+        raise _invalid("permission", permission, f"must be {ALLOW} or {DENY}")
+    return Rule(
+        principal=parse_principal_pattern(principal),
+        operation=None if operation == ALL else parse_operation(operation),
+        kind=kind,
+        resource=name,
+        is_allow=permission == ALLOW,
+    )
+
+
+def parse_operation(text: str) -> Operation:
+    """The operation of that name. Raises INVALID_REQUEST."""
+    known = {each.value: each for each in Operation}
+    if text not in known:
+        raise _invalid("operation", text, f"must be one of {', '.join(known)}, and {ALL} in a rule")
+    return known[text]
+
+
+def parse_resource(text: str) -> tuple[Kind, str]:
+    """The kind and name of one resource. Raises INVALID_REQUEST, also for a pattern."""
+    kind, name = _parse_resource(text)
+    if kind is None or name.is_prefix:
+        raise _invalid("resource", text, f"name one resource, without {EVERY}")
+    return kind, name.text
+
+
+def parse_principal_pattern(text: str) -> NamePattern:
+    """The pattern of a principal, in which sessions stand for their roles. Raises INVALID_REQUEST."""
+    if not 0 < len(text) <= ACL_PRINCIPAL_LENGTH_MAX:
+        raise _invalid("principal", text, f"give 1 to {ACL_PRINCIPAL_LENGTH_MAX} characters")
+    check_label("principal", text)
+    if text != EVERY and not text.startswith(_SCHEMES):
+        raise _invalid("principal", text, f"give an IAM ARN, jwt:ISSUER#SUBJECT, or {EVERY} for everybody")
+    pattern = parse_name_pattern(text)
+    if EVERY in pattern.text:
+        raise _invalid("principal", text, f"{EVERY} stands at the end only")
+    if session := _SESSION.fullmatch(pattern.text):
+        pattern = _role_of_sessions(pattern, *session.groups())
+    _, role, rest = pattern.text.partition(_ROLE)
+    if not role or not pattern.text.startswith("arn:"):
+        return pattern
+    if not pattern.is_prefix:
+        return NamePattern(role_of_session(pattern.text))
+    if "/" in rest:
+        raise _invalid("principal", text, "a session does not tell the path of its role, so leave the path out")
+    return pattern
+
+
+def _role_of_sessions(pattern: NamePattern, prefix: str, account: str, rest: str) -> NamePattern:
+    """The pattern of the role. `ROLE/*` and `ROLE/session` are the role, and `RO*` is the beginning of its name."""
+    name, slash, _ = rest.partition("/")
+    return NamePattern(f"{prefix}iam::{account}{_ROLE}{name}", is_prefix=pattern.is_prefix and not slash)
+
+
+def _parse_resource(text: str) -> tuple[Kind | None, NamePattern]:
+    everything = NamePattern("", is_prefix=True)
+    if text == EVERY:
+        return None, everything
+    if text == Kind.SERVICE.value:
+        return Kind.SERVICE, NamePattern("")
+    word, colon, name = text.partition(":")
+    kinds = {each.value: each for each in Kind if each is not Kind.SERVICE}
+    if word not in kinds or not colon:
+        raise _invalid("resource", text, f"give {Kind.SERVICE.value}, or KIND:NAME with a kind of {', '.join(kinds)}")
+    pattern = parse_name_pattern(name)
+    is_name = pattern.text not in (".", "..") and _NAME.fullmatch(pattern.text) is not None
+    if len(pattern.text) > NAME_LENGTH_MAX or not (is_name or pattern == everything):
+        raise _invalid(
+            "resource", text, f"a name has 1 to {NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - and may end in {EVERY}"
+        )
+    return kinds[word], pattern
+
+
+def _invalid(field: str, value: str, way_out: str) -> PenstockError:
+    return PenstockError(ErrorCode.INVALID_REQUEST, f"{field}={shown(value)}: {way_out}")

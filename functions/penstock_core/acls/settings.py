@@ -1,0 +1,33 @@
+"""What a stage decides without rules, as its functions' environment says it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock_core.acls.name_pattern import NamePattern
+from penstock_core.acls.rule import ALLOW, DENY, parse_principal_pattern
+
+DEFAULT_VARIABLE = "PENSTOCK_ACL_DEFAULT"
+SUPER_VARIABLE = "PENSTOCK_SUPER_PRINCIPALS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclSettings:
+    """Whether a right is given that no rule is about, and the principals that may do everything, whatever rules say."""
+
+    allows_by_default: bool = True
+    super_principals: tuple[NamePattern, ...] = ()
+
+
+def acl_settings_of(environ: Mapping[str, str]) -> AclSettings:
+    """The settings in `PENSTOCK_ACL_DEFAULT` (allow, deny) and `PENSTOCK_SUPER_PRINCIPALS` (a JSON array of patterns).
+
+    Without the variables everything is allowed. Raises ValueError and INVALID_REQUEST for values that mean nothing.
+    """
+    default = environ.get(DEFAULT_VARIABLE, ALLOW)
+    if default not in (ALLOW, DENY):
+        raise ValueError(f"{DEFAULT_VARIABLE}={default!r}: must be {ALLOW} or {DENY}")
+    patterns = json.loads(environ.get(SUPER_VARIABLE, "[]"))
+    return AclSettings(
+        allows_by_default=default == ALLOW, super_principals=tuple(parse_principal_pattern(each) for each in patterns)
+    )

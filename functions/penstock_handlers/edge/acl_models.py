@@ -1,0 +1,82 @@
+"""The requests and answers about access rules, from which the OpenAPI document is made."""
+
+from typing import Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from penstock_core.acls.rule import Rule, parse_rule
+from penstock_core.limits import ACL_CHANGES_MAX
+from penstock_handlers.edge.request_models import JsonRequest
+
+
+class AclRuleJson(JsonRequest):
+    """An access rule. `operation` may be `all`. A `*` ends the beginning of names; alone it stands for everything."""
+
+    principal: str
+    operation: str
+    resource: str
+    permission: Literal["allow", "deny"] = "allow"
+
+    def rule(self) -> Rule:
+        """The rule. Raises INVALID_REQUEST that names the part, its value and the way out."""
+        return parse_rule(self.principal, self.operation, self.resource, self.permission)
+
+
+class ChangeAcls(JsonRequest):
+    """Rules to add and rules to remove, 1 to 100 of them together."""
+
+    add: list[AclRuleJson] = Field(default_factory=list, max_length=ACL_CHANGES_MAX)
+    remove: list[AclRuleJson] = Field(default_factory=list, max_length=ACL_CHANGES_MAX)
+
+
+class CheckAcl(JsonRequest):
+    """A right on one resource, and the principal that may have it; null is the caller."""
+
+    principal: str | None = None
+    operation: str
+    resource: str
+
+
+class AclRule(TypedDict):
+    """An access rule. A session of a role stands as its role, without a path."""
+
+    principal: str
+    operation: str
+    resource: str
+    permission: str
+
+
+class AclList(TypedDict):
+    """One page of access rules; the next starts behind `next_after`."""
+
+    acls: list[AclRule]
+    next_after: str | None
+
+
+class AclChanges(TypedDict):
+    """The rules that the call has added and removed. Rules that were there before, or were not, are missing."""
+
+    added: list[AclRule]
+    removed: list[AclRule]
+
+
+class AclDecision(TypedDict):
+    """Whether the principal has the right, and what decides: a rule, the stage's default, or its super principals."""
+
+    principal: str
+    operation: str
+    resource: str
+    is_allowed: bool
+    reason: str
+
+
+def rule_answer(rule: Rule) -> AclRule:
+    """The rule as an answer shows it."""
+    parts = rule.to_json()
+    return {
+        "principal": parts["principal"],
+        "operation": parts["operation"],
+        "resource": parts["resource"],
+        "permission": parts["permission"],
+    }

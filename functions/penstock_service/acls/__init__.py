@@ -1,0 +1,1 @@
+"""Access rules: change them, list them, and ask what they decide."""

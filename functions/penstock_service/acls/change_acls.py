@@ -1,0 +1,45 @@
+"""Add access rules and remove others, in one step."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from penstock_core.acls.rule import Rule
+from penstock_core.acls.rule_book import REVISION_BYTES, changed
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import ACL_ATTEMPTS_MAX
+from penstock_service.instance.instance import Instance
+
+_PAUSE_MS = 40  # times the attempts made, and up to twice that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclChange:
+    """The rules that the call has added and removed: those that were there before, or were not, are not among them."""
+
+    added: frozenset[Rule]
+    removed: frozenset[Rule]
+
+
+def change_acls(instance: Instance, added: Collection[Rule], removed: Collection[Rule]) -> AclChange:
+    """All of the change or none. Other instances decide by it within `ACL_AGE_MS_MAX`, this one at once.
+
+    One read and one transaction, and again if another request changes the rules meanwhile. A repeat changes nothing.
+    Raises TOO_MANY_ACLS, and CONCURRENT_UPDATE if others change the rules all the time.
+    """
+    attempt = 0
+    while True:
+        attempt += 1
+        book = instance.stores.acls.get()
+        new = changed(book, added, removed, instance.entropy.random_bytes(REVISION_BYTES))
+        instance.acl_cache.forget()
+        if new is book:
+            return AclChange(added=frozenset(), removed=frozenset())
+        try:
+            instance.stores.acls.change(book.revision, new)
+        except PenstockError as error:
+            if error.code not in (ErrorCode.CONCURRENT_UPDATE, ErrorCode.THROTTLED) or attempt == ACL_ATTEMPTS_MAX:
+                raise
+        else:
+            return AclChange(added=new.rules - book.rules, removed=book.rules - new.rules)
+        share = instance.entropy.random_bytes(1)[0] / 256
+        instance.clock.sleep_ms(_PAUSE_MS * attempt * (1 + share))

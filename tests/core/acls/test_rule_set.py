@@ -1,0 +1,101 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core.acls.name_pattern import NamePattern, parse_name_pattern
+from penstock_core.acls.right import IMPLY_DESCRIBE, Kind, Operation, Right
+from penstock_core.acls.rule import Rule, parse_rule
+from penstock_core.acls.rule_set import Reason, RuleSet
+from penstock_core.acls.settings import AclSettings
+from penstock_core.limits import ACL_PRINCIPALS_REMEMBERED_MAX
+
+DENY = AclSettings(allows_by_default=False)
+ADA, BOB = "arn:aws:iam::1:user/ada", "arn:aws:iam::1:user/bob"
+READ_ORDERS = Right(operation=Operation.READ, kind=Kind.TOPIC, name="orders")
+
+_PATTERNS = st.builds(NamePattern, st.text("ab", max_size=2), st.booleans())
+_RULES = st.builds(
+    Rule,
+    principal=_PATTERNS,
+    operation=st.none() | st.sampled_from(Operation),
+    kind=st.none() | st.sampled_from([Kind.TOPIC, Kind.GROUP]),
+    resource=_PATTERNS,
+    is_allow=st.booleans(),
+)
+_RIGHTS = st.builds(
+    Right,
+    operation=st.sampled_from(Operation),
+    kind=st.sampled_from([Kind.TOPIC, Kind.GROUP]),
+    name=st.text("ab", min_size=1, max_size=3),
+)
+
+
+def _matches(pattern: NamePattern, name: str) -> bool:
+    return name.startswith(pattern.text) if pattern.is_prefix else name == pattern.text
+
+
+def _decided(rules: list[Rule], principal: str, right: Right, *, allows_by_default: bool) -> bool:
+    """The rules as the documentation tells them, one after the other."""
+    about = [
+        rule
+        for rule in rules
+        if _matches(rule.principal, principal)
+        and rule.kind in (None, right.kind)
+        and _matches(rule.resource, right.name)
+    ]
+    if any(not rule.is_allow and rule.operation in (None, right.operation) for rule in about):
+        return False
+    operations = {None, right.operation} | (IMPLY_DESCRIBE if right.operation is Operation.DESCRIBE else set())
+    return any(rule.is_allow and rule.operation in operations for rule in about) or allows_by_default
+
+
+@given(st.lists(_RULES, max_size=6), st.text("ab", min_size=1, max_size=3), _RIGHTS, st.booleans())
+def test_rule_set_decides_as_the_rules_one_by_one(
+    rules: list[Rule], principal: str, right: Right, allows_by_default: bool
+) -> None:
+    # A rule for everything has no name to match: its resource is all of them.
+    rules = [rule if rule.kind is not None else replace(rule, resource=parse_name_pattern("*")) for rule in rules]
+    rule_set = RuleSet(rules, AclSettings(allows_by_default=allows_by_default))
+    expected = _decided(rules, principal, right, allows_by_default=allows_by_default)
+    for _ in range(2):  # the second time from memory
+        assert rule_set.of(principal).decide(right).is_allowed is expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], Reason.DEFAULT),
+        ([(ADA, "read", "topic:orders", "allow")], Reason.ALLOWED),
+        ([(ADA, "read", "topic:orders", "allow"), ("*", "read", "topic:o*", "deny")], Reason.DENIED),
+        ([(BOB, "read", "topic:orders", "allow")], Reason.DEFAULT),
+        ([(ADA, "all", "*", "allow")], Reason.ALLOWED),
+        ([(ADA, "describe", "topic:orders", "deny"), (ADA, "read", "topic:orders", "allow")], Reason.ALLOWED),
+    ],
+)
+def test_decision_tells_what_it_goes_by(texts: list[tuple[str, str, str, str]], expected: Reason) -> None:
+    rules = [parse_rule(*each) for each in texts]
+    decision = RuleSet(rules, DENY).of(ADA).decide(READ_ORDERS)
+    assert (decision.reason, decision.is_allowed) == (expected, expected is Reason.ALLOWED)
+
+
+def test_super_principal_may_do_what_rules_deny() -> None:
+    settings = AclSettings(allows_by_default=False, super_principals=(parse_name_pattern("arn:aws:iam::1:user/a*"),))
+    rules = [parse_rule("*", "all", "*", "deny")]
+    assert RuleSet(rules, settings).of(ADA).decide(READ_ORDERS).reason is Reason.SUPER
+    assert not RuleSet(rules, settings).of(BOB).decide(READ_ORDERS).is_allowed
+
+
+def test_caller_without_a_name_has_no_rule_of_its_own() -> None:
+    everybody = RuleSet([parse_rule("*", "all", "*")], DENY)
+    assert not everybody.of("").decide(READ_ORDERS).is_allowed
+    super_everybody = AclSettings(allows_by_default=False, super_principals=(parse_name_pattern("*"),))
+    assert not RuleSet([], super_everybody).of("").decide(READ_ORDERS).is_allowed
+
+
+def test_rule_set_forgets_principals_beyond_its_bound() -> None:
+    rules = RuleSet([parse_rule(ADA, "read", "topic:orders")], DENY)
+    for number in range(ACL_PRINCIPALS_REMEMBERED_MAX + 1):
+        rules.of(f"arn:aws:iam::1:user/{number}")
+    assert rules.of(ADA).decide(READ_ORDERS).is_allowed

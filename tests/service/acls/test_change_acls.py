@@ -1,0 +1,75 @@
+from dataclasses import replace
+
+import pytest
+
+from penstock_core.acls.principal import iam_principal
+from penstock_core.acls.right import Kind, Operation
+from penstock_core.acls.rule import parse_rule
+from penstock_core.acls.rule_book import RuleBook
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import ACL_ATTEMPTS_MAX
+from penstock_service.acls.change_acls import change_acls
+from penstock_service.adapters.memory.acls import MemoryAclStore
+from penstock_service.adapters.memory.service import memory_instance, memory_stores
+from penstock_service.instance.instance import Instance
+from tests.support.service import SteppedClock
+
+ADA = iam_principal("arn:aws:iam::1:user/ada")
+A, B, C = (parse_rule(ADA.name, "read", f"topic:{name}", "deny") for name in "abc")
+
+
+class _Contended(MemoryAclStore):
+    """Before each of the first changes, another request makes one."""
+
+    def __init__(self, others: int) -> None:
+        super().__init__()
+        self.others = others
+
+    def change(self, seen: str, book: RuleBook) -> None:
+        if self.others:
+            self.others -= 1
+            super().change(self.revision(), RuleBook(revision=f"other {self.others}", rules=frozenset({C})))
+        super().change(seen, book)
+
+
+def _instance(acls: MemoryAclStore) -> Instance:
+    plain = memory_instance(clock=SteppedClock())
+    return Instance.new(replace(memory_stores(), acls=acls), plain.runtime)
+
+
+def test_change_tells_what_it_has_changed() -> None:
+    instance = _instance(MemoryAclStore())
+    assert change_acls(instance, [A, B], [C]).added == {A, B}
+    done = change_acls(instance, [B], [A, C])
+    assert (done.added, done.removed) == (frozenset(), frozenset({A}))
+    assert instance.stores.acls.get().rules == {B}
+
+
+def test_repeat_changes_nothing() -> None:
+    instance = _instance(MemoryAclStore())
+    change_acls(instance, [A], [])
+    before = instance.stores.acls.get()
+    done = change_acls(instance, [A], [])
+    assert (done.added, done.removed) == (frozenset(), frozenset())
+    assert instance.stores.acls.get() == before
+
+
+def test_change_holds_at_once_on_the_instance_that_made_it() -> None:
+    instance = _instance(MemoryAclStore())
+    assert instance.acl_cache.access_of(ADA).may(Operation.READ, Kind.TOPIC, "a")
+    change_acls(instance, [A], [])
+    assert not instance.acl_cache.access_of(ADA).may(Operation.READ, Kind.TOPIC, "a")
+
+
+def test_change_joins_those_of_others() -> None:
+    instance = _instance(_Contended(3))
+    assert change_acls(instance, [A], []).added == {A}
+    assert instance.stores.acls.get().rules == {A, C}
+
+
+def test_change_gives_up_when_others_change_all_the_time() -> None:
+    instance = _instance(_Contended(ACL_ATTEMPTS_MAX + 1))
+    with pytest.raises(PenstockError) as caught:
+        change_acls(instance, [A], [])
+    assert caught.value.code is ErrorCode.CONCURRENT_UPDATE
+    assert instance.stores.acls.get().rules == {C}
