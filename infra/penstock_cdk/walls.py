@@ -67,5 +67,5 @@ ROUTE_RATES: Mapping[str, RequestRate] = {
     "subscriptions": RequestRate(per_second=50, burst=50),
     "quotas": RequestRate(per_second=10, burst=10),
     "zones": RequestRate(per_second=10, burst=10),
-    "acls": RequestRate(per_second=50, burst=50),
+    "acls": RequestRate(per_second=10, burst=10),
 }

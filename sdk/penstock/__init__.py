@@ -26,6 +26,7 @@ Public are this package, `penstock.errors`, `penstock.model`, `penstock.testing`
 All other modules are private: they may change in any release.
 """
 
+from penstock.acl_model import AccessChange, AccessDecision, AccessRule
 from penstock.admin.admin import Admin
 from penstock.admin.async_admin import AsyncAdmin
 from penstock.consumer.async_consumer import AsyncConsumer
@@ -106,7 +107,10 @@ from penstock.transformer.transformer import Transformer
 from penstock_core.errors import PenstockError
 
 __all__ = [
+    "AccessChange",
+    "AccessDecision",
     "AccessDeniedError",
+    "AccessRule",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",

@@ -43,6 +43,8 @@ from penstock.producer.producer import Producer
 from penstock.share.async_share_consumer import AsyncShareConsumer
 from penstock.share.share_consumer import ShareConsumer
 from penstock.share_model import ShareGroup
+from penstock_core.acls.rule import parse_principal_pattern
+from penstock_core.acls.settings import AclSettings
 from penstock_core.log.timer import DueSecond
 from penstock_core.push.batch import Answer, Failed, Failure, PushBatch
 from penstock_core.push.targets.item_failures import decode_answer
@@ -177,11 +179,15 @@ class MemoryPenstock:
     """A service of its own, empty at first, and clients of it. Closing it closes the clients that have threads.
 
     Delayed records come while it is open, if their delay is 15 minutes at most. Subscriptions deliver when you call
-    `deliver_pushes`.
+    `deliver_pushes`. With `denies_by_default`, principals other than that of `transport` may only do what access rules
+    allow: test yours with `transport_as`.
     """
 
-    def __init__(self) -> None:
-        instance = memory_instance()
+    def __init__(self, *, denies_by_default: bool = False) -> None:
+        settings = AclSettings(
+            allows_by_default=not denies_by_default, super_principals=(parse_principal_pattern(LOCAL_PRINCIPAL),)
+        )
+        instance = memory_instance(acl_settings=settings if denies_by_default else None)
         self._triggers = _ThreadTriggers()
         self._functions = _Functions()
         self._queue = MemoryDeliveryQueue(instance.clock)

@@ -404,8 +404,7 @@ def stored(to: Instance) -> set[str]:
     return {str(rule.principal) for rule in to.stores.acls.get().rules}
 
 
-def test_rules_come_change_and_go_with_their_resource() -> None:
-    to = memory_instance()
+def test_rules_come_change_and_go_with_their_resource(to: Instance) -> None:
     template = Template(to, "Acls")
     template.create(Rules=rules_of(ADA))
     assert stored(to) == {ADA}
@@ -417,8 +416,8 @@ def test_rules_come_change_and_go_with_their_resource() -> None:
 
 
 @pytest.mark.parametrize("rules", ["{", "[7]", '[{"principal": "*"}]', rules_of("ada")])
-def test_wrong_rules_are_refused_and_their_rollback_is_not(rules: str) -> None:
-    template = Template(memory_instance(), "Acls")
+def test_wrong_rules_are_refused_and_their_rollback_is_not(to: Instance, rules: str) -> None:
+    template = Template(to, "Acls")
     assert template.create(Rules=rules)["Status"] == "FAILED"
     template.properties = {"Rules": rules}
     assert template.delete("request-1")["Status"] == "SUCCESS"

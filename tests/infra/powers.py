@@ -34,6 +34,7 @@ _SPENDERS = frozenset((  # of quotas
 ))  # fmt: skip
 _CHANGERS = frozenset((
     "Topics", "GroupAdmin", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Transactions",
+    "Acls",
 ))  # fmt: skip
 _SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
 _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Deliver"))

@@ -179,7 +179,7 @@ def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp
     resources = resources_of(dict(Template.from_stack(stack).to_json()))
     rules = [name_of(each["Rules"]) for each in of_type(resources, "Custom::PenstockAcls").values()]
     rights = {(rule["operation"], rule["resource"]) for text in rules for rule in json.loads(text)}
-    assert {rule["principal"] for text in rules for rule in json.loads(text)} == {"<App.Arn>"}
+    assert {rule["principal"] for text in rules for rule in json.loads(text)} == {"<App>"}
     assert rights == {
         ("write", "topic:orders"),
         ("read", "topic:orders"),
@@ -191,7 +191,7 @@ def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp
     [produce] = [each for each in functions_in(resources).values() if ".produce." in each["Handler"]]
     variables = produce["Environment"]["Variables"]
     assert variables["PENSTOCK_ACL_DEFAULT"] == "deny"
-    assert json.loads(name_of(variables["PENSTOCK_SUPER_PRINCIPALS"])) == ["<Ops.Arn>", "jwt:https://i#o"]
+    assert json.loads(name_of(variables["PENSTOCK_SUPER_PRINCIPALS"])) == ["<Ops>", "jwt:https://i#o"]
 
 
 def test_stage_that_denies_by_default_needs_somebody_who_makes_rules() -> None:

@@ -20,6 +20,7 @@ GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
 SHARE_VALUES = "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareRecord"
 QUOTA_VALUES = "Quota"
 PUSH_VALUES = "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition"
+ACL_VALUES = "AccessChange AccessDecision AccessRule"
 VALUES = """
     CommittedOffset ConsumerRecord OffsetAndTimestamp PartitionOffsets RecordMetadata ScheduledRecords Topic
     TopicDescription TopicPartition UndecodableBatch Zone
@@ -32,7 +33,8 @@ ERRORS = """
     UnknownTopicError
 """
 PUBLIC = {
-    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {QUOTA_VALUES} {VALUES} {ERRORS}",
+    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {QUOTA_VALUES} {ACL_VALUES} {VALUES} "
+    f"{ERRORS}",
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
     "penstock.model": f"{VALUES} GroupOffset Headers",
     "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",

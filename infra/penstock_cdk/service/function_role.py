@@ -354,6 +354,11 @@ def _item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyState
         yield tables.subscriptions_statement(*grants.pushes)
     if grants.arms_waiters:
         yield tables.waiters_statement()
+    yield from _topics_item_statements(grants, tables)
+
+
+def _topics_item_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:
+    """Writes of single items of the topics table."""
     if grants.changes_zone_states:
         yield tables.zone_states_statement()
     if grants.changes_acls:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from penstock.acl_model import AccessChange, AccessDecision, AccessRule
 from penstock.admin.quotas import QuotaMethods
-from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
+from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.client import Client
 from penstock.http.transport import Transport, open_transport
@@ -266,6 +267,21 @@ class Admin(QuotaMethods):
     def delete_subscription(self, name: str) -> None:
         """Delete the subscription. The records stay in their topics. Raises NotFoundError."""
         self._client.call(subscription_calls.delete_subscription(name))
+
+    def list_acls(self, *, principal: str | None = None, resource: str | None = None) -> list[AccessRule]:
+        """All access rules by resource, or those with these very texts; one request per thousand."""
+        return self._client.call(acl_calls.list_acls(principal, resource))
+
+    def change_acls(self, add: Iterable[AccessRule] = (), remove: Iterable[AccessRule] = ()) -> AccessChange:
+        """Add some access rules and remove others, 100 together, all or none. They hold within 10 seconds.
+
+        Raises InvalidError for a bad rule, and ConflictError if there are too many.
+        """
+        return self._client.call(acl_calls.change_acls(add, remove))
+
+    def check_acl(self, operation: str, resource: str, *, principal: str | None = None) -> AccessDecision:
+        """Whether a principal may do the operation on a resource, such as "topic:orders". None is you."""
+        return self._client.call(acl_calls.check_acl(operation, resource, principal))
 
     def release_transactional_id(self, transactional_id: str) -> None:
         """Let the IAM role or user that begins with this id next have it.

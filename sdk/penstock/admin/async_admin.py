@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from penstock.acl_model import AccessChange, AccessDecision, AccessRule
 from penstock.admin.quotas import AsyncQuotaMethods
-from penstock.api import calls, group_admin_calls, share_group_calls, subscription_calls
+from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
 from penstock.group_model import Group, GroupDescription, ResetOffset
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
@@ -205,6 +206,18 @@ class AsyncAdmin(AsyncQuotaMethods):
     async def delete_subscription(self, name: str) -> None:
         """As `Admin.delete_subscription`, awaited."""
         await self._client.call(subscription_calls.delete_subscription(name))
+
+    async def list_acls(self, *, principal: str | None = None, resource: str | None = None) -> list[AccessRule]:
+        """As `Admin.list_acls`, awaited."""
+        return await self._client.call(acl_calls.list_acls(principal, resource))
+
+    async def change_acls(self, add: Iterable[AccessRule] = (), remove: Iterable[AccessRule] = ()) -> AccessChange:
+        """As `Admin.change_acls`, awaited."""
+        return await self._client.call(acl_calls.change_acls(add, remove))
+
+    async def check_acl(self, operation: str, resource: str, *, principal: str | None = None) -> AccessDecision:
+        """As `Admin.check_acl`, awaited."""
+        return await self._client.call(acl_calls.check_acl(operation, resource, principal))
 
     async def release_transactional_id(self, transactional_id: str) -> None:
         """As `Admin.release_transactional_id`, awaited."""

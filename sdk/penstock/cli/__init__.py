@@ -2,6 +2,7 @@
 
 import click
 
+from penstock.cli.acls import acls
 from penstock.cli.audit import audit
 from penstock.cli.completion import completion
 from penstock.cli.config import config
@@ -51,6 +52,7 @@ for command in (
     dead_letters,
     producers,
     quotas,
+    acls,
     zones,
     jobs,
     audit,

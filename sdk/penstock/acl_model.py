@@ -1,0 +1,41 @@
+"""Access rules as operators see and write them. All values are immutable."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRule:
+    """A rule: it allows or denies a principal an operation on resources.
+
+    `principal` is the ARN of an IAM role or user, or `jwt:<issuer>#<subject>`. `operation` is read, write, create,
+    describe, alter, delete or all. `resource` is such as `topic:orders`, `group:billing`, `service`, or `*` for
+    everything. A `*` at the end of a principal or a resource's name stands for any characters. `permission` is allow or
+    deny, and a deny wins.
+    """
+
+    principal: str
+    operation: str
+    resource: str
+    permission: str = "allow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessChange:
+    """The rules that a call has added and removed, without those that were there before, or were not."""
+
+    added: tuple[AccessRule, ...]
+    removed: tuple[AccessRule, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessDecision:
+    """Whether a principal has a right, and why.
+
+    `reason` is "an allow rule", "a deny rule", "the stage's default" or "super principal".
+    """
+
+    principal: str
+    operation: str
+    resource: str
+    is_allowed: bool
+    reason: str
