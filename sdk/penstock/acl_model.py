@@ -29,7 +29,7 @@ class AccessChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessDecision:
-    """Whether a principal has a right, and why.
+    """The decision about a right of a principal, and its cause.
 
     `reason` is "an allow rule", "a deny rule", "the stage's default" or "super principal".
     """

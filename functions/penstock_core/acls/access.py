@@ -1,4 +1,4 @@
-"""What one caller may do: handlers and use cases ask this before any work."""
+"""The rights of one caller: handlers and use cases ask them before any work."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Access:
         return [name for name in topics if self.may(Operation.READ, Kind.TOPIC, name)]
 
 
-# What the service does for itself: its deployment, its jobs, its deliveries.
+# The service works for itself under these rights: its deployment, its jobs, its deliveries.
 UNRESTRICTED = Access(principal=ANONYMOUS, rules=PrincipalRules((), allows_by_default=True))
 
 

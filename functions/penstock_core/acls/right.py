@@ -1,11 +1,11 @@
-"""What a principal may be allowed to do: an operation on one resource."""
+"""Rights: an operation on one resource, which a principal may have."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Operation(Enum):
-    """What a caller does with a resource."""
+    """The work of a caller on a resource."""
 
     READ = "read"
     WRITE = "write"

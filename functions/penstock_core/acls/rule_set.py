@@ -18,7 +18,7 @@ _NO_PATTERNS = NamePatterns(())
 
 
 class Reason(Enum):
-    """What a decision goes by."""
+    """The cause of a decision."""
 
     SUPER = "super principal"
     DENIED = "a deny rule"
@@ -28,7 +28,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether a right is given, and why."""
+    """The answer to a right: given or not, and the cause."""
 
     is_allowed: bool
     reason: Reason
@@ -51,7 +51,7 @@ class PrincipalRules:
         self._allowed = _indexed(allowed)
 
     def decide(self, right: Right) -> Decision:
-        """Whether the principal has the right."""
+        """Decides about one right of the principal."""
         if self._is_super:
             return Decision(is_allowed=True, reason=Reason.SUPER)
         place = (right.operation, right.kind)

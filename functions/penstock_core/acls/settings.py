@@ -1,4 +1,4 @@
-"""What a stage decides without rules, as its functions' environment says it."""
+"""The settings of a stage that decide without rules, from the environment of its functions."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ SUPER_VARIABLE = "PENSTOCK_SUPER_PRINCIPALS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclSettings:
-    """Whether a right is given that no rule is about, and the principals that may do everything, whatever rules say."""
+    """`allows_by_default` gives each right that no rule is about. `super_principals` may do everything at all times."""
 
     allows_by_default: bool = True
     super_principals: tuple[NamePattern, ...] = ()

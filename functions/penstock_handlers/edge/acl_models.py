@@ -62,7 +62,7 @@ class AclChanges(TypedDict):
 
 
 class AclDecision(TypedDict):
-    """Whether the principal has the right, and what decides: a rule, the stage's default, or its super principals."""
+    """The decision about a right, and its cause: a rule, the stage's default, or its super principals."""
 
     principal: str
     operation: str

@@ -139,7 +139,7 @@ def principal_name(app: APIGatewayHttpResolver) -> str:
 
 
 def caller_of(app: APIGatewayHttpResolver) -> Access:
-    """Return what the caller of this request may do."""
+    """Return the rights of the caller of this request."""
     access: Access = app.context["access"]
     return access
 

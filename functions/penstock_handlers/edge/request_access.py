@@ -1,4 +1,4 @@
-"""What the caller of a request may do."""
+"""The rights of the caller of a request."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -15,7 +15,7 @@ from penstock_handlers.edge.http import Event, unknown_route
 
 
 class Where(Enum):
-    """Where a route finds the resources on which it needs a right, and what it does without the right."""
+    """The place where a route finds the resources that it needs a right on, and the answer without the right."""
 
     PATH = "path"  # one resource: the call is refused
     BODY = "body"  # resources that the request names: the call is refused, or those parts of it that have an error each

@@ -31,11 +31,11 @@ class AclCache:
 
     @property
     def settings(self) -> AclSettings:
-        """What the stage decides without rules."""
+        """The settings that decide without rules."""
         return self._settings
 
     def access_of(self, principal: Principal) -> Access:
-        """What the principal may do. One read if the rules are to be looked at again, and one more if they changed.
+        """The rights of the principal. One read if the rules are to be looked at again, and one more if they changed.
 
         Raises what the store raises.
         """

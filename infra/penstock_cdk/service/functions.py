@@ -147,7 +147,7 @@ class Functions(Construct):
 
 
 def _acl_environment(settings: StageSettings) -> dict[str, str]:
-    """What the stage decides without access rules. A stage that allows all by default has no variable."""
+    """The variables that decide without access rules. A stage that allows all by default has no variable."""
     default = {} if settings.acl_default is None else {DEFAULT_VARIABLE: settings.acl_default}
     principals = {SUPER_VARIABLE: json.dumps(settings.super_principals)} if settings.super_principals else {}
     return {**default, **principals}

@@ -280,7 +280,7 @@ class Admin(QuotaMethods):
         return self._client.call(acl_calls.change_acls(add, remove))
 
     def check_acl(self, operation: str, resource: str, *, principal: str | None = None) -> AccessDecision:
-        """Whether a principal may do the operation on a resource, such as "topic:orders". None is you."""
+        """Ask if a principal may do the operation on a resource, such as "topic:orders". None is you."""
         return self._client.call(acl_calls.check_acl(operation, resource, principal))
 
     def release_transactional_id(self, transactional_id: str) -> None:

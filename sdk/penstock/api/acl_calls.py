@@ -34,7 +34,7 @@ def change_acls(add: Iterable[AccessRule], remove: Iterable[AccessRule]) -> Call
 
 
 def check_acl(operation: str, resource: str, principal: str | None) -> Calls[AccessDecision]:
-    """What the rules decide, for a principal, or for the caller (None)."""
+    """The decision of the rules, for a principal, or for the caller (None)."""
     body = {"operation": operation, "resource": resource, "principal": principal}
     return value_of(AccessDecision, (yield json_request("POST", f"{_PATH}/check", body=body, is_repeatable=True)))
 
