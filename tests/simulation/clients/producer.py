@@ -120,7 +120,7 @@ class SimulatedProducer:
         except PenstockError:
             self._scheduler.pause(50.0)
             return self._queues.partitions > 0 and self._scheduler.random.random() < 0.5
-        self._queues.update(topic.partitions, 10_000, topic.config.max_batch_bytes)
+        self._queues.update(topic.writable_partitions, 10_000, topic.config.max_batch_bytes)
         self._queues.has_tags = topic.config.index_tags
         self._queues.fresh_until_ms = int(self._scheduler.now_ms) + _METADATA_MS
         return True
@@ -162,7 +162,19 @@ class SimulatedProducer:
             if isinstance(result, int) and self._is_idempotent and self._scheduler.random.random() < _REPEATED_SHARE:
                 self._repeat_later(entry, data, result)
         chance = self._scheduler.random.random()
-        self._follow_up(self._accumulator.complete(entries, results, int(self._scheduler.now_ms), chance))
+        finished = self._accumulator.complete(entries, results, int(self._scheduler.now_ms), chance)
+        for batch in (batch for entry in entries for batch in entry.batches if batch.places is not None):
+            self._move(batch)
+        self._follow_up(finished)
+
+    def _move(self, batch: ProducerBatch) -> None:
+        """The partition was closed, so nothing of the batch is there: other batches have its records now."""
+        self._simulation.count("batch moved")
+        self._simulation.recorder.fail(self._sent_batches.pop(batch).operation)
+        for value, (taker, index) in zip(batch.followers, batch.places or (), strict=True):
+            expect(len(taker.followers) == index, f"{value} is record {index} of a batch with {taker.followers}")
+            taker.followers.append(value)
+            self._simulation.claims.sent[value].partition = taker.partition
 
     def _repeat_later(self, entry: Entry, sent: ProduceEntry, offset: int) -> None:
         """Send the request again later: a network may deliver it once more, long after its answer."""
@@ -180,6 +192,9 @@ class SimulatedProducer:
                 is_stable = sent.topic not in simulation.claims.topic_changes
                 expect(answer.base_offset == offset or not is_stable, f"{sent} at {offset} was repeated: {answer}")
                 simulation.count("repeat answered")
+            elif answer.code is ErrorCode.PARTITION_CLOSED:
+                is_stable = sent.topic not in simulation.claims.topic_changes
+                expect(not is_stable, f"{sent} at {offset} was repeated, and is refused: {answer}")
 
         self._scheduler.spawn(
             f"{self._name} again", repeat, delay_ms=self._scheduler.random.choice([1.0, 100.0, 20_000.0])
@@ -214,7 +229,7 @@ class SimulatedProducer:
             self._scheduler.note("told", result.code.name, entry.queue.topic.name, entry.queue.partition)
 
     def _follow_up(self, finished: list[ProducerBatch]) -> None:
-        for batch in finished:
+        for batch in (batch for batch in finished if batch.places is None):
             way = self._sent_batches.pop(batch, None)
             self._scheduler.note("outcome", batch.followers[0], len(batch.followers), batch.outcome)
             if way is None:

@@ -1,6 +1,7 @@
 """Every mutant that the simulator must find."""
 
 from tests.simulation.mutants.compaction_mutants import COMPACTION_MUTANTS
+from tests.simulation.mutants.draining_mutants import DRAINING_MUTANTS
 from tests.simulation.mutants.filter_mutants import FILTER_MUTANTS
 from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
 from tests.simulation.mutants.job_mutants import JOB_MUTANTS
@@ -19,6 +20,7 @@ MUTANTS = (
     *TRANSACTION_MUTANTS,
     *WAITING_MUTANTS,
     *TIMER_MUTANTS,
+    *DRAINING_MUTANTS,
     *FILTER_MUTANTS,
     *JOB_MUTANTS,
     *GROUP_MUTANTS,

@@ -7,6 +7,7 @@ from tests.simulation.service.simulation import Simulation
 from tests.simulation.workloads import (
     commits,
     crowding,
+    draining,
     filtering,
     forging,
     freezing,
@@ -70,6 +71,7 @@ WORKLOADS: dict[str, Install] = {
     "redriving": redriving.install,
     "waking": waking.install,
     "repeating": repeating.install,
+    "draining": draining.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
