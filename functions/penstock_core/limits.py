@@ -375,6 +375,11 @@ AUDIT_AT_ONCE = 20  # notes in one batch: 2.6 MiB at most, which an append takes
 AUDIT_RETENTION_MS_DEFAULT = 365 * 24 * 3_600_000
 
 # The Python SDK.
+HOT_KEY_SHARE = 0.5  # of a hot partition's newest records: with more of one key, more partitions do not help
+HOT_PARTITION_FACTOR = 2  # times the mean of the other partitions
+HOT_RECORDS_MIN = 100  # with fewer in the window, chance may do it
+HOT_SAMPLE_RECORDS_MAX = 1_000  # newest records of a hot partition that `topics rebalance` reads
+HOT_SAMPLED_PARTITIONS_MAX = 3  # hot partitions whose keys it looks at
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client
 SDK_IDLE_CONNECTION_MS_MAX = 60_000  # then it may be dead: a load balancer or a freeze has ended it

@@ -19,6 +19,7 @@ from penstock.cli.options.settings import (
     parse_settings,
     settings_text,
 )
+from penstock.cli.rebalance import rebalance
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
 from penstock.model import Topic
 from penstock_core.limits import UNLIMITED
@@ -147,6 +148,9 @@ def truncate(service: Service, name: str, offsets: tuple[str, ...], yes: bool) -
         columns=("partition", "log start"),
         rows=list(starts.items()),
     )
+
+
+topics.add_command(rebalance)
 
 
 def _show(service: Service, document: Any, title: str, found: list[Topic]) -> None:
