@@ -94,9 +94,17 @@ def topic(partitions: int = 4) -> Topic:
 def test_topic_is_stored_with_its_layout(ports: Ports) -> None:
     draining = replace(topic(), writable=2, layout=1)
     create(ports, topic())
-    for old, new in ((topic(), draining), (draining, draining.with_partitions(2))):
-        ports.topics.replace(old, new)
+    ports.topics.replace(topic(), draining)
+    assert ports.topics.get(topic().name) == draining
+    for old, new in (
+        (draining, draining.with_partitions(3)),
+        (draining.with_partitions(3), draining.with_partitions(2)),
+    ):
+        ports.topics.retire(old, new)
         assert ports.topics.get(old.name) == new
+        with pytest.raises(PenstockError) as error:
+            ports.topics.retire(old, new)
+        assert error.value.code is ErrorCode.CONCURRENT_UPDATE
     assert ports.topics.get(topic().name) == replace(topic(2), layout=1, heads=4)
 
 

@@ -59,6 +59,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
     ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - _WITHOUT_LISTS,
     ("write", _TOPICS): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
+    ("write", f"{_TOPICS}.partitions"): frozenset(("Retention",)),  # it takes drained ones away
     ("delete", _TOPICS): _PROVISION | {"Topics", "Audit"},
     ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
     ("write", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS,
@@ -231,6 +232,8 @@ class Permission:
                 return f"{self._named_place()}.subscriptions"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [*below]}} if below == _SUBSCRIPTIONS:
                 return f"{self._named_place()}.subscriptions"
+            case {"ForAllValues:StringEquals": {"dynamodb:Attributes": attributes}} if "heads" in attributes:
+                return f"{self._named_place()}.partitions" if "config" not in attributes else self._named_place()
             case {"ForAllValues:StringEquals": {"dynamodb:Attributes": attributes}} if "tail" not in attributes:
                 return f"{self._named_place()}.waiter"
             case {"ArnLike": {"lambda:FunctionArn": [function, _]}} if self.resource.endswith(

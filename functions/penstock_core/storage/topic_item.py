@@ -20,11 +20,13 @@ from penstock_core.formats import check_item
 from penstock_core.ids import TopicId, TopicName
 from penstock_core.log.topic import Topic, TopicConfig, alter_config, config_to_json
 from penstock_core.storage import keys
-from penstock_core.storage.item import Item, number
+from penstock_core.storage.item import ConditionalUpdate, Item, number
 
 WRITABLE = "writable_partitions"
 LAYOUT = "layout_number"
 HEADS = "heads"
+# that `retiring` names
+RETIREMENT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT)
 TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS)
 
 
@@ -53,6 +55,31 @@ def topic_item(topic: Topic) -> Item:
     if topic.heads is not None:
         item[HEADS] = number(topic.heads)
     return item
+
+
+def retiring(old: Topic, new: Topic) -> ConditionalUpdate:
+    """Takes the last partitions of `old` away, if its partitions are still those. It touches no setting."""
+    stored, wanted = topic_item(old), topic_item(new)
+    sets, removals = ["#partitions = :new", f"{HEADS} = :heads"], ""
+    values: Item = {
+        ":new": wanted["partitions"],
+        ":heads": wanted[HEADS],
+        ":id": stored["topic_id"],
+        ":old": stored["partitions"],
+        ":layout": stored[LAYOUT],
+    }
+    if WRITABLE in wanted:
+        sets.append(f"{WRITABLE} = :writable")
+        values[":writable"] = wanted[WRITABLE]
+    else:
+        removals = f" REMOVE {WRITABLE}"
+    return ConditionalUpdate(
+        key=topic_key(old.name),
+        update=f"SET {', '.join(sets)}{removals}",
+        condition=f"topic_id = :id AND #partitions = :old AND {LAYOUT} = :layout",
+        values=values,
+        names={"#partitions": "partitions"},
+    )
 
 
 def parse_topic(item: Mapping[str, Any]) -> Topic:

@@ -38,6 +38,13 @@ class TopicStore(Protocol):
         One conditional update.
         """
 
+    def retire(self, old: Topic, new: Topic) -> None:
+        """Takes the last partitions of `old` away, which drained: `new` has those that are left.
+
+        It touches no setting. Raises CONCURRENT_UPDATE if the topic has other partitions by now, or another layout. One
+        conditional update.
+        """
+
     def delete(self, topic: Topic, now_ms: int) -> None:
         """Removes the topic and leaves a note of its data, both or neither.
 

@@ -43,7 +43,7 @@ def retire_partitions(run: RetentionRun, topic: Topic) -> RetentionResult:
         drained = takewhile(lambda key: key in heads and _is_drained(run, key, heads[key]), reversed(keys))
         count = sum(1 for _ in drained)
         if count:
-            instance.stores.topics.replace(now, now.with_partitions(now.partitions - count))
+            instance.stores.topics.retire(now, now.with_partitions(now.partitions - count))
             instance.topic_cache.forget(now.name)
     except PenstockError:
         return RetentionResult(failures=1)

@@ -204,9 +204,8 @@ GRANTS: Mapping[str, Grants] = {
         sends_repairs=True,
         takes_repairs=True,
     ),
-    # It takes drained partitions away from their topic, too.
     "retention": Grants(
-        topics=("GetItem", "Query", "Scan", "UpdateItem"),
+        topics=("GetItem", "Query", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
         groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         pushes=("Query",),
@@ -371,6 +370,7 @@ def _topics_item_statements(grants: Grants, tables: Tables) -> Iterator[iam.Poli
         yield tables.audit_statement("Query", "DeleteItem")
     if grants.settles_deletions:
         yield tables.deletions_statement()
+        yield tables.retirements_statement()
 
 
 def _quota_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:

@@ -9,7 +9,7 @@ from penstock_core.log.topic import DeletedTopic, Topic, note_of
 from penstock_core.storage.deleted_topic_item import deleted_topic_item, deleted_topic_key, parse_deleted_topic
 from penstock_core.storage.item import number, rewriting
 from penstock_core.storage.keys import DELETED, TOPIC
-from penstock_core.storage.topic_item import LAYOUT, TOPIC_OPTIONAL, parse_topic, topic_item, topic_key
+from penstock_core.storage.topic_item import LAYOUT, TOPIC_OPTIONAL, parse_topic, retiring, topic_item, topic_key
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
 
@@ -91,6 +91,10 @@ class DynamoDbTopicStore:
             raise PenstockError(
                 ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request: read it and try again"
             )
+
+    def retire(self, old: Topic, new: Topic) -> None:
+        if not self._client.update_if(self._table, retiring(old, new)):
+            raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request")
 
     def delete(self, topic: Topic, now_ms: int) -> None:
         delete = {

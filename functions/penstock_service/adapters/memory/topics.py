@@ -60,6 +60,15 @@ class MemoryTopicStore:
                 )
             self._topics[old.name] = new
 
+    def retire(self, old: Topic, new: Topic) -> None:
+        with self._lock:
+            stored = self._topics.get(old.name)
+            if stored is None or _layout(stored) != _layout(old):
+                raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request")
+            self._topics[old.name] = replace(
+                stored, partitions=new.partitions, writable=new.writable_partitions, heads=new.head_count
+            )
+
     def delete(self, topic: Topic, now_ms: int) -> None:
         with self._lock:
             stored = self._topics.get(topic.name)
@@ -85,3 +94,7 @@ class MemoryTopicStore:
     def forget_deleted(self, topic_id: TopicId) -> None:
         with self._lock:
             self._deleted.pop(topic_id, None)
+
+
+def _layout(topic: Topic) -> tuple[TopicId, int, int]:
+    return topic.topic_id, topic.partitions, topic.layout
