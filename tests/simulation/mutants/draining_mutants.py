@@ -7,9 +7,9 @@ from unittest.mock import patch
 from penstock.producer.accumulator import Accumulator, Entry
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
-from penstock_core.log.index import Head, HeadAppend, appended, appended_in_sequence
+from penstock_core.log.index import EMPTY_HEAD, Head, HeadAppend, appended, appended_in_sequence, in_layout
 from penstock_core.log.ref import Ref
-from penstock_core.records.producer_state import Verdict
+from penstock_core.records.producer_state import Verdict, judge
 from penstock_service.adapters.memory import log as log_module
 from penstock_service.adapters.memory.log import MemoryLogIndex
 from penstock_service.records import append_in_sequence as sequence_module
@@ -32,20 +32,18 @@ def _append_in_sequence_to_closed_heads() -> Patch:
 
 
 def _older_layout_wins() -> Patch:
-    def in_layout(head: Head, layout: int, closed_ms: int | None) -> Head | None:
+    def any_layout(head: Head, layout: int, closed_ms: int | None) -> Head | None:
         return replace(head, layout=layout, closed_ms=closed_ms)
 
-    return patch.object(log_module, "in_layout", in_layout)
+    return patch.object(log_module, "in_layout", any_layout)
 
 
 def _closed_head_refuses_repeats() -> Patch:
-    original = sequence_module.judge
-
-    def judge(state: Any, sequence: Any) -> Verdict:
-        verdict = original(state, sequence)
+    def refusing(state: Any, sequence: Any) -> Verdict:
+        verdict = judge(state, sequence)
         return Verdict.FOLLOWS if verdict is Verdict.REPEATS else verdict
 
-    return patch.object(sequence_module, "judge", judge)
+    return patch.object(sequence_module, "judge", refusing)
 
 
 def _records_that_may_be_stored_move() -> Patch:
@@ -58,15 +56,13 @@ def _records_that_may_be_stored_move() -> Patch:
 
 
 def _opening_begins_anew() -> Patch:
-    original = log_module.in_layout
-
-    def in_layout(head: Head, layout: int, closed_ms: int | None) -> Head | None:
-        moved = original(head, layout, closed_ms)
+    def begun_anew(head: Head, layout: int, closed_ms: int | None) -> Head | None:
+        moved = in_layout(head, layout, closed_ms)
         if moved is None or moved.is_closed or not head.is_closed:
             return moved
-        return replace(log_module.EMPTY_HEAD, layout=layout)
+        return replace(EMPTY_HEAD, layout=layout)
 
-    return patch.object(log_module, "in_layout", in_layout)
+    return patch.object(log_module, "in_layout", begun_anew)
 
 
 DRAINING_MUTANTS = [
