@@ -12,7 +12,12 @@ from typing import Any
 from penstock_cdk.settings import StageSettings
 
 METADATA_KEY = "Penstock"
-_WITH_VALUES_OF_YOURS = ("tags", "alarm_topic_arn", "restored_tables")  # names and ARNs of the account
+_WITH_VALUES_OF_YOURS = (
+    "tags",
+    "alarm_topic_arn",
+    "restored_tables",
+    "super_principals",
+)  # names and ARNs of the account
 
 
 def settings_text(settings: StageSettings) -> str:
