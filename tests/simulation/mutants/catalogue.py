@@ -5,6 +5,7 @@ from tests.simulation.mutants.draining_mutants import DRAINING_MUTANTS
 from tests.simulation.mutants.filter_mutants import FILTER_MUTANTS
 from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
 from tests.simulation.mutants.job_mutants import JOB_MUTANTS
+from tests.simulation.mutants.push_failure_mutants import PUSH_FAILURE_MUTANTS
 from tests.simulation.mutants.push_mutants import PUSH_MUTANTS
 from tests.simulation.mutants.roll_mutants import ROLL_MUTANTS
 from tests.simulation.mutants.service_mutants import SERVICE_MUTANTS
@@ -28,4 +29,5 @@ MUTANTS = (
     *TIERING_MUTANTS,
     *SHARE_MUTANTS,
     *PUSH_MUTANTS,
+    *PUSH_FAILURE_MUTANTS,
 )
