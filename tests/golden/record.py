@@ -28,6 +28,8 @@ from penstock_core.log.wake_up import WakeUp, messages
 from penstock_core.push.delivery import DeliveryState, Trouble
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.push.lane import LaneKey, LaneState
+from penstock_core.quotas.bucket import BucketKey, fresh_bucket
+from penstock_core.quotas.quota import Rate, Subject
 from penstock_core.records import frame
 from penstock_core.share.acknowledge import Acknowledgement, AckType, plan_acknowledge
 from penstock_core.share.acquire import AcquireRequest, LogBounds, plan_acquire
@@ -60,8 +62,7 @@ def tell(stage: Stage) -> None:
     service = stage.service
     service.create("orders", 3, retention_ms=UNLIMITED, validate_records=True)
     service.create("table", 1, cleanup_policy="compact")
-    quota = {"subject": "topic", "name": "orders", "limits": {"produce_bytes_per_s": 10**9}}
-    assert service.call("PUT", "/v1/quotas", quota).status == 200
+    _spend_a_quota(stage)
     service.create("gone", 1)
     assert service.call("DELETE", "/v1/topics/gone").status == 204
     for number in range(max(PRODUCERS, APPENDS)):
@@ -129,6 +130,15 @@ def arm_push(stage: Stage, partition: int) -> bool:
     key = key_of(stage.instance, "orders", partition)
     end = stage.instance.stores.log.heads([key])[key].next_offset
     return stage.instance.stores.log.arm_push(key, end)[0]
+
+
+def _spend_a_quota(stage: Stage) -> None:
+    """Of a topic that the story does not use, so that its bucket stays as it is."""
+    quota = {"subject": "topic", "name": "busy", "limits": {"produce_bytes_per_s": 1_000}}
+    assert stage.service.call("PUT", "/v1/quotas", quota).status == 200
+    key = BucketKey(subject=Subject.TOPIC, name="busy", rate=Rate.PRODUCE_BYTES)
+    bucket = fresh_bucket(1_000, 10, stage.clock.now_ms())
+    assert stage.instance.stores.quotas.begin(key, None, bucket).is_made
 
 
 def _form_group(stage: Stage) -> None:

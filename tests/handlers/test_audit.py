@@ -38,8 +38,13 @@ BODIES: dict[str, Any] = {
     "PUT /v1/share-groups/{group}": {"config": {"lock_ms": 5_000}},
     "POST /v1/share-groups/{group}/reset": {"topic": "orders", "to": "latest"},
     "PUT /v1/subscriptions/{name}": {"batch_records": 7},
+    "POST /v1/acls": {"add": [{"principal": "*", "operation": "read", "resource": "topic:orders"}]},
     "PUT /v1/quotas": {"subject": "topic", "name": "fresh", "limits": {"fetch_bytes_per_s": 5}},
     "POST /v1/zones/{zone}": {"state": "taken_out", "reason": "a test"},
+}
+QUERIES: dict[str, dict[str, str]] = {
+    "DELETE /v1/quotas": {"subject": "topic", "name": "fresh"},
+    "DELETE /v1/acls": {"principal": "*", "operation": "write", "resource": "topic:orders", "permission": "allow"},
 }
 NAMES = {
     "topic": "orders",
@@ -99,12 +104,13 @@ def test_route_leaves_who_what_and_both_states(service: Service, route: str) -> 
     if route.endswith("/redrive"):
         filled_topic(service.instance, "dead", records=1)
     method = route.partition(" ")[0]
-    query = {"subject": "topic", "name": "fresh"} if route == "DELETE /v1/quotas" else {}
+    query = QUERIES.get(route, {})
     answer = service.call(method, path_of(service, route), BODIES.get(route, b""), **query)
     assert answer.status < 300, answer.body
     [note] = notes_of(service)
     assert (note.result, note.action, note.kind) == (AuditResult.DONE, AUDITED[route].action, AUDITED[route].kind)
-    assert note.name == path_of(service, route).split("/")[3] if AUDITED[route].parameter else "fresh"
+    named = "" if AUDITED[route].kind == "service" else "fresh"
+    assert note.name == (path_of(service, route).split("/")[3] if AUDITED[route].parameter else named)
     assert (note.caller.principal, note.caller.address) == (LOCAL_PRINCIPAL, LOCAL_ADDRESS)
     assert note.after == (answer.json if answer.body else None)
     assert (note.before is not None) == (AUDITED[route].read is not None)

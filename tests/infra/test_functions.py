@@ -124,7 +124,7 @@ def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSe
 
 WITH_TIMERS = ("produce", "records_produce", "transactions", "promote", "retention")
 
-WITH_DELIVERIES = ("dispatch", "subscriptions", "deliver", "look_at_subscriptions")
+WITH_DELIVERIES = ("dispatch", "subscriptions", "deliver", "look_at_subscriptions", "retention")
 
 
 def targets_of(stage: str) -> str:

@@ -264,6 +264,7 @@ GRANTS: Mapping[str, Grants] = {
     # It makes the topic `_audit` and appends to it: no function that notes changes could write there.
     AUDIT: replace(
         _RECORDS_PRODUCE,
+        spends_quotas=False,
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         schedules_records=False,
         settles_audit=True,

@@ -75,6 +75,7 @@ def test_answer_of_a_service_is_never_markup(service: MemoryPenstock, arguments:
     partition = {
         "topic": "orders", "partition": 0, "assigned_to": "m", "owner": "m", "lease_epoch": 1, "offset": None,
         "metadata": HOSTILE, "committed_at_ms": 0, "log_start_offset": 0, "high_watermark": 0, "lag": None,
+        "oldest_age_ms": None,
     }  # fmt: skip
     group = {"group": "billing", "epoch": 1, "member_count": 1, "config": {}, "changed_at_ms": 0}
     zone = {"zone": "a", "state": "taken_out", "version": 1, "since_ms": 0, "reason": HOSTILE}
