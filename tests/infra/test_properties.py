@@ -44,6 +44,9 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
             "account_concurrency": 1_000,
             "emr_release": None,
             "tags": {"team": "shop"},
+            "metrics": "all",
+            "acl_default": "deny",
+            "super_principals": ["arn:aws:iam::111122223333:role/admin"],
         },
     )
     assert (settings.name, settings.profile, settings.region) == ("shop", "standard1", "eu-west-1")
@@ -55,10 +58,14 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     assert settings.reserved_concurrency["produce"] == 180
     assert settings.emr_release is None
     assert settings.tags == {"team": "shop"}
+    assert settings.metrics.of == "all"
+    assert settings.acl_default == "deny"
+    assert settings.super_principals == ("arn:aws:iam::111122223333:role/admin",)
     assert set(Properties.__annotations__) == {
         *("name", "storage_profile", "log_retention", "audit_log_retention", "topic_retention"),
         *("removal_policy", "alarms"),
         *("alarm_topic", "canary", "account_concurrency", "emr_release", "tags"),
+        *("metrics", "acl_default", "super_principals"),
     }, "a new property is asserted above"
 
 
