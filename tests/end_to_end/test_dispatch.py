@@ -34,7 +34,7 @@ def instance(stack: Stack, storage: StackStorage) -> Instance:
 
 @pytest.fixture(autouse=True, scope="module")
 def no_deliveries(stack: Stack, storage: StackStorage) -> Iterator[None]:
-    """Switches off the pollers of the queue of deliveries, and the look. What was on is on again afterwards."""
+    """Switches off the pollers of the queue of deliveries, and the look, and restores both afterwards."""
     functions, events, sqs = (stack.root_client(name) for name in ("lambda", "events", "sqs"))
     answer = sqs.get_queue_attributes(QueueUrl=storage.outputs["DeliveriesQueueUrl"], AttributeNames=["QueueArn"])
     found = functions.list_event_source_mappings(EventSourceArn=answer["Attributes"]["QueueArn"])["EventSourceMappings"]

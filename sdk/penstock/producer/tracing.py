@@ -70,7 +70,7 @@ class ProducerTracing:
 
 
 def _settled(transaction: TransactionCore) -> Iterator[Operation]:
-    """The settlements of a transaction, without their times. Nobody knows how many records are before an offset."""
+    """The settlements of a transaction, without their times. An offset does not tell how many records are before it."""
     offsets: dict[str, set[TopicPartition]] = {}
     for offset in transaction.offsets:
         offsets.setdefault(offset.group, set()).add(offset.partition)
