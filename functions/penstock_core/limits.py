@@ -420,6 +420,19 @@ SDK_WAKE_UP_STABLE_MS = 30_000  # a connection that lasted so long was good: the
 DEV_REQUESTS_MAX = 256  # answered at once, a thread each: a long poll holds its thread for FETCH_WAIT_MS_MAX
 DEV_BODY_BYTES_MAX = 10 * MIB  # as API Gateway: the handlers refuse far less, with a better message
 
+# `penstock console`, the pages on one machine (docs/adr/0050).
+CONSOLE_ROWS_MAX = 100  # of one page of a list
+CONSOLE_RECORDS_MAX = 50  # of one page of records
+CONSOLE_FETCHES_MAX = 3  # for one page of records
+CONSOLE_PAGE_BYTES_MAX = 8 * MIB  # of the decoded records of one page
+CONSOLE_CELL_CHARACTERS_MAX = 400  # of a key, value or header in a list; the record's own page shows more
+CONSOLE_VALUE_CHARACTERS_MAX = 200_000  # of a value on the record's own page
+CONSOLE_FORM_BYTES_MAX = 14 * MIB  # a record of 4 MiB, where the form writes three characters for a byte
+CONSOLE_FORM_FIELDS_MAX = 1_000
+CONSOLE_REQUESTS_MAX = 16  # answered at once, a thread each
+CONSOLE_STREAMS_MAX = 8  # live views at once, a thread each
+CONSOLE_SESSIONS_MAX = 8  # browsers that came by a link; then the oldest must come by a new one
+
 # Quotas (docs/adr/0049).
 QUOTAS_MAX = 1_000  # of a stage, defaults and those of single principals and topics: each instance remembers all
 QUOTA_RATE_MAX = 10**12  # bytes or requests in a second

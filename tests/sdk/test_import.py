@@ -28,7 +28,7 @@ def test_import_of_penstock_loads_no_library_that_only_some_programs_need() -> N
 @pytest.mark.slow
 def test_command_line_loads_no_library_that_only_some_commands_need() -> None:
     """Neither AWS's chain nor the server: each command starts by loading all of them."""
-    assert not {"aiohttp", "boto3", "botocore", "numpy", "penstock_service", "pydantic"} & imported(
+    assert not {"aiohttp", "boto3", "jinja2", "botocore", "numpy", "penstock_service", "pydantic"} & imported(
         "import penstock.cli"
     )
 

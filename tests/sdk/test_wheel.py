@@ -37,6 +37,14 @@ def test_wheel_holds_the_packages_of_penstock_only(tmp_path: Path) -> None:
         for path in (CHECKOUT / folder).glob("*/**/*.py")
     }
     assert sources <= names, "a room without __init__.py is left out of the wheel"
+    console = CHECKOUT / "sdk/penstock/console"
+    files = {
+        str(path.relative_to(CHECKOUT / "sdk"))
+        for folder in ("templates", "static")
+        for path in (console / folder).iterdir()
+    }
+    assert files
+    assert files <= names, "a template or a file of the console is left out of the wheel"
     assert {"penstock_cdk/locks/lambda.txt", "penstock_cdk/locks/jobs.txt"} <= names
 
 

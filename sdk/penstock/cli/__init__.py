@@ -6,6 +6,7 @@ from penstock.cli.acls import acls
 from penstock.cli.audit import audit
 from penstock.cli.completion import completion
 from penstock.cli.config import config
+from penstock.cli.console import console
 from penstock.cli.dead_letters import dead_letters
 from penstock.cli.dev import dev
 from penstock.cli.doctor import doctor
@@ -57,6 +58,7 @@ for command in (
     jobs,
     audit,
     metrics,
+    console,
     doctor,
     config,
     dev,

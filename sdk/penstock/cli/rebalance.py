@@ -7,10 +7,11 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
-from penstock.cli.options.duration import DURATION, duration_text
+from penstock.cli.options.duration import DURATION
 from penstock.cli.options.hot_partitions import HotPartition, advice, hot_partitions, judged
 from penstock.cli.service import Service, service_command
 from penstock.consumer.consumer import Consumer
+from penstock.durations import duration_text
 from penstock.model import TopicDescription, TopicPartition
 from penstock.system import wall_clock_ms
 from penstock_core.limits import HOT_SAMPLE_RECORDS_MAX, HOT_SAMPLED_PARTITIONS_MAX

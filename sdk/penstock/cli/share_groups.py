@@ -10,11 +10,11 @@ import click
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_share_groups, complete_topics
 from penstock.cli.options.confirmation import YES, confirm
-from penstock.cli.options.duration import duration_text
 from penstock.cli.options.filters import filter_text
 from penstock.cli.options.settings import BACK_TO_DEFAULT, config_option, dead_letters_option, parse_settings
 from penstock.cli.resets import AT, PARTITIONS, TO, show_resets
 from penstock.cli.service import Service, service_command
+from penstock.durations import duration_text
 from penstock.share_model import ShareGroup
 
 

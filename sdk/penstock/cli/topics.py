@@ -9,7 +9,7 @@ import click
 from penstock.admin.admin import Admin
 from penstock.cli.completion import complete_topics
 from penstock.cli.options.confirmation import YES, confirm
-from penstock.cli.options.duration import DURATION_OR_FOREVER, duration_text
+from penstock.cli.options.duration import DURATION_OR_FOREVER
 from penstock.cli.options.partition_change import preview, records_of
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
@@ -21,6 +21,7 @@ from penstock.cli.options.settings import (
 )
 from penstock.cli.rebalance import rebalance
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
+from penstock.durations import duration_text
 from penstock.model import Topic
 from penstock_core.limits import UNLIMITED
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.options.duration import parse_duration_ms
+from penstock.durations import parse_duration_ms
 
 TIME_FORMS = "an ISO 8601 time, 10m (so long ago; also s, h, d), now, today or yesterday (from midnight, UTC)"
 

@@ -1,7 +1,8 @@
 import click
 import pytest
 
-from penstock.cli.options.duration import DURATION, DURATION_OR_FOREVER, duration_text, parse_duration_ms
+from penstock.cli.options.duration import DURATION, DURATION_OR_FOREVER
+from penstock.durations import duration_text, parse_duration_ms
 from penstock_core.limits import UNLIMITED
 
 

@@ -1,0 +1,91 @@
+"""`penstock console`: pages on this machine that call the service with your credentials."""
+
+import asyncio
+import json
+import signal
+import sys
+import webbrowser
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.service import CommandError
+from penstock.http.transport import Transport, open_transport
+from penstock_core.errors import PenstockError
+
+if TYPE_CHECKING:
+    import socket
+
+_PORT_MAX = 65_535
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, _PORT_MAX), default=0, help="The port on 127.0.0.1; else a free one.")
+@click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
+@click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
+@click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the link as JSON, for programs.")
+def console(port: int, no_open: bool, url: str | None, region: str | None, as_json: bool) -> None:
+    """Show topics, records, consumers and the state of the service in your browser.
+
+    The pages call the service with your own credentials, and nothing is deployed. The console listens on 127.0.0.1 and
+    lets in only the browser that opens its link. Each link works once; the terminal shows the next one. Ctrl-C stops
+    the console.
+
+    Needs `pip install 'penstock[console]'`.
+    """
+    try:
+        from penstock.console.server import listen
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error}: `penstock console` needs `pip install 'penstock[console]'`") from error
+    given = click.get_current_context().obj  # a test's transport
+    try:
+        transport = open_transport(url, region, given)
+    except PenstockError as error:
+        raise CommandError(error, as_json=as_json) from error
+    try:
+        listening = listen(port)
+    except OSError as error:
+        raise click.BadParameter(f"{port} cannot be taken: {error.strerror}", param_hint="--port") from error
+    links = Links(as_json=as_json, is_opening=not no_open)
+    with listening:
+        asyncio.run(_serve(transport, listening, links.say))
+
+
+class Links:
+    """Says each link that opens the console. The first one is for programs, too, and may open the browser."""
+
+    def __init__(self, *, as_json: bool, is_opening: bool) -> None:
+        self._as_json = as_json
+        self._is_opening = is_opening
+        self._is_first = True
+
+    def say(self, link: str) -> None:
+        """Print the link."""
+        if self._as_json and self._is_first:
+            click.echo(json.dumps({"url": link}))
+        elif not self._as_json:
+            click.echo(f"The console is at {link}" if self._is_first else f"To open it again: {link}")
+        sys.stdout.flush()
+        if self._is_first and self._is_opening:
+            webbrowser.open(link)
+        self._is_first = False
+
+
+async def _serve(transport: Transport, listening: "socket.socket", say: Callable[[str], None]) -> None:
+    from penstock.console.server import ConsoleServer
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, stop.set)
+        except NotImplementedError:  # on Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    server = ConsoleServer(transport, listening.getsockname()[1], say)
+    try:
+        await server.start(listening)
+        await stop.wait()
+    finally:
+        await server.close()

@@ -1,0 +1,9 @@
+"""All pages, in the order of the menu. A page of yours gets a line here."""
+
+from penstock.console.page import Page
+from penstock.console.pages import overview, topics
+
+PAGES: tuple[Page, ...] = (
+    overview.PAGE,
+    topics.PAGE,
+)

@@ -1,0 +1,65 @@
+"""A console in a thread of the test's process, on a free port, for a service in memory."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from penstock.console.server import ConsoleServer, listen
+from penstock.http.transport import Transport
+from penstock.testing import MemoryPenstock
+from tests.sdk.console.visitor import Visitor
+from tests.support.deadlines import DEADLINE_S
+
+
+@dataclass
+class RunningConsole:
+    """The console's loop, in a thread that `stop` ends. `links` are those that it has said."""
+
+    transport: Transport
+    links: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        listening = listen(0)
+        self.port = listening.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._server = ConsoleServer(self.transport, self.port, self.links.append)
+        self._loop.run_until_complete(self._server.start(listening))
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(DEADLINE_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(DEADLINE_S)
+        self._loop.close()
+
+    def visitor(self) -> Visitor:
+        """A browser that came by the newest link."""
+        visitor = Visitor(self.origin)
+        assert visitor.open(self.links[-1]).status == 200
+        return visitor
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryPenstock]:
+    with MemoryPenstock() as service:
+        yield service
+
+
+@pytest.fixture
+def console(service: MemoryPenstock) -> Iterator[RunningConsole]:
+    running = RunningConsole(service.transport)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def visitor(console: RunningConsole) -> Visitor:
+    return console.visitor()

@@ -1,0 +1,57 @@
+"""`penstock console` from its command line."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli import main
+from penstock.cli.console import Links
+from tests.sdk.console.visitor import Visitor
+from tests.support.child_process import bare_environment, child_process
+from tests.support.deadlines import DEADLINE_S
+
+
+@pytest.mark.slow
+def test_command_prints_a_link_that_opens_the_console_and_ends_by_a_signal() -> None:
+    program = [sys.executable, "-c", "from penstock.cli import main; main()"]
+    command = [*program, "console", "--no-open", "--json", "--url", "http://127.0.0.1:9"]
+    environment = {**bare_environment(), "AWS_REGION": "r", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    with child_process(command, deadline_s=DEADLINE_S, env=environment, stdout=subprocess.PIPE, text=True) as console:
+        assert console.stdout is not None
+        link = json.loads(console.stdout.readline())["url"]
+        origin = link.partition("/enter")[0]
+        assert Visitor(origin).open(link).status == 503  # there is no service at port 9
+        console.send_signal(signal.SIGTERM)
+        assert console.stdout.read() == ""
+        console.wait(DEADLINE_S)
+    assert console.returncode == 0
+
+
+def test_port_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(main, ["console", "--port", str(port), "--no-open"], obj=object())
+    assert result.exit_code == 2
+    assert f"{port} cannot be taken" in result.output
+
+
+def test_only_the_first_link_is_opened_and_for_programs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for as_json in (True, False):
+        links = Links(as_json=as_json, is_opening=True)
+        links.say("http://a")
+        links.say("http://b")
+    assert opened == ["http://a", "http://a"]
+    assert capsys.readouterr().out.splitlines() == [
+        '{"url": "http://a"}',
+        "The console is at http://a",
+        "To open it again: http://b",
+    ]

@@ -1,0 +1,60 @@
+import json
+
+import pytest
+
+from penstock.testing import MemoryPenstock
+from tests.sdk.console.visitor import Visitor
+
+
+def test_list_shows_topics_and_their_changed_settings(service: MemoryPenstock, visitor: Visitor) -> None:
+    service.admin().create_topic("orders", 3, {"retention_ms": 3_600_000})
+    service.admin().create_topic("payments", 2)
+    seen = visitor.get("/topics")
+    assert "retention_ms=1h" in seen.text
+    assert "2 topics, 5 partitions" in seen.text
+    assert "payments" not in visitor.get("/topics?q=ORD").text
+
+
+def test_long_list_comes_in_pages(service: MemoryPenstock, visitor: Visitor) -> None:
+    for number in range(101):
+        service.create_topic(f"topic-{number:03d}")
+    first = visitor.get("/topics?q=topic")
+    assert "1–100 of 101 topics" in first.text
+    assert "/topics?q=topic&amp;page=2" in first.html
+    second = visitor.get("/topics?q=topic&page=2")
+    assert "topic-100" in second.text
+    assert "topic-099" not in second.text
+    assert "topic-100" in visitor.get("/topics?page=99").text
+
+
+def test_search_text_is_text(visitor: Visitor) -> None:
+    seen = visitor.get("/topics?q=%22%3E%3Cscript%3E")
+    assert seen.status == 200
+    assert "<script>alert" not in seen.html
+    assert "&#34;&gt;&lt;script&gt;" in seen.html
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": "a b"}, "a b"),
+        ({"name": "<b>x"}, "<b>x"),
+        ({"name": "orders", "partitions": "x"}, "give a whole number"),
+        ({"name": "orders", "set_retention_ms": "soon"}, "90m"),
+    ],
+)
+def test_refused_topic_is_told_with_the_reason(visitor: Visitor, fields: dict[str, object], said: str) -> None:
+    visitor.get("/new/topic")
+    seen = visitor.post("/new/topic", **fields)
+    assert seen.status == 400
+    assert said in seen.text
+    assert "<b>x" not in seen.html
+
+
+def test_settings_of_the_form_are_those_of_the_topic(service: MemoryPenstock, visitor: Visitor) -> None:
+    visitor.get("/new/topic")
+    visitor.post("/new/topic", name="orders", set_retention_ms="forever", set_cleanup_policy="compact,delete")
+    config = service.admin().describe_topic("orders").topic.config
+    assert config["retention_ms"] == -1
+    assert sorted(config["cleanup_policy"].split(",")) == ["compact", "delete"]
+    assert json.dumps(dict(config))
