@@ -117,6 +117,7 @@ GROUP_CHECK_MS_MIN = 1_000
 OFFSETS_RETENTION_MS_DEFAULT = 90 * 24 * 3_600_000
 OFFSETS_RETENTION_MS_MIN = 60_000
 OFFSETS_RETENTION_MS_MAX = 100 * 365 * 24 * 3_600_000
+GROUP_NAMES_AT_ONCE = 1_000  # names of groups that one query of a list reads
 GROUP_LIST_MAX = 100  # groups in one page of the list
 GROUP_PAGE_MAX = 1_000  # offsets, or members and partitions together, in one page of a group
 REBALANCE_ATTEMPTS_MAX = 5  # other function instances may change the group in between
@@ -370,6 +371,7 @@ INSTANCE_TRAFFIC_TOPICS_MAX = 1_000  # topics that an instance counts apart with
 
 # The audit trail (docs/adr/0047).
 AUDIT_STATE_BYTES_MAX = 64 * KIB  # of the state before a change and after it, each: an item has 400 KB at most
+AUDIT_NAME_LENGTH_MAX = 1_024  # of the resource: of a longer name, which is none, the beginning is noted
 AUDIT_UNKNOWN_MS = 5 * 60_000  # a request that has told no result by then is dead: functions that change things end
 AUDIT_AT_ONCE = 20  # notes in one batch: 2.6 MiB at most, which an append takes
 AUDIT_RETENTION_MS_DEFAULT = 365 * 24 * 3_600_000
@@ -445,4 +447,4 @@ QUOTA_FETCH_BYTES_MIN = 64 * KIB  # that a fetch may answer however little of it
 QUOTA_WAIT_MS_MAX = 60_000  # the longest Retry-After of a quota: the rate may be raised meanwhile
 QUOTA_ATTEMPTS_MAX = 4  # writes of one charge, where other instances change the bucket between them
 INSTANCE_SHARES_MAX = 10_000  # of quotas that one instance remembers; it charges anew for those it forgets
-PRINCIPAL_LENGTH_MAX = 2_048  # as an ARN
+PRINCIPAL_LENGTH_MAX = ACL_PRINCIPAL_LENGTH_MAX  # of a quota

@@ -79,8 +79,9 @@ def check(request: CheckAcl) -> AclDecision:
     instance, caller = instance_of(app), caller_of(app)
     kind, name = parse_resource(request.resource)
     right = Right(operation=parse_operation(request.operation), kind=kind, name=name)
-    instance.acl_cache.forget()  # the newest rules, not those of this instance's last look
-    access = instance.acl_cache.access_of(caller.principal if request.principal is None else _named(request, caller))
+    access = instance.acl_cache.newest_access_of(
+        caller.principal if request.principal is None else _named(request, caller)
+    )
     decision = access.rules.decide(right)
     return {
         "principal": access.principal.name,

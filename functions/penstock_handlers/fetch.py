@@ -31,22 +31,25 @@ def serve(event: Event, instance: Instance) -> Result:
     min_bytes = take_number(fields, "min_bytes", 0, limits.FETCH_BYTES_MAX, 1)
     wait_ms = take_number(fields, "wait_ms", 0, limits.FETCH_WAIT_MS_MAX, 0)
     access = access_of(event, instance)
-    topics = access.readable([entry.topic for entry in entries])
-    allowance = allow_fetch(instance, access.principal.name, topics, max_bytes)
 
     def fetch_allowed(allowed: Sequence[FetchEntry]) -> Outcomes[FetchResult]:
-        return fetch(
+        """The results of the partitions whose topics have some of their quotas left, and the errors of the others."""
+        allowance = allow_fetch(instance, access.principal.name, [entry.topic for entry in allowed], max_bytes)
+        passed = [entry for entry in allowed if entry.topic not in allowance.refused]
+        fetched = fetch(
             instance,
-            allowed,
+            passed,
             max_bytes=allowance.max_bytes,
             min_bytes=min_bytes,
-            wait_ms=wait_ms if len(allowed) == len(entries) else 0,  # an error of a partition ends the wait for others
+            wait_ms=wait_ms if len(passed) == len(entries) else 0,  # an error of a partition ends the wait for others
             must_arm=must_arm,
         )
+        allowance.settle(instance, _sizes(passed, fetched))
+        found = iter(fetched)
+        return Outcomes([allowance.refused.get(entry.topic) or next(found) for entry in allowed])
 
     results = where_allowed(access, Operation.READ, entries, lambda entry: entry.topic, fetch_allowed)
     answers = [_to_json(entry, result, must_arm=must_arm) for entry, result in zip(entries, results, strict=True)]
-    allowance.settle(instance, _sizes(entries, results))
     header = {"partitions": answers}
     return batches_result(frame.encode(header, [result.data for result in results.ok]))
 

@@ -42,11 +42,10 @@ app = JsonApp("groups")
 
 @app.operation("GET /v1/groups", "listGroups", "List groups", parameters=PAGED)
 def list_all(limit: Annotated[Digits, Query(ge=1, le=GROUP_LIST_MAX)] = GROUP_LIST_MAX, after: After = "") -> GroupList:
-    """List the groups by name, from behind `after`: those of the next `limit` that you may describe."""
-    groups, next_after = list_groups(instance_of(app).stores.memberships, limit, after)
-    access = caller_of(app)
-    shown = [_group(name, state) for name, state in groups if access.may(Operation.DESCRIBE, Kind.GROUP, name)]
-    return {"groups": shown, "next_after": next_after}
+    """List the groups that you may describe by name, `limit` at a time, from behind `after`."""
+    is_shown = caller_of(app).sees(Kind.GROUP)
+    groups, next_after = list_groups(instance_of(app).stores.memberships, limit, after, is_shown)
+    return {"groups": [_group(name, state) for name, state in groups], "next_after": next_after}
 
 
 @app.operation("GET /v1/groups/<group>", "describeGroup", "Describe a group, with lag", parameters=PAGED)

@@ -1,7 +1,6 @@
 """/v1/share-groups/{group} for consumers: acquire records, in JSON or in binary, and acknowledge them. Redrives."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,10 +29,10 @@ from penstock_handlers.edge.principal import principal_of
 from penstock_handlers.edge.request_access import access_of
 from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire, parse_redrive
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.fetch_allowance import FetchAllowance, allow_fetch
 from penstock_service.share.acknowledge import AckOutcome, acknowledge
 from penstock_service.share.acquire.acquire import Acquired, AcquireWish, acquire
 from penstock_service.share.acquire.acquire_records import DecodedLock, acquire_records
+from penstock_service.share.acquire.acquire_within_quotas import acquire_within_quotas
 from penstock_service.share.acquire.hand_over import HandedLock
 from penstock_service.share.dead_letters.redrive import redrive
 
@@ -48,9 +47,14 @@ def serve(event: Event, instance: Instance) -> Result:
 
 def _records(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
-    wish, allowance = _within_quotas(event, instance, _acquire_wish(event, instance, fields))
-    acquired, decoded = acquire_records(instance, _group(event), wish, _size_of)
-    allowance.settle(instance, _sizes(acquired))
+    decoded: list[DecodedLock] = []
+
+    def take(wish: AcquireWish) -> Acquired:
+        acquired, found = acquire_records(instance, _group(event), wish, _size_of)
+        decoded.extend(found)
+        return acquired
+
+    acquired = _within_quotas(event, instance, fields, take)
     records = [_record(each, record, acquired.now_ms) for each in decoded for record in each.records]
     body = _to_json({**_answer(acquired), "records": records})
     return {**json_result({}), "body": body, TOLD: _told(fields)}
@@ -58,9 +62,7 @@ def _records(event: Event, instance: Instance) -> Result:
 
 def _acquire(event: Event, instance: Instance) -> Result:
     fields = json_object_of(event)
-    wish, allowance = _within_quotas(event, instance, _acquire_wish(event, instance, fields))
-    acquired = acquire(instance, _group(event), wish)
-    allowance.settle(instance, _sizes(acquired))
+    acquired = _within_quotas(event, instance, fields, lambda wish: acquire(instance, _group(event), wish))
     locks = [lock for each in acquired.partitions for lock in each.locks]
     header = {**_answer(acquired), "partitions": [_lock(lock, acquired.now_ms) for lock in locks]}
     try:
@@ -76,20 +78,12 @@ def _acquire(event: Event, instance: Instance) -> Result:
     return {**batches_result(data), TOLD: _told(fields)}
 
 
-def _within_quotas(event: Event, instance: Instance, wish: AcquireWish) -> tuple[AcquireWish, FetchAllowance]:
-    """The wish, for as many bytes as quotas leave. Raises THROTTLED before anything is acquired or acknowledged."""
-    topics = instance.share_group_cache.get(_group(event)).topics
-    allowance = allow_fetch(instance, principal_of(event).name, topics, wish.bytes_max)
-    return replace(wish, bytes_max=allowance.max_bytes), allowance
-
-
-def _sizes(acquired: Acquired) -> dict[str, int]:
-    """The bytes of the batches that are handed out, by topic."""
-    sizes: Counter[str] = Counter()
-    for each in acquired.partitions:
-        for lock in each.locks:
-            sizes[lock.partition.topic] += sum(len(batch.data) for batch in lock.batches)
-    return sizes
+def _within_quotas(
+    event: Event, instance: Instance, fields: Mapping[str, Any], take: Callable[[AcquireWish], Acquired]
+) -> Acquired:
+    """The answer of `take`, for as much of the request as rights and quotas leave."""
+    wish = _acquire_wish(event, instance, fields)
+    return acquire_within_quotas(instance, principal_of(event).name, _group(event), wish, take)
 
 
 def _acknowledge(event: Event, instance: Instance) -> Result:
@@ -119,7 +113,8 @@ def _acquire_wish(event: Event, instance: Instance, fields: Mapping[str, Any]) -
     readable = access.readable(topics)
     if topics and not readable:
         access.require(Operation.READ, Kind.TOPIC, *sorted(topics))
-    return wish if len(readable) == len(topics) else replace(wish, topics=frozenset(readable))
+    # Also where these are all topics: the group may get another one before it is looked up again.
+    return replace(wish, may_take=frozenset(readable))
 
 
 def _group(event: Event) -> str:

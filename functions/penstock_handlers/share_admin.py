@@ -46,10 +46,8 @@ app = JsonApp("share groups")
 def list_all(
     limit: Annotated[Digits, Query(ge=1, le=SHARE_GROUP_LIST_MAX)] = SHARE_GROUP_LIST_MAX, after: After = ""
 ) -> ShareGroupList:
-    """List the share groups by name, from behind `after`: those of the next `limit` that you may describe."""
-    found, next_after = list_share_groups(instance_of(app), limit, after)
-    access = caller_of(app)
-    shown = [group for group in found if access.may(Operation.DESCRIBE, Kind.SHARE_GROUP, group.name)]
+    """List the share groups that you may describe by name, `limit` at a time, from behind `after`."""
+    shown, next_after = list_share_groups(instance_of(app), limit, after, caller_of(app).sees(Kind.SHARE_GROUP))
     page, next_after = fitting_page([_group(group) for group in shown], next_after, lambda last: shown[last].name)
     return {"share_groups": page, "next_after": next_after}
 

@@ -39,10 +39,8 @@ app = JsonApp("subscriptions")
 def list_all(
     limit: Annotated[Digits, Query(ge=1, le=PUSH_LIST_MAX)] = PUSH_LIST_MAX, after: After = ""
 ) -> SubscriptionList:
-    """List the subscriptions by name, from behind `after`: those of the next `limit` that you may describe."""
-    found, next_after = list_subscriptions(instance_of(app), limit, after)
-    access = caller_of(app)
-    shown = [each for each in found if access.may(Operation.DESCRIBE, Kind.SUBSCRIPTION, each.name)]
+    """List the subscriptions that you may describe by name, `limit` at a time, from behind `after`."""
+    shown, next_after = list_subscriptions(instance_of(app), limit, after, caller_of(app).sees(Kind.SUBSCRIPTION))
     subscriptions = [subscription_answer(each) for each in shown]
     page, next_after = fitting_page(subscriptions, next_after, lambda last: shown[last].name)
     return {"subscriptions": page, "next_after": next_after}

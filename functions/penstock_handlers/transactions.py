@@ -26,7 +26,7 @@ from penstock_handlers.edge.request_access import access_of
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance
-from penstock_service.records.produce_within_quotas import admit_produce
+from penstock_service.records.produce_within_quotas import admit_whole
 from penstock_service.transactions.begin_transactions import begin_transactions, release_transactional_id
 from penstock_service.transactions.commit_transaction import (
     OffsetEntry,
@@ -105,12 +105,13 @@ def _transact(event: Event, instance: Instance) -> Result:
     access = access_of(event, instance)
     access.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, producer.transactional_id)
     access.require(Operation.WRITE, Kind.TOPIC, *(entry.topic for entry in part.entries))
-    _check_quotas(instance, event, part)
     if "stage" in header:
         for name in ("stages", "offsets", "acknowledgements"):
             if name in header:
                 raise PenstockError(ErrorCode.INVALID_REQUEST, f"{name!r} goes with the commit, not with a stage")
-        stage(instance, part, take_number(header, "stage", 0, OFFSET_MAX))
+        number_of_stage = take_number(header, "stage", 0, OFFSET_MAX)
+        admit_whole(instance, access.principal.name, part.entries)
+        stage(instance, part, number_of_stage)
         return json_result({})
     offsets = [_offset(each) for each in take_objects(header, "offsets")] if "offsets" in header else []
     stages = take_number(header, "stages", 0, TRANSACTION_STAGES_MAX, 0)
@@ -120,15 +121,9 @@ def _transact(event: Event, instance: Instance) -> Result:
     access.require(
         Operation.READ, Kind.TOPIC, *(each.topic for each in offsets), *(each.entry.topic for each in acceptances)
     )
+    admit_whole(instance, access.principal.name, part.entries)
     found = commit_transaction(instance, part, offsets, stages, acceptances)
     return json_result({"results": [_to_json(each) for each in found]})
-
-
-def _check_quotas(instance: Instance, event: Event, part: TransactionPart) -> None:
-    """Raises THROTTLED if the caller or one of the topics is over a quota: a transaction is refused as a whole."""
-    refused = admit_produce(instance, principal_of(event).name, part.entries)
-    for error in refused.values():
-        raise error
 
 
 def _offset(fields: Mapping[str, Any]) -> OffsetEntry:

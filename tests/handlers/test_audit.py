@@ -146,6 +146,19 @@ def test_dry_run_leaves_nothing(service: Service) -> None:
     assert notes_of(service) == []
 
 
+@pytest.mark.parametrize("route", [route for route in AUDITED if route.startswith("DELETE") or "/pause" in route])
+def test_body_that_asks_for_a_dry_run_hides_no_change(service: Service, route: str) -> None:
+    method = route.partition(" ")[0]
+    answer = service.call(method, path_of(service, route), {"dry_run": True}, **QUERIES.get(route, {}))
+    assert answer.status < 300, answer.body
+    assert [note.action for note in notes_of(service)] == [AUDITED[route].action]
+
+
+@pytest.mark.parametrize("name", ["x" * 500_000, "\ud800"])
+def test_name_that_is_none_is_refused_for_itself_and_not_for_its_note(service: Service, name: str) -> None:
+    assert service.call("POST", "/v1/topics", {"name": name}).status == 400
+
+
 def test_reads_and_records_leave_nothing(service: Service) -> None:
     service.call("GET", "/v1/topics/orders")
     service.call("POST", "/v1/topics/orders/records", {"records": [{"value": "a"}]})

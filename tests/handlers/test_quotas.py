@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from penstock_core.acls.rule import parse_rule
+from penstock_core.records import frame
 from penstock_handlers.router import LOCAL_PRINCIPAL
+from penstock_service.acls.change_acls import change_acls
 from tests.handlers.service import Service
 from tests.support.service import batch
 
@@ -127,6 +130,97 @@ def test_acquire_over_the_quota_answers_429_and_locks_nothing(service: Service) 
     before = service.call("GET", "/v1/share-groups/workers").json["partitions"]
     assert service.call("POST", "/v1/share-groups/workers/records", wish).status == 429
     assert service.call("GET", "/v1/share-groups/workers").json["partitions"][0]["in_flight"] == before[0]["in_flight"]
+
+
+def wanted(*topics: str) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partition": 0, "offset": 0} for topic in topics]
+
+
+def test_fetch_of_a_topic_over_its_quota_fails_alone(service: Service) -> None:
+    for topic in ("orders", "other"):
+        service.produce((topic, 0, batch("x")))
+    put(service, "topic", "orders", fetch_bytes_per_s=10)
+    service.fetch(*wanted("orders", "other"))
+    results, batches = service.fetch(*wanted("orders", "other"))
+    assert results[0]["error"]["code"] == "THROTTLED"
+    assert [len(data) > 0 for data in batches] == [False, True]
+    assert service.call("POST", "/v1/fetch", {"partitions": wanted("orders")}).status == 429
+
+
+def test_refusal_by_a_topic_spends_nothing_of_the_principals_quota(service: Service) -> None:
+    put(service, "topic", "orders", produce_bytes_per_s=1, fetch_requests_per_s=1)
+    put(service, "principal", LOCAL_PRINCIPAL, produce_bytes_per_s=2_000, fetch_requests_per_s=20)
+    service.produce(("orders", 0, batch("x")))
+    service.call("POST", "/v1/fetch", {"partitions": wanted("orders")})
+    for _ in range(60):
+        assert service.produce(("orders", 0, batch("x"))).json["error"]["subject"] == "topic"
+        refused = service.call("POST", "/v1/fetch", {"partitions": wanted("orders")})
+        assert (refused.status, refused.json["error"]["subject"]) == (429, "topic")
+    assert service.produce(("other", 0, batch("x"))).status == 200
+    assert service.call("POST", "/v1/fetch", {"partitions": wanted("other")}).status == 200
+
+
+def test_fetch_that_is_refused_for_its_rights_spends_no_quota(service: Service) -> None:
+    put(service, "principal", LOCAL_PRINCIPAL, fetch_requests_per_s=1)
+    change_acls(service.instance, [parse_rule(LOCAL_PRINCIPAL, "read", "topic:orders", "deny")], [])
+    for _ in range(9):
+        results, _batches = service.fetch(*wanted("orders"))
+        assert results[0]["error"]["code"] == "NOT_AUTHORIZED"
+    service.fetch(*wanted("other"))
+
+
+WORKERS = "/v1/share-groups/workers"
+
+
+@pytest.mark.parametrize("form", ["records", "acquire"])
+def test_acknowledgement_is_taken_from_a_consumer_over_its_quota(service: Service, form: str) -> None:
+    """Its lock would end, and the record come again, and spend the quota once more."""
+    for _ in range(9):
+        service.produce(("orders", 0, batch("x")))
+    service.call("PUT", WORKERS, {"topics": ["orders"], "config": {"start": "earliest"}})
+    put(service, "principal", LOCAL_PRINCIPAL, fetch_bytes_per_s=10)
+    records = service.call("POST", f"{WORKERS}/records", {"max_records": 5}).json["records"]
+    accepted = [
+        {"topic": "orders", "partition": 0, "lock_id": lock_id, "type": "accept", "offsets": None}
+        for lock_id in {each["lock_id"] for each in records}
+    ]
+    answer = service.call("POST", f"{WORKERS}/{form}", {"max_records": 5, "acknowledge": accepted})
+    assert answer.status == 200, answer.body
+    told: Any = answer.json if form == "records" else frame.decode(answer.body)[0]
+    assert {each["result"] for each in told["acknowledged"]} == {"ok"}
+    assert told["next_available_ms"] > 0
+    [partition] = service.call("GET", WORKERS).json["partitions"]
+    assert (partition["in_flight"], partition["start_offset"]) == (0, 5)
+
+
+def test_share_group_goes_on_with_topics_that_are_within_their_quotas(service: Service) -> None:
+    for topic in ("orders", "other"):
+        service.produce((topic, 0, batch("x")))
+    service.call("PUT", WORKERS, {"topics": ["orders", "other"], "config": {"start": "earliest"}})
+    put(service, "topic", "orders", fetch_requests_per_s=1)
+    service.call("POST", "/v1/fetch", {"partitions": wanted("orders")})
+    first = service.call("POST", f"{WORKERS}/records", {"max_records": 9})
+    assert {each["topic"] for each in first.json["records"]} == {"other"}
+    empty = service.call("POST", f"{WORKERS}/records", {"max_records": 9}).json
+    assert empty["records"] == []
+    assert 0 < empty["next_available_ms"] <= 60_000, "a worker must not sleep until a wake-up that does not come"
+    named = service.call("POST", f"{WORKERS}/records", {"max_records": 9, "topics": ["other"]})
+    assert named.status == 200
+
+
+def test_transaction_over_a_topics_quota_spends_nothing(service: Service) -> None:
+    service.call("POST", "/v1/producers", {"transactional_id": "ledger"})
+    put(service, "topic", "orders", produce_bytes_per_s=1)
+    put(service, "topic", "other", produce_bytes_per_s=400)
+    put(service, "principal", LOCAL_PRINCIPAL, produce_bytes_per_s=2_000)
+    service.produce(("orders", 0, batch("x")))
+    data = batch("x")
+    batches = [{"topic": topic, "partition": 0, "length": len(data)} for topic in ("other", "orders")]
+    header = {"transactional_id": "ledger", "epoch": 0, "transaction": 0, "batches": batches}
+    for _ in range(30):
+        refused = service.call("POST", "/v1/transactions", frame.encode(header, [data, data]))
+        assert (refused.status, refused.json["error"]["subject"]) == (429, "topic")
+    assert service.produce(("other", 0, batch("x"))).status == 200
 
 
 def test_service_without_quotas_charges_nothing(service: Service) -> None:

@@ -13,7 +13,7 @@ from penstock_core.errors import ErrorCode
 from penstock_core.records import frame
 from penstock_handlers.edge.audit_routes import AUDITED
 from penstock_handlers.edge.route_rights import ROUTE_RIGHTS, Where
-from penstock_handlers.router import ROUTES
+from penstock_handlers.router import LOCAL_PRINCIPAL, ROUTES
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.stores import Stores
@@ -94,7 +94,7 @@ def test_caller_with_one_of_the_rights_denied_is_refused(sample: Sample) -> None
 def test_refused_call_reaches_no_store(sample: Sample) -> None:
     """Before any work: a caller without any right, on an instance that knows the rules."""
     is_noted = sample.route in AUDITED  # the note of a change comes before the handler, and is dropped again
-    checked = {Where.PATH} if is_noted else {*Where} - {Where.SHOWN}
+    checked = {Where.PATH, *_EITHER} if is_noted else {*Where} - {Where.SHOWN}
     if not any(each.where in checked for each in sample.needed):
         return
     prepared = world()
@@ -138,6 +138,33 @@ def test_member_gets_no_partition_that_its_pattern_matches_and_it_may_not_read()
     told = as_ada(prepared.instance, "POST", "/v1/groups/g/heartbeat", join).json
     assert {each["topic"] for each in told["granted"]} == {"orders"}
     assert (told["waiting"], told["is_complete"]) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "right", "field"),
+    [
+        ("/v1/topics", "describe topic:z", "topics"),
+        ("/v1/groups", "describe group:z", "groups"),
+        ("/v1/share-groups", "describe share_group:z", "share_groups"),
+        ("/v1/subscriptions", "describe subscription:z", "subscriptions"),
+    ],
+)
+def test_page_tells_no_name_that_the_caller_may_not_describe(path: str, right: str, field: str) -> None:
+    """The `after` of the next page is a name, too."""
+    prepared = world()
+    opened = Service(prepared.instance)
+    change_acls(prepared.instance, [parse_rule(LOCAL_PRINCIPAL, "all", "*")], [])
+    opened.create("z")
+    commit = {"offsets": [{"topic": "z", "partition": 0, "offset": 0}]}
+    assert opened.call("POST", "/v1/groups/z/offsets", commit).status == 200
+    assert opened.call("PUT", "/v1/share-groups/z", {"topics": ["z"]}).status == 200
+    wanted = {"topics": ["z"], "target": {"topic": "mirror"}}
+    assert opened.call("PUT", "/v1/subscriptions/z", wanted).status == 200
+    prepared.grant(_right(right))
+    answer = as_ada(prepared.instance, "GET", path, limit="1")
+    assert (len(answer.json[field]), answer.json["next_after"]) == (1, None)
+    prepared.grant(_right(right.replace(":z", ":y")))
+    assert as_ada(prepared.instance, "GET", path, limit="1").json[field] != []
 
 
 def test_acquire_without_topics_takes_records_of_those_that_the_caller_may_read() -> None:

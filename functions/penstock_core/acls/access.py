@@ -1,6 +1,6 @@
 """The rights of one caller: handlers and use cases ask them before any work."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from penstock_core.acls.principal import ANONYMOUS, Principal
@@ -19,6 +19,10 @@ class Access:
     def may(self, operation: Operation, kind: Kind, name: str = "") -> bool:
         """True if the principal has the right."""
         return self.rules.decide(Right(operation=operation, kind=kind, name=name)).is_allowed
+
+    def sees(self, kind: Kind) -> Callable[[str], bool]:
+        """Tells of a name whether the principal may describe the resource of this kind."""
+        return lambda name: self.may(Operation.DESCRIBE, kind, name)
 
     def refusal(self, operation: Operation, kind: Kind, name: str = "") -> PenstockError | None:
         """NOT_AUTHORIZED if the principal does not have the right. It is the same whether the resource exists."""

@@ -80,7 +80,10 @@ class RuleSet:
             by.setdefault(rule.principal.text, []).append(rule)
 
     def of(self, principal: str) -> PrincipalRules:
-        """The rules that are about the principal of that name. "" is a request without a caller: it has no rules."""
+        """The rules that are about the principal of that name.
+
+        "" is a request whose caller has no name. No rule allows it anything, and what everybody is denied, it is, too.
+        """
         found = self._sorted.get(principal)
         if found is None:
             if len(self._sorted) >= ACL_PRINCIPALS_REMEMBERED_MAX:
@@ -90,7 +93,8 @@ class RuleSet:
 
     def _sort(self, principal: str) -> PrincipalRules:
         if not principal:
-            return PrincipalRules((), allows_by_default=self.settings.allows_by_default)
+            denies = [rule for rule in self._by_beginning.get("", ()) if not rule.is_allow]
+            return PrincipalRules(denies, allows_by_default=self.settings.allows_by_default)
         rules = [*self._by_name.get(principal, ())]
         for beginning, those in self._by_beginning.items():
             if principal.startswith(beginning):

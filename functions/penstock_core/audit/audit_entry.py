@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NewType
 
-from penstock_core.limits import AUDIT_STATE_BYTES_MAX
+from penstock_core.limits import AUDIT_NAME_LENGTH_MAX, AUDIT_STATE_BYTES_MAX
 
 AuditId = NewType("AuditId", str)
 
@@ -59,6 +59,11 @@ class AuditEntry:
 def new_audit_id(time_ms: int, entropy: bytes) -> AuditId:
     """An id that sorts by time: 15 digits, and `AUDIT_ID_BYTES` random bytes in hexadecimal."""
     return AuditId(f"{time_ms:015}-{entropy.hex()}")
+
+
+def bounded_name(name: str) -> str:
+    """The name as an item can hold it, at most `AUDIT_NAME_LENGTH_MAX` characters: a refused one may be any text."""
+    return name[:AUDIT_NAME_LENGTH_MAX].encode(errors="replace").decode()
 
 
 def bounded_state(state: Any) -> Any:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import parse_topic_name
-from penstock_core.limits import PRINCIPAL_LENGTH_MAX, QUOTA_RATE_MAX, QUOTAS_MAX
+from penstock_core.limits import QUOTA_RATE_MAX, QUOTAS_MAX
 
 DEFAULT = "*"  # the name of the quota of all that have none of their own
 
@@ -94,13 +95,17 @@ def _name(kind: Subject, name: str) -> str:
         return name
     if kind is Subject.TOPIC:
         return parse_topic_name(name)
-    if not 0 < len(name) <= PRINCIPAL_LENGTH_MAX or not name.isprintable() or " " in name:
+    try:
+        pattern = parse_principal_pattern(name)  # a session counts as its role, and a role has no path here
+    except PenstockError as error:
+        raise PenstockError(ErrorCode.INVALID_NAME, error.message) from error
+    if pattern.is_prefix or " " in name:
         raise PenstockError(
             ErrorCode.INVALID_NAME,
-            f"principal {shown(name)}: give 1 to {PRINCIPAL_LENGTH_MAX} characters without blanks, "
-            "for example arn:aws:iam::111122223333:role/ledger, or * for the default",
+            f"principal {shown(name)}: name one, for example arn:aws:iam::111122223333:role/ledger, or * for the "
+            "default of all",
         )
-    return name
+    return pattern.text
 
 
 def _rate(text: str) -> Rate:

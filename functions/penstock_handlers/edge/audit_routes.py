@@ -28,12 +28,14 @@ class AuditedRoute:
     """The action of a route, the kind of resource that it changes, and how to read that resource before.
 
     `parameter` is the part of the path that names the resource, empty where the body's or the query's `name` does.
+    With `has_dry_run`, a body with `dry_run` changes nothing. Other routes take no such field, or ignore the body.
     """
 
     action: str
     kind: str
     parameter: str
     read: ReadState | None = None
+    has_dry_run: bool = False
 
     def name(self, event: Event, body: Any) -> str:
         """The name of the resource, as far as the request tells one."""
@@ -119,7 +121,9 @@ AUDITED: Mapping[str, AuditedRoute] = {
     "DELETE /v1/groups/{group}": AuditedRoute(
         action="delete_group", kind="group", parameter="group", read=state_of_group
     ),
-    "POST /v1/groups/{group}/reset": AuditedRoute(action="reset_group", kind="group", parameter="group"),
+    "POST /v1/groups/{group}/reset": AuditedRoute(
+        action="reset_group", kind="group", parameter="group", has_dry_run=True
+    ),
     "PUT /v1/share-groups/{group}": AuditedRoute(
         action="put_share_group", kind="share_group", parameter="group", read=state_of_share_group
     ),

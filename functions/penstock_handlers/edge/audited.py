@@ -25,7 +25,7 @@ def with_trail(serve: Callable[[Event, Instance], Result], event: Event, instanc
     """
     route = AUDITED.get(event.get("routeKey", ""))
     body = None if route is None else _body_of(event)
-    if route is None or (isinstance(body, Mapping) and body.get("dry_run") is True):
+    if route is None or (route.has_dry_run and isinstance(body, Mapping) and body.get("dry_run") is True):
         return serve(event, instance)
     name = route.name(event, body)
     change = Change(action=route.action, kind=route.kind, name=name, before=_before(route, instance, name))

@@ -144,6 +144,12 @@ def check_path(event: Event, access: Access) -> None:
     route, parameters = event["routeKey"], event.get("pathParameters") or {}
     if route not in ROUTE_RIGHTS:
         raise unknown_route(*route.partition(" ")[::2])
+    either: list[Need] = []
     for need in ROUTE_RIGHTS[route]:
         if need.where is Where.PATH:
             access.require(need.operation, need.kind, parameters[need.field] if need.field else "")
+        elif need.where in (Where.NEW, Where.CHANGED):
+            either.append(need)
+    if either:
+        create, alter = either
+        access.require_either(create.operation, alter.operation, create.kind, parameters[create.field])

@@ -21,6 +21,7 @@ from penstock_core.audit.audit_entry import (
     AuditEntry,
     AuditResult,
     Caller,
+    bounded_name,
     bounded_state,
     new_audit_id,
 )
@@ -49,7 +50,7 @@ def begin_change(instance: Instance, caller: Caller, change: Change) -> AuditEnt
         caller=caller,
         action=change.action,
         kind=change.kind,
-        name=change.name,
+        name=bounded_name(change.name),
         before=bounded_state(change.before),
     )
     instance.stores.audit.put(entry)

@@ -1,6 +1,6 @@
 """List groups, and describe one: its members, the owner of each partition, and the offsets that it has committed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -8,7 +8,9 @@ from penstock_core.groups.group import GroupState, Member
 from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment
 from penstock_core.groups.lease import Lease
 from penstock_core.ids import GroupName, MemberName, Offset, PartitionKey, TopicName, parse_group_name
+from penstock_core.limits import GROUP_NAMES_AT_ONCE
 from penstock_core.log.index import Head
+from penstock_core.pages import show_all, shown_page
 from penstock_service.index.record_age import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
@@ -57,16 +59,21 @@ class GroupDescription:
 
 
 def list_groups(
-    memberships: MembershipStore, limit: int, after: str
+    memberships: MembershipStore, limit: int, after: str, is_shown: Callable[[str], bool] = show_all
 ) -> tuple[Sequence[tuple[GroupName, GroupState | None]], str | None]:
     """Up to `limit` groups whose names sort after `after`, by name, and the `after` of the next page, or None.
 
-    One query, and one read for each 100 groups.
+    Leaves out those that are not shown. One query for each `GROUP_NAMES_AT_ONCE` names that it passes, and one read
+    for each 100 groups.
     """
-    names = memberships.registered(after, limit + 1)
-    page = names[:limit]
+
+    def read(place: str) -> tuple[Sequence[GroupName], str | None]:
+        names = memberships.registered(place, GROUP_NAMES_AT_ONCE)
+        return names, names[-1] if len(names) == GROUP_NAMES_AT_ONCE else None
+
+    page, next_after = shown_page(read, after, limit, is_shown, str)
     states = memberships.find_groups(page)
-    return [(name, states.get(name)) for name in page], page[-1] if len(names) > limit else None
+    return [(name, states.get(name)) for name in page], next_after
 
 
 def describe_group(instance: Instance, group_name: str, after: str = "", limit: int | None = None) -> GroupDescription:

@@ -1,22 +1,24 @@
 """The quotas of a call that reads records: taken before the read, and settled by the bytes that it answers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from penstock_core.errors import PenstockError
 from penstock_core.quotas.quota import Subject
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.admit import Spender, admit_fetch, spend_fetched
+from penstock_service.quotas.admit import Spender, admit_fetch, give_back_fetch, spend_fetched
 from penstock_service.quotas.spenders import principal_spender, topic_spenders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAllowance:
-    """What a call may answer, and the quotas that pay for it."""
+    """The bytes that a call may answer, the quotas that pay for it, and the errors of topics over their quotas."""
 
     max_bytes: int
     spenders: tuple[Spender, ...]
+    refused: Mapping[str, PenstockError]
 
-    def settle(self, instance: Instance, fetched: dict[str, int]) -> None:
+    def settle(self, instance: Instance, fetched: Mapping[str, int]) -> None:
         """Spends the bytes that were answered, by topic. Sends no call."""
         total = sum(fetched.values())
         for spender in self.spenders:
@@ -25,11 +27,23 @@ class FetchAllowance:
 
 
 def allow_fetch(instance: Instance, principal: str, topics: Iterable[str], max_bytes: int) -> FetchAllowance:
-    """Takes one call of the quotas of the principal and of each topic. Raises THROTTLED if one of them is spent.
+    """Takes one call of the quotas of the principal and of each topic. A topic over its quota is refused alone.
 
-    Costs what `take_share` costs for each quota, and nothing without quotas.
+    Costs what `take_share` costs for each quota, and nothing without quotas. Raises THROTTLED if the principal is over
+    its quota, or all topics are: nothing is taken then.
     """
-    spenders = (principal_spender(principal), *topic_spenders(instance, topics))
-    for spender in spenders:
-        max_bytes = admit_fetch(instance, spender, max_bytes)
-    return FetchAllowance(max_bytes=max_bytes, spenders=spenders)
+    names = list(dict.fromkeys(topics))
+    caller = principal_spender(principal)
+    max_bytes = admit_fetch(instance, caller, max_bytes)
+    spenders, refused = [caller], dict[str, PenstockError]()
+    for spender in topic_spenders(instance, names):
+        try:
+            max_bytes = admit_fetch(instance, spender, max_bytes)
+        except PenstockError as error:
+            refused[spender.name] = error
+        else:
+            spenders.append(spender)
+    if refused and len(refused) == len(names):
+        give_back_fetch(instance, caller)
+        raise next(iter(refused.values()))
+    return FetchAllowance(max_bytes=max_bytes, spenders=tuple(spenders), refused=refused)

@@ -8,7 +8,7 @@ from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.quotas.quota import Rate, Subject
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
-from penstock_service.quotas.admit import admit
+from penstock_service.quotas.admit import admit, give_back
 from penstock_service.quotas.spenders import principal_spender, topic_spender
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule
@@ -37,17 +37,45 @@ def produce_within_quotas(
 def admit_produce(instance: Instance, principal: str, entries: Sequence[ProduceEntry]) -> dict[int, PenstockError]:
     """Takes the entries of the quotas. Gives the errors of those whose topics are over theirs, by their places.
 
-    Raises THROTTLED if the principal is over its quota.
+    The principal gets back what refused entries would have spent. Raises THROTTLED if it is over its quota itself.
     """
-    total = sum(len(entry.data) for entry in entries)
-    admit(instance, principal_spender(principal), {Rate.PRODUCE_REQUESTS: 1, Rate.PRODUCE_BYTES: total})
+    caller, sizes = principal_spender(principal), _sizes(entries)
+    admit(instance, caller, _produce_of(sizes.total()))
     if not instance.quota_cache.has_quotas(Subject.TOPIC):
         return {}
+    refused = {name: error for name, size in sizes.items() if (error := _refusal(instance, name, size)) is not None}
+    if refused:
+        left_out = sum(sizes[name] for name in refused)
+        is_all = len(refused) == len(sizes)
+        give_back(instance, caller, {Rate.PRODUCE_REQUESTS: int(is_all), Rate.PRODUCE_BYTES: left_out})
+    return {index: refused[entry.topic] for index, entry in enumerate(entries) if entry.topic in refused}
+
+
+def admit_whole(instance: Instance, principal: str, entries: Sequence[ProduceEntry]) -> None:
+    """Takes the entries of the quotas, all or none. Raises THROTTLED for the first that is spent."""
+    sizes = _sizes(entries)
+    demands = [(principal_spender(principal), sizes.total())]
+    if instance.quota_cache.has_quotas(Subject.TOPIC):
+        found = [(topic_spender(instance, name), size) for name, size in sizes.items()]
+        demands += [(spender, size) for spender, size in found if spender is not None]
+    for place, (spender, size) in enumerate(demands):
+        try:
+            admit(instance, spender, _produce_of(size))
+        except PenstockError:
+            for before, taken in demands[:place]:
+                give_back(instance, before, _produce_of(taken))
+            raise
+
+
+def _sizes(entries: Sequence[ProduceEntry]) -> Counter[str]:
     sizes: Counter[str] = Counter()
     for entry in entries:
         sizes[entry.topic] += len(entry.data)
-    refused = {name: error for name, size in sizes.items() if (error := _refusal(instance, name, size)) is not None}
-    return {index: refused[entry.topic] for index, entry in enumerate(entries) if entry.topic in refused}
+    return sizes
+
+
+def _produce_of(size: int) -> dict[Rate, int]:
+    return {Rate.PRODUCE_REQUESTS: 1, Rate.PRODUCE_BYTES: size}
 
 
 def _refusal(instance: Instance, topic: str, size: int) -> PenstockError | None:
@@ -55,7 +83,7 @@ def _refusal(instance: Instance, topic: str, size: int) -> PenstockError | None:
     if spender is None:
         return None
     try:
-        admit(instance, spender, {Rate.PRODUCE_REQUESTS: 1, Rate.PRODUCE_BYTES: size})
+        admit(instance, spender, _produce_of(size))
     except PenstockError as error:
         return error
     return None

@@ -1,11 +1,12 @@
 """Describe and list topics."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from penstock_core.ids import RESERVED_PREFIX, Offset, Partition, PartitionKey
 from penstock_core.log.topic import Topic
+from penstock_core.pages import show_all
 from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.topics import TopicStore
@@ -48,11 +49,14 @@ def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[T
     ]
 
 
-def list_topics(topics: TopicStore, limit: int, after: str) -> tuple[Sequence[Topic], str | None]:
+def list_topics(
+    topics: TopicStore, limit: int, after: str, is_shown: Callable[[str], bool] = show_all
+) -> tuple[Sequence[Topic], str | None]:
     """Up to `limit` topics whose names sort after `after`, by name, and the `after` of the next page, or None.
 
-    Leaves out the topics of the service. Reads the whole topics table.
+    Leaves out the topics of the service and those that are not shown. Reads the whole topics table.
     """
-    behind = [topic for topic in topics.list() if topic.name > after and not topic.name.startswith(RESERVED_PREFIX)]
+    own = (topic for topic in topics.list() if topic.name > after and not topic.name.startswith(RESERVED_PREFIX))
+    behind = [topic for topic in own if is_shown(topic.name)]
     page = behind[:limit]
     return page, page[-1].name if len(behind) > limit else None

@@ -94,6 +94,12 @@ def test_caller_without_a_name_has_no_rule_of_its_own() -> None:
     assert not RuleSet([], super_everybody).of("").decide(READ_ORDERS).is_allowed
 
 
+def test_caller_without_a_name_is_denied_what_everybody_is() -> None:
+    rules = RuleSet([parse_rule("*", "read", "topic:orders", "deny")], AclSettings(allows_by_default=True))
+    assert rules.of("").decide(READ_ORDERS).reason is Reason.DENIED
+    assert rules.of("").decide(Right(operation=Operation.READ, kind=Kind.TOPIC, name="other")).is_allowed
+
+
 def test_rule_set_forgets_principals_beyond_its_bound() -> None:
     rules = RuleSet([parse_rule(ADA, "read", "topic:orders")], DENY)
     for number in range(ACL_PRINCIPALS_REMEMBERED_MAX + 1):

@@ -18,6 +18,14 @@ def test_quota_has_the_limits_that_were_sent() -> None:
     assert not quota.is_default
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["arn:aws:iam::1:role/path/ledger", "arn:aws:sts::1:assumed-role/ledger/i-0abc", "arn:aws:iam::1:role/ledger"],
+)
+def test_quota_of_a_role_has_the_name_that_its_requests_have(name: str) -> None:
+    assert parse_quota("principal", name, {"fetch_bytes_per_s": 1}).name == "arn:aws:iam::1:role/ledger"
+
+
 def test_null_takes_a_limit_away() -> None:
     assert parse_quota("topic", "*", {"fetch_bytes_per_s": None}) == Quota(subject=Subject.TOPIC, name="*")
 
@@ -28,8 +36,10 @@ def test_null_takes_a_limit_away() -> None:
         ("group", "g", {}, "subject 'group': quotas are of a 'principal' or 'topic'"),
         ("topic", "a/b", {}, "a/b"),
         ("principal", "", {}, "give 1 to"),
-        ("principal", "a b", {}, "'a b'"),
-        ("principal", "a\x00b", {}, "without blanks"),
+        ("principal", "arn:a b", {}, "'arn:a b'"),
+        ("principal", "arn:a\x00b", {}, "principal"),
+        ("principal", "ledger", {}, "give an IAM ARN"),
+        ("principal", "arn:aws:iam::1:role/led*", {}, "name one"),
         ("principal", "a" * (PRINCIPAL_LENGTH_MAX + 1), {}, "give 1 to"),
         ("topic", "t", {"bytes": 1}, "limit 'bytes': a quota has produce_bytes_per_s"),
         ("topic", "t", {"topics_max": 1}, "limit 'topics_max'"),

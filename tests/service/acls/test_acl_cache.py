@@ -56,6 +56,18 @@ def _may(cache: AclCache) -> bool:
     return cache.access_of(ADA).may(Operation.READ, Kind.TOPIC, "a")
 
 
+def test_look_at_the_newest_rules_that_fails_forgets_none(store: _Counted) -> None:
+    cache = AclCache(store, SteppedClock(), DENY)
+    assert _may(cache)
+    store.is_away = True
+    with pytest.raises(PenstockError, match="away"):
+        cache.newest_access_of(ADA)
+    assert _may(cache)
+    store.is_away = False
+    store.change("1", EMPTY)
+    assert not cache.newest_access_of(ADA).may(Operation.READ, Kind.TOPIC, "a")
+
+
 def test_warm_request_reads_nothing(store: _Counted) -> None:
     clock = SteppedClock()
     cache = AclCache(store, clock, DENY)

@@ -1,11 +1,12 @@
 """List subscriptions, and describe one: how far each partition is, and what became of its last delivery."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock_core.ids import Offset, TopicName
-from penstock_core.limits import HEADS_AT_ONCE
+from penstock_core.limits import HEADS_AT_ONCE, PUSH_LIST_MAX
+from penstock_core.pages import show_all, shown_page
 from penstock_core.push.attempt import patience_ends_ms
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
@@ -100,14 +101,19 @@ class SubscriptionPage:
     next_after: str | None
 
 
-def list_subscriptions(instance: Instance, limit: int, after: str) -> tuple[Sequence[Subscription], str | None]:
+def list_subscriptions(
+    instance: Instance, limit: int, after: str, is_shown: Callable[[str], bool] = show_all
+) -> tuple[Sequence[Subscription], str | None]:
     """Up to `limit` subscriptions whose names sort after `after`, and the `after` of the next page, or None.
 
-    Two queries: one page of a query may end before `limit`.
+    Leaves out those that are not shown. One query for each MB that it passes, and one that finds the end.
     """
-    found = instance.stores.push.list_subscriptions(after, limit)
-    is_last = not found or not instance.stores.push.list_subscriptions(found[-1].name, 1)
-    return found, None if is_last else found[-1].name
+
+    def read(place: str) -> tuple[Sequence[Subscription], str | None]:
+        found = instance.stores.push.list_subscriptions(place, PUSH_LIST_MAX)
+        return found, found[-1].name if found else None
+
+    return shown_page(read, after, limit, lambda each: is_shown(each.name), lambda each: each.name)
 
 
 def describe_subscription(instance: Instance, name: str, after: str, limit: int) -> SubscriptionPage:

@@ -50,6 +50,8 @@ class AcquireWish:
 
     - `nonce` is None for a client that never repeats an acquire.
     - `lock_ms` None is the group's. `topics` None are all topics of the group.
+    - `may_take` are the topics that the caller's rights and quotas leave of these, None if they leave all. It may have
+      names that the group has not.
     - `wait_ms` is how long to wait for a record. With `must_arm`, an acquire that finds none arms the partitions.
     """
 
@@ -60,7 +62,15 @@ class AcquireWish:
     wait_ms: int = 0
     must_arm: bool = False
     topics: frozenset[str] | None = None
+    may_take: frozenset[str] | None = None
     acknowledgements: Sequence[AckEntry] = ()
+
+    @property
+    def taken_topics(self) -> frozenset[str] | None:
+        """The topics whose records the call takes, None for all of the group."""
+        if self.topics is None or self.may_take is None:
+            return self.may_take if self.topics is None else self.topics
+        return self.topics & self.may_take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +192,7 @@ class _Call:
             self._instance,
             self._group,
             replace(request, now_ms=self._instance.clock.now_ms()),
-            topics=self._wish.topics,
+            topics=self._wish.taken_topics,
             bytes_max=self._wish.bytes_max,
             entries=entries,
             reach=reach,

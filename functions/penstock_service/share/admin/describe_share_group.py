@@ -1,11 +1,12 @@
 """List share groups, and describe one: what is in flight in each partition, what is available, what waits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_core.ids import Offset, TopicName
-from penstock_core.limits import HEADS_AT_ONCE
+from penstock_core.limits import HEADS_AT_ONCE, SHARE_GROUP_LIST_MAX
 from penstock_core.log.index import Head
+from penstock_core.pages import show_all, shown_page
 from penstock_core.share.read_first import NO_KEY
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.retry import available_ms, is_last_delivery
@@ -43,10 +44,20 @@ class ShareGroupPartition:
         return self.in_flight + self.available + self.waiting
 
 
-def list_share_groups(instance: Instance, limit: int, after: str) -> tuple[Sequence[ShareGroup], str | None]:
-    """Up to `limit` groups whose names sort after `after`, and the `after` of the next page, or None. One query."""
-    found = instance.stores.share.list_groups(after, limit + 1)
-    return found[:limit], found[limit - 1].name if len(found) > limit else None
+def list_share_groups(
+    instance: Instance, limit: int, after: str, is_shown: Callable[[str], bool] = show_all
+) -> tuple[Sequence[ShareGroup], str | None]:
+    """Up to `limit` groups whose names sort after `after`, and the `after` of the next page, or None.
+
+    Leaves out those that are not shown. One query for each `SHARE_GROUP_LIST_MAX` or MB that it passes, and one that
+    finds the end.
+    """
+
+    def read(place: str) -> tuple[Sequence[ShareGroup], str | None]:
+        found = instance.stores.share.list_groups(place, SHARE_GROUP_LIST_MAX)
+        return found, found[-1].name if found else None
+
+    return shown_page(read, after, limit, lambda group: is_shown(group.name), lambda group: group.name)
 
 
 def describe_share_group(
