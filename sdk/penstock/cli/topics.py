@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from penstock.admin.admin import Admin
+from penstock.admin.partition_change import preview, records_of
 from penstock.cli.completion import complete_topics
 from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.options.duration import DURATION_OR_FOREVER
-from penstock.cli.options.partition_change import preview, records_of
 from penstock.cli.options.settings import (
     BACK_TO_DEFAULT,
     CONFIG,

@@ -17,10 +17,12 @@ _NUMBER_DIGITS_MAX = 19  # of the largest offset
 class Asked:
     """One request of a page: the parts of its path, its query, its form, and the way to the service.
 
-    `said` is what the last action has done, which the frame of the page shows.
+    `prompt` is the transport of a page, whose failed connections are told at once. Producers and consumers take
+    `transport`, and try again. `said` is what the last action has done, which the frame of the page shows.
     """
 
     transport: Transport
+    prompt: Transport
     url_path: str
     now_ms: int
     path: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +33,7 @@ class Asked:
     @property
     def admin(self) -> Admin:
         """A client with the user's own credentials."""
-        return Admin(transport=self.transport)
+        return Admin(transport=self.prompt)
 
     def number(self, name: str, default: int) -> int:
         """A whole number of the form or the query. Raises InvalidError for other text."""

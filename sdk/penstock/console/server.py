@@ -38,7 +38,7 @@ class ConsoleServer:
 
     def __init__(self, transport: Transport, port: int, say_link: Callable[[str], None]) -> None:
         self.guard = Guard(port, new_nonce)
-        self._transport = PromptTransport(transport)
+        self._transport = transport
         self._say_link = say_link
         self._threads = ThreadPoolExecutor(CONSOLE_REQUESTS_MAX, thread_name_prefix="penstock-page")
         self._streaming = Streaming()
@@ -136,6 +136,7 @@ class ConsoleServer:
     def _asked(self, request: web.Request, form: Mapping[str, str]) -> Asked:
         return Asked(
             transport=self._transport,
+            prompt=PromptTransport(self._transport),
             url_path=request.rel_url.raw_path,
             now_ms=wall_clock_ms(),
             path=dict(request.match_info),

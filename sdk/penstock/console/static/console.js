@@ -18,3 +18,66 @@ document.addEventListener("keydown", (event) => {
     field.focus();
   }
 });
+
+// New records of a topic, the newest on top.
+const ROWS_MAX = 200;
+for (const view of document.querySelectorAll("[data-live]")) {
+  const state = document.querySelector("[data-live-state]");
+  const count = document.querySelector("[data-live-count]");
+  const pause = document.querySelector("[data-live-pause]");
+  const rows = view.querySelector("tbody");
+  let source = null;
+  let seen = 0;
+  let leftOut = 0;
+
+  const say = (text, kind) => { state.textContent = text; state.className = `badge ${kind}`; };
+
+  const cell = (kind, text, name) => {
+    const made = document.createElement(kind);
+    made.className = name;
+    made.textContent = text;
+    return made;
+  };
+
+  const row = (record) => {
+    const made = document.createElement("tr");
+    const offset = cell("th", "", "number");
+    const link = cell("a", record.offset.toLocaleString("en"), "");
+    link.href = record.path;
+    offset.scope = "row";
+    offset.append(link);
+    made.append(cell("td", record.partition, "number"), offset, cell("td", record.time, "time"));
+    for (const part of ["key", "value"]) {
+      const isWord = record[`${part}_kind`] === "null" || record[`${part}_kind`] === "empty";
+      made.append(cell("td", record[part], isWord ? "data quiet" : "data"));
+    }
+    made.append(cell("td", record.headers || "–", "data"));
+    return made;
+  };
+
+  const open = () => {
+    say("connecting", "plain");
+    source = new EventSource(view.dataset.live);
+    source.addEventListener("message", (event) => {
+      const { records, left_out } = JSON.parse(event.data);
+      say("live", "good");
+      for (const record of records) rows.prepend(row(record));
+      while (rows.children.length > ROWS_MAX) rows.lastElementChild.remove();
+      seen += records.length;
+      leftOut += left_out;
+      count.textContent = `${seen.toLocaleString("en")} shown${leftOut ? `, ${leftOut.toLocaleString("en")} left out` : ""}`;
+    });
+    source.addEventListener("failed", (event) => { say(JSON.parse(event.data).error, "bad"); source.close(); });
+    source.addEventListener("error", () => { say("connection lost: trying again", "warn"); });
+  };
+
+  const shut = () => { source?.close(); source = null; };
+
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    if (source) { shut(); say("paused", "plain"); pause.textContent = "Go on"; } else { open(); pause.textContent = "Pause"; }
+  });
+  addEventListener("pagehide", shut);
+  addEventListener("pageshow", (event) => { if (event.persisted && pause.textContent === "Pause") open(); });
+  open();
+}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli.options.partition_change import moved_share, preview
+from penstock.admin.partition_change import moved_share, preview
 from penstock.model import PartitionOffsets, Topic, TopicDescription
 from penstock_core.ids import Partition
 from penstock_core.records.partitioner import murmur2

@@ -1,0 +1,51 @@
+"""Times, bytes and headers that people type into forms."""
+
+import re
+from datetime import UTC, datetime
+
+from penstock.durations import parse_duration_ms
+from penstock.errors import InvalidError
+from penstock.model import Headers
+from penstock_core.errors import ErrorCode, shown
+
+_AGO = re.compile(r"([0-9]+[smhd]) ago", re.ASCII)
+
+
+def time_of(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of a time: ISO 8601 (UTC where it names no zone), `5m ago`, or the number itself."""
+    text = text.strip()
+    if text.isascii() and text.isdigit() and len(text) > 8:
+        return int(text[:19])
+    ago = _AGO.fullmatch(text)
+    try:
+        if ago is not None:
+            return max(0, now_ms - parse_duration_ms(ago[1]))
+        at = datetime.fromisoformat(text)
+        return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000))
+    except (ValueError, OverflowError) as error:
+        raise InvalidError(
+            ErrorCode.INVALID_REQUEST,
+            f"{shown(text)} is no time: give one such as 2026-11-23 18:30, 5m ago, or milliseconds since 1970",
+        ) from error
+
+
+def bytes_of(text: str, form: str, what: str) -> bytes:
+    """The bytes that the text stands for: UTF-8, or pairs of hexadecimal digits if `form` is hex."""
+    if form != "hex":
+        return text.encode(errors="surrogatepass")
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise InvalidError(
+            ErrorCode.INVALID_REQUEST, f"{what}={shown(text)} is no hexadecimal: give pairs of digits such as 00 ff"
+        ) from error
+
+
+def headers_of(text: str) -> Headers:
+    """A header for each line `name: value`; a line without a colon is a header without a value."""
+    found: list[tuple[str, bytes | None]] = []
+    for line in text.splitlines():
+        if line.strip():
+            name, colon, value = line.partition(":")
+            found.append((name.strip(), value.strip().encode() if colon else None))
+    return tuple(found)

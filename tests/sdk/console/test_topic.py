@@ -1,0 +1,82 @@
+"""The page of one topic, and what destroys it."""
+
+import pytest
+
+from penstock.errors import UnknownTopicError
+from penstock.testing import MemoryPenstock
+from tests.sdk.console.visitor import Visitor
+
+
+@pytest.fixture(autouse=True)
+def topic(service: MemoryPenstock) -> None:
+    service.create_topic("orders", partitions=3)
+    with service.producer() as producer:
+        for number in range(9):
+            producer.send("orders", str(number), partition=1)
+
+
+def test_page_shows_partitions_and_offsets(visitor: Visitor) -> None:
+    seen = visitor.get("/topics/orders")
+    assert "3 partitions" in seen.text
+    assert "1 active 0 9 9 newest · oldest" in seen.text
+
+
+def test_partitions_come_in_pages(service: MemoryPenstock, visitor: Visitor) -> None:
+    service.create_topic("wide", partitions=130)
+    assert "1–100 of 130 partitions" in visitor.get("/topics/wide").text
+    assert "101–130 of 130 partitions" in visitor.get("/topics/wide?page=2").text
+
+
+def test_settings_that_were_changed_are_altered(service: MemoryPenstock, visitor: Visitor) -> None:
+    visitor.get("/topics/orders/settings")
+    seen = visitor.post("/topics/orders/settings", set_retention_ms="3d", set_cleanup_policy="delete")
+    assert "Changed retention_ms." in seen.text
+    assert service.admin().describe_topic("orders").topic.config["retention_ms"] == 3 * 86_400_000
+    assert "Nothing to change." in visitor.post("/topics/orders/settings", set_retention_ms="3d").text
+
+
+def test_setting_that_the_service_refuses_is_told(visitor: Visitor) -> None:
+    visitor.get("/topics/orders/settings")
+    seen = visitor.post("/topics/orders/settings", set_cleanup_policy="<b>never")
+    assert (seen.status, "INVALID_CONFIG" in seen.text) == (400, True)
+    assert "<b>never" not in seen.html
+
+
+def test_change_of_partitions_is_shown_before_it_is_made(service: MemoryPenstock, visitor: Visitor) -> None:
+    seen = visitor.get("/topics/orders/partitions?partitions=1")
+    assert "take no new records. 9 records stay readable there" in seen.text.replace("takes", "take")
+    assert service.admin().describe_topic("orders").topic.writable_partitions == 3
+    assert visitor.post("/topics/orders/partitions", partitions=1, confirm="order").status == 400
+    assert service.admin().describe_topic("orders").topic.writable_partitions == 3
+    assert visitor.post("/topics/orders/partitions", partitions=1, confirm="orders").status == 200
+    assert service.admin().describe_topic("orders").topic.writable_partitions == 1
+    assert visitor.get("/topics/orders/partitions?partitions=1").status == 400
+
+
+def test_truncation_asks_for_the_name(service: MemoryPenstock, visitor: Visitor) -> None:
+    visitor.get("/topics/orders/settings")
+    assert visitor.post("/topics/orders/truncate", partition=1, before=4, confirm="").status == 400
+    assert visitor.post("/topics/orders/truncate", partition=1, before="", confirm="orders").status == 400
+    assert service.admin().list_offsets("orders", "earliest")[1] == 0
+    seen = visitor.post("/topics/orders/truncate", partition=1, before=4, confirm="orders")
+    assert "Partition 1 starts at offset 4 now." in seen.text
+    assert service.admin().list_offsets("orders", "earliest")[1] == 4
+
+
+def test_deletion_asks_for_the_name(service: MemoryPenstock, visitor: Visitor) -> None:
+    visitor.get("/topics/orders/settings")
+    refused = visitor.post("/topics/orders/delete", confirm="ORDERS")
+    assert "nothing was changed" in refused.text
+    assert service.admin().describe_topic("orders")
+    assert "Deleted orders." in visitor.post("/topics/orders/delete", confirm=" orders ").text
+    with pytest.raises(UnknownTopicError):
+        service.admin().describe_topic("orders")
+    assert visitor.post("/topics/orders/delete", confirm="orders").status == 404
+
+
+@pytest.mark.parametrize("path", ["settings", "partitions", "truncate", "delete", "produce"])
+def test_action_without_its_form_is_refused(service: MemoryPenstock, visitor: Visitor, path: str) -> None:
+    before = service.admin().describe_topic("orders")
+    visitor.form_token = "x"  # a form of another session
+    assert visitor.post(f"/topics/orders/{path}", confirm="orders", partitions=1, partition=1, before=2).status == 403
+    assert service.admin().describe_topic("orders") == before
