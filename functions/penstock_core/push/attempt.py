@@ -29,7 +29,7 @@ from penstock_core.limits import (
     PUSH_ERROR_LENGTH_MAX,
     PUSH_EVIDENCE_MARGIN_MS,
 )
-from penstock_core.push.batch import Failed, Failure
+from penstock_core.push.batch import Failed, Failure, reason_of
 from penstock_core.push.delivery import DeliveryState, Trouble, changed
 from penstock_core.push.subscription import SubscriptionConfig
 from penstock_core.push.window import is_open, wait_for_more
@@ -144,7 +144,7 @@ def fail(state: DeliveryState, config: SubscriptionConfig, tried: Try, failed: F
     """The attempt has failed as a whole."""
     end = tried.end
     trouble = state.trouble or Trouble(first_failed_ms=now_ms, range_end=end, try_end=end, attempts=1)
-    trouble = replace(trouble, error=failed.error[:PUSH_ERROR_LENGTH_MAX])
+    trouble = replace(trouble, error=reason_of(failed)[:PUSH_ERROR_LENGTH_MAX])
     if failed.failure is Failure.AWAY:
         trouble = replace(trouble, attempts=max(0, trouble.attempts - 1), outages=trouble.outages + 1, is_well=False)
         return changed(state, trouble=trouble, next_try_ms=now_ms + pause_ms(config, trouble.outages))
@@ -163,7 +163,7 @@ def fail_record(state: DeliveryState, config: SubscriptionConfig, named: Named, 
         try_end=alone,
         attempts=known.attempts if known is not None and is_same else 1,
         is_well=not named.is_first or (known is not None and known.is_well),
-        error=named.error[:PUSH_ERROR_LENGTH_MAX],
+        error=reason_of(Failed(failure=Failure.REFUSAL, error=named.error))[:PUSH_ERROR_LENGTH_MAX],
     )
     succeeded_ms = state.succeeded_ms if named.is_first else now_ms
     state = replace(state, offset=max(state.offset, named.offset), succeeded_ms=succeeded_ms)

@@ -3,12 +3,13 @@ from typing import Any
 
 import pytest
 
+from penstock_core.ids import Offset
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE, PUSH_VISIBILITY_MS
-from penstock_core.push.batch import Failed, Failure
+from penstock_core.push.batch import Answered, Failed, Failure
 from penstock_core.records.codec import NewRecord, Record, decode
 from penstock_service.topics.delete_topic import delete_topic
 from tests.support.push_deliveries import Deliveries, refusing
-from tests.support.service import Intercepted, ask, new_topic, with_stores
+from tests.support.service import Intercepted, ask, key_of, new_topic, with_stores
 
 REFUSED = Failed(failure=Failure.REFUSAL, error="it does not fit")
 
@@ -130,6 +131,19 @@ def test_records_wait_for_a_missing_dead_letter_topic(was_there: bool) -> None:
     deliveries.run()
     assert [record.value for record in letters(deliveries)] == [b"bad"]
     assert deliveries.batches[-1] == [1]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_dead_letter_tells_a_reason_when_the_target_gives_none(is_named: bool) -> None:
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead")
+    place = (key_of(deliveries.instance, "orders"), Offset(0))
+    named = Answered(failed=frozenset({place}), error="")
+    deliveries.answer = lambda _: named if is_named else Failed(failure=Failure.REFUSAL, error=" ")
+    deliveries.append("bad")
+    deliveries.run()
+    [letter] = letters(deliveries)
+    assert dict(letter.headers)["penstock.dead-letter.reason"] == b"refusal, without a word of the target"
 
 
 def test_dead_letter_has_the_reason_deliveries_when_all_its_deliveries_died() -> None:
