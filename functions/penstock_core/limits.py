@@ -223,6 +223,7 @@ PUSH_BACKOFF_FIRST_MS_DEFAULT = 1_000
 PUSH_BACKOFF_LAST_MS_DEFAULT = 600_000
 PUSH_BACKOFF_MS_MAX = PUSH_PAUSE_MS_MAX
 PUSH_EVIDENCE_MARGIN_MS = 10_000  # a success counts if it is so much later than a failure: clocks differ
+PUSH_PROOF_PAUSE_MS = 20_000  # of a record that waits for a proof, in parallel mode: longer than the margin and a note
 PUSH_SUCCESS_NOTE_MS = 5_000  # a lane in parallel mode notes its successes so often
 PUSH_PATIENCE_MS_DEFAULT = 900_000  # records wait so long for a target that has no success at all
 PUSH_PATIENCE_MS_MAX = 14 * 24 * 3_600_000

@@ -54,6 +54,7 @@ class Acknowledgement:
 
     - `offsets` are the ranges that it is for; None: all that `handed_out` has, or else all that the lock still has.
     - `delay_ms` (release) is the pause; None: the backoff. `is_uncounted`: the records never reached a handler.
+      `is_spared`: they come again even if this delivery was to be their last.
     - `reason` (reject) goes with the record to the dead-letter topic.
     - `lock_ms` (renew) is the time from now; None: the group's.
     - `generation` and `handed_out` are what the client's lock id tells (`share_codec.parse_client_lock_id`).
@@ -66,6 +67,7 @@ class Acknowledgement:
     reason: str = ""
     lock_ms: int | None = None
     is_uncounted: bool = False
+    is_spared: bool = False
     generation: int = 0
     handed_out: Lock | None = None
 
@@ -183,7 +185,7 @@ def released(config: ShareGroupConfig, each: Acknowledgement, lock: Lock, mine: 
     """The wait of records that a release takes out of the lock."""
     if each.is_uncounted:
         return Wait(now_ms + (each.delay_ms or 0), max(lock.deliveries - 1, 0), mine)
-    if is_last_delivery(config, lock.deliveries):
+    if is_last_delivery(config, lock.deliveries) and not each.is_spared:
         return Wait(0, lock.deliveries, mine, is_dead=True)
     delay_ms = backoff_ms(config, lock.deliveries, each.lock_id) if each.delay_ms is None else each.delay_ms
     return Wait(now_ms + delay_ms, lock.deliveries, mine)

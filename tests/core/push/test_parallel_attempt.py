@@ -3,11 +3,12 @@ from typing import Any
 
 import pytest
 
-from penstock_core.ids import Offset
-from penstock_core.limits import PUSH_EVIDENCE_MARGIN_MS, PUSH_SUCCESS_NOTE_MS
+from penstock_core.ids import LockId, Offset
+from penstock_core.limits import PUSH_EVIDENCE_MARGIN_MS, PUSH_PATIENCE_MS_MAX, PUSH_SUCCESS_NOTE_MS
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryState, Trouble
 from penstock_core.push.parallel_attempt import (
+    Fate,
     ParallelFacts,
     ParallelFailure,
     batch_size,
@@ -17,11 +18,15 @@ from penstock_core.push.parallel_attempt import (
     is_last,
     needs_evidence,
     succeed_parallel,
+    waited_ms,
 )
 from penstock_core.push.subscription import SubscriptionConfig, new_subscription_config
+from penstock_core.share.retry import backoff_ms
+from penstock_core.share.share_group import ShareGroupConfig
 
 NEW = DeliveryState(offset=Offset(0), version=0)
-NOW_MS = 1_000_000
+NOW_MS = 10_000_000
+REFUSED = Failed(failure=Failure.REFUSAL, error="no")
 
 
 def config(**settings: Any) -> SubscriptionConfig:
@@ -47,48 +52,91 @@ def test_batches_are_halved_with_each_delivery_and_the_last_one_is_alone() -> No
 
 
 def test_refusal_counts_before_the_last_delivery() -> None:
-    assert fail(NEW, Failure.REFUSAL, 1).is_counted
-    assert fail(NEW, Failure.REFUSAL, 4).is_counted
-    assert not fail(NEW, Failure.REFUSAL, 5).is_counted
+    assert fail(NEW, Failure.REFUSAL, 1).fate is Fate.RETRY
+    assert fail(NEW, Failure.REFUSAL, 4).fate is Fate.RETRY
+    assert fail(NEW, Failure.REFUSAL, 5).fate is Fate.SPARE
 
 
-@pytest.mark.parametrize(("elsewhere", "is_counted"), [(3, True), (4, False)])
-def test_fewer_failures_in_a_row_than_the_record_has_had_prove_a_success_between(
-    elsewhere: int, is_counted: bool
-) -> None:
+@pytest.mark.parametrize(("elsewhere", "fate"), [(3, Fate.BURY), (4, Fate.SPARE)])
+def test_fewer_failures_in_a_row_than_the_record_has_had_prove_a_success_between(elsewhere: int, fate: Fate) -> None:
     facts = ParallelFacts(now_ms=NOW_MS, failures_elsewhere=elsewhere)
     failed = Failed(failure=Failure.REFUSAL, error="no")
-    assert fail_parallel(NEW, config(), failed, 5, facts).is_counted is is_counted
+    assert fail_parallel(NEW, config(), failed, 5, facts).fate is fate
 
 
-@pytest.mark.parametrize(("failure", "deliveries"), [(Failure.REFUSAL, 5), (Failure.BROKEN, 1), (Failure.BROKEN, 5)])
-def test_failure_counts_once_the_target_has_worked_since_the_last_one(failure: Failure, deliveries: int) -> None:
-    first = fail(NEW, failure, deliveries)
-    assert not first.is_counted
-    assert not fail(first.state, failure, deliveries).is_counted
-    well = succeed_parallel(first.state, NOW_MS + 1)
-    again = fail(well, failure, deliveries)
-    assert again.is_counted
-    assert not fail(again.state, failure, deliveries).is_counted, "it has failed since"
+def test_broken_target_counts_before_the_last_delivery_once_it_has_worked_since_the_last_failure() -> None:
+    first = fail(NEW, Failure.BROKEN, 1)
+    assert first.fate is Fate.GIVE_BACK
+    assert fail(first.state, Failure.BROKEN, 1).fate is Fate.GIVE_BACK
+    again = fail(succeed_parallel(first.state, NOW_MS + 1), Failure.BROKEN, 1)
+    assert again.fate is Fate.RETRY
+    assert fail(again.state, Failure.BROKEN, 1).fate is Fate.GIVE_BACK, "it has failed since"
 
 
-def test_success_of_another_lane_counts_by_the_margin_of_clocks() -> None:
-    state = fail(NEW, Failure.REFUSAL, 5).state
-    limit_ms = NOW_MS + PUSH_EVIDENCE_MARGIN_MS
-    assert not fail(state, Failure.REFUSAL, 5, NOW_MS + 60_000, limit_ms).is_counted
-    assert fail(state, Failure.REFUSAL, 5, NOW_MS + 60_000, limit_ms + 1).is_counted
+@pytest.mark.parametrize("failure", [Failure.REFUSAL, Failure.BROKEN])
+def test_success_of_the_lane_before_the_record_failed_first_buries_nothing(failure: Failure) -> None:
+    """An outage begins. Each lane has worked since its own last failure, which was before the record's first one."""
+    well = succeed_parallel(fail(NEW, Failure.REFUSAL, 1).state, NOW_MS)
+    assert well.trouble is not None
+    assert well.trouble.is_well
+    waited = waited_ms(config(), 5)
+    assert fail(well, failure, 5, NOW_MS + waited, NOW_MS).fate is Fate.SPARE
+    assert fail(well, failure, 1, NOW_MS + waited, NOW_MS).fate is Fate.RETRY, "it is not the last delivery"
+
+
+def test_success_counts_if_it_is_later_than_the_first_failure_by_the_margin_of_clocks() -> None:
+    for deliveries in (6, 7, 9):
+        first_failed_ms = NOW_MS - waited_ms(config(), deliveries)
+        limit_ms = first_failed_ms + PUSH_EVIDENCE_MARGIN_MS
+        assert fail(NEW, Failure.REFUSAL, deliveries, NOW_MS, limit_ms).fate is Fate.SPARE
+        assert fail(NEW, Failure.REFUSAL, deliveries, NOW_MS, limit_ms + 1).fate is Fate.BURY
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"attempts_max": 1}, {"backoff_ms_min": 1, "backoff_ms_max": 1}, {"backoff_ms_min": 3_000}]
+)
+@pytest.mark.parametrize("failure", [Failure.REFUSAL, Failure.BROKEN])
+def test_poison_record_is_buried_after_a_success_and_never_before_one(
+    failure: Failure, settings: dict[str, Any]
+) -> None:
+    """Its deliveries go to many lanes, which fail at other records, too. So it has no proof but the pauses."""
+    chosen, failed = config(patience_ms=PUSH_PATIENCE_MS_MAX, **settings), Failed(failure=failure, error="no")
+    assert chosen.attempts_max is not None
+    now_ms, deliveries = NOW_MS, chosen.attempts_max
+    first_failed_ms = now_ms - waited_ms(chosen, deliveries)
+    for step in range(40):
+        succeeded_ms = first_failed_ms if step < 5 else now_ms - PUSH_SUCCESS_NOTE_MS
+        facts = ParallelFacts(now_ms=now_ms, succeeded_ms=succeeded_ms, failures_elsewhere=1_000)
+        done = fail_parallel(NEW, chosen, failed, deliveries, facts)
+        if done.fate is Fate.BURY:
+            break
+        assert done.fate is Fate.SPARE
+        now_ms, deliveries = now_ms + done.delay_ms, deliveries + 1
+    assert step in (5, 6)
+
+
+def test_time_that_a_record_has_waited_is_no_longer_than_its_pauses() -> None:
+    chosen = config(attempts_max=3, patience_ms=PUSH_PATIENCE_MS_MAX)
+    group = ShareGroupConfig(deliveries_max=3, retry_backoff_ms_min=chosen.backoff_ms_min)
+    passed_ms = 0
+    for deliveries in range(1, 12):
+        assert waited_ms(chosen, deliveries) <= passed_ms
+        done = fail_parallel(NEW, chosen, REFUSED, deliveries, ParallelFacts(now_ms=NOW_MS, failures_elsewhere=99))
+        backoffs = [backoff_ms(group, deliveries, LockId(f"lock{each}")) for each in range(50)]
+        passed_ms += min(backoffs) if done.fate is Fate.RETRY else done.delay_ms
 
 
 def test_patience_ends() -> None:
-    state = fail(NEW, Failure.BROKEN, 5).state
-    patience_ms = config().patience_ms
-    assert not fail(state, Failure.BROKEN, 5, NOW_MS + patience_ms - 1).is_counted
-    assert fail(state, Failure.BROKEN, 5, NOW_MS + patience_ms).is_counted
+    deliveries = next(each for each in range(5, 99) if waited_ms(config(), each) >= config().patience_ms)
+    assert fail(NEW, Failure.BROKEN, deliveries - 1).fate is Fate.SPARE
+    assert fail(NEW, Failure.BROKEN, deliveries).fate is Fate.BURY
+    facts = ParallelFacts(now_ms=NOW_MS, failures_elsewhere=9)
+    assert fail_parallel(NEW, config(patience_ms=0), REFUSED, 5, facts).fate is Fate.BURY
 
 
 def test_target_that_is_away_never_counts() -> None:
     well = succeed_parallel(fail(NEW, Failure.AWAY, 5).state, NOW_MS)
-    assert not fail(well, Failure.AWAY, 5, NOW_MS + 10**9, NOW_MS + 10**9).is_counted
+    assert fail(well, Failure.AWAY, 5, NOW_MS + 10**9, NOW_MS + 10**9).fate is Fate.GIVE_BACK
     assert not needs_evidence(config(), Failed(failure=Failure.AWAY, error=""), 5)
 
 
@@ -123,11 +171,11 @@ def test_trouble_ends_when_nothing_waits() -> None:
 
 
 def test_success_of_another_lane_before_an_outage_counts_one_failure_only() -> None:
-    state, counted = fail(NEW, Failure.REFUSAL, 5).state, 0
+    state, counted = fail(NEW, Failure.BROKEN, 1).state, 0
     for number in range(1, 300):
         now_ms = NOW_MS + 2_000 * number
-        done = fail(state, Failure.REFUSAL, 5, now_ms, NOW_MS + PUSH_EVIDENCE_MARGIN_MS + 1 if number > 7 else 0)
-        state, counted = done.state, counted + done.is_counted
+        done = fail(state, Failure.BROKEN, 1, now_ms, NOW_MS + PUSH_EVIDENCE_MARGIN_MS + 1 if number > 7 else 0)
+        state, counted = done.state, counted + (done.fate is Fate.RETRY)
     assert counted == 1
 
 

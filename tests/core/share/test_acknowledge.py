@@ -106,6 +106,14 @@ def test_release_after_the_last_delivery_waits_for_the_dead_letter_topic_only() 
     assert after.waits == {0: Wait(0, 3, RecordSet(((0, 4),)), is_dead=True)}
 
 
+def test_release_after_the_last_delivery_comes_again_and_counts_when_it_is_spared() -> None:
+    last = ShareState(position=Offset(4), open=4, locks={FIRST_ID: Lock(Offset(0), NOW_MS, 3, RecordSet(((0, 4),)))})
+    after, _ = acknowledged(last, ack(AckType.RELEASE, delay_ms=9, is_spared=True), config=WITH_DEAD_LETTERS)
+    assert after.waits == {0: Wait(NOW_MS + 9, 3, RecordSet(((0, 4),)))}
+    again = acquired(after, OTHER, now_ms=NOW_MS + 9, config=WITH_DEAD_LETTERS, next_offset=4)
+    assert held(again, OTHER) == [(((0, 4),), 4)]
+
+
 def test_rejected_records_wait_for_the_dead_letter_topic_with_their_reason() -> None:
     after, _ = acknowledged(HELD, ack(AckType.REJECT, (0, 1), reason="é" * 150), config=WITH_DEAD_LETTERS)
     [wait] = after.waits.values()

@@ -21,7 +21,7 @@ from penstock_core.push.attempt import Facts, fail
 from penstock_core.push.batch import Failed, Failure
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.lane import FREE, LaneKey, LaneState, lane_of
-from penstock_core.push.parallel_attempt import fail_parallel
+from penstock_core.push.parallel_attempt import Fate, fail_parallel
 from penstock_core.transaction import DeliveryCommit
 from penstock_service.adapters.memory.push import MemoryPushStore
 from penstock_service.push import bury as bury_module
@@ -148,11 +148,11 @@ def _parallel_failure(change: Callable[[Any, Failed], Any]) -> Patch:
 
 
 def _buried_without_proof() -> Patch:
-    return _parallel_failure(lambda done, failed: replace(done, is_counted=failed.failure is not Failure.AWAY))
+    return _parallel_failure(lambda done, _: replace(done, fate=Fate.BURY if done.fate is Fate.SPARE else done.fate))
 
 
 def _outage_counted_in_parallel() -> Patch:
-    return _parallel_failure(lambda done, _: replace(done, is_counted=True))
+    return _parallel_failure(lambda done, _: replace(done, fate=Fate.RETRY))
 
 
 def _named_records_accepted() -> Patch:

@@ -22,6 +22,7 @@ from penstock_core.log.index import Head
 from penstock_core.push.batch import Answered, Failed, Failure, PushBatch, reason_of
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.parallel_attempt import (
+    Fate,
     ParallelFacts,
     blocked_pause_ms,
     end_parallel,
@@ -185,15 +186,20 @@ class _ParallelLane:
         done = fail_parallel(self._state, self._config, failed, deliveries, facts)
         old, young = self._by_age(chosen, now_ms)
         held.reject(old, reason_of(failed))
-        if done.is_counted:
-            self._count(young, reason_of(failed), held)
-        else:
-            held.release_uncounted(young, done.delay_ms)
+        match done.fate:
+            case Fate.RETRY:
+                held.release(young)
+            case Fate.GIVE_BACK:
+                held.release_uncounted(young, done.delay_ms)
+            case Fate.SPARE:
+                held.spare(young, done.delay_ms)
+            case Fate.BURY:
+                held.reject(young, reason_of(failed))
         self._put(done.state)
 
     def _count(self, failing: Sequence[HeldRecord], reason: str, held: HeldRecords) -> None:
-        """Records whose failure counts come again, or go to the dead letters with the reason."""
-        if failing and is_last(self._config, failing[0].deliveries):
+        """Records that the target has named come again, or go to the dead letters: its answer proves that it works."""
+        if is_last(self._config, failing[0].deliveries):
             held.reject(failing, reason)
         else:
             held.release(failing)

@@ -45,6 +45,7 @@ class HeldLock:
         *,
         delay_ms: int | None = None,
         is_uncounted: bool = False,
+        is_spared: bool = False,
         reason: str = "",
     ) -> AckEntry:
         """The acknowledgement of some of its records."""
@@ -55,6 +56,7 @@ class HeldLock:
             delay_ms=delay_ms,
             reason=reason.encode(errors="replace")[:SHARE_REASON_BYTES_MAX].decode(errors="ignore"),
             is_uncounted=is_uncounted,
+            is_spared=is_spared,
             generation=self._generation,
             handed_out=self._now,
         )
@@ -120,6 +122,13 @@ class HeldRecords:
         """They come again after `delay_ms`, and this delivery does not count."""
         self._entries += [
             (lock, lock.entry(AckType.RELEASE, ranges, delay_ms=delay_ms, is_uncounted=True))
+            for lock, ranges in _by_lock(records)
+        ]
+
+    def spare(self, records: Sequence[HeldRecord], delay_ms: int) -> None:
+        """They come again after `delay_ms`. This delivery counts, though it was to be their last."""
+        self._entries += [
+            (lock, lock.entry(AckType.RELEASE, ranges, delay_ms=delay_ms, is_spared=True))
             for lock, ranges in _by_lock(records)
         ]
 

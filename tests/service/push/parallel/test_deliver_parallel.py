@@ -25,8 +25,8 @@ def parallel(partitions: int = 1, **settings: Any) -> Deliveries:
     return deliveries
 
 
-def with_dead_letters(**settings: Any) -> Deliveries:
-    deliveries = parallel(dead_letter_topic="dead", **settings)
+def with_dead_letters(partitions: int = 1, **settings: Any) -> Deliveries:
+    deliveries = parallel(partitions, dead_letter_topic="dead", **settings)
     new_topic(deliveries.instance, "dead")
     return deliveries
 

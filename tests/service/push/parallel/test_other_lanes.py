@@ -12,7 +12,7 @@ from penstock_core.push.batch import Answer, Answered, Failed, Failure, PushBatc
 from penstock_core.push.lane import FREE
 from penstock_service.push.parallel.parallel_group import parallel_group
 from penstock_service.share.acquire.acquire import AcquireWish, acquire_of
-from tests.service.push.parallel.test_deliver_parallel import REFUSED, is_at_rest, parallel
+from tests.service.push.parallel.test_deliver_parallel import REFUSED, dead, is_at_rest, parallel, with_dead_letters
 from tests.support.push_deliveries import Deliveries, refusing
 
 MIB = 2**20
@@ -189,3 +189,31 @@ def test_subscription_ends_at_rest_whatever_its_lanes_did(concurrency: int) -> N
     deliveries.run()
     assert {offset for batch in deliveries.batches for offset in batch} == {*range(22)}
     assert is_at_rest(deliveries)
+
+
+def test_outage_buries_no_record_though_each_lane_had_worked_before_it() -> None:
+    deliveries = with_dead_letters(partitions=3, concurrency=3, attempts_max=2, batch_records=1, backoff_ms_max=5_000)
+    is_down = False
+
+    def answer(batch: PushBatch) -> Answer:
+        return REFUSED if is_down or batch.records[0].record.value == b"poison" else Answered()
+
+    def go_on(pause_ms: int) -> None:
+        for step in range(30):
+            deliveries.append_many(2, partition=step % 3)
+            end_ms = deliveries.clock.time_ms + pause_ms
+            deliveries.run(for_ms=pause_ms)
+            deliveries.clock.time_ms = end_ms
+
+    deliveries.answer = answer
+    run_now(deliveries)
+    for partition in range(3):
+        deliveries.append("poison", "good", partition=partition)
+        run_now(deliveries)
+    is_down = True
+    go_on(1_000)
+    assert {*dead(deliveries)} <= {0}
+    is_down = False
+    go_on(10_000)
+    assert dead(deliveries) == [0, 0, 0]
+    assert is_at_rest(deliveries, partitions=3)
