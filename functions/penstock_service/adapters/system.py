@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock
@@ -39,11 +39,17 @@ class SystemEntropy:
         return os.urandom(count)
 
 
+_is_on_a_thread: ContextVar[bool] = ContextVar("is_on_a_thread", default=False)
+
+
 class ThreadExecutor:
     """Executor on threads that stay between requests: `INSTANCE_THREADS_MAX` and `INSTANCE_LANE_THREADS_MAX` per lane.
 
     A function instance that is frozen after its answer keeps its unfinished calls, and they go on when it is thawed.
     Each call runs in the context (contextvars) of the request that asked for it, so it counts for no later one.
+
+    A call on such a thread may call `map` itself, which calls one item after the other then. With threads of the same
+    pool, as many calls as there are threads would wait for calls that find none.
 
     Each lane of `first_of` has its own threads. So a zone that hangs until its timeout delays no other zone, however
     many requests come meanwhile. When a result is decided, calls that have not begun are dropped.
@@ -55,9 +61,9 @@ class ThreadExecutor:
         self._growing = Lock()
 
     def map(self, function: Callable[[A], T], items: Sequence[A]) -> Outcomes[T]:
-        if len(items) <= 1:
+        if len(items) <= 1 or _is_on_a_thread.get():
             return Outcomes.collect(function, items)
-        futures = [self._pool.submit(copy_context().run, outcome_of, function, item) for item in items]
+        futures = [self._pool.submit(_context().run, outcome_of, function, item) for item in items]
         return Outcomes([future.result() for future in futures])
 
     def first_of(
@@ -76,7 +82,7 @@ class ThreadExecutor:
         futures: list[Future[T | PenstockError]] = []
 
         def begin(index: int) -> None:
-            futures.append(pools[index].submit(copy_context().run, outcome_of, function, items[index]))
+            futures.append(pools[index].submit(_context().run, outcome_of, function, items[index]))
             futures[index].add_done_callback(partial(_report, done, index))
 
         results: list[T | PenstockError | None] = [None] * len(items)
@@ -144,6 +150,13 @@ class SequentialExecutor:
                 break
             results[index] = outcome_of(function, item)
         return results
+
+
+def _context() -> Context:
+    """The context of this request, for a call on another thread."""
+    context = copy_context()
+    context.run(_is_on_a_thread.set, True)
+    return context
 
 
 def _report(done: "SimpleQueue[tuple[int, Future[T]]]", index: int, finished: "Future[T]") -> None:

@@ -35,6 +35,25 @@ def _enough(count: int) -> Callable[[Sequence[Any]], bool]:
     return lambda results: sum(result is not None for result in results) >= count
 
 
+@pytest.mark.parametrize("is_in_a_lane", [False, True])
+def test_map_needs_no_other_thread_when_a_call_of_the_executor_calls_it(
+    threads: ThreadExecutor, is_in_a_lane: bool
+) -> None:
+    """Else as many calls as there are threads would wait for threads for ever."""
+
+    def calls_side_by_side(_: int) -> set[int]:
+        return {threading.get_ident(), *threads.map(lambda _: threading.get_ident(), range(3)).all_ok()}
+
+    if is_in_a_lane:
+        found = threads.first_of(calls_side_by_side, range(2), _enough(2), 0)
+    else:
+        found = [*threads.map(calls_side_by_side, range(2))]
+    assert [len(each) for each in found if isinstance(each, set)] == [1, 1]
+    assert threading.get_ident() not in threads.map(lambda _: threading.get_ident(), range(3)), (
+        "later calls have threads"
+    )
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 100])
 def test_map_answers_in_the_order_of_the_items(threads: ThreadExecutor, count: int) -> None:
     assert threads.map(lambda item: item * 2, range(count)) == tuple(item * 2 for item in range(count))
