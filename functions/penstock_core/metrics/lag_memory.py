@@ -14,7 +14,7 @@ the memory as JSON:  {"hour": 489123, "after": "", "zeros": {"group/billing": 15
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock_core.limits import METRIC_ZEROS
 from penstock_core.metrics.consumer_lag import Consumer, ConsumerKind, ConsumerLag, parse_consumer, together
@@ -63,6 +63,16 @@ def published(
         if each.is_behind or left > 0:
             lines.append(each)
     return lines, LagMemory(hour=hour, zeros=after, after=memory.after)
+
+
+def without_gone(memory: LagMemory, lags: Sequence[ConsumerLag]) -> LagMemory:
+    """The memory after a run that has measured all consumers there are: it expects nothing more of one that is gone.
+
+    Its place is free in the next hour.
+    """
+    present = {each.consumer for each in lags}
+    zeros = {each: left if each in present or each.name == OTHER else 0 for each, left in memory.zeros.items()}
+    return replace(memory, zeros=zeros)
 
 
 def encode_memory(memory: LagMemory) -> str:

@@ -1,11 +1,11 @@
 """The run of each minute that measures consumers and chooses topics."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.metrics.consumer_lag import Consumer, ConsumerLag
-from penstock_core.metrics.lag_memory import LagMemory, decode_memory, encode_memory, published
+from penstock_core.metrics.lag_memory import decode_memory, encode_memory, published, without_gone
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.consumer_lags import consumer_lags
 from penstock_service.metrics.rank_topics import rank_topics
@@ -54,7 +54,9 @@ def measure(instance: Instance, wish: MeasureWish, *, budget_ms: float) -> Measu
     text = instance.stores.cursors.get(_JOB)
     memory = decode_memory(text)
     run = consumer_lags(instance, memory.after, budget_ms)
-    memory = LagMemory(hour=memory.hour, zeros=memory.zeros, after=run.after)
+    if not (memory.after or run.after or run.failures):
+        memory = without_gone(memory, run.lags)
+    memory = replace(memory, after=run.after)
     done.lags, memory = published(memory, run.lags, wish.always, wish.consumers_max, instance.clock.now_ms())
     done.consumers, done.is_finished = len(run.lags), not run.after
     done.failures += run.failures

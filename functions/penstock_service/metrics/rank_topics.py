@@ -1,9 +1,10 @@
 """Choose the topics that get series of their own, and keep the choice where all function instances find it."""
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
-from penstock_core.ids import PartitionKey, segment_time_ms
+from penstock_core.ids import PartitionKey, TopicId, segment_time_ms
 from penstock_core.limits import HEADS_AT_ONCE, METRIC_RANK_MS
 from penstock_core.log.index import Head
 from penstock_core.log.ref import stored_bytes
@@ -25,7 +26,7 @@ def rank_topics(instance: Instance, own_max: int) -> bool:
 
     It is time once an hour, because CloudWatch bills a series for an hour, and each `METRIC_RANK_MS` while there are
     places. One read, then a scan of the topics. If there are more of them than places, one read of heads for
-    each 100 partitions, too.
+    each 100 partitions of all topics, too, side by side.
     """
     now_ms = instance.clock.now_ms()
     chosen_ms, chosen = _stored(instance.stores.cursors)
@@ -35,8 +36,9 @@ def rank_topics(instance: Instance, own_max: int) -> bool:
     topics = instance.stores.topics.list()
     if len(topics) > own_max:
         held = {*chosen} if is_same_hour else set()
-        rates = {topic.name: _bytes_per_s(instance, topic, now_ms) for topic in topics}
-        topics = sorted(topics, key=lambda topic: (topic.name not in held, -rates[topic.name], topic.name))[:own_max]
+        rates = _bytes_per_s(instance, topics, now_ms)
+        topics = sorted(topics, key=lambda topic: (topic.name not in held, -rates[topic.topic_id], topic.name))
+        topics = topics[:own_max]
     names = sorted(topic.name for topic in topics)
     instance.stores.cursors.put(_CHOICE, json.dumps([now_ms, names], separators=(",", ":")))
     return True
@@ -50,15 +52,15 @@ def _stored(cursors: JobCursors) -> tuple[int, list[str]]:
     return int(chosen_ms), [*map(str, names)]
 
 
-def _bytes_per_s(instance: Instance, topic: Topic, now_ms: int) -> float:
-    """The growth of the topic, by the refs in the tails of its partitions: up to 18 appends each."""
-    keys = [PartitionKey(topic.topic_id, partition) for partition in topic.all_partitions()]
-    rate = 0.0
-    for start in range(0, len(keys), HEADS_AT_ONCE):
-        rate += sum(
-            _head_rate(each, now_ms) for each in instance.stores.log.heads(keys[start : start + HEADS_AT_ONCE]).values()
-        )
-    return rate
+def _bytes_per_s(instance: Instance, topics: Sequence[Topic], now_ms: int) -> Mapping[TopicId, float]:
+    """The growth of each topic, by the refs in the tails of its partitions: up to 18 appends each."""
+    keys = [PartitionKey(topic.topic_id, partition) for topic in topics for partition in topic.all_partitions()]
+    parts = [keys[start : start + HEADS_AT_ONCE] for start in range(0, len(keys), HEADS_AT_ONCE)]
+    rates: defaultdict[TopicId, float] = defaultdict(float)
+    for heads in instance.executor.map(instance.stores.log.heads, parts).all_ok():
+        for key, head in heads.items():
+            rates[key.topic_id] += _head_rate(head, now_ms)
+    return rates
 
 
 def _head_rate(head: Head, now_ms: int) -> float:

@@ -1,9 +1,12 @@
 """The run of each minute: what it publishes, remembers and writes."""
 
 from collections import Counter
+from dataclasses import replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import METRIC_ZEROS
+from penstock_core.metrics.topic_traffic import OTHER
+from penstock_service.groups.delete_group import delete_group
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.measure import MeasureWish, measure
 from tests.service.metrics.test_consumer_lags import commit
@@ -72,3 +75,18 @@ def test_consumers_are_measured_though_topics_cannot_be_ranked(instance: Instanc
     broken = with_stores(instance, topics=Intercepted(instance.stores.topics, list=fail))
     done = measure(broken, WISH, budget_ms=FOR_EVER_MS)
     assert (done.failures, [each.records for each in done.lags]) == (1, [2])
+
+
+def test_place_of_a_consumer_that_is_deleted_while_it_is_behind_is_free_in_the_next_hour(
+    instance: Instance, clock: SteppedClock
+) -> None:
+    filled_topic(instance, records=5)
+    one_place = replace(WISH, consumers_max=1)
+    commit(instance, "gone", "orders", 0, 0)
+    assert [*told(instance, one_place)] == ["group/gone"]
+    delete_group(instance, "gone")
+    commit(instance, "billing", "orders", 0, 3)
+    clock.sleep_ms(1_000)
+    assert [*told(instance, one_place)] == [f"group/{OTHER}"]
+    clock.sleep_ms(3_600_000)
+    assert [*told(instance, one_place)] == ["group/billing", f"group/{OTHER}"]

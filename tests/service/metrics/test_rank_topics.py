@@ -35,6 +35,14 @@ def test_topics_that_grow_fastest_are_chosen(instance: Instance, clock: SteppedC
     assert chosen(instance) == {"fast", "medium"}
 
 
+def test_heads_of_many_topics_are_read_together(instance: Instance) -> None:
+    for number in range(60):
+        new_topic(instance, f"topic-{number}", 2)
+    calls: Counter[str] = Counter()
+    assert rank_topics(counted_instance(instance, calls), 3)
+    assert calls["log.heads"] == 2, "120 partitions"
+
+
 def test_new_topic_gets_a_free_place_within_minutes(instance: Instance, clock: SteppedClock) -> None:
     new_topic(instance, "a")
     rank_topics(instance, 2)
