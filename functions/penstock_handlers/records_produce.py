@@ -115,7 +115,7 @@ def _targets(instance: Instance, topic: Topic, records: Sequence[Record]) -> Map
     """
     now_ms = instance.clock.now_ms()
     entropy = instance.entropy.random_bytes(4 + 6)
-    keyless = int.from_bytes(entropy[:4], "big") % topic.writable_partitions
+    keyless = topic.writable_place(int.from_bytes(entropy[:4], "big"))
     targets: dict[_Target, list[_Parsed]] = {}
     for index, record in enumerate(records):
         where = f"records[{index}]"
@@ -123,7 +123,9 @@ def _targets(instance: Instance, topic: Topic, records: Sequence[Record]) -> Map
         if record.partition is not None:
             number = record.partition
         else:
-            number = keyless if key is None else partition_for_key(key, topic.writable_partitions)
+            number = (
+                keyless if key is None else topic.first_writable + partition_for_key(key, topic.writable_partitions)
+            )
         parsed = _Parsed(
             index=index,
             key=key,

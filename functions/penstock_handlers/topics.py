@@ -191,6 +191,7 @@ def _topic(topic: Topic) -> TopicAnswer:
         "topic_id": topic.topic_id,
         "partitions": topic.partitions,
         "writable_partitions": topic.writable_partitions,
+        "first_writable_partition": topic.first_writable,
         "config": config_to_json(topic.config),
         "created_at_ms": topic.created_at_ms,
     }

@@ -102,8 +102,8 @@ class UndecodableBatch:
 class Topic:
     """A topic's description. `config` holds the settings that were set; the other settings have their defaults.
 
-    New records go to the first `writable_partitions` of its `partitions`. The others drain: they take no new records,
-    and go once retention has emptied them.
+    New records go to `writable_partitions` of its `partitions`, from `first_writable_partition` on. The others drain:
+    they take no new records, and the last ones go once retention has emptied them.
     """
 
     name: str
@@ -112,6 +112,7 @@ class Topic:
     writable_partitions: int
     config: Mapping[str, Any]
     created_at_ms: int
+    first_writable_partition: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

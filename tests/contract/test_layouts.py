@@ -8,7 +8,7 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId, TopicName
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.index import EMPTY_HEAD, appended
-from penstock_core.log.topic import Topic
+from penstock_core.log.topic import Topic, TopicConfig
 from penstock_core.transaction import Move
 from tests.contract.conftest import Ports
 from tests.contract.test_log_index import append_sequenced, sequenced
@@ -28,7 +28,7 @@ def test_append_is_refused_and_changes_nothing_when_the_head_is_closed(ports: Po
     ports.log.create_head(KEY)
     head = ports.log.append(KEY, ref_at(1_000), 0).head
     closed = ports.log.move_to_layout(KEY, 1, 5_000)
-    assert closed == replace(head, closed_ms=5_000, layout=1)
+    assert closed == replace(head, closed_ms=5_000, layout=1, closed_offset=Offset(1))
     with pytest.raises(PenstockError) as error:
         ports.log.append(KEY, ref_at(2_000), 0)
     assert code(error) == (ErrorCode.PARTITION_CLOSED, False)
@@ -106,6 +106,22 @@ def test_topic_is_stored_with_its_layout(ports: Ports) -> None:
             ports.topics.retire(old, new)
         assert error.value.code is ErrorCode.CONCURRENT_UPDATE
     assert ports.topics.get(topic().name) == replace(topic(2), layout=1, heads=4)
+
+
+def test_topic_is_stored_with_its_generations(ports: Ports) -> None:
+    waiting = replace(topic(), config=TopicConfig(ordering_on_change="wait"))
+    create(ports, topic())
+    ports.topics.replace(topic(), waiting)
+    opening = waiting.with_opening(2)
+    ports.topics.replace(waiting, opening)
+    opened = opening.with_next_generation()
+    ports.topics.replace(opening, opened)
+    assert ports.topics.get(topic().name) == opened
+    assert (opened.generations, opened.partitions, opened.layout) == ((0, 4), 6, 1)
+    for old in (topic(), waiting, opening):
+        with pytest.raises(PenstockError) as error:
+            ports.topics.replace(old, replace(old, layout=9))
+        assert error.value.code is ErrorCode.CONCURRENT_UPDATE
 
 
 def test_replace_is_refused_when_only_the_layout_has_changed(ports: Ports) -> None:

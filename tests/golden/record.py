@@ -101,7 +101,17 @@ def tell(stage: Stage) -> None:
     data = ("orders", 2, batch("staged"))
     assert transact(service, data, transaction=1, stage=0, nonce=NONCES[1]).status == 200
     service.create("tagged", 1, index_tags=True)
+    _turn(stage)
     service.send({"value": "0", "headers": [["tag", "order"]]}, topic="tagged")
+
+
+def _turn(stage: Stage) -> None:
+    """A topic with two generations, and one whose next generation is opening."""
+    stage.service.create("turned", 1, ordering_on_change="wait")
+    assert stage.service.call("PATCH", "/v1/topics/turned", {"partitions": 2}).status == 200
+    stage.service.create("turning", 1, ordering_on_change="wait")
+    topic = stage.instance.topic_cache.read_through("turning")
+    stage.instance.stores.topics.replace(topic, topic.with_opening(2))
 
 
 def _delay(stage: Stage) -> None:

@@ -49,6 +49,8 @@ class Head:
     - `has_push_waiter`: a subscription waits. Every write that raises `next_offset` takes it out (docs/adr/0042).
     - `closed_ms` is when the partition was closed: it takes no append and no transaction since. None while it is open.
     - `layout` is the topic's layout that closed or opened it last, 0 if none has (docs/adr/0046).
+    - `closed_offset` was the next offset when the partition was closed. Only timers deliver behind it. None while it is
+      open, and for a partition that an older release closed.
     """
 
     next_offset: Offset
@@ -65,6 +67,7 @@ class Head:
     has_push_waiter: bool = False
     closed_ms: int | None = None
     layout: int = 0
+    closed_offset: Offset | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -185,20 +188,26 @@ def in_layout(head: Head, layout: int, closed_ms: int | None) -> Head | None:
     if head.layout >= layout:
         return None
     if closed_ms is not None:
-        return replace(head, layout=layout, closed_ms=closed_ms)
+        offset = head.next_offset if head.closed_offset is None else head.closed_offset
+        return replace(head, layout=layout, closed_ms=closed_ms, closed_offset=offset)
     # a subscription may have begun while readers did not know of the partition
-    return replace(head, layout=layout, closed_ms=None, has_push_waiter=True)
+    return replace(head, layout=layout, closed_ms=None, closed_offset=None, has_push_waiter=True)
 
 
-def partition_closed(key: PartitionKey, writable_partitions: int | None = None) -> PenstockError:
-    """The error for an append to a closed head. Nothing was appended. It tells the topic's number if that is known."""
+def partition_closed(
+    key: PartitionKey, writable_partitions: int | None = None, first_writable: int = 0
+) -> PenstockError:
+    """The error for an append to a closed head. Nothing was appended.
+
+    It tells which partitions of the topic take records, if that is known.
+    """
     error = PenstockError(
         ErrorCode.PARTITION_CLOSED,
-        f"partition {key} takes no new records: its topic has fewer writable partitions now. Read the metadata of the "
+        f"partition {key} takes no new records: its topic has other writable partitions now. Read the metadata of the "
         "topic, and send the records to one of its writable_partitions",
     )
     if writable_partitions is not None:
-        error.facts["writable_partitions"] = writable_partitions
+        error.facts |= {"writable_partitions": writable_partitions, "first_writable_partition": first_writable}
     return error
 
 

@@ -12,6 +12,8 @@ from penstock_core.mistakes import Mistakes
 
 DELETE, COMPACT = "delete", "compact"
 CLEANUP_POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}")
+NONE, WAIT = "none", "wait"
+ORDERINGS_ON_CHANGE = (NONE, WAIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class TopicConfig:
       long.
     - `validate_records`: produce decodes each batch, and refuses those that do not hold what their headers claim.
     - `index_tags`: new refs carry the Bloom filter of their records' tags, so that filters by tag read less.
+    - `ordering_on_change` is one of `ORDERINGS_ON_CHANGE`. With `wait`, a change of the number of partitions begins a
+      generation of new partitions, which groups read once they have read the ones before (docs/adr/0051).
     """
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
@@ -34,6 +38,7 @@ class TopicConfig:
     delete_retention_ms: int = limits.DELETE_RETENTION_MS_DEFAULT
     validate_records: bool = False
     index_tags: bool = False
+    ordering_on_change: str = NONE
 
     @property
     def is_compacted(self) -> bool:
@@ -65,9 +70,12 @@ class Topic:
     `was_compacted` is true from the moment on that its `cleanup_policy` has `compact`. It stays true: compaction has
     removed records whose bytes the pages' sums still count.
 
-    New records go to the first `writable_partitions`. The others are draining: readers read them to their ends, and
-    retention takes the last ones away once they are empty (docs/adr/0046). `writable` is None if no partition drains.
-    `layout` rises with each change of the writable partitions.
+    New records go to `writable_partitions` partitions from `first_writable` on. The others are draining: readers read
+    them to their ends, and retention takes the last ones away once they are empty (docs/adr/0046). `writable` is None
+    if all from `first_writable` on take records. `layout` rises with each change of the writable partitions.
+
+    `generations` has the first partition of each generation, in rising order. Only the last one takes records. While
+    `opening` is a number, the last one closes, and a generation of so many partitions comes (docs/adr/0051).
 
     `heads` is the number of heads, None if it is that of the partitions. The heads of partitions that went stay, closed
     and empty. They answer a client that still knows them, and their offsets go on if their numbers come back.
@@ -82,19 +90,39 @@ class Topic:
     writable: int | None = None
     layout: int = 0
     heads: int | None = None
+    generations: tuple[int, ...] = (0,)
+    opening: int | None = None
 
     def __post_init__(self) -> None:
         if self.config.is_compacted:
             object.__setattr__(self, "was_compacted", True)
-        if self.writable == self.partitions:
+        if self.writable == self.partitions - self.first_writable:
             object.__setattr__(self, "writable", None)
         if self.heads == self.partitions:
             object.__setattr__(self, "heads", None)
 
     @property
+    def first_writable(self) -> int:
+        """The first partition of the newest generation."""
+        return self.generations[-1]
+
+    @property
     def writable_partitions(self) -> int:
-        """The number of partitions that take new records: those from 0 on."""
-        return self.partitions if self.writable is None else self.writable
+        """The number of partitions that take new records: those from `first_writable` on."""
+        return self.partitions - self.first_writable if self.writable is None else self.writable
+
+    @property
+    def writable_end(self) -> int:
+        """The partition behind the last one that takes new records."""
+        return self.first_writable + self.writable_partitions
+
+    def is_writable(self, partition: int) -> bool:
+        """True if the partition takes new records. None does while a generation is opening."""
+        return self.opening is None and self.first_writable <= partition < self.writable_end
+
+    def writable_place(self, number: int) -> Partition:
+        """The writable partition for records of the partition with this number, or for a hash."""
+        return Partition(self.first_writable + number % self.writable_partitions)
 
     @property
     def head_count(self) -> int:
@@ -113,13 +141,35 @@ class Topic:
         """The topic with so many writable partitions, in its next layout; itself if it has them already."""
         if writable == self.writable_partitions:
             return self
-        partitions = max(self.partitions, writable)
+        partitions = max(self.partitions, self.first_writable + writable)
         heads = max(self.head_count, partitions)
         return replace(self, partitions=partitions, writable=writable, layout=self.layout + 1, heads=heads)
 
+    def with_opening(self, partitions: int) -> "Topic":
+        """The topic whose last generation closes, for one of so many partitions; itself if it has as many."""
+        if partitions == self.writable_partitions:
+            return self
+        return replace(self, opening=partitions, layout=self.layout + 1)
+
+    def coming_partitions(self) -> tuple[Partition, ...]:
+        """The numbers of the generation that is opening. None has ever had a record."""
+        return tuple(map(Partition, range(self.head_count, self.head_count + (self.opening or 0))))
+
+    def with_next_generation(self) -> "Topic":
+        """The topic once the generation that was opening takes the records."""
+        end = self.head_count + (self.opening or 0)
+        return replace(
+            self,
+            partitions=end,
+            heads=end,
+            writable=None,
+            generations=(*self.generations, self.head_count),
+            opening=None,
+        )
+
     def draining_partitions(self) -> tuple[Partition, ...]:
-        """The numbers of the partitions that take no new records."""
-        return tuple(map(Partition, range(self.writable_partitions, self.partitions)))
+        """The last partitions, which take no new records and may go. Those of older generations are not among them."""
+        return tuple(map(Partition, range(self.writable_end, self.partitions)))
 
 
 def alter_config(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
@@ -179,6 +229,13 @@ def _checked(name: str, value: Any) -> int | str:
         if not isinstance(value, bool):
             raise PenstockError(ErrorCode.INVALID_CONFIG, f"{name}={shown(value)}: must be true or false")
         return value
+    if name == "ordering_on_change":
+        if value not in ORDERINGS_ON_CHANGE:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name}={shown(value)}: must be {' or '.join(map(repr, ORDERINGS_ON_CHANGE))}",
+            )
+        return str(value)
     if name != "cleanup_policy":
         return _checked_number(name, value)
     is_short = isinstance(value, str) and len(value) <= _POLICY_LENGTH_MAX

@@ -16,6 +16,7 @@ evictions                 N   how often producers left that map
 waiter                    N   `Head.waiter_ms`; missing while no reader waits for an append
 push_waiter               N   1 while a subscription waits, else 0; missing in heads of older releases
 closed_ms                 N   `Head.closed_ms`; missing while the partition is open
+closed_offset             N   `Head.closed_offset`; missing while the partition is open
 layout_number             N   `Head.layout`; missing before the first change
 ```
 Attribute names are written out. A head with a full tail is about 1 KiB, and 2 KiB if it knows many producers.
@@ -36,6 +37,7 @@ from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
 
 CLOSED = "closed_ms"
+CLOSED_OFFSET = "closed_offset"
 LAYOUT = "layout_number"
 
 
@@ -68,6 +70,7 @@ def head_item(key: PartitionKey, head: Head) -> Item:
         Waiter.PUSH.value: number(int(head.has_push_waiter)),
         **waiter,
         **({} if head.closed_ms is None else {CLOSED: number(head.closed_ms)}),
+        **({} if head.closed_offset is None else {CLOSED_OFFSET: number(head.closed_offset)}),
         **({LAYOUT: number(head.layout)} if head.layout else {}),
     }
 
@@ -92,6 +95,7 @@ def parse_head(item: Mapping[str, Any]) -> Head:
         has_push_waiter=_has_push_waiter(item),
         closed_ms=int(item[CLOSED]["N"]) if CLOSED in item else None,
         layout=int(item[LAYOUT]["N"]) if LAYOUT in item else 0,
+        closed_offset=Offset(int(item[CLOSED_OFFSET]["N"])) if CLOSED_OFFSET in item else None,
     )
 
 

@@ -12,7 +12,7 @@ from penstock_core.limits import TAIL_ROLL_REFS
 from penstock_core.log.index import Page, Waiter
 from penstock_core.log.ref import encode_ref
 from penstock_core.records.producer_state import ProducerState, encode_state
-from penstock_core.storage.head_item import CLOSED, LAYOUT, head_key
+from penstock_core.storage.head_item import CLOSED, CLOSED_OFFSET, LAYOUT, head_key
 from penstock_core.storage.item import ConditionalUpdate, Item, number
 from penstock_core.storage.keys import producer_name
 
@@ -55,10 +55,10 @@ def layout_move(key: PartitionKey, layout: int, closed_ms: int | None) -> Condit
     values: Item = {":layout": number(layout), ":none": number(0)}
     update = f"SET {LAYOUT} = :layout, under_replicated = :none"
     if closed_ms is None:
-        update += f", {Waiter.PUSH.value} = :waits REMOVE {CLOSED}"
+        update += f", {Waiter.PUSH.value} = :waits REMOVE {CLOSED}, {CLOSED_OFFSET}"
         values |= {":waits": number(1)}
     else:
-        update += f", {CLOSED} = :closed"
+        update += f", {CLOSED} = :closed, {CLOSED_OFFSET} = if_not_exists({CLOSED_OFFSET}, next_offset)"
         values |= {":closed": number(closed_ms)}
     return ConditionalUpdate(
         key=head_key(key),

@@ -10,6 +10,9 @@ was_compacted   BOOL  compaction was on at some time; missing: never
 writable_partitions  N  how many take new records; missing: all
 layout_number   N   how often the writable partitions have changed; missing: never
 heads           N   how many heads there are; missing: one for each partition
+generation_starts    L  the first partition of each generation, N; missing: only 0
+opening_partitions   N  how many partitions the generation that is opening gets; missing: none is opening
+ordering_on_change   S  that setting; missing: its default. Older releases refuse unknown settings in `config`
 ```
 """
 
@@ -25,9 +28,12 @@ from penstock_core.storage.item import ConditionalUpdate, Item, number
 WRITABLE = "writable_partitions"
 LAYOUT = "layout_number"
 HEADS = "heads"
+GENERATIONS = "generation_starts"
+OPENING = "opening_partitions"
+ORDERING = "ordering_on_change"
 # that `retiring` names
 RETIREMENT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT)
-TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS)
+TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING)
 
 
 def topic_key(name: TopicName) -> Item:
@@ -44,8 +50,10 @@ def topic_item(topic: Topic) -> Item:
         "topic_id": {"S": topic.topic_id},
         "partitions": number(topic.partitions),
         "created_at_ms": number(topic.created_at_ms),
-        "config": {"M": {name: _setting(value) for name, value in set_values.items()}},
+        "config": {"M": {name: _setting(value) for name, value in set_values.items() if name != ORDERING}},
     }
+    if ORDERING in set_values:
+        item[ORDERING] = {"S": topic.config.ordering_on_change}
     if topic.was_compacted:
         item["was_compacted"] = {"BOOL": True}
     if topic.writable is not None:
@@ -54,6 +62,10 @@ def topic_item(topic: Topic) -> Item:
         item[LAYOUT] = number(topic.layout)
     if topic.heads is not None:
         item[HEADS] = number(topic.heads)
+    if len(topic.generations) > 1:
+        item[GENERATIONS] = {"L": [number(start) for start in topic.generations]}
+    if topic.opening is not None:
+        item[OPENING] = number(topic.opening)
     return item
 
 
@@ -86,6 +98,8 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
     """The inverse of `topic_item`. Raises INVALID_CONFIG for a setting that this release does not know."""
     check_item("topic", item)
     config = {name: _parse_setting(value) for name, value in item["config"]["M"].items()}
+    if ORDERING in item:
+        config[ORDERING] = item[ORDERING]["S"]
     return Topic(
         name=TopicName(item["pk"]["S"]),
         topic_id=TopicId(item["topic_id"]["S"]),
@@ -96,6 +110,8 @@ def parse_topic(item: Mapping[str, Any]) -> Topic:
         writable=int(item[WRITABLE]["N"]) if WRITABLE in item else None,
         layout=int(item[LAYOUT]["N"]) if LAYOUT in item else 0,
         heads=int(item[HEADS]["N"]) if HEADS in item else None,
+        generations=tuple(int(start["N"]) for start in item[GENERATIONS]["L"]) if GENERATIONS in item else (0,),
+        opening=int(item[OPENING]["N"]) if OPENING in item else None,
     )
 
 

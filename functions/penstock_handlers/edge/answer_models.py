@@ -95,12 +95,13 @@ class FetchedRecords(TypedDict):
 
 
 class TopicAnswer(TypedDict):
-    """A topic. New records go to the first `writable_partitions`; the others drain."""
+    """A topic. New records go to `writable_partitions`, from `first_writable_partition` on; the others drain."""
 
     name: str
     topic_id: str
     partitions: int
     writable_partitions: int
+    first_writable_partition: int
     config: dict[str, Any]
     created_at_ms: int
 

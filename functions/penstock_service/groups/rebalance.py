@@ -21,8 +21,14 @@ from penstock_core.groups.group import (
 )
 from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment, encode_target, make_target
 from penstock_core.ids import EPOCH_BYTES, GROUP_EPOCH_BYTES, GroupName, random_start
-from penstock_core.limits import GROUP_CHECK_CLAIM_MS, REBALANCE_ATTEMPTS_MAX, SUBSCRIPTION_LOOK_UPS_MAX
+from penstock_core.limits import (
+    GROUP_CHECK_CLAIM_MS,
+    GROUP_CHECK_MS_MIN,
+    REBALANCE_ATTEMPTS_MAX,
+    SUBSCRIPTION_LOOK_UPS_MAX,
+)
 from penstock_core.log.topic import Topic
+from penstock_service.groups.readable_ends import readable_ends
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.instance.topic_cache import TopicCache
@@ -86,7 +92,8 @@ def rebalance(
     """The group and its target, which fits its members and topics, or `is_enough`. `is_forced` makes a new target.
 
     The target is None if other heartbeats changed the group during all 5 attempts. For each attempt a read, a query of
-    the members, the reads of their topics, the puts of the target, one conditional put. Raises UNKNOWN_GROUP.
+    the members, the reads of their topics, the puts of the target, one conditional put. For topics with
+    generations it costs what `readable_ends` costs, too. Raises UNKNOWN_GROUP.
     """
     missing = None
     for _ in range(REBALANCE_ATTEMPTS_MAX):
@@ -99,19 +106,23 @@ def rebalance(
             return state, previous
         members = _end_sessions(instance, group)
         topics = _subscribed_topics(instance.stores.topics, instance.topic_cache, instance.executor, members)
-        if previous is not None and previous.fits(members, topics) and not is_forced:
-            new, target = state_after_check(state, members, instance.clock.now_ms()), previous
+        ends = readable_ends(instance, group, topics)
+        now_ms = instance.clock.now_ms()
+        if previous is not None and previous.fits(members, topics, ends) and not is_forced:
+            new, target = state_after_check(state, members, now_ms), previous
         else:
             # There may be no previous target: a slow deletion of an earlier group of this name may have removed it.
-            target = make_target(state.config.assignor, members, topics, previous or EMPTY_TARGET)
+            target = make_target(state.config.assignor, members, topics, previous or EMPTY_TARGET, ends)
             new = state_after_rebalance(
                 state,
                 members,
-                instance.clock.now_ms(),
+                now_ms,
                 0 if state.epoch else random_start(instance.entropy.random_bytes(GROUP_EPOCH_BYTES)),
                 instance.entropy.random_bytes(_TARGET_ID_BYTES).hex(),
             )
             instance.stores.memberships.put_target(group, new.epoch, new.target_id, encode_target(target))
+        if ends and members:
+            new = replace(new, next_check_ms=now_ms + GROUP_CHECK_MS_MIN)  # a generation may be open soon
         try:
             instance.stores.memberships.change_group(state, new)
         except PenstockError as error:

@@ -24,6 +24,7 @@ from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
 from penstock_service.groups.describe_group import live_members
+from penstock_service.groups.rebalance import rebalance
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Executor
@@ -93,6 +94,9 @@ def reset_offsets(
     results = instance.executor.map(reset_one, keys)
     if not is_dry_run:
         _expel_all(instance.stores.memberships, instance.executor, group)
+        if len(topic.generations) > 1 and instance.stores.memberships.get_group(group) is not None:
+            # Else a static member that joins again gets all that its target has, and older generations are unread.
+            rebalance(instance, group, is_forced=True)
     return [(key.partition, result) for key, result in zip(keys, results, strict=True)]
 
 

@@ -7,16 +7,15 @@ before a head has followed leaves the work to the next alteration, to retention,
 
 from collections.abc import Iterable
 
-from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey
-from penstock_core.log.index import Head, partition_closed
+from penstock_core.log.index import Head
 from penstock_core.log.topic import Topic
 from penstock_service.instance.instance import Instance
 
 
 def settle_head(instance: Instance, topic: Topic, partition: Partition) -> Head | None:
     """The head once it has followed the layout of `topic`, None if there is none. One conditional update."""
-    closed_ms = instance.clock.now_ms() if partition >= topic.writable_partitions else None
+    closed_ms = None if topic.is_writable(partition) else instance.clock.now_ms()
     key = PartitionKey(topic.topic_id, partition)
     return instance.stores.log.move_to_layout(key, topic.layout, closed_ms)
 
@@ -28,19 +27,4 @@ def settle_heads(instance: Instance, topic: Topic, partitions: Iterable[Partitio
 
 def is_unsettled(topic: Topic, partition: Partition, head: Head) -> bool:
     """True if the head has not followed the layout of `topic` yet."""
-    return head.layout < topic.layout and head.is_closed != (partition >= topic.writable_partitions)
-
-
-def still_closed(instance: Instance, topic_name: str, key: PartitionKey) -> PenstockError | None:
-    """None if a partition that refused an append may take it now; else the error, with what its topic has.
-
-    Its topic has opened it since, or an alteration died before it could open the head. One read of the topic, and one
-    update then.
-    """
-    topic = instance.topic_cache.read_through(topic_name)
-    if topic.topic_id != key.topic_id:
-        return partition_closed(key)
-    if key.partition >= topic.writable_partitions:
-        return partition_closed(key, topic.writable_partitions)
-    head = settle_head(instance, topic, key.partition)
-    return None if head is not None and not head.is_closed else partition_closed(key)
+    return head.layout < topic.layout and head.is_closed == topic.is_writable(partition)

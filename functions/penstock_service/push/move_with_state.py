@@ -1,6 +1,6 @@
 """Move records of a partition to another topic, in one transaction with the subscription's state there."""
 
-from penstock_core.ids import Partition, PartitionKey
+from penstock_core.ids import PartitionKey
 from penstock_core.log.topic import Topic
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
@@ -16,7 +16,7 @@ def same_partition(topic: Topic, key: DeliveryKey) -> PartitionKey:
 
     A topic with fewer writable partitions begins anew with the first.
     """
-    return PartitionKey(topic.topic_id, Partition(key.partition % topic.writable_partitions))
+    return PartitionKey(topic.topic_id, topic.writable_place(key.partition))
 
 
 def move_with_state(

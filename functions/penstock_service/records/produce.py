@@ -12,7 +12,7 @@ from penstock_core.log.timer import TimerPlace
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.record_batch import validate
 from penstock_core.zones.quorum import Acks
-from penstock_service.index.settle_head import still_closed
+from penstock_service.index.still_closed import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange, PartitionBatches, append, is_head_closed, is_head_gone
 from penstock_service.segments.put_segment import check_in_sync
@@ -144,7 +144,7 @@ def check_entry(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -
         summary=summary,
         min_insync_zones=topic.config.min_insync_zones,
         tag_filter=tag_filter if topic.config.index_tags else None,
-        is_draining=key.partition >= topic.writable_partitions,
+        is_draining=not topic.is_writable(key.partition),
     )
 
 

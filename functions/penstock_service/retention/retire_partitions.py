@@ -18,23 +18,24 @@ from penstock_core.limits import DRAIN_MS_MIN, TIMER_MS_MAX
 from penstock_core.log.index import Head, safe_log_start
 from penstock_core.log.timer import PlaceRange
 from penstock_core.log.topic import Topic
+from penstock_service.index.open_generation import open_generation
 from penstock_service.index.settle_head import is_unsettled, settle_head
 from penstock_service.index.waiting_timers import waiting_timers
 from penstock_service.retention.retention_run import RetentionResult, RetentionRun
 
 
 def retire_partitions(run: RetentionRun, topic: Topic) -> RetentionResult:
-    """Closes heads that an alteration has left open, and takes drained partitions away.
+    """Closes heads that an alteration has left open, opens a coming generation, and takes drained partitions away.
 
     Costs nothing for a topic without draining partitions. Else one read of the topic, one of the heads for each 100
     partitions, and for the last ones a query of pages and the reads of `waiting_timers`; one conditional update if some
     go. Raises nothing: failures are counted, and the next run meets them again.
     """
-    if not topic.draining_partitions():
+    if not topic.draining_partitions() and topic.opening is None:
         return RetentionResult()
     instance = run.instance
     try:
-        now = instance.topic_cache.read_through(topic.name)
+        now = open_generation(instance, instance.topic_cache.read_through(topic.name))
         keys = [PartitionKey(now.topic_id, each) for each in now.draining_partitions()]
         heads = instance.stores.log.heads(keys)
         for key, head in heads.items():

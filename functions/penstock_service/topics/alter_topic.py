@@ -1,8 +1,9 @@
-"""Alter a topic: change its settings, or the number of its writable partitions (docs/adr/0046).
+"""Alter a topic: change its settings, or the number of its writable partitions (docs/adr/0046, 0051).
 
 ```
  more    create heads that are missing ▶ the topic, under its next layout ▶ open heads that were closed
  fewer                                   the topic, under its next layout ▶ close heads
+ either, with ordering_on_change=wait    the topic, under its next layout ▶ open_generation.py
 ```
 A crash before the topic leaves empty heads. The next increase takes them, or retention removes them after a deletion. A
 crash after it leaves heads that have not followed: settle_head.py tells who settles them.
@@ -12,8 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, parse_own_topic_name
-from penstock_core.log.topic import Topic, alter_config, check_partitions, check_zones
+from penstock_core.limits import TOPIC_PARTITIONS_MAX
+from penstock_core.log.topic import WAIT, Topic, alter_config, check_partitions, check_zones
+from penstock_service.index.open_generation import open_generation
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
@@ -32,14 +36,18 @@ def alter_any_topic(instance: Instance, name: str, partitions: int | None, confi
     their records and take no new ones. With more, draining partitions open again, and their offsets go on. A setting of
     None in `config` goes back to its default.
 
+    With `ordering_on_change=wait` another number begins a generation: all partitions drain, and new ones take the
+    records. An earlier alteration that has not ended is ended first.
+
     One put for each new head, one conditional update of the topic, one for each head that closes or opens. Raises
     UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST for a number that no topic may have, and CONCURRENT_UPDATE if another
     call altered the topic meanwhile. After another error the call may have been applied: make it again.
     """
-    old = instance.topic_cache.read_through(name)
-    new = old if partitions is None else old.with_writable(check_partitions(partitions))
-    new = replace(new, config=alter_config(old.config, config))
+    old = open_generation(instance, instance.topic_cache.read_through(name))
+    new = replace(old, config=alter_config(old.config, config))
     check_zones(new.config, len(instance.stores.zones))
+    if partitions is not None:
+        new = _with_partitions(new, check_partitions(partitions))
     added = map(Partition, range(old.head_count, new.head_count))
     # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
     create_heads(instance.stores.log, instance.executor, new, added, has_push_waiter=True)
@@ -48,7 +56,28 @@ def alter_any_topic(instance: Instance, name: str, partitions: int | None, confi
     if partitions is not None:
         with errors_maybe_applied():
             settle_heads(instance, new, _to_settle(old, new))
+            return open_generation(instance, new)
     return new
+
+
+def _with_partitions(topic: Topic, partitions: int) -> Topic:
+    """The topic with so many writable partitions: in its generation, or before the opening of another one."""
+    if topic.config.ordering_on_change != WAIT:
+        return _checked_end(topic.with_writable(partitions))
+    opening = topic.with_opening(partitions)
+    _checked_end(opening.with_next_generation())
+    return opening
+
+
+def _checked_end(topic: Topic) -> Topic:
+    """The topic. Raises INVALID_REQUEST if its partitions' numbers go beyond those that a topic may have."""
+    if topic.head_count > TOPIC_PARTITIONS_MAX:
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST,
+            f"topic {topic.name!r} would have partitions up to {topic.head_count - 1}: a topic has "
+            f"{TOPIC_PARTITIONS_MAX} at most, with those of older generations; create another topic",
+        )
+    return topic
 
 
 def _to_settle(old: Topic, new: Topic) -> list[Partition]:
@@ -57,9 +86,9 @@ def _to_settle(old: Topic, new: Topic) -> list[Partition]:
     The same number again settles all: an earlier alteration may have died. Before the first decrease no head was ever
     closed. After one, the head of a partition that went may be there, and closed.
     """
-    if not old.layout and new.writable is None:
+    if new.opening is not None or (not old.layout and new.writable is None):
         return []
     if old.layout == new.layout:
         return list(new.all_partitions())
-    ends = sorted((old.writable_partitions, new.writable_partitions))
+    ends = sorted((old.writable_end, new.writable_end))
     return list(map(Partition, range(*ends)))

@@ -42,7 +42,7 @@ def describe_topic(topic_cache: TopicCache, log: LogIndex, name: str) -> tuple[T
             partition=key.partition,
             log_start_offset=heads[key].log_start_offset,
             high_watermark=heads[key].high_watermark,
-            state=PartitionState.ACTIVE if key.partition < topic.writable_partitions else PartitionState.DRAINING,
+            state=PartitionState.ACTIVE if topic.is_writable(key.partition) else PartitionState.DRAINING,
         )
         for key in keys
         if key in heads

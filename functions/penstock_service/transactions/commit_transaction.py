@@ -41,7 +41,7 @@ from penstock_core.transaction import (
     judge_transaction,
 )
 from penstock_service.groups.abandoned_lease import release_abandoned_lease
-from penstock_service.index.settle_head import still_closed
+from penstock_service.index.still_closed import still_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.topic_cache import TopicCache
 from penstock_service.maybe_applied import errors_maybe_applied

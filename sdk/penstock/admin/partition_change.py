@@ -24,18 +24,27 @@ def preview(described: TopicDescription, partitions: int) -> Iterator[str]:
     """Lines that say what happens if `partitions` of the topic are writable. None if that is so already."""
     topic = described.topic
     old = topic.writable_partitions
+    first = topic.first_writable_partition
     if partitions == old:
         return
+    if topic.config.get("ordering_on_change") == "wait":
+        closing = [each for each in described.offsets if first <= each.partition < first + old]
+        yield (
+            f"{_numbers(first, first + old)} no new records. {sum(map(records_of, closing)):,} records stay readable "
+            f"there. {partitions:,} new partitions take the records from then on. Groups read them once they have "
+            "committed the older ones to their ends, so each key keeps its order."
+        )
+        return
     if partitions < old:
-        closing = [each for each in described.offsets if partitions <= each.partition < old]
+        closing = [each for each in described.offsets if first + partitions <= each.partition < first + old]
         count = sum(map(records_of, closing))
         yield (
-            f"{_numbers(partitions, old)} no new records. {count:,} records stay readable there. "
+            f"{_numbers(first + partitions, first + old)} no new records. {count:,} records stay readable there. "
             "Delayed records that wait there still come."
         )
         yield _end(described)
-    elif partitions <= topic.partitions:
-        yield f"{_numbers(old, partitions)} new records again, and offsets go on."
+    elif first + partitions <= topic.partitions:
+        yield f"{_numbers(first + old, first + partitions)} new records again, and offsets go on."
     yield (
         f"{moved_share(old, partitions):.0%} of the keys go to another partition from then on. Across the change, a "
         "consumer may read records of such a key out of order."

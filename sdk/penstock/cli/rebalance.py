@@ -50,7 +50,7 @@ def rebalance(service: Service, name: str, since: int) -> None:
 
 def _counts(service: Service, described: TopicDescription, since_ms: int) -> dict[int, int]:
     """The records of each writable partition since then. One call."""
-    active = [each for each in described.offsets if each.partition < described.topic.writable_partitions]
+    active = [each for each in described.offsets if each.state == "active"]
     name, time_ms = described.topic.name, max(0, wall_clock_ms() - since_ms)
     found = Admin(transport=service.transport).offsets_for_times(
         {TopicPartition(name, each.partition): time_ms for each in active}

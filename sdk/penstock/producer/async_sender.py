@@ -7,7 +7,7 @@ from penstock.errors import ClosedError, as_maybe_applied
 from penstock.http.async_client import AsyncClient
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive_async
-from penstock.producer.accumulator import Entry
+from penstock.producer.batching.accumulator import Entry
 from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from penstock.model import RecordMetadata
-from penstock.producer.producer_batch import ProducerBatch
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock_core.errors import PenstockError
 
 # Called with (error, metadata): error None for a delivered record; for a failed one metadata has offset -1.

@@ -15,8 +15,8 @@ from penstock.http.http_message import (
     json_document,
     misunderstood,
 )
-from penstock.producer.accumulator import UNKNOWN_OFFSET, Entry
-from penstock.producer.producer_batch import entry_fields
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET, Entry
+from penstock.producer.batching.producer_batch import entry_fields
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records import frame
 

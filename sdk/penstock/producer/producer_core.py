@@ -23,9 +23,9 @@ from penstock.errors import (
     as_sdk_error,
 )
 from penstock.http.steps import Steps, Wait
-from penstock.producer.accumulator import Accumulator
+from penstock.producer.batching.accumulator import Accumulator
+from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer, Timers
-from penstock.producer.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.settings import ProducerSettings
 from penstock.producer.transaction_core import TransactionalState, TransactionCore
 from penstock_core.errors import ErrorCode, PenstockError
@@ -98,7 +98,7 @@ class ProducerCore:
         now_ms = self._now_ms()
         if queues is None or queues.fresh_until_ms < now_ms:
             return None
-        if partition is not None and not (is_whole(partition) and 0 <= partition < queues.partitions):
+        if partition is not None and not (is_whole(partition) and queues.takes(partition)):
             return None
         return self._put(self.accumulator, queues, value, key, headers, partition, timestamp_ms, now_ms, timer)
 
@@ -145,12 +145,13 @@ class ProducerCore:
         if queues is None or queues.fresh_until_ms < self._now_ms():
             queues = yield from self._describe(topic)
         if partition is not None:
-            if partition >= queues.partitions:
+            if not queues.takes(partition):
                 queues = yield from self._describe(topic)
-            if not 0 <= partition < queues.partitions:
+            if not queues.takes(partition):
                 raise UnknownPartitionError(
                     ErrorCode.UNKNOWN_PARTITION,
-                    f"topic {topic!r} has no writable partition {partition}: 0 to {queues.partitions - 1} take records",
+                    f"topic {topic!r} has no writable partition {partition}: {queues.first} to "
+                    f"{queues.first + queues.partitions - 1} take records",
                 )
         return queues
 
@@ -211,7 +212,8 @@ class ProducerCore:
         if topic not in self._topics:
             self._forget_idle_topic()
         queues = self._topics.setdefault(topic, TopicQueues(topic))
-        queues.update(described.writable_partitions, self._settings.batch_bytes, batch_bytes_max)
+        first = described.first_writable_partition
+        queues.update(described.writable_partitions, self._settings.batch_bytes, batch_bytes_max, first)
         queues.has_tags = described.config.get("index_tags") is True
         queues.fresh_until_ms = self._now_ms() + self._settings.metadata_max_age_ms
         return queues
@@ -248,7 +250,7 @@ class ProducerCore:
         is_pinned = partition is not None
         try:
             if partition is None and key is not None:
-                partition = _partition_for_key(key, queues.partitions)
+                partition = queues.first + _partition_for_key(key, queues.partitions)
             batch = batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms, timer)
         except (PenstockError, TypeError, ValueError) as error:
             raise _refused(error, value, key, headers, timestamp_ms) from None

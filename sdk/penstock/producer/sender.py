@@ -8,7 +8,7 @@ import threading
 from penstock.http.client import Client
 from penstock.http.http_message import Document, HttpRequest
 from penstock.http.steps import Result, Steps, Wait, drive
-from penstock.producer.accumulator import Entry
+from penstock.producer.batching.accumulator import Entry
 from penstock.producer.delivery import resolve
 from penstock.producer.produce_call import ProduceResults, produce
 from penstock.producer.producer_core import ProducerCore

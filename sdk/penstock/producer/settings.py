@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from penstock.arguments import check, check_callable, check_number, check_text, checked_name
 from penstock.errors import as_sdk_error
-from penstock.producer.accumulator import AccumulatorSettings
+from penstock.producer.batching.accumulator import AccumulatorSettings
 from penstock.producer.delivery import DeliveryCallback
 from penstock.producer.transaction_core import TransactionSettings
 from penstock.retry import RetryPolicy

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.model import TopicPartition
-from penstock.producer.accumulator import Entry
-from penstock.producer.producer_batch import ProducerBatch
+from penstock.producer.batching.accumulator import Entry
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.transaction_core import TransactionCore
 from penstock.share_model import ShareAcceptance
 from penstock.system import wall_clock_ns

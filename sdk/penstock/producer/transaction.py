@@ -6,8 +6,8 @@ from typing import Protocol, Self
 
 from penstock.arguments import check, checked_name, checked_offsets
 from penstock.model import GroupOffset, TopicPartition
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock.producer.delivery import Delivery, resolve, resolve_quietly
-from penstock.producer.producer_batch import ProducerBatch
 from penstock.producer.producer_core import ProducerCore
 from penstock.producer.sender import Sender
 from penstock.producer.tracing import ProducerTracing

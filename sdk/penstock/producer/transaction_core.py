@@ -18,9 +18,10 @@ from penstock.errors import ConflictError, InvalidError, TransactionAbortedError
 from penstock.http.http_message import BATCHES_TYPE, HttpRequest, json_request
 from penstock.http.steps import Calls, Steps, Wait
 from penstock.model import GroupOffset, TopicPartition
-from penstock.producer.accumulator import ENTRY_OVERHEAD_BYTES, TIMER_OVERHEAD_BYTES, UNKNOWN_OFFSET
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
+from penstock.producer.batching.batch_bounds import ENTRY_OVERHEAD_BYTES, TIMER_OVERHEAD_BYTES
+from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues, entry_fields
 from penstock.producer.delays import Timer
-from penstock.producer.producer_batch import ProducerBatch, TopicQueues, entry_fields
 from penstock.retry import NEVER_MS
 from penstock.share_model import ShareAcceptance
 from penstock_core.errors import ErrorCode, PenstockError
@@ -143,7 +144,7 @@ class TransactionCore:
         """Add a record, the last of its batch. Raises RecordTooLargeError and InvalidError."""
         self._check_open()
         if partition is None:
-            partition = self._sticky.setdefault(topic.name, self._choose(topic.partitions))
+            partition = self._sticky.setdefault(topic.name, topic.first + self._choose(topic.partitions))
         if timer is not None and timer.is_cancellable:
             self._timers.pop((topic.name, partition, timer.deliver_at_ms), None)  # later records come behind it
         elif timer is not None:

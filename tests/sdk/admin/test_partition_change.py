@@ -43,6 +43,11 @@ def test_preview_says_so_when_retention_removes_nothing(config: dict[str, object
     assert "Retention removes nothing" in list(preview(described(4, 4, **config), 3))[1]
 
 
+def test_preview_tells_of_a_generation_when_the_topic_waits() -> None:
+    [line] = preview(described(4, 4, ordering_on_change="wait"), 2)
+    assert line.startswith("Partitions 0 to 3 take no new records. 34 records stay readable there. 2 new partitions")
+
+
 def test_preview_is_empty_without_a_change_and_short_when_partitions_open_again() -> None:
     assert list(preview(described(4, 2), 2)) == []
     first, _ = preview(described(4, 2), 3)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConflictError, InvalidError, NotFoundError
-from penstock.producer.accumulator import UNKNOWN_OFFSET
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.delays import Timer, Timers
 from penstock.producer.produce_call import produce_request
 from penstock.producer.transaction import Transaction
@@ -14,7 +14,7 @@ from penstock.testing import MemoryPenstock
 from penstock_core.limits import SDK_REQUEST_TIMERS_MAX, TIMER_DELAY_MS_MAX
 from penstock_core.records import frame
 from tests.sdk.client_kinds import ClientKind
-from tests.sdk.producer.accumulator_fixtures import MAYBE, append, new_accumulator, new_topic, values_of
+from tests.sdk.producer.batching.accumulator_fixtures import MAYBE, append, new_accumulator, new_topic, values_of
 from tests.support.deadlines import DEADLINE_S, until
 
 NOW = 1_800_000_000_050

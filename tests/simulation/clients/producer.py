@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.producer.accumulator import UNKNOWN_OFFSET, Accumulator, AccumulatorSettings, Entry
-from penstock.producer.producer_batch import ProducerBatch, TopicQueues, tag_filter_of
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET, Accumulator, AccumulatorSettings, Entry
+from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues, tag_filter_of
 from penstock.retry import RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.outcomes import Outcomes
 from penstock_core.records.codec import Headers
+from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
@@ -54,11 +55,13 @@ class SimulatedProducer:
         is_idempotent: bool | None = None,
         is_tagging: bool = False,
         key_of: Callable[[str], str | None] | None = None,
+        is_partitioning_by_key: bool = False,
     ) -> None:
         self._simulation = simulation
         self._scheduler = simulation.scheduler
         self._name = name
         self._key_of = key_of
+        self._is_partitioning_by_key = is_partitioning_by_key
         self._acks = acks
         self._records = records
         self._pace_ms = pace_ms
@@ -78,6 +81,7 @@ class SimulatedProducer:
         self._accumulator = Accumulator(settings, random.randrange)
         self._queues = TopicQueues(topic)
         self._sent_batches: dict[ProducerBatch, _SentBatch] = {}
+        self._batches: dict[ProducerBatch, None] = {}  # without an outcome, in the order of their records
         self._in_flight = 0
         self._has_sent_all = False
         self._is_idempotent = settings.is_idempotent
@@ -94,6 +98,7 @@ class SimulatedProducer:
             while (batch := self._append(value)) is None:
                 self._scheduler.pause(20.0)
             batch.followers.append(value)
+            self._batches[batch] = None
             self._simulation.claims.sent[value] = SentValue(
                 batch.topic, batch.partition, self._acks, self._is_idempotent
             )
@@ -109,7 +114,10 @@ class SimulatedProducer:
         key = self._key(value)
         record_key = None if key is None else key.encode()
         time_ms = EPOCH_MS + now_ms
-        return self._accumulator.append(self._queues, None, record_key, value.encode(), headers, time_ms, now_ms)
+        partition = None
+        if self._is_partitioning_by_key and record_key is not None:
+            partition = self._queues.first + partition_for_key(record_key, self._queues.partitions)
+        return self._accumulator.append(self._queues, partition, record_key, value.encode(), headers, time_ms, now_ms)
 
     def _describe(self) -> bool:
         name = self._queues.name
@@ -120,7 +128,8 @@ class SimulatedProducer:
         except PenstockError:
             self._scheduler.pause(50.0)
             return self._queues.partitions > 0 and self._scheduler.random.random() < 0.5
-        self._queues.update(topic.writable_partitions, 10_000, topic.config.max_batch_bytes)
+        batch_bytes_max = topic.config.max_batch_bytes
+        self._queues.update(topic.writable_partitions, 10_000, batch_bytes_max, topic.first_writable)
         self._queues.has_tags = topic.config.index_tags
         self._queues.fresh_until_ms = int(self._scheduler.now_ms) + _METADATA_MS
         return True
@@ -130,6 +139,7 @@ class SimulatedProducer:
             now_ms = int(self._scheduler.now_ms)
             self._follow_up(self._accumulator.expire(now_ms))
             entries = self._accumulator.drain(now_ms)
+            self._note_moves()
             if entries:
                 self._in_flight += 1
                 self._carry(entries)
@@ -163,17 +173,25 @@ class SimulatedProducer:
                 self._repeat_later(entry, data, result)
         chance = self._scheduler.random.random()
         finished = self._accumulator.complete(entries, results, int(self._scheduler.now_ms), chance)
-        for batch in (batch for entry in entries for batch in entry.batches if batch.places is not None):
-            self._move(batch)
+        self._note_moves()
         self._follow_up(finished)
+
+    def _note_moves(self) -> None:
+        """Follow the records of batches that have moved: those of one partition in their order."""
+        moved = [batch for batch in self._batches if batch.places is not None]
+        for batch in sorted(moved, key=lambda each: each.partition):
+            self._move(batch)
+        self._batches = {each: None for each in self._batches if each.places is None and each.outcome is None}
 
     def _move(self, batch: ProducerBatch) -> None:
         """The partition was closed, so nothing of the batch is there: other batches have its records now."""
         self._simulation.count("batch moved")
-        self._simulation.recorder.fail(self._sent_batches.pop(batch).operation)
+        if batch in self._sent_batches:
+            self._simulation.recorder.fail(self._sent_batches.pop(batch).operation)
         for value, (taker, index) in zip(batch.followers, batch.places or (), strict=True):
             expect(len(taker.followers) == index, f"{value} is record {index} of a batch with {taker.followers}")
             taker.followers.append(value)
+            self._batches[taker] = None
             self._simulation.claims.sent[value].partition = taker.partition
 
     def _repeat_later(self, entry: Entry, sent: ProduceEntry, offset: int) -> None:

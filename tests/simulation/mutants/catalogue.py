@@ -3,6 +3,7 @@
 from tests.simulation.mutants.compaction_mutants import COMPACTION_MUTANTS
 from tests.simulation.mutants.draining_mutants import DRAINING_MUTANTS
 from tests.simulation.mutants.filter_mutants import FILTER_MUTANTS
+from tests.simulation.mutants.generation_mutants import GENERATION_MUTANTS
 from tests.simulation.mutants.group_mutants import GROUP_MUTANTS
 from tests.simulation.mutants.job_mutants import JOB_MUTANTS
 from tests.simulation.mutants.push_failure_mutants import PUSH_FAILURE_MUTANTS
@@ -22,6 +23,7 @@ MUTANTS = (
     *WAITING_MUTANTS,
     *TIMER_MUTANTS,
     *DRAINING_MUTANTS,
+    *GENERATION_MUTANTS,
     *FILTER_MUTANTS,
     *JOB_MUTANTS,
     *GROUP_MUTANTS,

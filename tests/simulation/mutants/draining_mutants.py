@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from penstock.producer.accumulator import Accumulator, Entry
+from penstock.producer.batching.accumulator import Accumulator, Entry
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.log.index import EMPTY_HEAD, Head, HeadAppend, appended, appended_in_sequence, in_layout
@@ -33,7 +33,7 @@ def _append_in_sequence_to_closed_heads() -> Patch:
 
 def _older_layout_wins() -> Patch:
     def any_layout(head: Head, layout: int, closed_ms: int | None) -> Head | None:
-        return replace(head, layout=layout, closed_ms=closed_ms)
+        return replace(head, layout=layout, closed_ms=closed_ms, closed_offset=closed_ms and head.next_offset)
 
     return patch.object(log_module, "in_layout", any_layout)
 
@@ -47,9 +47,10 @@ def _closed_head_refuses_repeats() -> Patch:
 
 
 def _records_that_may_be_stored_move() -> Patch:
-    def other_partitions(_: Accumulator, entry: Entry, error: PenstockError) -> int | None:
+    def other_partitions(_: Accumulator, entry: Entry, error: PenstockError) -> tuple[int, int] | None:
+        topic = entry.queue.topic
         if error.code is ErrorCode.PARTITION_CLOSED or error.maybe_applied:
-            return int(error.facts.get("writable_partitions", entry.queue.topic.partitions))
+            return topic.first, int(error.facts.get("writable_partitions", topic.partitions))
         return None
 
     return patch.object(Accumulator, "_other_partitions", other_partitions)

@@ -11,6 +11,7 @@ from tests.simulation.workloads import (
     filtering,
     forging,
     freezing,
+    generations,
     groups,
     numbering,
     recreation,
@@ -72,12 +73,13 @@ WORKLOADS: dict[str, Install] = {
     "waking": waking.install,
     "repeating": repeating.install,
     "draining": draining.install,
+    "generations": generations.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
 # The seed does not combine these with others. `pushing` would make a run a quarter longer, which is little. But the
 # seeds that draw it have not all been run yet.
-ALONE = {"pushing", "redriving", "repeating", "waking"}
+ALONE = {"generations", "pushing", "redriving", "repeating", "waking"}
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 

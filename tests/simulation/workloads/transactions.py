@@ -17,7 +17,7 @@ from penstock.errors import ConnectionFailedError, FencedError
 from penstock.http.http_message import Document, HttpRequest, Response, final_document, final_error, json_document
 from penstock.http.steps import Steps, Wait, drive
 from penstock.model import GroupOffset, TopicPartition
-from penstock.producer.producer_batch import TopicQueues
+from penstock.producer.batching.producer_batch import TopicQueues
 from penstock.producer.transaction_core import TransactionalState, TransactionCore, TransactionSettings
 from penstock.retry import Attempts, RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError

@@ -9,7 +9,15 @@ from penstock_core.log.topic import DeletedTopic, Topic, note_of
 from penstock_core.storage.deleted_topic_item import deleted_topic_item, deleted_topic_key, parse_deleted_topic
 from penstock_core.storage.item import number, rewriting
 from penstock_core.storage.keys import DELETED, TOPIC
-from penstock_core.storage.topic_item import LAYOUT, TOPIC_OPTIONAL, parse_topic, retiring, topic_item, topic_key
+from penstock_core.storage.topic_item import (
+    LAYOUT,
+    ORDERING,
+    TOPIC_OPTIONAL,
+    parse_topic,
+    retiring,
+    topic_item,
+    topic_key,
+)
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
 
@@ -76,13 +84,14 @@ class DynamoDbTopicStore:
 
     def replace(self, old: Topic, new: Topic) -> None:
         stored = topic_item(old)
-        condition = "topic_id = :id AND #partitions = :partitions AND config = :config AND "
+        condition = "topic_id = :id AND #partitions = :partitions AND config = :config"
         values = {":id": stored["topic_id"], ":partitions": stored["partitions"], ":config": stored["config"]}
-        if LAYOUT in stored:
-            condition += f"{LAYOUT} = :old_layout"
-            values[":old_layout"] = stored[LAYOUT]
-        else:
-            condition += f"attribute_not_exists({LAYOUT})"
+        for name, place in ((LAYOUT, ":old_layout"), (ORDERING, ":old_ordering")):
+            if name in stored:
+                condition += f" AND {name} = {place}"
+                values[place] = stored[name]
+            else:
+                condition += f" AND attribute_not_exists({name})"
         update = rewriting(
             topic_item(new), condition, values, names={"#partitions": "partitions"}, optional=TOPIC_OPTIONAL
         )

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import matches
-from penstock_core.ids import Partition, PartitionKey
+from penstock_core.ids import PartitionKey
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, Record, decode
@@ -118,7 +118,7 @@ def _target(instance: Instance, group: ShareGroup, partition: SharePartition) ->
     topic = None if name is None else instance.topic_cache.find(name)
     if topic is None:
         raise _Stuck(f"topic {name!r} does not exist: create it, or name another one")
-    return topic, PartitionKey(topic.topic_id, Partition(partition.key.partition % topic.writable_partitions))
+    return topic, PartitionKey(topic.topic_id, topic.writable_place(partition.key.partition))
 
 
 def _letters(

@@ -280,9 +280,7 @@ class _Redrive:
         topic = _found(self._instance, name)
         if topic is None or topic.topic_id == self._topic.topic_id:
             return None
-        return topic, PartitionKey(
-            topic.topic_id, Partition(_number(told.get("partition", "")) % topic.writable_partitions)
-        )
+        return topic, PartitionKey(topic.topic_id, topic.writable_place(_number(told.get("partition", ""))))
 
 
 def _number(text: str) -> int:

@@ -3,10 +3,10 @@ from collections.abc import Callable
 import pytest
 
 from penstock.errors import ClosedError, DeliveryTimeoutError, RecordTooLargeError, UnknownTopicError
-from penstock.producer.accumulator import PRODUCER_IDS, Accumulator
+from penstock.producer.batching.accumulator import PRODUCER_IDS, Accumulator
 from penstock.retry import NEVER_MS
 from penstock_core.errors import PenstockError
-from tests.sdk.producer.accumulator_fixtures import (
+from tests.sdk.producer.batching.accumulator_fixtures import (
     MAYBE,
     SETTINGS,
     UNAVAILABLE,

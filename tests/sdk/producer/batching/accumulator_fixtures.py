@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import count
 
 from penstock.errors import UnavailableError, UnknownTopicError
-from penstock.producer.accumulator import PRODUCER_IDS, Accumulator, AccumulatorSettings, Entry
-from penstock.producer.producer_batch import ProducerBatch, TopicQueues
+from penstock.producer.batching.accumulator import PRODUCER_IDS, Accumulator, AccumulatorSettings, Entry
+from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.retry import RetryPolicy
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.codec import decode

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from penstock.producer.accumulator import Accumulator
-from penstock.producer.producer_batch import TopicQueues
-from penstock.producer.sticky import STICKY_BYTES_MIN, StickyPartition
-from tests.sdk.producer.accumulator_fixtures import SETTINGS
+from penstock.producer.batching.accumulator import Accumulator
+from penstock.producer.batching.producer_batch import TopicQueues
+from penstock.producer.batching.sticky import STICKY_BYTES_MIN, StickyPartition
+from tests.sdk.producer.batching.accumulator_fixtures import SETTINGS
 
 KIB = 1_024
 BATCH_BYTES = 256 * KIB

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.producer.accumulator import UNKNOWN_OFFSET, Accumulator, Entry
-from penstock.producer.producer_batch import Numbering
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET, Accumulator, Entry
+from penstock.producer.batching.producer_batch import Numbering
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import walk
-from tests.sdk.producer.accumulator_fixtures import (
+from tests.sdk.producer.batching.accumulator_fixtures import (
     MAYBE,
     OUT_OF_ORDER,
     SETTINGS,

@@ -13,33 +13,38 @@ Invariants:
   numbers and in the same request, so that the service recognises them (docs/adr/0010). After a failure the producer
   does not know what the service stored. It goes on in that partition under a new producer id, from 0.
 - If a partition was closed, its records that surely were not stored move to other partitions, one by one. Records that
-  may have been stored never move.
+  may have been stored never move. moved_batches.py tells how topics keep the order of keys meanwhile.
 - Every appended record's batch gets exactly one outcome, by `complete`, `expire` or `abandon`.
 - `buffered_bytes` counts the batches without an outcome, and does not exceed `buffer_bytes`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
-from penstock.errors import DeliveryTimeoutError, RecordTooLargeError, as_maybe_applied
+from penstock.producer.batching.batch_bounds import (
+    FRAME_OVERHEAD_BYTES,
+    entry_overhead,
+    record_size,
+    that_fit,
+    too_large,
+)
+from penstock.producer.batching.batch_failures import final_error, timed_out
+from penstock.producer.batching.delayed_queues import close_delayed, delayed_queue, share_delayed
+from penstock.producer.batching.moved_batches import MovedBatches, may_send, records_to_turn, writable_after
+from penstock.producer.batching.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
-from penstock.producer.moved_batches import MovedBatches
-from penstock.producer.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_REQUEST_TIMERS_MAX
-from penstock_core.records.codec import BatchBuilder, Headers, decode
+from penstock_core.records.codec import BatchBuilder, Headers, Record
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
 
-RECORD_OVERHEAD_BYTES = 36  # its varints at their longest
-ENTRY_OVERHEAD_BYTES = 114  # one entry of the frame's JSON header, without the topic's name
 PRODUCER_IDS = 2**63  # two that are chosen at random from so many do not meet
 UNKNOWN_OFFSET = -1
-TIMER_OVERHEAD_BYTES = 90  # the due time and the id of an entry's timer
-FRAME_OVERHEAD_BYTES = 64  # length, acks and brackets of the frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +102,9 @@ class Accumulator:
         None if the memory is full; the call changed nothing then. Raises RecordTooLargeError, and INVALID_REQUEST for
         values of a wrong type.
         """
-        size = _size(key, value, headers)
+        size = record_size(key, value, headers)
         if size > topic.batch_bytes_max - BATCH_HEADER_BYTES:
-            raise _too_large(topic, size)
+            raise too_large(topic, size)
         if self.buffered_bytes + size > self._settings.buffer_bytes and self.buffered_bytes:
             return None
         return self._add(topic, partition, key, value, headers, timestamp_ms, now_ms, timer, size)
@@ -117,7 +122,7 @@ class Accumulator:
         size: int,
     ) -> ProducerBatch:
         if timer is not None:
-            queue = self._delayed(topic, partition, timer)
+            queue = delayed_queue(topic, partition, timer, self._choose)
         else:
             queue = topic.queues[partition] if partition is not None else self._sticky(topic, size)
         if queue.is_open:
@@ -131,15 +136,14 @@ class Accumulator:
             queue.is_open = False
             self.wake_at_ms = now_ms  # a sealed batch need not linger
             if timer is not None:
-                queue = self._delayed(topic, partition, timer)
+                queue = delayed_queue(topic, partition, timer, self._choose)
             elif partition is None:
                 queue = self._sticky(topic, size)
         builder = BatchBuilder(self._settings.compression, batch_bytes=topic.batch_bytes)
         builder.append(timestamp_ms, key, value, headers)  # raises INVALID_REQUEST before it changes anything
         batch = self._open_batch(queue, builder, now_ms)
         batch.note_tags(headers)
-        if timer is not None and not timer.is_cancellable:
-            topic.delayed[_place(partition, timer)] = queue
+        share_delayed(queue, partition)
         batch.record_count = 1
         batch.buffered_bytes = size
         self.buffered_bytes += size
@@ -151,7 +155,8 @@ class Accumulator:
         A request leaves when the oldest batch of one partition is full or has lingered. It takes along all batches that
         wait, oldest first, and of each partition as many as fit: a larger request costs the same.
         """
-        free = [queue for queue in self._queues if not queue.in_flight and queue.retry_at_ms <= now_ms]
+        self._turn_topics((queue.topic for queue in self._queues), now_ms)
+        free = [q for q in self._queues if not q.in_flight and q.retry_at_ms <= now_ms and may_send(q)]
         if not any(self._ready_at_ms(queue) <= now_ms for queue in free):
             self.wake_at_ms = min(map(self._ready_at_ms, self._queues), default=NEVER_MS)
             return []
@@ -163,8 +168,8 @@ class Accumulator:
             if queue.timer is not None and not timers_left:
                 continue
             timers_left -= queue.timer is not None
-            room -= ENTRY_OVERHEAD_BYTES + len(queue.topic.name) + (TIMER_OVERHEAD_BYTES if queue.timer else 0)
-            batches = self._sent_before(queue) or _that_fit(queue, room, is_first=not entries)
+            room -= entry_overhead(queue)
+            batches = self._sent_before(queue) or that_fit(queue, room, is_first=not entries)
             size = sum(batch.size_bytes for batch in batches)
             if not batches or (entries and size > room):
                 break
@@ -174,7 +179,7 @@ class Accumulator:
             for _ in batches:
                 queue.batches.popleft()
             queue.in_flight = tuple(batches)
-            _close(queue)  # another batch would change what its timer has
+            close_delayed(queue)  # another batch would change what its timer has
             self._in_flight[queue] = None
             queue.is_open = queue.is_open and bool(queue.batches)
             if not queue.batches:
@@ -198,9 +203,10 @@ class Accumulator:
                 self._delivered(entry, result)
                 finished += entry.batches
             elif (writable := self._other_partitions(entry, result)) is not None:
-                self._move(entry, writable, now_ms)
+                self._refused(entry, *writable, now_ms)
             else:
                 finished += self._failed(entry, result, now_ms, chance)
+        self._turn_topics((entry.queue.topic for entry in entries), now_ms)
         self.wake_at_ms = now_ms
         return finished + self._sources_finished()
 
@@ -214,7 +220,7 @@ class Accumulator:
                     queue.numbering, queue.sent_together = None, 0
                 for batch in batches:
                     queue.batches.popleft()
-                    self._finish(batch, _timed_out(batch, None, now_ms))
+                    self._finish(batch, timed_out(batch, None, now_ms))
                 finished += batches
             self._forget_if_empty(queue)
         return finished + self._sources_finished()
@@ -225,7 +231,7 @@ class Accumulator:
         finished: list[ProducerBatch] = []
         for queue in list(self._queues):
             for batch in queue.batches:
-                self._finish(batch, _final(batch, error))
+                self._finish(batch, final_error(batch, error))
             finished += queue.batches
             queue.batches.clear()
             self._forget_if_empty(queue)
@@ -238,24 +244,12 @@ class Accumulator:
 
     def _sticky(self, topic: TopicQueues, size: int) -> PartitionQueue:
         sticky = topic.sticky
-        queue = topic.queues[sticky.partition]
+        queue = topic.queues[topic.first + sticky.partition]
         if sticky.left_bytes <= 0 or not queue.is_open:
-            is_busy = [bool(each.in_flight) for each in topic.queues[: topic.partitions]]
-            queue = topic.queues[sticky.move(is_busy, topic.batch_bytes, self._choose)]
+            is_busy = [bool(each.in_flight) for each in topic.writable_queues()]
+            queue = topic.queues[topic.first + sticky.move(is_busy, topic.batch_bytes, self._choose)]
         sticky.left_bytes -= size
         return queue
-
-    def _delayed(self, topic: TopicQueues, partition: int | None, timer: Timer) -> PartitionQueue:
-        """The queue of the record's partition and due time if it takes more, else a new one under the record's timer.
-
-        A cancellable record is alone. It closes the open queue, so that later records come behind it.
-        """
-        queue = topic.delayed.get(_place(partition, timer))
-        if queue is not None and queue.is_open and not timer.is_cancellable:
-            return queue
-        if queue is not None:
-            _close(queue)
-        return PartitionQueue(topic, self._choose(topic.partitions) if partition is None else partition, timer)
 
     def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
         deadline_ms = now_ms + self._settings.delivery_timeout_ms
@@ -269,7 +263,7 @@ class Accumulator:
         return batch
 
     def _ready_at_ms(self, queue: PartitionQueue) -> int:
-        if queue.in_flight:
+        if queue.in_flight or not may_send(queue):
             return NEVER_MS
         batch = queue.batches[0]
         is_lingering = queue.is_open and len(queue.batches) == 1 and not self.flush_waiters
@@ -313,7 +307,7 @@ class Accumulator:
         if retry_at_ms is None:
             is_given_up = self._settings.retry is not None and error.code.is_retriable and not self._is_abandoned
             for batch in entry.batches:
-                self._finish(batch, _timed_out(batch, error, now_ms) if is_given_up else _final(batch, error))
+                self._finish(batch, timed_out(batch, error, now_ms) if is_given_up else final_error(batch, error))
             return list(entry.batches)
         queue.retry_at_ms = retry_at_ms
         queue.batches.extendleft(reversed(entry.batches))
@@ -332,37 +326,52 @@ class Accumulator:
             error, failures=oldest.failures, now_ms=now_ms, deadline_ms=oldest.deadline_ms, chance=chance
         )
 
-    def _other_partitions(self, entry: Entry, error: PenstockError) -> int | None:
-        """The number of partitions that take the records of the entry, whose partition is closed. None to leave them.
-
-        Records stay if a try of theirs may have been applied, or if the application has named their partition.
-        """
-        writable = error.facts.get("writable_partitions")
-        if error.code is not ErrorCode.PARTITION_CLOSED or error.maybe_applied or not isinstance(writable, int):
+    def _other_partitions(self, entry: Entry, error: PenstockError) -> tuple[int, int] | None:
+        """The first partition and the number of those that take the records of the entry. None to leave them."""
+        if self._is_abandoned or self._settings.retry is None:
             return None
-        is_bound = any(batch.maybe_applied or batch.is_pinned for batch in entry.batches)
-        return None if is_bound or self._is_abandoned or self._settings.retry is None else max(1, writable)
+        return writable_after(entry.batches, error)
 
-    def _move(self, entry: Entry, writable: int, now_ms: int) -> None:
-        """Append the records of the entry again, to partitions that take them. The service has stored none of them."""
+    def _refused(self, entry: Entry, first: int, partitions: int, now_ms: int) -> None:
+        """The partition of the entry is closed, and has stored none of its records: they move, now or at the turn."""
         queue, topic = entry.queue, entry.queue.topic
         queue.numbering, queue.sent_together, queue.retry_at_ms = None, 0, 0
-        topic.update(writable, topic.batch_bytes, topic.batch_bytes_max)
         topic.fresh_until_ms = 0  # describe it before the next send
-        for batch in entry.batches:
+        if first > topic.first and queue.timer is None:
+            topic.coming = max((first, partitions), topic.coming or (0, 0))
+            queue.batches.extendleft(reversed(entry.batches))
+            self._queues[queue] = None
+            return
+        if first == topic.first:
+            topic.turn(first, partitions)
+        self._move(topic, entry.batches, now_ms)
+
+    def _turn_topics(self, topics: Iterable[TopicQueues], now_ms: int) -> None:
+        """Moves the records of topics that may turn, in the order in which they wait."""
+        for topic in dict.fromkeys(topics):
+            old = records_to_turn(topic)
+            if old is None or topic.coming is None:
+                continue
+            topic.turn(*topic.coming)
+            for queue, moving in old:
+                queue.is_open = False
+                for batch in moving:
+                    queue.batches.remove(batch)
+                self._forget_if_empty(queue)
+                self._move(topic, moving, now_ms)
+
+    def _move(self, topic: TopicQueues, batches: Iterable[ProducerBatch], now_ms: int) -> None:
+        """Append the records of the batches again, to partitions that take them. The service has stored none."""
+        for batch in batches:
             self.buffered_bytes -= batch.buffered_bytes
             batch.buffered_bytes = 0
-            places = []
-            for each in decode(batch.build()):
-                partition = None if each.key is None else partition_for_key(each.key, writable)
-                size = _size(each.key, each.value, each.headers)
-                record = (each.key, each.value, each.headers, each.timestamp)
-                taker = self._add(topic, partition, *record, now_ms, batch.timer, size)
-                taker.deadline_ms = min(taker.deadline_ms, batch.deadline_ms)
-                for origin in batch.origins:
-                    taker.note_origin(origin)
-                places.append((taker, taker.record_count - 1))
-            self._moved.note(batch, places)
+            self._moved.move(batch, partial(self._add_again, topic, batch.timer, now_ms))
+
+    def _add_again(self, topic: TopicQueues, timer: Timer | None, now_ms: int, record: Record) -> ProducerBatch:
+        partition = None if record.key is None else topic.first + partition_for_key(record.key, topic.partitions)
+        size = record_size(record.key, record.value, record.headers)
+        fields = (record.key, record.value, record.headers, record.timestamp)
+        return self._add(topic, partition, *fields, now_ms, timer, size)
 
     def _sources_finished(self) -> list[ProducerBatch]:
         finished, self._finished_sources = self._finished_sources, []
@@ -378,67 +387,5 @@ class Accumulator:
     def _forget_if_empty(self, queue: PartitionQueue) -> None:
         if not queue.batches:
             queue.is_open = False
-            _close(queue)
+            close_delayed(queue)
             self._queues.pop(queue, None)
-
-
-def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The bytes of a record at most."""
-    size = RECORD_OVERHEAD_BYTES
-    if value is not None:
-        size += len(value)
-    if key is not None:
-        size += len(key)
-    if headers:
-        size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
-    return size
-
-
-def _place(partition: int | None, timer: Timer) -> tuple[int, int]:
-    return (-1 if partition is None else partition, timer.deliver_at_ms)
-
-
-def _close(queue: PartitionQueue) -> None:
-    """Lets no other record join a queue of delayed records."""
-    if queue.timer is None:
-        return
-    queue.is_open = False
-    for place in ((queue.partition, queue.timer.deliver_at_ms), (-1, queue.timer.deliver_at_ms)):
-        if queue.topic.delayed.get(place) is queue:
-            del queue.topic.delayed[place]
-
-
-def _that_fit(queue: PartitionQueue, room: int, *, is_first: bool) -> list[ProducerBatch]:
-    """The oldest batches that fit into `room` bytes; if none does, the oldest where it is the request's first."""
-    batches: list[ProducerBatch] = []
-    for batch in queue.batches:
-        room -= batch.size_bytes
-        if room < 0 and (batches or not is_first):
-            break
-        batches.append(batch)
-    return batches
-
-
-def _too_large(topic: TopicQueues, size: int) -> PenstockError:
-    return RecordTooLargeError(
-        ErrorCode.RECORD_TOO_LARGE,
-        f"a record of about {size:,} bytes for topic {topic.name!r}, whose max_batch_bytes is "
-        f"{topic.batch_bytes_max:,}: store the payload elsewhere and send its address, or raise the topic's setting",
-        limit=topic.batch_bytes_max,
-    )
-
-
-def _timed_out(batch: ProducerBatch, error: PenstockError | None, now_ms: int) -> PenstockError:
-    last = f"; the last error: {error}" if error else ""
-    timed_out = DeliveryTimeoutError(
-        f"{batch.record_count:,} records for {batch.topic}[{batch.partition}] were not delivered in "
-        f"{now_ms - batch.created_ms:,} ms and {batch.failures} failed tries{last}",
-        maybe_applied=batch.maybe_applied,
-    )
-    timed_out.__cause__ = error
-    return timed_out
-
-
-def _final(batch: ProducerBatch, error: PenstockError) -> PenstockError:
-    # An earlier try of this batch may have been applied, though the last one was not.
-    return as_maybe_applied(error) if batch.maybe_applied else error

@@ -7,8 +7,8 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
+from penstock.producer.batching.sticky import StickyPartition
 from penstock.producer.delays import Timer
-from penstock.producer.sticky import StickyPartition
 from penstock_core.errors import PenstockError
 from penstock_core.filters.tag_filter import tags_of
 from penstock_core.limits import SDK_SPAN_LINKS_MAX
@@ -182,6 +182,9 @@ class PartitionQueue:
 class TopicQueues:
     """A topic as the producer knows it. Records without a key go to the partition that `sticky` says.
 
+    `partitions` partitions take records, from `first` on. While the topic turns (moved_batches.py), `coming` has the
+    first partition and the number of those that take records next.
+
     `delayed` has the queues of delayed records that take more, by partition (-1 for records without a key) and due
     time.
     """
@@ -189,7 +192,9 @@ class TopicQueues:
     __slots__ = (
         "batch_bytes",
         "batch_bytes_max",
+        "coming",
         "delayed",
+        "first",
         "fresh_until_ms",
         "has_tags",
         "name",
@@ -203,7 +208,9 @@ class TopicQueues:
         self.batch_bytes = 0
         self.batch_bytes_max = 0
         self.fresh_until_ms = 0  # when the description is to be asked for again
+        self.first = 0
         self.partitions = 0
+        self.coming: tuple[int, int] | None = None
         self.queues: list[PartitionQueue] = []  # more than `partitions` after the topic was made anew with fewer
         self.sticky = StickyPartition()
         self.has_tags = False  # the topic wants the tag filter of each batch
@@ -214,11 +221,26 @@ class TopicQueues:
         """No batch of the topic waits or is in a request."""
         return not self.delayed and not any(queue.batches or queue.in_flight for queue in self.queues)
 
-    def update(self, partitions: int, batch_bytes: int, batch_bytes_max: int) -> None:
-        """Take a description of the topic."""
-        if self.partitions != partitions:
-            self.sticky = StickyPartition()
-        self.partitions = partitions
+    def writable_queues(self) -> "list[PartitionQueue]":
+        """The queues of the partitions that take records."""
+        return self.queues[self.first : self.first + self.partitions]
+
+    def takes(self, partition: int) -> bool:
+        """True if the partition takes records, as far as the producer knows."""
+        return self.first <= partition < self.first + self.partitions
+
+    def update(self, partitions: int, batch_bytes: int, batch_bytes_max: int, first: int = 0) -> None:
+        """Take a description of the topic. If its partitions are new ones, it turns to them once that keeps order."""
         self.batch_bytes = min(batch_bytes, batch_bytes_max)
         self.batch_bytes_max = batch_bytes_max
-        self.queues += [PartitionQueue(self, partition) for partition in range(len(self.queues), partitions)]
+        if first > self.first and any(queue.batches or queue.in_flight for queue in self.queues):
+            self.coming = (first, partitions)
+        else:
+            self.turn(first, partitions)
+
+    def turn(self, first: int, partitions: int) -> None:
+        """From now on records go to these partitions."""
+        if (self.first, self.partitions) != (first, partitions):
+            self.sticky = StickyPartition()
+        self.first, self.partitions, self.coming = first, partitions, None
+        self.queues += [PartitionQueue(self, each) for each in range(len(self.queues), first + partitions)]

@@ -4,17 +4,17 @@ import pytest
 
 from penstock.errors import UnknownPartitionError
 from penstock.model import RecordMetadata
-from penstock.producer.accumulator import UNKNOWN_OFFSET, Accumulator
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET, Accumulator
+from penstock.producer.batching.moved_batches import MovedBatches
+from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.delivery import metadata_of, outcome_of
-from penstock.producer.moved_batches import MovedBatches
-from penstock.producer.producer_batch import ProducerBatch, TopicQueues
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.log.index import partition_closed
 from penstock_core.records.partitioner import partition_for_key
 from tests.sdk.client_kinds import ClientKind
-from tests.sdk.producer.accumulator_fixtures import MAYBE, append, new_accumulator, new_topic, values_of
+from tests.sdk.producer.batching.accumulator_fixtures import MAYBE, append, new_accumulator, new_topic, values_of
 
 DEADLINE_S = 30.0
 CLOSED = partition_closed(PartitionKey(TopicId("t"), Partition(2)), 2)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.producer.accumulator import Accumulator, Entry
-from penstock.producer.producer_batch import ProducerBatch
+from penstock.producer.batching.accumulator import Accumulator, Entry
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock_core.errors import PenstockError
 from penstock_core.records.producer_state import ProducerSequence, ProducerState, Verdict, judge, state_after
 from penstock_core.records.record_batch import validate
-from tests.sdk.producer.accumulator_fixtures import (
+from tests.sdk.producer.batching.accumulator_fixtures import (
     MAYBE,
     SETTINGS,
     UNAVAILABLE,

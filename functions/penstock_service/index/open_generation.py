@@ -1,0 +1,38 @@
+"""Open a generation: close all partitions of a topic, then let new ones take its records (docs/adr/0051).
+
+```
+ 1  the topic, under its next layout: a generation is opening          alter_topic.py
+ 2  close each head of the newest generation; create the coming heads  here
+ 3  the topic: the coming partitions take the records                  here
+```
+Each step may come twice, late, or from several callers. So an append that a closed head refuses ends what an operator
+who died has begun. No append gets a place in the new generation before step 3, and none in the old one after step 2.
+"""
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Partition, PartitionKey
+from penstock_core.log.topic import Topic
+from penstock_service.index.settle_head import settle_heads
+from penstock_service.instance.instance import Instance
+
+
+def open_generation(instance: Instance, topic: Topic) -> Topic:
+    """The topic once its coming generation takes the records; `topic` itself if none is coming.
+
+    One update for each head that closes, one put for each that comes, one update of the topic. Raises UNKNOWN_TOPIC.
+    """
+    if topic.opening is None:
+        return topic
+    settle_heads(instance, topic, map(Partition, range(topic.first_writable, topic.writable_end)))
+    keys = [PartitionKey(topic.topic_id, each) for each in topic.coming_partitions()]
+    # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
+    instance.executor.map(lambda key: instance.stores.log.create_head(key, True), keys).all_ok()
+    opened = topic.with_next_generation()
+    try:
+        instance.stores.topics.replace(topic, opened)
+    except PenstockError as error:
+        if error.code is not ErrorCode.CONCURRENT_UPDATE:
+            raise
+        return instance.topic_cache.read_through(topic.name)  # another caller has ended it, or changed a setting
+    instance.topic_cache.forget(topic.name)
+    return opened

@@ -1,0 +1,121 @@
+"""A topic turns to new partitions, and each key keeps its order (docs/adr/0051)."""
+
+import pytest
+
+from penstock.errors import UnknownPartitionError
+from penstock.producer.batching.accumulator import Accumulator, Entry
+from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
+from penstock.testing import MemoryPenstock
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Partition, PartitionKey, TopicId
+from penstock_core.log.index import partition_closed
+from penstock_core.records.partitioner import partition_for_key
+from tests.sdk.client_kinds import ClientKind
+from tests.sdk.producer.batching.accumulator_fixtures import MAYBE, SETTINGS, new_accumulator, new_topic, values_of
+
+DEADLINE_S = 30.0
+CLOSED = partition_closed(PartitionKey(TopicId("t"), Partition(0)), 2, 3)
+
+
+def put(accumulator: Accumulator, topic: TopicQueues, value: bytes, now_ms: int = 0) -> ProducerBatch:
+    partition = topic.first + partition_for_key(b"k", topic.partitions)
+    batch = accumulator.append(topic, partition, b"k", value, (), 5, now_ms)
+    assert batch is not None
+    return batch
+
+
+def describe(topic: TopicQueues, first: int, partitions: int) -> None:
+    topic.update(partitions, SETTINGS.batch_bytes, 1_000, first)
+
+
+def taken(accumulator: Accumulator, now_ms: int) -> list[tuple[int, bytes | None]]:
+    """What the next request has, by partition; it succeeds."""
+    entries = accumulator.drain(now_ms)
+    accumulator.complete(entries, [0] * len(entries), now_ms, 0.0)
+    return [(entry.queue.partition, value) for entry in entries for value in values_of(entry)]
+
+
+def test_new_records_wait_until_the_request_in_flight_is_answered() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    first = put(accumulator, topic, b"1")
+    entries = accumulator.drain(10)
+    describe(topic, 3, 2)
+    put(accumulator, topic, b"2", 20)
+    assert accumulator.drain(500) == []
+    accumulator.complete(entries, [CLOSED], 510, 0.0)
+    new = 3 + partition_for_key(b"k", 2)
+    assert taken(accumulator, 600) == [(new, b"1"), (new, b"2")]
+    assert first.outcome is not None
+    put(accumulator, topic, b"3", 600)
+    assert taken(accumulator, 700) == [(new, b"3")]
+    assert accumulator.buffered_bytes == 0
+
+
+def test_refused_records_move_before_those_behind_them() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    put(accumulator, topic, b"1")
+    entries = accumulator.drain(10)
+    for number in range(2, 9):
+        put(accumulator, topic, b"%d" % number * 100, 11)
+    accumulator.complete(entries, [CLOSED], 20, 0.0)
+    found = [value for _, value in taken(accumulator, 100) + taken(accumulator, 200)]
+    assert found == [b"1", *(b"%d" % number * 100 for number in range(2, 9))]
+
+
+def test_batch_that_may_be_stored_goes_again_to_its_partition_before_the_topic_turns() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    batch = put(accumulator, topic, b"1")
+    old = batch.partition
+    accumulator.complete(accumulator.drain(10), [MAYBE], 10, 0.0)
+    put(accumulator, topic, b"2", 20)
+    describe(topic, 3, 2)
+    [entry] = accumulator.drain(500)
+    assert (entry.queue.partition, values_of(entry)) == (old, [b"1"])
+    accumulator.complete([entry], [7], 510, 0.0)
+    assert batch.outcome == 7
+    assert taken(accumulator, 600) == [(3 + partition_for_key(b"k", 2), b"2")]
+
+
+def test_topic_turns_when_a_batch_that_may_be_stored_has_failed() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    batch = put(accumulator, topic, b"1")
+    accumulator.complete(accumulator.drain(10), [MAYBE], 10, 0.0)
+    accumulator.drain(500)
+    put(accumulator, topic, b"2", 900)
+    describe(topic, 3, 2)
+    accumulator.complete([Entry(queue=topic.queues[batch.partition], batches=(batch,))], [MAYBE], 950, 0.0)
+    assert accumulator.expire(1_000) == [batch]
+    assert accumulator.drain(1_100) == [], "it turns, and lingers"
+    assert taken(accumulator, 1_200) == [(3 + partition_for_key(b"k", 2), b"2")]
+
+
+def test_record_whose_partition_the_application_named_fails_and_holds_up_nothing() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    batch = put(accumulator, topic, b"1")
+    batch.is_pinned = True
+    accumulator.complete(accumulator.drain(10), [CLOSED], 10, 0.0)
+    assert isinstance(batch.outcome, PenstockError)
+    assert batch.outcome.code is ErrorCode.PARTITION_CLOSED
+
+
+def test_idle_topic_turns_at_once() -> None:
+    topic = new_topic()
+    describe(topic, 3, 2)
+    assert (topic.first, topic.partitions, topic.coming) == (3, 2, None)
+    assert [topic.takes(each) for each in (2, 3, 4, 5)] == [False, True, True, False]
+    describe(topic, 0, 1)
+    assert (topic.first, topic.partitions) == (0, 1), "it was made anew"
+
+
+def test_producer_and_group_keep_the_order_of_keys_across_changes(clients: ClientKind, service: MemoryPenstock) -> None:
+    service.admin().create_topic("turned", 2, config={"ordering_on_change": "wait"})
+    keys = [b"%d" % number for number in range(8)]
+    with clients.producer() as producer:
+        for partitions in (3, 1, 2):
+            sent = [producer.send("turned", b"%d" % turn, key=key) for turn in range(5) for key in keys]
+            service.admin().set_partitions("turned", partitions)
+            assert all(each.result(DEADLINE_S).offset >= 0 for each in sent)
+        found = producer.send("turned", b"last", key=keys[0]).result(DEADLINE_S)
+        assert found.partition in (6, 7)
+        with pytest.raises(UnknownPartitionError, match="6 to 7 take records"):
+            producer.send("turned", b"v", partition=0)

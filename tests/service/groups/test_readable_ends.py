@@ -1,0 +1,107 @@
+"""A group reads a generation of partitions once it has committed the ones before (docs/adr/0051)."""
+
+from collections import Counter
+
+import pytest
+
+from penstock_core.ids import GroupName
+from penstock_core.limits import GROUP_CHECK_MS_MAX, GROUP_CHECK_MS_MIN
+from penstock_service.groups.readable_ends import readable_ends
+from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
+from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.list_offsets import OffsetSpec
+from penstock_service.topics.truncate import truncate
+from tests.support.group_member import GroupMember, settle
+from tests.support.service import SteppedClock, another_instance, counted_instance, new_topic, send
+
+TOPIC = "waiting"
+
+
+@pytest.fixture
+def m(instance: Instance) -> GroupMember:
+    new_topic(instance, TOPIC, 2, ordering_on_change="wait")
+    send(instance, TOPIC, "a", "b", partition=0)
+    return GroupMember(instance, "m", topics=(TOPIC,))
+
+
+def look_again(clock: SteppedClock, *members: GroupMember, after_ms: int = GROUP_CHECK_MS_MIN) -> None:
+    clock.time_ms += after_ms
+    for each in members:
+        each.beat()
+    settle(*members)
+
+
+def test_generation_waits_until_the_group_has_committed_the_one_before(
+    instance: Instance, clock: SteppedClock, m: GroupMember
+) -> None:
+    m.settle()
+    alter_topic(instance, TOPIC, 3, {})
+    look_again(clock, m, after_ms=GROUP_CHECK_MS_MAX)
+    assert m.partitions == [0, 1]
+    m.commit(0, 1, TOPIC)
+    look_again(clock, m)
+    assert m.partitions == [0, 1]
+    m.commit(0, 2, TOPIC)
+    look_again(clock, m)
+    assert m.partitions == [0, 1, 2, 3, 4]
+    assert all(m.held[key].offset is None for key in m.held if key.partition >= 2)
+
+
+def test_later_generations_wait_one_after_the_other(instance: Instance, clock: SteppedClock, m: GroupMember) -> None:
+    alter_topic(instance, TOPIC, 1, {})
+    send(instance, TOPIC, "c", partition=2)
+    alter_topic(instance, TOPIC, 2, {})
+    m.settle()
+    assert m.partitions == [0, 1]
+    m.commit(0, 2, TOPIC)
+    look_again(clock, m)
+    assert m.partitions == [0, 1, 2]
+    m.commit(2, 1, TOPIC)
+    look_again(clock, m)
+    assert m.partitions == [0, 1, 2, 3, 4]
+
+
+def test_generation_whose_records_were_removed_holds_up_no_group(instance: Instance, m: GroupMember) -> None:
+    alter_topic(instance, TOPIC, 3, {})
+    truncate(instance, TOPIC, {0: 2})
+    m.settle()
+    assert m.partitions == [0, 1, 2, 3, 4]
+
+
+def test_static_member_reads_old_generations_first_when_its_group_was_reset(
+    instance: Instance, clock: SteppedClock, m: GroupMember
+) -> None:
+    m.instance_id = "static"
+    m.settle()
+    m.commit(0, 2, TOPIC)
+    alter_topic(instance, TOPIC, 3, {})
+    look_again(clock, m, after_ms=GROUP_CHECK_MS_MAX)
+    assert m.partitions == [0, 1, 2, 3, 4]
+    reset_offsets(instance, "billing", TOPIC, ResetTo(end=OffsetSpec.EARLIEST), is_forced=True)
+    m.forget()
+    m.settle()
+    assert m.partitions == [0, 1]
+
+
+def test_generation_goes_to_another_member_only_after_the_commit(
+    instance: Instance, clock: SteppedClock, m: GroupMember
+) -> None:
+    other = GroupMember(another_instance(instance), "n", topics=(TOPIC,))
+    settle(m, other)
+    alter_topic(instance, TOPIC, 3, {})
+    look_again(clock, m, other, after_ms=GROUP_CHECK_MS_MAX)
+    assert sorted([*m.partitions, *other.partitions]) == [0, 1]
+    reader = m if 0 in m.partitions else other
+    reader.commit(0, 2, TOPIC)
+    look_again(clock, m, other)
+    assert sorted([*m.partitions, *other.partitions]) == [0, 1, 2, 3, 4]
+
+
+def test_topics_with_one_generation_cost_nothing(instance: Instance, m: GroupMember) -> None:
+    counts: Counter[str] = Counter()
+    counted = counted_instance(instance, counts)
+    topic = counted.topic_cache.read_through(TOPIC)
+    counts.clear()
+    assert readable_ends(counted, GroupName("billing"), [topic]) == {}
+    assert not counts

@@ -1,0 +1,110 @@
+"""With ordering_on_change=wait a change closes all partitions, and new ones take the records (docs/adr/0051)."""
+
+from functools import partial
+
+import pytest
+
+from penstock_core.errors import ErrorCode
+from penstock_core.limits import TOPIC_PARTITIONS_MAX
+from penstock_service.index.open_generation import open_generation
+from penstock_service.instance.instance import Instance
+from penstock_service.retention.retain import retain
+from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.describe_topic import describe_topic
+from tests.service.records.test_idempotence import numbered, tell
+from tests.support.interleaving import catch_kill, killed_at
+from tests.support.refusals import refused
+from tests.support.service import another_instance, appended, head_of, new_topic, read_all, send
+
+CLOSED = ErrorCode.PARTITION_CLOSED
+
+
+@pytest.fixture
+def topic(instance: Instance) -> str:
+    return new_topic(instance, partitions=2, ordering_on_change="wait")
+
+
+def states(instance: Instance, topic: str) -> list[str]:
+    _, bounds = describe_topic(instance.topic_cache, instance.stores.log, topic)
+    return [each.state.value for each in bounds]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_change_closes_all_partitions_and_new_ones_take_the_records(
+    instance: Instance, topic: str, partitions: int
+) -> None:
+    stale = another_instance(instance)
+    send(stale, topic, "old", partition=1)
+    altered = alter_topic(instance, topic, partitions, {})
+    assert (altered.generations, altered.writable_partitions, altered.layout) == ((0, 2), partitions, 1)
+    for each in (stale, instance):
+        error = refused(CLOSED, partial(send, each, topic, "new", partition=1))
+        assert error.facts == {"writable_partitions": partitions, "first_writable_partition": 2}
+    assert send(stale, topic, "new", partition=2) == appended(0, 1)
+    assert read_all(instance, topic, 1) == [(0, "old")]
+    assert states(instance, topic) == ["draining"] * 2 + ["active"] * partitions
+    assert head_of(instance, topic, 1).closed_offset == 1
+
+
+def test_same_number_begins_no_generation(instance: Instance, topic: str) -> None:
+    assert alter_topic(instance, topic, 2, {}).generations == (0,)
+    assert send(instance, topic, "a", partition=1) == appended(0, 1)
+
+
+def test_repeat_is_answered_when_its_generation_was_closed_since(instance: Instance, topic: str) -> None:
+    first = tell(instance, topic, numbered(0, "a"), partition=1)
+    alter_topic(instance, topic, 4, {})
+    assert tell(instance, topic, numbered(0, "a"), partition=1) == first
+    refused(CLOSED, lambda: tell(instance, topic, numbered(1, "b"), partition=1))
+
+
+def test_newest_generation_drains_and_opens_again_when_the_setting_is_none(instance: Instance, topic: str) -> None:
+    alter_topic(instance, topic, 3, {})
+    fewer = alter_topic(instance, topic, 1, {"ordering_on_change": "none"})
+    assert (fewer.generations, fewer.writable_partitions, fewer.partitions) == ((0, 2), 1, 5)
+    assert states(instance, topic) == ["draining", "draining", "active", "draining", "draining"]
+    refused(CLOSED, partial(send, instance, topic, "a", partition=3))
+    alter_topic(instance, topic, 4, {})
+    assert states(instance, topic) == ["draining"] * 2 + ["active"] * 4
+    assert send(instance, topic, "a", partition=3) == appended(0, 1)
+
+
+@pytest.mark.parametrize("call", range(9))
+def test_alteration_that_dies_is_ended_by_an_append_that_is_refused(instance: Instance, topic: str, call: int) -> None:
+    with catch_kill():
+        alter_topic(killed_at(instance, call, is_applied=True), topic, 3, {})
+    has_begun = instance.topic_cache.read_through(topic).layout == 1
+    for number in (0, 1):
+        if head_of(instance, topic, number).is_closed:
+            refused(CLOSED, partial(send, instance, topic, "a", partition=number))
+            assert instance.topic_cache.read_through(topic).generations == (0, 2)
+    assert alter_topic(instance, topic, 3, {}).generations == (0, 2)
+    assert [head_of(instance, topic, number).is_closed for number in range(5)] == [True] * 2 + [False] * 3
+    assert has_begun or call == 0
+
+
+def test_retention_ends_an_alteration_that_died(instance: Instance, topic: str) -> None:
+    with catch_kill():
+        alter_topic(killed_at(instance, 1, is_applied=True), topic, 3, {})
+    retain(instance, budget_ms=60_000.0)
+    assert instance.topic_cache.read_through(topic).generations == (0, 2)
+
+
+def test_late_helper_changes_nothing_when_a_later_generation_is_open(instance: Instance, topic: str) -> None:
+    opening = instance.topic_cache.read_through(topic).with_opening(3)
+    alter_topic(instance, topic, 3, {})
+    send(instance, topic, "a", partition=2)
+    alter_topic(instance, topic, 1, {})
+    assert open_generation(instance, opening).generations == (0, 2, 5)
+    assert send(instance, topic, "b", partition=5) == appended(0, 1)
+    assert read_all(instance, topic, 2) == [(0, "a")]
+
+
+def test_change_is_refused_when_the_numbers_run_out(instance: Instance, topic: str) -> None:
+    error = refused(ErrorCode.INVALID_REQUEST, partial(alter_topic, instance, topic, TOPIC_PARTITIONS_MAX - 1, {}))
+    assert "with those of older generations" in error.message
+    assert instance.topic_cache.read_through(topic).layout == 0
+
+
+def test_setting_is_refused_when_it_is_neither_none_nor_wait(instance: Instance, topic: str) -> None:
+    refused(ErrorCode.INVALID_CONFIG, partial(alter_topic, instance, topic, None, {"ordering_on_change": "perhaps"}))

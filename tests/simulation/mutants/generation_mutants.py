@@ -1,0 +1,81 @@
+"""Defects put into the change of generations, in the service and in the producer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from unittest.mock import patch
+
+from penstock.producer.batching.accumulator import Accumulator, Entry
+from penstock.producer.batching.producer_batch import TopicQueues
+from penstock_core.ids import GroupName, Partition, TopicId
+from penstock_core.log.topic import Topic
+from penstock_service.groups import readable_ends as ends_module
+from penstock_service.groups import rebalance as rebalance_module
+from penstock_service.index import open_generation as open_module
+from penstock_service.index.settle_head import settle_heads
+from penstock_service.instance.instance import Instance
+from tests.simulation.mutants.mutant import Mutant, Patch
+
+
+def _no_head_closes() -> Patch:
+    return patch.object(open_module, "settle_heads", lambda *_: None)
+
+
+def _one_head_closes() -> Patch:
+    def settle_first(instance: Instance, topic: Topic, partitions: Iterable[Partition]) -> None:
+        settle_heads(instance, topic, [*partitions][:1])
+
+    return patch.object(open_module, "settle_heads", settle_first)
+
+
+def _group_waits_for_nothing() -> Patch:
+    def no_ends(_: Instance, __: GroupName, ___: Sequence[Topic]) -> Mapping[TopicId, int]:
+        return {}
+
+    return patch.object(rebalance_module, "readable_ends", no_ends)
+
+
+def _any_commit_is_the_end() -> Patch:
+    return patch.object(ends_module, "_is_read", lambda head, committed: committed > 0 or not head.next_offset)
+
+
+def _group_waits_for_the_last_generation_only() -> Patch:
+    real = ends_module._end
+
+    def last_end(topic: Topic, unread: Any) -> int | None:
+        return (
+            None
+            if real(topic, {key for key in unread if key.partition >= topic.generations[-2]}) is None
+            else (topic.first_writable)
+        )
+
+    return patch.object(ends_module, "_end", last_end)
+
+
+def _producer_turns_at_once() -> Patch:
+    def update(self: TopicQueues, partitions: int, batch_bytes: int, batch_bytes_max: int, first: int = 0) -> None:
+        self.batch_bytes, self.batch_bytes_max = min(batch_bytes, batch_bytes_max), batch_bytes_max
+        self.turn(first, partitions)
+
+    return patch.object(TopicQueues, "update", update)
+
+
+def _refused_records_move_at_once() -> Patch:
+    def refused(self: Accumulator, entry: Entry, first: int, partitions: int, now_ms: int) -> None:
+        queue, topic = entry.queue, entry.queue.topic
+        queue.numbering, queue.sent_together, queue.retry_at_ms = None, 0, 0
+        if first >= topic.first:
+            topic.turn(first, partitions)
+        self._move(topic, entry.batches, now_ms)
+
+    return patch.object(Accumulator, "_refused", refused)
+
+
+GENERATION_MUTANTS = [
+    Mutant("no head closes", "generations", _no_head_closes),
+    Mutant("one head closes", "generations", _one_head_closes),
+    Mutant("group waits for nothing", "generations", _group_waits_for_nothing),
+    Mutant("any commit is the end", "generations", _any_commit_is_the_end),
+    Mutant("group waits for the last generation only", "generations", _group_waits_for_the_last_generation_only),
+    Mutant("producer turns at once", "generations", _producer_turns_at_once),
+    Mutant("refused records move at once", "generations", _refused_records_move_at_once),
+]

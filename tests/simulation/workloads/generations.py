@@ -1,0 +1,213 @@
+"""Operators change the partitions of a topic that waits, while keyed producers write and a group reads.
+
+The topic has ordering_on_change=wait. Alterations die and come late, answers are lost, and members of the group crash
+between reading and committing. Two things must hold. No append takes effect in an older generation after one in a newer
+generation did. And a group meets the records of one producer and key for the first time in the order in which they were
+sent.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.group import parse_subscription
+from penstock_core.ids import PartitionKey
+from penstock_core.limits import GROUP_CHECK_MS_MAX
+from penstock_core.records.codec import decode
+from penstock_core.zones.quorum import Acks
+from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
+from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat
+from penstock_service.instance.instance import Instance
+from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
+from penstock_service.topics.alter_topic import alter_topic
+from tests.simulation.clients.admin import SimulatedAdmin
+from tests.simulation.clients.observer import Observer
+from tests.simulation.clients.producer import SimulatedProducer
+from tests.simulation.clients.reader import SimulatedReader
+from tests.simulation.oracle.violation import expect
+from tests.simulation.service.simulation import Simulation
+
+_TOPIC = "turning"
+_GROUP = "turners"
+_KEYS = 6
+_SESSION_MS = 6_000
+_END = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.MEMBER_FENCED)
+
+
+def install(simulation: Simulation) -> None:
+    random = simulation.scheduler.random
+    simulation.topic(_TOPIC, partitions=2, ordering_on_change="wait")
+    simulation.topics[_TOPIC] = 2
+    order = _Order(simulation)
+    simulation.storage.observers.append(order.observe)
+    for number in range(3):
+        producer = SimulatedProducer(
+            simulation,
+            f"g{number}",
+            _TOPIC,
+            records=random.choice([20, 40]),
+            acks=Acks.QUORUM if Acks.QUORUM in simulation.acks_allowed else random.choice(simulation.acks_allowed),
+            pace_ms=random.choice([20.0, 200.0]),
+            is_idempotent=True,
+            key_of=_key_of,
+            is_partitioning_by_key=True,
+        )
+        producer.start(delay_ms=random.uniform(0.0, 4_000.0))
+    SimulatedReader(simulation, "gr", _TOPIC, is_topic_stable=True).start()
+    Observer(simulation, "go", _TOPIC).start()
+
+    def resize() -> None:
+        for _ in range(random.choice([1, 2, 4])):
+            simulation.scheduler.pause(random.uniform(50.0, 3_000.0))
+            SimulatedAdmin(simulation, "turner").add_partitions(_TOPIC, random.choice([1, 2, 3]))
+
+    for number in range(random.choice([1, 2])):
+        simulation.work(f"turner{number}", resize)
+    for number in range(2):
+        member = _Member(simulation, order, f"gm{number}")
+        simulation.scheduler.spawn(member.name, member.run)
+    simulation.final_checks.append(order.check_end)
+
+
+def _key_of(value: str) -> str:
+    return f"k{int(value.rpartition('-')[2]) % _KEYS}"
+
+
+class _Order:
+    """The order in which the group meets records for the first time, and the generations that appends went to."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._newest = 0  # the first partition of the newest generation that has a record
+        self._met: dict[str, None] = {}
+
+    def observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
+        if label != "log" or isinstance(outcome, PenstockError):
+            return
+        if method not in ("append", "append_in_sequence") or not outcome.is_appended:
+            return
+        topic = self._simulation.bare.topic_cache.read_through(_TOPIC)
+        key: PartitionKey = arguments[0]
+        if key.topic_id != topic.topic_id:
+            return
+        start = max(each for each in topic.generations if each <= key.partition)
+        expect(start >= self._newest, f"{key} took an append after partition {self._newest} did")
+        self._newest = start
+
+    def meet(self, value: str) -> None:
+        """A member of the group handles a record."""
+        self._met.setdefault(value)
+
+    def check_end(self) -> None:
+        """Read on to the end, as one last member does. Then compare what was met with what was sent."""
+        instance = self._simulation.undisturbed()
+        topic = instance.topic_cache.read_through(_TOPIC)
+        alter_topic(instance, _TOPIC, topic.writable_partitions, {})
+        last = _Member(self._simulation, self, "last", instance)
+        clock = self._simulation.scheduler
+        for _ in range(200):
+            last.step()
+            if len(last.held) == instance.topic_cache.read_through(_TOPIC).partitions and not last.has_read:
+                break
+            clock.now_ms += GROUP_CHECK_MS_MAX
+        else:
+            expect(False, f"the group reads {sorted(last.held)} of {topic}, and not to the end")
+        if len(topic.generations) > 1:
+            self._simulation.count("generation read")
+        for key, values in self._sent():
+            met = [each for each in self._met if each in values]
+            expect(met == values, f"{key} was sent as {values}, and met as {met}")
+
+    def _sent(self) -> Iterator[tuple[tuple[str, str], list[str]]]:
+        """The acknowledged records by producer and key, in the order in which they were sent."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for value, sent in self._simulation.claims.sent.items():
+            if sent.topic == _TOPIC and sent.acked:
+                found.setdefault((value.rpartition("-")[0], _key_of(value)), []).append(value)
+        return iter(found.items())
+
+
+class _Member:
+    """A member of the group: it beats, reads what it holds, and commits, or dies before and joins anew."""
+
+    def __init__(self, simulation: Simulation, order: _Order, name: str, sure: Instance | None = None) -> None:
+        self.name = name
+        self.held: dict[PartitionKey, list[int]] = {}  # the lease's epoch, and the next offset
+        self.has_read = False
+        self._simulation = simulation
+        self._order = order
+        self._sure = sure
+        self._lives = 0
+        self._forget()
+
+    def run(self) -> None:
+        random = self._simulation.scheduler.random
+        while not self._simulation.is_over:
+            self._simulation.scheduler.pause(random.uniform(20.0, 800.0))
+            if random.random() < 0.05:
+                self._forget()
+            with suppress(PenstockError):
+                self.step()
+
+    def step(self) -> None:
+        """One heartbeat, and then one fetch and one commit for each partition held."""
+        self._beat()
+        self.has_read = False
+        for key in [*self.held]:
+            if key in self.held:
+                self._read(key)
+
+    def _call(self, run: Any, *, is_read: bool) -> Any:
+        if self._sure is not None:
+            return run(self._sure)
+        return self._simulation.call(run, is_read=is_read)
+
+    def _forget(self) -> None:
+        self._lives += 1
+        self.held.clear()
+        self._sequence, self._epoch, self._session, self._is_complete = 0, 0, 0, False
+
+    def _beat(self) -> None:
+        self._sequence += 1
+        beat = HeartbeatRequest(
+            member_id=f"{self.name}.{self._lives}",
+            sequence=self._sequence,
+            epoch=self._epoch,
+            session=self._session,
+            subscription=parse_subscription([_TOPIC], []) if not self._epoch else None,
+            owned=None if self._is_complete or not self._epoch else frozenset(self.held),
+            config={"session_timeout_ms": _SESSION_MS, "heartbeat_interval_ms": 500},
+        )
+        try:
+            told = self._call(lambda instance: heartbeat(instance, _GROUP, beat), is_read=False)
+        except PenstockError as error:
+            if error.code in _END or self._epoch == 0:
+                self._forget()
+            raise
+        self._epoch, self._session, self._is_complete = told.epoch, told.session, told.is_complete
+        for key in told.revoked:
+            self.held.pop(key, None)
+        self.held |= {lease.partition: [lease.epoch, lease.offset or 0] for lease in told.granted}
+
+    def _read(self, key: PartitionKey) -> None:
+        epoch, offset = self.held[key]
+        entry = FetchEntry(topic=_TOPIC, partition=key.partition, offset=offset, max_bytes=1_000)
+        [found] = self._call(
+            lambda instance: fetch(instance, [entry], max_bytes=1_000, min_bytes=1, wait_ms=0), is_read=True
+        )
+        if not isinstance(found, FetchResult) or key not in self.held:
+            return
+        for record in decode(bytes(found.data)):
+            if record.offset >= offset:
+                self._order.meet((record.value or b"").decode())
+        self.has_read = self.has_read or found.next_offset > offset
+        self.held[key][1] = found.next_offset
+        commit = CommitEntry(topic=_TOPIC, partition=key.partition, offset=found.next_offset, lease_epoch=epoch)
+        [error] = self._call(
+            lambda instance: commit_offsets(instance, _GROUP, [commit], f"{self.name}.{self._lives}", None),
+            is_read=False,
+        )
+        if isinstance(error, PenstockError):
+            self.held.pop(key, None)
+            self._is_complete = False
