@@ -33,7 +33,9 @@ def _append_in_sequence_to_closed_heads() -> Patch:
 
 def _older_layout_wins() -> Patch:
     def any_layout(head: Head, layout: int, closed_ms: int | None) -> Head | None:
-        return replace(head, layout=layout, closed_ms=closed_ms, closed_offset=closed_ms and head.next_offset)
+        return replace(
+            head, layout=layout, closed_ms=closed_ms, closed_offset=None if closed_ms is None else head.next_offset
+        )
 
     return patch.object(log_module, "in_layout", any_layout)
 

@@ -124,7 +124,7 @@ def _partition(asked: Asked, topic: Topic, key: bytes | None) -> int | None:
     if text not in ("", _ALL):
         return _whole(text)
     if key is not None:
-        return int(partition_for_key(key, topic.writable_partitions))
+        return topic.first_writable_partition + partition_for_key(key, topic.writable_partitions)
     return 0 if topic.partitions == 1 or asked.word("at") in ("oldest", "offset", "time") else None
 
 
