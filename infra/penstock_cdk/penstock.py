@@ -29,8 +29,8 @@ from penstock_cdk.jobs.spark_jobs import SparkJobs
 from penstock_cdk.properties import Properties, settings_of_properties
 from penstock_cdk.service.api import Api
 from penstock_cdk.service.client_policies import ClientPolicies
-from penstock_cdk.service.function_role import grants_of
 from penstock_cdk.service.functions import Functions
+from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.measuring import MEASURE, Pins
 from penstock_cdk.service.push import PushQueues, PushSource
 from penstock_cdk.service.releases import CanaryDeployment, Releases

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock_cdk.service.function_role import grants_of
 from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import STAGES
 from tests.infra.conftest import Resources, entry_of

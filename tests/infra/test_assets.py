@@ -11,7 +11,7 @@ import pytest
 
 from penstock_cdk.assets import PACKAGES, Asset, functions_asset
 from penstock_cdk.declared.provision import PROVISION
-from penstock_cdk.service.function_role import GRANTS
+from penstock_cdk.service.grants import GRANTS
 from penstock_cdk.settings import settings_of
 from penstock_cdk.sources import Sources, installed_sources
 from tests.support.wire import LAMBDA_ENVIRONMENT

@@ -14,8 +14,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from penstock_cdk.service.function_role import GRANTS, function_role, grants_of
+from penstock_cdk.service.function_role import function_role
 from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.grants import GRANTS, grants_of
 from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
 from penstock_cdk.service.timers import TimerQueues

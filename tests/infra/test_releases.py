@@ -11,8 +11,8 @@ from aws_cdk import Stack
 from aws_cdk.assertions import Template
 
 from penstock_cdk.overrides import overridden
-from penstock_cdk.service.function_role import grants_of
 from penstock_cdk.service.functions import construct_name
+from penstock_cdk.service.grants import grants_of
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.schedules import RATES
 from penstock_cdk.settings import AT_ONCE, STAGES, Canary, StageSettings

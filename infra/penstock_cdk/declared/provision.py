@@ -14,8 +14,8 @@ from aws_cdk import CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from penstock_cdk.service.function_role import PROVISION_GRANTS
 from penstock_cdk.service.functions import Functions
+from penstock_cdk.service.grants import PROVISION_GRANTS
 from penstock_cdk.service.targets import TargetsRole
 
 PROVISION = "provision"

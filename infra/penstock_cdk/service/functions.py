@@ -7,7 +7,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from penstock_cdk.service.function_role import Grants, function_role, grants_of
+from penstock_cdk.service.function_role import function_role
+from penstock_cdk.service.grants import Grants, grants_of
 from penstock_cdk.service.measuring import metrics_environment
 from penstock_cdk.service.push import DELIVER, PushQueues
 from penstock_cdk.service.repair import RepairQueues
