@@ -41,7 +41,7 @@ fmt: setup ## Format the sources, and mend what ruff can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: setup lint-code ## Lint, then run all tests but those that take minutes each (WORKERS=3)
+test: setup lint-code ## Lint, then run all tests but the long ones (WORKERS=3)
 	$(PYTEST) --numprocesses $(WORKERS) -m "not chaos and not minutes"
 
 test-all: test openapi test-sparks ## All of test, the long tests, chaos, 10,000 simulated runs, other Sparks, and that docs/openapi.json is what the handlers generate

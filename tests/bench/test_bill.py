@@ -39,7 +39,9 @@ KEYS: dict[str, str] = {"aws_access_key_id": "testing", "aws_secret_access_key":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "profile", [each if each == "express3" else pytest.param(each, marks=pytest.mark.minutes) for each in PROFILES]
+)
 def test_operations_cost_at_most_their_budgets(profile: Profile) -> None:
     operations = bill_all_operations(billed_profile(profile))
     Console(width=200).print(to_console("dollars of a million", [operation.row() for operation in operations]))
@@ -56,13 +58,13 @@ def test_append_in_one_bucket_stays_below_the_promise() -> None:
     assert OPERATIONS["standard1"]["append of 1 KB"].usd_per_million <= APPEND_USD_PER_MILLION_MAX
 
 
-@pytest.mark.slow
+@pytest.mark.minutes
 def test_consumer_that_polls_costs_at_most_its_budget() -> None:
     bill = bill_polling_consumer(billed_profile("standard1"))
     assert bill.usd * DAY_MS / POLLING_MS <= POLLING_CONSUMER_USD_PER_DAY, bill
 
 
-@pytest.mark.slow
+@pytest.mark.minutes
 def test_consumer_that_waits_for_wake_ups_costs_what_the_design_promises() -> None:
     bill = bill_waiting_consumer(billed_profile("standard1"))
     assert bill.usd * DAY_MS / HOUR_MS <= WAITING_CONSUMER_USD_PER_DAY, bill
@@ -70,14 +72,14 @@ def test_consumer_that_waits_for_wake_ups_costs_what_the_design_promises() -> No
     assert bill.write_units == 0  # the heads stay armed
 
 
-@pytest.mark.slow
+@pytest.mark.minutes
 def test_worker_of_a_share_group_that_waits_costs_at_most_its_budget() -> None:
     bill = bill_waiting_worker(billed_profile("standard1"))
     assert bill.usd * DAY_MS / HOUR_MS <= WAITING_WORKER_USD_PER_DAY, bill
     assert bill.write_units == 0  # the heads stay armed
 
 
-@pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.parametrize("session_timeout_ms", WAITING_MEMBER_USD_PER_DAY)
 def test_member_that_waits_for_wake_ups_costs_at_most_its_budget(session_timeout_ms: int) -> None:
     bill = bill_waiting_member(billed_profile("standard1"), session_timeout_ms)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from localstack.places import CHECKOUT
 from tests.docs.commands import bash_complaint, command_complaint, penstock_commands
@@ -29,6 +30,12 @@ PAGES = [
 PYTHON = ".venv/bin/python"  # the interpreter that pages name
 SNIPPET_S_MAX = 180
 MINUTES_S_MAX = 900
+
+# Pages whose snippets take a quarter of a minute or more, but for README and the first tutorial.
+TAKE_LONG = {
+    *("CONTRIBUTING.md", "docs/tutorial/work-queue.md", "docs/explanation/history.md"),
+    *(f"docs/how-to/{name}.md" for name in ("dead-letters", "doctor", "local-stack", "troubleshoot", "retries")),
+}
 
 _MAKE = re.compile(r"^(?:\w+=\S+ +)*make(?P<targets>(?: +[\w=./-]+)*) *(?:#.*)?$", re.MULTILINE)
 
@@ -49,8 +56,15 @@ def _marks_run(page: Path) -> list[frozenset[str]]:
         return []
 
 
+def _marked(pages: Iterable[Path]) -> list[ParameterSet]:
+    return [
+        pytest.param(page, id=_name(page), marks=[pytest.mark.minutes] if _name(page) in TAKE_LONG else [])
+        for page in pages
+    ]
+
+
 @pytest.mark.stack
-@pytest.mark.parametrize("page", _pages_to_run(minutes=False), ids=_name)
+@pytest.mark.parametrize("page", _marked(_pages_to_run(minutes=False)))
 def test_snippets_run_and_print_what_the_page_shows(page: Path, clone: Clone, tmp_path: Path) -> None:
     _run_page([snippet for snippet in snippets_of(page) if "minutes" not in snippet.marks], clone, tmp_path)
 
@@ -71,6 +85,10 @@ def test_fences_that_need_aws_or_the_wheel_are_well_formed(page: Path) -> None:
             assert not bash_complaint(snippet.text), snippet.where
             complaints = [command_complaint(words) for words in penstock_commands(snippet.text)]
             assert not any(complaints), f"{snippet.where}: {complaints}"
+
+
+def test_pages_that_take_long_are_pages_that_there_are() -> None:
+    assert {_name(page) for page in PAGES} >= TAKE_LONG
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -18,7 +18,7 @@ from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.own_stack import NAME, SETTINGS, OwnStack, deploy_own
 from tests.support.deadlines import until
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 
 
 def subscribed(queue: Penstock) -> None:

@@ -14,7 +14,7 @@ from penstock_core.errors import PenstockError
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.own_stack import NAME, SETTINGS, OwnStack, deploy_own
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 
 
 def first(queue: Penstock) -> None:

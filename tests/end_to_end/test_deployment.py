@@ -74,6 +74,7 @@ def status_of(cloudformation: Any) -> str | None:
     return None if found["StackStatus"] == "DELETE_COMPLETE" else str(found["StackStatus"])
 
 
+@pytest.mark.minutes
 def test_deleted_stack_leaves_no_bucket_when_it_was_full_and_no_database(stack: LocalStack, bucket: str) -> None:
     cloudformation, s3 = stack.root_client("cloudformation"), stack.root_client("s3")
     cloudformation.delete_stack(StackName=NAME)
@@ -88,6 +89,7 @@ def test_deleted_stack_leaves_no_bucket_when_it_was_full_and_no_database(stack: 
     assert databases(stack.root_client("glue")) == []
 
 
+@pytest.mark.minutes
 def test_objects_and_database_stay_when_an_update_stops_the_emptying(stack: LocalStack, bucket: str) -> None:
     cloudformation, s3 = stack.root_client("cloudformation"), stack.root_client("s3")
     cloudformation.update_stack(
@@ -138,6 +140,7 @@ def account_of_six(stack: LocalStack) -> Iterator[None]:
         stack.root_client("lambda").delete_function_concurrency(FunctionName=name)
 
 
+@pytest.mark.minutes
 def test_flood_of_readers_stops_producers_and_commits_unless_these_have_instances_of_their_own(
     stack: LocalStack, admin: Admin, account_of_six: None
 ) -> None:

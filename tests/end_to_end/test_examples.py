@@ -71,6 +71,7 @@ def test_worker_repeats_and_loses_nothing_when_it_is_stopped(
     assert waited_s < 40, "the first worker has left its group: its session of 45 s is not waited for"
 
 
+@pytest.mark.minutes
 def test_ledger_books_each_payment_once_when_a_worker_is_killed(
     stack: Stack, admin: Admin, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_ledger_books_each_payment_once_when_a_worker_is_killed(
     assert sum(entry["cents"] for entry in entries) == 0
 
 
+@pytest.mark.minutes
 @pytest.mark.skipif(not find_spec("pyspark.sql.datasource"), reason="Spark 3.5 has no Python data sources")
 def test_notebook_adds_up_the_orders_of_a_topic(
     stack: Stack, storage: StackStorage, admin: Admin, environment: Mapping[str, str], tmp_path: Path

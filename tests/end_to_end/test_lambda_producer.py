@@ -163,6 +163,7 @@ def test_example_stores_every_record_although_its_instances_freeze_and_die(
     assert len(set(pids)) == 2
 
 
+@pytest.mark.minutes
 def test_records_that_are_not_flushed_wait_for_the_next_event(
     stack: Stack, topic: str, deploy: Callable[..., Invoke]
 ) -> None:
@@ -176,6 +177,7 @@ def test_records_that_are_not_flushed_wait_for_the_next_event(
     until(lambda: invoke(_event())["pid"] == pid and _stored(stack, topic) == list(range(MESSAGES)))
 
 
+@pytest.mark.minutes
 def test_records_that_are_not_flushed_are_lost_with_their_instance(
     stack: Stack, topic: str, deploy: Callable[..., Invoke]
 ) -> None:
@@ -189,6 +191,7 @@ def test_records_that_are_not_flushed_are_lost_with_their_instance(
     until(lambda: bool(invoke(_event())["pid"]) and _stored(stack, topic) == [MESSAGES])
 
 
+@pytest.mark.minutes
 def test_records_that_are_not_flushed_expire_in_a_long_freeze(
     stack: Stack, topic: str, deploy: Callable[..., Invoke]
 ) -> None:

@@ -26,6 +26,7 @@ def status(state_dir: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.minutes
 def test_state_keys_and_records_are_kept_when_the_stack_goes_down_and_up(tmp_path: Path) -> None:
     first = up(tmp_path, "--port", str(free_port()))
     try:

@@ -13,7 +13,7 @@ from tests.end_to_end.jobs.test_zones import append, empty, run_recover_zones, s
 from tests.end_to_end.local_stack import Stack, free_port, run, up
 from tests.end_to_end.raw_requests import read_all
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.minutes]
 
 
 @pytest.fixture

@@ -82,6 +82,7 @@ def test_archive_skips_and_counts_undecodable_batches_when_asked(
     assert (again["failed"], again["topics"][1]["commits"]) == ([], 0)
 
 
+@pytest.mark.minutes
 def test_analyze_reports_the_other_topics_and_completes_no_hour_when_a_worker_fails_at_one(
     run_script: RunScript,
     instance: Instance,

@@ -28,6 +28,7 @@ def test_every_alarm_publishes_to_the_topic_that_the_stage_names(topic_arn: str 
     assert all(each["Properties"].get("AlarmActions") == actions for each in alarms.values())
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(("topic_arn", "warnings"), [(TOPIC_ARN, 0), (None, 1)])
 def test_alarms_that_tell_no_one_are_told_at_synthesis(
     make_stack_of: Callable[[StageSettings], Stack], topic_arn: str | None, warnings: int

@@ -87,6 +87,7 @@ def test_hash_is_of_the_sources_alone(asset: Asset, copied: Sources) -> None:
     changed.path.unlink()
 
 
+@pytest.mark.minutes
 def test_libraries_of_the_cloud_s_asset_are_for_its_processor(tmp_path: Path) -> None:
     settings = settings_of("prod")
     with zipfile.ZipFile(functions_asset(SOURCES, settings=settings).path) as archive:

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.synth, pytest.mark.slow]
 PASSED_OVER = ("W3005",)
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(
     ("name", "region"),
     [("dev@eu-central-1", "eu-central-1"), ("prod", "us-east-1"), ("prod@eu-west-1", "eu-west-1")],

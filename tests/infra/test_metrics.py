@@ -165,6 +165,7 @@ def test_dashboard_searches_for_what_the_stage_measures(make: Make, of: MetricsO
     assert {*searches} == topics | consumers
 
 
+@pytest.mark.minutes
 def test_stage_with_all_metrics_that_stays_idle_costs_a_run_each_minute(make: Make) -> None:
     bills = {}
     for of in ("off", "all"):

@@ -144,7 +144,7 @@ PHYSICAL = {
 }
 
 
-@pytest.mark.parametrize("chosen", [(None, None), ("shop-1", "shop1")])
+@pytest.mark.parametrize("chosen", [(None, None), pytest.param(("shop-1", "shop1"), marks=pytest.mark.minutes)])
 def test_two_constructs_of_one_account_share_no_name(tmp_path: Path, chosen: tuple[str | None, str | None]) -> None:
     """IAM takes names for the same that differ in their case only."""
     names: list[tuple[str, str]] = []

@@ -127,6 +127,7 @@ def test_old_versions_stay_and_a_release_that_is_rolled_back_leaves_none(
     assert {each["DeletionPolicy"] for each in versions} == {"RetainExceptOnCreate"}
 
 
+@pytest.mark.minutes
 @pytest.mark.slow
 def test_setting_that_is_no_part_of_a_version_publishes_none_and_a_canary_switched_off_moves_aliases_at_once(
     template: Callable[[str], dict[str, Any]], make_stack_of: Callable[[StageSettings], Stack]

@@ -78,6 +78,7 @@ def test_producer_may_produce_to_its_topic(queue: Penstock) -> None:
     assert allowed(queue, topic.grant_produce) == PRODUCE_JSON | {"POST /v1/produce"}
 
 
+@pytest.mark.minutes
 def test_producer_of_json_is_held_to_its_topic(queue: Penstock) -> None:
     topic = queue.topic("orders")
     assert allowed(queue, lambda role: topic.grant_produce(role, json_only=True)) == PRODUCE_JSON
@@ -94,6 +95,7 @@ def test_consumer_without_a_group_works_in_none(queue: Penstock) -> None:
     assert allowed(queue, topic.grant_consume) == READ_JSON | WOKEN | {"POST /v1/fetch", "GET /v1/wake-ups"}
 
 
+@pytest.mark.minutes
 def test_consumer_of_json_is_held_to_its_topic(queue: Penstock) -> None:
     topic = queue.topic("orders")
     found = allowed(queue, lambda role: topic.grant_consume(role, group="workers", json_only=True))

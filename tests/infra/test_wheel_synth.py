@@ -41,6 +41,7 @@ def python_with_the_wheel(folder: Path) -> Path:
     return python
 
 
+@pytest.mark.minutes
 def test_app_outside_of_the_checkout_makes_the_same_asset(tmp_path: Path) -> None:
     sources = installed_sources()
     expected = functions_asset(sources, settings=settings_of("local"))

@@ -5,9 +5,12 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
+from _pytest.mark import ParameterSet
 from click.testing import CliRunner
 
 from tests.simulation.__main__ import explain, main
@@ -20,10 +23,32 @@ from tests.simulation.regressions import read_regressions
 from tests.simulation.run import Result, run
 from tests.simulation.workloads import ALONE, WORKLOADS
 
+_M = TypeVar("_M", Mutant, CheckerMutant)
 SEEDS = 100  # `make test-all` runs 10,000, as a program
 SHARES = 4  # of the seeds, each for one process; a share is large enough to meet every fault and workload
-FEWER_ZONES_SEEDS = (15, pytest.param(100, marks=pytest.mark.minutes))
+FEW_SEEDS = 6
+FEWER_ZONES_SEEDS = (2, pytest.param(100, marks=pytest.mark.minutes))
 MUTANT_SEEDS_MAX = 400
+# Their workloads are long, or many seeds do not show them.
+TAKE_LONG = {
+    *("share: base of a lock not compared", "armed before release", "slice without a successor", "rolled as seen"),
+    *("head not born armed", "state put without its condition", "broken for one record for ever"),
+    *("swept while waiting", "share: accepted in a transaction without a condition", "share: buried early"),
+    *("copy beside its transaction", "promotion leaves the push waiter", "share: waiter not taken"),
+    *("stages of two transactions share a key", "share: generation ignored", "share: accept done in a transaction"),
+    *("share: filter not applied again", "share: key order ignored", "named record passed over"),
+    *("share: rejected is finished", "share: worker not woken", "share: done for a retaken lock"),
+    *("buried without evidence", "begin without the last epoch", "share: waiter not set", "batch in another order"),
+    *("minute forgotten at once", "page put over another", "half committed as the whole"),
+}
+
+
+def marked(mutants: Sequence[_M], name: Callable[[_M], str]) -> list[ParameterSet]:
+    """The mutants, marked where they take long."""
+    return [
+        pytest.param(each, id=name(each), marks=[pytest.mark.minutes] if name(each) in TAKE_LONG else [])
+        for each in mutants
+    ]
 
 
 def expect_no_failure(result: Result) -> None:
@@ -36,6 +61,12 @@ def test_promises_hold_for_seeds_that_once_failed(seed: int, workload: str) -> N
     expect_no_failure(run(seed, workload))
 
 
+def test_promises_hold_for_mixed_workloads_in_a_few_runs() -> None:
+    for seed in range(FEW_SEEDS):
+        expect_no_failure(run(seed))
+
+
+@pytest.mark.minutes
 @pytest.mark.parametrize("share", range(SHARES))
 def test_promises_hold_for_mixed_workloads_whatever_fails(share: int) -> None:
     counts: Counter[str] = Counter()
@@ -66,15 +97,14 @@ def test_promises_hold_for_mixed_workloads_when_there_are_fewer_zones(profile: s
 
 
 def test_same_seed_gives_same_trace_when_run_twice() -> None:
-    for seed in range(4):
-        first, second = run(seed), run(seed)
-        assert first.steps > 50
-        assert list(map(format_entry, first.trace)) == list(map(format_entry, second.trace))
-        assert replace(first, trace=[]) == replace(second, trace=[])
+    first, second = run(0), run(0)
+    assert first.steps > 50
+    assert list(map(format_entry, first.trace)) == list(map(format_entry, second.trace))
+    assert replace(first, trace=[]) == replace(second, trace=[])
 
 
 def test_same_seed_gives_same_trace_when_another_process_hashes_otherwise() -> None:
-    program = "from tests.simulation.run import run; print([run(seed).digest() for seed in range(4)])"
+    program = "from tests.simulation.run import run; print(run(0).digest())"
     digests = [
         subprocess.run(
             [sys.executable, "-c", program],
@@ -86,10 +116,10 @@ def test_same_seed_gives_same_trace_when_another_process_hashes_otherwise() -> N
         for hash_seed in ("1", "2")
     ]
     assert digests[0] == digests[1]
-    assert digests[0].count("'") == 8
+    assert len(digests[0].strip()) == 64
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", marked(MUTANTS, lambda mutant: mutant.name))
 def test_simulator_finds_the_defect_when_one_is_put_in(mutant: Mutant) -> None:
     _expect_found(mutant.find(range(mutant.first_seed, mutant.first_seed + MUTANT_SEEDS_MAX)))
 
@@ -100,11 +130,15 @@ def test_simulator_finds_the_defect_when_no_seed_is_known_to_show_it(mutant: Mut
     _expect_found(mutant.find(range(SEEDS_MAX)))
 
 
+def test_mutants_that_take_long_are_mutants_that_there_are() -> None:
+    assert {mutant.name for mutant in MUTANTS} | {mutant.mutant.name for mutant in CHECKER_MUTANTS} >= TAKE_LONG
+
+
 def test_first_seeds_are_of_mutants_that_there_are() -> None:
     assert first_seeds().keys() <= {mutant.name for mutant in MUTANTS}
 
 
-@pytest.mark.parametrize("mutant", CHECKER_MUTANTS, ids=lambda mutant: mutant.mutant.name)
+@pytest.mark.parametrize("mutant", marked(CHECKER_MUTANTS, lambda mutant: mutant.mutant.name))
 def test_history_checker_finds_the_defect_when_the_judges_look_away(mutant: CheckerMutant) -> None:
     with mutant.patched():
         failures = (run(seed, mutant.mutant.workload).failure or "" for seed in range(MUTANT_SEEDS_MAX))

@@ -192,6 +192,7 @@ def test_operator_describes_resets_and_deletes(stack: Stack, transport: HttpTran
         assert "operated" not in [group.group for group in admin.list_groups()]
 
 
+@pytest.mark.minutes
 def test_retention_ends_sessions_when_members_are_gone(stack: Stack, transport: HttpTransport) -> None:
     member = WireMember(transport, "left")
     assert member.beat() == ""

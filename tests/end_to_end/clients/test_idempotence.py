@@ -62,6 +62,7 @@ def test_gap_and_older_epoch_are_refused(transport: HttpTransport, topic: str) -
     assert read_all(transport, topic) == [(0, b"a"), (1, b"b")]
 
 
+@pytest.mark.minutes
 def test_repeats_at_once_yield_one_copy(transport: HttpTransport, topic: str) -> None:
     """Four threads send each of 40 batches at the same time. One of them appends, and all get the same answer."""
     told: list[list[dict[str, Any]]] = []

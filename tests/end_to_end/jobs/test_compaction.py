@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from penstock import Admin, Consumer, Producer, TopicPartition
 from penstock.http.transport import HttpTransport
 from penstock_core.compaction.merging import CompactionSettings
@@ -47,6 +49,7 @@ def consume(transport: HttpTransport, topic: str, count: int) -> list[tuple[int,
     return found
 
 
+@pytest.mark.minutes
 def test_compacted_topic_reads_as_before_with_fewer_storage_calls(
     stack: Stack, storage: StackStorage, transport: HttpTransport, admin: Admin, topic: str
 ) -> None:

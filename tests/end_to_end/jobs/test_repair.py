@@ -38,6 +38,7 @@ def test_lost_and_rotten_copies_are_served_from_elsewhere_and_healed(
     repaired(is_healed, "the copies were not healed")
 
 
+@pytest.mark.minutes
 def test_put_that_a_zone_refused_is_made_good_when_the_zone_takes_puts_again(
     storage: StackStorage, transport: HttpTransport, topic: str
 ) -> None:
@@ -55,6 +56,7 @@ def test_put_that_a_zone_refused_is_made_good_when_the_zone_takes_puts_again(
     assert read_all(transport, topic) == [(0, b"before"), (1, b"missed")]
 
 
+@pytest.mark.minutes
 def test_healthy_appends_invoke_replicate_never(storage: StackStorage, transport: HttpTransport, topic: str) -> None:
     for count in range(40):  # with rolls among them
         append(transport, topic, b"%d" % count, acks="all")
@@ -66,6 +68,7 @@ def test_healthy_appends_invoke_replicate_never(storage: StackStorage, transport
     assert [line["records"] for line in storage.replicate_lines() if partition in line["partitions"]] == [1]
 
 
+@pytest.mark.minutes
 def test_scrub_heals_copies_that_no_consumer_has_read(
     stack: Stack, storage: StackStorage, transport: HttpTransport, topic: str
 ) -> None:

@@ -37,6 +37,7 @@ def run_recover_zones(stack: Stack) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.minutes
 def test_lost_zone_is_left_behind_and_catches_up_when_it_is_back(stack: Stack, admin: Admin) -> None:
     transport = stack.transport()
     s3 = stack.root_client("s3")

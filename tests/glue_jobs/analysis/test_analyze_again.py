@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 from tests.glue_jobs.analysis.sent_records import RunJob, SentRecord, hour_ago, send, skewed, stored
 
 
+@pytest.mark.minutes
 def test_next_run_goes_on_and_counts_nothing_twice(instance: Instance, run_job: RunJob, tmp_path: Path) -> None:
     records = skewed(instance)
     send(instance, records)

@@ -163,6 +163,7 @@ def test_results_may_lie_in_a_bucket(instance: Instance, run_job: RunJob, emulat
     assert len([key for key in keys if key.startswith("reports/lag/")]) == 2
 
 
+@pytest.mark.minutes
 def test_topics_that_are_named_are_counted_alone_and_go_on_from_where_they_were(
     instance: Instance, run_job: RunJob, tmp_path: Path
 ) -> None:

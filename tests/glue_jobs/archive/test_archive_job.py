@@ -46,6 +46,7 @@ def rows(table: Any) -> list[tuple[int, int, bytes]]:
     return sorted(zip(columns["partition"], columns["offset"], columns["value"], strict=True))
 
 
+@pytest.mark.minutes
 def test_all_topics_are_archived_into_the_bucket_for_results(
     run_job: RunJob, instance: Instance, stored: Storage
 ) -> None:
@@ -62,6 +63,7 @@ def test_all_topics_are_archived_into_the_bucket_for_results(
     assert [each["commits"] for each in run_job(*SMALL)["topics"]] == [0, 0]
 
 
+@pytest.mark.minutes
 def test_a_topic_is_archived_into_a_folder_that_spark_reads_by_itself(
     run_job: RunJob, instance: Instance, spark: "SparkSession", tmp_path: Path
 ) -> None:

@@ -21,10 +21,14 @@ from tests.glue_jobs.decode.topic_reading import Plan, options, plan
 from tests.glue_jobs.replay.test_replaying import replay, rows_in
 from tests.support.compacted_log import DAY_MS, STEPS, CompactedLog, Found, Step
 
+POLICIES = [
+    "compact,delete",
+    *(pytest.param(policy, marks=pytest.mark.minutes) for policy in ("delete", "compact")),
+]
 SMALL = CompactionSettings(age_ms_min=0, refs_min=2, ref_bytes=2_000, segment_bytes=3_000, dirty_share_min=0.0)
 
 
-@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+@pytest.mark.parametrize("policy", POLICIES)
 @given(steps=st.lists(STEPS, min_size=3, max_size=10), data=st.data())
 @settings(max_examples=15)
 def test_spark_read_agrees_with_a_model_from_any_offset(policy: str, steps: list[Step], data: st.DataObject) -> None:
@@ -35,7 +39,7 @@ def test_spark_read_agrees_with_a_model_from_any_offset(policy: str, steps: list
         log.check(read(log, plan_from(log, start, data)), start, len(log.appended))
 
 
-@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+@pytest.mark.parametrize("policy", POLICIES)
 @given(before=st.lists(STEPS, min_size=2, max_size=6), after=st.lists(STEPS, min_size=1, max_size=4), data=st.data())
 @settings(max_examples=15)
 def test_planned_read_finds_the_model_when_the_log_is_compacted_meanwhile(
@@ -57,7 +61,7 @@ def test_planned_read_finds_the_model_when_the_log_is_compacted_meanwhile(
     assert kept <= set(found)
 
 
-@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+@pytest.mark.parametrize("policy", POLICIES)
 @given(before=st.lists(STEPS, min_size=2, max_size=5), after=st.lists(STEPS, max_size=2))
 @settings(max_examples=10)
 def test_archive_is_replayed_as_it_was_when_the_log_is_compacted_since(

@@ -67,6 +67,7 @@ def test_batch_has_each_delivered_record_once(spark: "SparkSession", storage_opt
         assert rows_in(penstock_spark.read(spark, **{option: "orders"}, **storage_options)) == EXPECTED
 
 
+@pytest.mark.minutes
 @pytest.mark.usefixtures("delayed")
 def test_stream_has_each_delivered_record_once(
     spark: "SparkSession", storage_options: dict[str, str], tmp_path: Path
@@ -91,6 +92,7 @@ def test_stream_has_each_delivered_record_once(
     assert found == EXPECTED
 
 
+@pytest.mark.minutes
 def test_sweep_keeps_the_segments_of_delivered_and_of_waiting_records(
     delayed: Instance, storage: Storage, run_script: RunScript, spark: "SparkSession", storage_options: dict[str, str]
 ) -> None:

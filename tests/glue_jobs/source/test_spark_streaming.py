@@ -94,6 +94,7 @@ def test_query_reads_each_offset_once_when_it_is_killed_and_restarted(
     assert offsets["orders"] == {"0": 4 * (restarts + 1), "1": 4 * (restarts + 1), "2": 4 * (restarts // 2 + 1)}
 
 
+@pytest.mark.minutes
 def test_query_keeps_its_first_offset_when_it_begins_at_the_latest(instance: Instance, stream: Any) -> None:
     new_topic(instance, "orders")
     send(instance, "orders", "before")
