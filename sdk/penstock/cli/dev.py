@@ -6,17 +6,21 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.service import CommandError
+from penstock.configuration import Configuration, StaticCredentials
+from penstock.http.transport import HttpTransport
 from penstock_core.errors import PenstockError
 
 if TYPE_CHECKING:
     import socket
 
+    from penstock.console.server import ConsoleServer
     from penstock.dev.env_file import EnvFile
     from penstock.dev.service import DevService, NewTopic
 
@@ -44,9 +48,10 @@ DEFAULT_PORT = 4567
     metavar="NAME[:PARTITIONS]",
     help="Make this topic, unless it exists. You may repeat it.",
 )
+@click.option("--console/--no-console", "has_console", default=True, help="Serve the console too, on a free port.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object once the server answers.")
 @click.option("--verbose", is_flag=True, help="Print a line for each request on stderr.")
-def dev(port: int, data: Path | None, topics: tuple[str, ...], as_json: bool, verbose: bool) -> None:
+def dev(port: int, data: Path | None, topics: tuple[str, ...], has_console: bool, as_json: bool, verbose: bool) -> None:
     """Run a Penstock on this machine, with the service's own code, without AWS and without a checkout.
 
     It listens on 127.0.0.1 and answers requests that are signed (AWS Signature Version 4) with the keys that it writes
@@ -78,7 +83,8 @@ def dev(port: int, data: Path | None, topics: tuple[str, ...], as_json: bool, ve
             service = DevService(data)
             try:
                 service.create(wanted)
-                asyncio.run(_run(service, listening, env_file, data, as_json=as_json))
+                link = DevConsole(as_json=as_json) if has_console else None
+                asyncio.run(_run(service, listening, env_file, data, console=link, as_json=as_json))
             finally:
                 service.close()
         except PenstockError as error:
@@ -88,7 +94,13 @@ def dev(port: int, data: Path | None, topics: tuple[str, ...], as_json: bool, ve
 
 
 async def _run(
-    service: "DevService", listening: "socket.socket", env_file: "EnvFile", data: Path | None, *, as_json: bool
+    service: "DevService",
+    listening: "socket.socket",
+    env_file: "EnvFile",
+    data: Path | None,
+    *,
+    console: "DevConsole | None",
+    as_json: bool,
 ) -> None:
     from penstock.dev.service import serve
 
@@ -103,25 +115,67 @@ async def _run(
 
     def say() -> None:
         env_file.write(environment)
-        _say_ready(environment["PENSTOCK_URL"], env_file.path, data, as_json=as_json)
+        link = None if console is None else console.link
+        _say_ready(environment["PENSTOCK_URL"], env_file.path, data, link, as_json=as_json)
 
     try:
+        if console is not None:
+            await console.start(environment)
         await serve(service, listening, stop, on_ready=say)
     finally:
         env_file.remove(environment)
+        if console is not None:
+            await console.close()
     if service.failure is not None:
         raise click.ClickException(f"the server stops, because its data folder fails: {service.failure}")
     if not as_json:
         click.echo("Stopped.")
 
 
-def _say_ready(url: str, env_file: Path, data: Path | None, *, as_json: bool) -> None:
+class DevConsole:
+    """The console beside the server: it calls the server as a client does, with the keys of its environment."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._server: ConsoleServer | None = None
+        self.link: str | None = None  # the first one
+
+    async def start(self, environment: Mapping[str, str]) -> None:
+        """Serve the pages from now on, on a free port."""
+        from penstock.console.server import ConsoleServer, listen
+
+        configuration = Configuration(
+            url=environment["PENSTOCK_URL"],
+            region=environment["AWS_REGION"],
+            credentials=StaticCredentials(environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]),
+            is_local=True,
+        )
+        listening = listen(0)
+        self._server = ConsoleServer(HttpTransport(configuration), listening.getsockname()[1], self._say)
+        await self._server.start(listening)
+
+    async def close(self) -> None:
+        """End the pages."""
+        if self._server is not None:
+            await self._server.close()
+
+    def _say(self, link: str) -> None:
+        if self.link is None:
+            self.link = link
+        elif not self._as_json:
+            click.echo(f"To open the console again: {link}")
+
+
+def _say_ready(url: str, env_file: Path, data: Path | None, link: str | None, *, as_json: bool) -> None:
     if as_json:
-        facts = {"url": url, "env_file": str(env_file), "pid": os.getpid(), "data": None if data is None else str(data)}
+        folder = None if data is None else str(data)
+        facts = {"url": url, "env_file": str(env_file), "pid": os.getpid(), "data": folder, "console": link}
         click.echo(json.dumps(facts))
     else:
         kept = "in memory: all is gone when it stops" if data is None else f"with its data in {data}"
         click.echo(f"Penstock runs at {url}, {kept}. Ctrl-C stops it.")
+        if link is not None:
+            click.echo(f"Look at it in your browser: {link}")
         click.echo(f"Clients in {env_file.parent.parent} and below find it by {env_file}. In a second terminal, there:")
         click.echo("  penstock topics create numbers")
         click.echo("  seq 1 5 | penstock produce numbers")

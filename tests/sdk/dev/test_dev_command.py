@@ -19,6 +19,7 @@ from penstock import Admin, Consumer, Producer
 from penstock.cli import main
 from penstock.configuration import find_configuration
 from penstock.http.transport import HttpTransport
+from tests.sdk.console.visitor import Visitor
 from tests.support.child_process import child_process
 
 pytestmark = pytest.mark.slow
@@ -98,6 +99,17 @@ def test_only_its_owner_can_read_the_keys(command: Command, here: Path) -> None:
     assert (here / ".penstock").stat().st_mode & 0o777 == 0o700
     assert (here / ".penstock" / "local.env").stat().st_mode & 0o777 == 0o600
     assert [each.name for each in (here / ".penstock").iterdir()] == ["local.env"]
+
+
+def test_console_beside_it_shows_its_topics_and_may_be_left_out(
+    command: Command, start: Callable[..., Command]
+) -> None:
+    link = command.facts["console"]
+    visitor = Visitor(link.partition("/enter")[0])
+    visitor.open(link)
+    assert "orders" in visitor.get("/topics").text
+    assert command.end(signal.SIGTERM) == (0, "")
+    assert start("--no-console").facts["console"] is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
