@@ -437,6 +437,11 @@ CONSOLE_FORM_BYTES_MAX = 14 * MIB  # a record of 4 MiB, where the form writes th
 CONSOLE_FORM_FIELDS_MAX = 1_000
 CONSOLE_REQUESTS_MAX = 16  # answered at once, a thread each
 CONSOLE_STREAMS_MAX = 8  # live views at once, a thread each
+CONSOLE_FIGURES_MS_MIN = 5_000  # between two readings of the overview's figures, if one takes few requests
+CONSOLE_FIGURES_REQUESTS_FEW = 50  # else the readings are SDK_METRICS_INTERVAL_MS apart
+CONSOLE_FIRST_FIGURES_MS_MAX = 400  # that the overview waits for its first figures; then it comes without them
+CONSOLE_ACCOUNT_MS_MIN = 60_000  # between two readings of the account's alarms and costs
+CONSOLE_TOP_ROWS = 10  # consumers and topics on the overview
 CONSOLE_SESSIONS_MAX = 8  # browsers that came by a link; then the oldest must come by a new one
 
 # Quotas (docs/adr/0049).

@@ -2,20 +2,29 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import webbrowser
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.jobs import DEFAULT_STACK
 from penstock.cli.service import CommandError
-from penstock.http.transport import Transport, open_transport
+from penstock.configuration import find_configuration
+from penstock.http.transport import HttpTransport, Transport
+from penstock.local_files import is_loopback
+from penstock.system import wall_clock_ms
 from penstock_core.errors import PenstockError
 
 if TYPE_CHECKING:
     import socket
+
+    from penstock.console.account import AccountFacts
+    from penstock.console.server import ConsoleServer
 
 _PORT_MAX = 65_535
 
@@ -25,8 +34,9 @@ _PORT_MAX = 65_535
 @click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
 @click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
 @click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")
+@click.option("--stack", metavar="STACK", help="The stack whose alarms and costs to show; else PENSTOCK_STACK.")
 @click.option("--json", "as_json", is_flag=True, help="Print the link as JSON, for programs.")
-def console(port: int, no_open: bool, url: str | None, region: str | None, as_json: bool) -> None:
+def console(port: int, no_open: bool, url: str | None, region: str | None, stack: str | None, as_json: bool) -> None:
     """Show topics, records, consumers and the state of the service in your browser.
 
     The pages call the service with your own credentials, and nothing is deployed. The console listens on 127.0.0.1 and
@@ -36,12 +46,12 @@ def console(port: int, no_open: bool, url: str | None, region: str | None, as_js
     Needs `pip install 'penstock[console]'`.
     """
     try:
-        from penstock.console.server import listen
+        from penstock.console.server import ConsoleServer, listen
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock console` needs `pip install 'penstock[console]'`") from error
     given = click.get_current_context().obj  # a test's transport
     try:
-        transport = open_transport(url, region, given)
+        transport, read_account = (given, None) if given is not None else _reach(url, region, stack)
     except PenstockError as error:
         raise CommandError(error, as_json=as_json) from error
     try:
@@ -50,7 +60,32 @@ def console(port: int, no_open: bool, url: str | None, region: str | None, as_js
         raise click.BadParameter(f"{port} cannot be taken: {error.strerror}", param_hint="--port") from error
     links = Links(as_json=as_json, is_opening=not no_open)
     with listening:
-        asyncio.run(_serve(transport, listening, links.say))
+        asyncio.run(
+            _serve(
+                ConsoleServer(transport, listening.getsockname()[1], links.say, read_account=read_account), listening
+            )
+        )
+
+
+def _reach(
+    url: str | None, region: str | None, stack: str | None
+) -> tuple[Transport, Callable[[], "AccountFacts"] | None]:
+    """The transport, and what asks AWS of the stack, None for a local service."""
+    from penstock.console.account import AccountReader
+
+    configuration = find_configuration(url, region)
+    if is_loopback(configuration.url):
+        return HttpTransport(configuration), None
+
+    @cache
+    def client(service: str) -> Any:
+        from penstock.jobs.deployed import client  # botocore takes 0.1 s, which a local console need not wait for
+
+        return client(service, configuration.region)
+
+    name = stack or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
+    reader = AccountReader(client, name, configuration.url)
+    return HttpTransport(configuration), lambda: reader.read(wall_clock_ms() / 1_000)
 
 
 class Links:
@@ -73,9 +108,7 @@ class Links:
         self._is_first = False
 
 
-async def _serve(transport: Transport, listening: "socket.socket", say: Callable[[str], None]) -> None:
-    from penstock.console.server import ConsoleServer
-
+async def _serve(server: "ConsoleServer", listening: "socket.socket") -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -83,7 +116,6 @@ async def _serve(transport: Transport, listening: "socket.socket", say: Callable
             loop.add_signal_handler(number, stop.set)
         except NotImplementedError:  # on Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-    server = ConsoleServer(transport, listening.getsockname()[1], say)
     try:
         await server.start(listening)
         await stop.wait()

@@ -6,6 +6,7 @@ from typing import Literal
 from urllib.parse import quote, urlencode
 
 from penstock.admin.admin import Admin
+from penstock.console.memory import Memory
 from penstock.errors import InvalidError
 from penstock.http.transport import Transport
 from penstock_core.errors import ErrorCode, shown
@@ -18,11 +19,13 @@ class Asked:
     """One request of a page: the parts of its path, its query, its form, and the way to the service.
 
     `prompt` is the transport of a page, whose failed connections are told at once. Producers and consumers take
-    `transport`, and try again. `said` is what the last action has done, which the frame of the page shows.
+    `transport`, and try again. `memory` is the console's. `said` is what the last action has done, which the frame of
+    the page shows.
     """
 
     transport: Transport
     prompt: Transport
+    memory: Memory
     url_path: str
     now_ms: int
     path: Mapping[str, str] = field(default_factory=dict)

@@ -11,8 +11,12 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from penstock.console.account import AccountFacts
+from penstock.console.background import Background
+from penstock.console.figures import Figures
 from penstock.console.flash import Flashes
 from penstock.console.guard import HEADERS, LOST, Guard, Refusal, Session
+from penstock.console.memory import Memory
 from penstock.console.page import Answer, Asked, Moved, Route, Shown, Stream
 from penstock.console.rendering import render, static_file
 from penstock.console.service_down import PromptTransport, ServiceDownError
@@ -22,7 +26,12 @@ from penstock.errors import as_sdk_error
 from penstock.http.transport import Transport
 from penstock.system import new_nonce, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import CONSOLE_FORM_BYTES_MAX, CONSOLE_FORM_FIELDS_MAX, CONSOLE_REQUESTS_MAX
+from penstock_core.limits import (
+    CONSOLE_ACCOUNT_MS_MIN,
+    CONSOLE_FORM_BYTES_MAX,
+    CONSOLE_FORM_FIELDS_MAX,
+    CONSOLE_REQUESTS_MAX,
+)
 
 logger = logging.getLogger("penstock.console")
 
@@ -34,11 +43,24 @@ _FORM_TYPE = "application/x-www-form-urlencoded"
 
 
 class ConsoleServer:
-    """Serves the pages for one user. `say_link` gets each link that opens the console: the first, and the next ones."""
+    """Serves the pages for one user.
 
-    def __init__(self, transport: Transport, port: int, say_link: Callable[[str], None]) -> None:
+    `say_link` gets each link that opens the console: the first, and the next ones. `read_account` asks AWS of the
+    stack, None for a local service.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        port: int,
+        say_link: Callable[[str], None],
+        *,
+        read_account: Callable[[], AccountFacts] | None = None,
+    ) -> None:
         self.guard = Guard(port, new_nonce)
         self._transport = transport
+        account = None if read_account is None else Background(read_account, lambda: CONSOLE_ACCOUNT_MS_MIN)
+        self.memory = Memory(figures=Figures(transport), account=account)
         self._say_link = say_link
         self._threads = ThreadPoolExecutor(CONSOLE_REQUESTS_MAX, thread_name_prefix="penstock-page")
         self._streaming = Streaming()
@@ -137,6 +159,7 @@ class ConsoleServer:
         return Asked(
             transport=self._transport,
             prompt=PromptTransport(self._transport),
+            memory=self.memory,
             url_path=request.rel_url.raw_path,
             now_ms=wall_clock_ms(),
             path=dict(request.match_info),

@@ -56,8 +56,18 @@ class TopicExtent:
     held: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """The value of a consumer or topic, and when it was read."""
+
+    kind: str
+    name: str
+    value: Lag | TopicExtent
+    read_at_ms: int
+
+
 class Collector:
-    """The figures of one service as Prometheus' text. Several threads may use one Collector.
+    """The figures of one service as values and as Prometheus' text. Several threads may use one Collector.
 
     It reads the service at most once in `interval_ms`, whoever asks, and sends `requests_max` requests for one reading,
     and those of the call that reaches the bound.
@@ -79,6 +89,7 @@ class Collector:
         self._lock = threading.Lock()
         self._read_ms: int | None = None
         self._found: dict[tuple[str, str], Lag | TopicExtent] = {}
+        self._found_at_ms: dict[tuple[str, str], int] = {}
         self._after: tuple[str, str] | None = None
         self._text = ""
 
@@ -90,6 +101,20 @@ class Collector:
                 self._text = exposition(self._read())
                 self._read_ms = now_ms
             return self._text
+
+    def figures(self) -> Sequence[Figure]:
+        """The figures as values, read anew now. Raises the classes of penstock.errors."""
+        with self._lock:
+            self._read()
+            return [
+                Figure(kind=kind, name=name, value=value, read_at_ms=self._found_at_ms[kind, name])
+                for (kind, name), value in sorted(self._found.items())
+            ]
+
+    @property
+    def is_complete(self) -> bool:
+        """The last reading has read all of it."""
+        return self._after is None
 
     def _read(self) -> Sequence[Family]:
         ends_at = self._transport.requests + self._requests_max
@@ -103,6 +128,7 @@ class Collector:
         for at, name in enumerate(ahead):
             try:
                 self._found[name] = self._describe(*name)
+                self._found_at_ms[name] = self._clock_ms()
             except NotFoundError:  # it was deleted since
                 self._found.pop(name, None)
             if self._transport.requests >= ends_at and at + 1 < len(ahead):

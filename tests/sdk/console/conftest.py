@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
+from penstock.console.account import AccountFacts
+from penstock.console.memory import Memory
 from penstock.console.server import ConsoleServer, listen
 from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
@@ -20,15 +22,20 @@ class RunningConsole:
 
     transport: Transport
     links: list[str] = field(default_factory=list)
+    read_account: Callable[[], AccountFacts] | None = None
 
     def __post_init__(self) -> None:
         listening = listen(0)
         self.port = listening.getsockname()[1]
         self._loop = asyncio.new_event_loop()
-        self._server = ConsoleServer(self.transport, self.port, self.links.append)
+        self._server = ConsoleServer(self.transport, self.port, self.links.append, read_account=self.read_account)
         self._loop.run_until_complete(self._server.start(listening))
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
+
+    @property
+    def memory(self) -> Memory:
+        return self._server.memory
 
     @property
     def origin(self) -> str:

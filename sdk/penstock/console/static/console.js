@@ -81,3 +81,11 @@ for (const view of document.querySelectorAll("[data-live]")) {
   addEventListener("pageshow", (event) => { if (event.persisted && pause.textContent === "Pause") open(); });
   open();
 }
+
+// A page of figures comes again by itself, while nobody is at work in it.
+for (const each of document.querySelectorAll("[data-reload]")) {
+  setInterval(() => {
+    const isIdle = document.activeElement === document.body || document.activeElement?.id === "content";
+    if (document.visibilityState === "visible" && isIdle && !getSelection()?.toString()) location.reload();
+  }, Number(each.dataset.reload) * 1000);
+}

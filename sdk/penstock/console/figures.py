@@ -1,0 +1,99 @@
+"""The overview's figures: what each topic gets, and how far each consumer is behind."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.console.background import Background, Look
+from penstock.http.transport import Transport
+from penstock.metrics.collector import Collector, CountedTransport, Lag, TopicExtent
+from penstock.system import monotonic_ms
+from penstock_core.limits import CONSOLE_FIGURES_MS_MIN, CONSOLE_FIGURES_REQUESTS_FEW, SDK_METRICS_INTERVAL_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFigure:
+    """A topic's records, and those that came in a second between the last two readings, None before the second."""
+
+    name: str
+    held: int
+    rate: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerFigure:
+    """A consumer of a kind (group, share_group or subscription) that is so far behind."""
+
+    kind: str
+    name: str
+    lag: int
+    oldest_age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All figures of one reading, or as many as its bound of requests allowed."""
+
+    topics: Sequence[TopicFigure]
+    consumers: Sequence[ConsumerFigure]
+    is_complete: bool
+
+    @property
+    def rate(self) -> float | None:
+        """The records of all topics in a second."""
+        known = [each.rate for each in self.topics if each.rate is not None]
+        return sum(known) if known else None
+
+    @property
+    def behind(self) -> Sequence[ConsumerFigure]:
+        """The consumers with something to do, the one with the oldest record first."""
+        found = [each for each in self.consumers if each.lag or each.oldest_age_ms]
+        return sorted(found, key=lambda each: (-each.oldest_age_ms, -each.lag, each.kind, each.name))
+
+    @property
+    def busiest(self) -> Sequence[TopicFigure]:
+        """The topics that get records, the one that gets most first."""
+        return sorted((each for each in self.topics if each.rate), key=lambda each: (-(each.rate or 0), each.name))
+
+
+class Figures:
+    """Reads the figures of one service when somebody looks."""
+
+    def __init__(self, transport: Transport, *, clock_ms: Callable[[], int] = monotonic_ms) -> None:
+        self._transport = CountedTransport(transport)
+        self._collector = Collector(self._transport, clock_ms=clock_ms)
+        self._requests = 0  # of the last reading
+        self._appended: dict[str, tuple[int, int]] = {}  # by topic: how many, and when that was read
+        self._rates: dict[str, float] = {}
+        self._background = Background(self._read, self._interval_ms, clock_ms=clock_ms)
+
+    def look(self, wait_ms: int) -> Look[Snapshot]:
+        """The figures of the last reading. Begins another one if they are old."""
+        return self._background.look(wait_ms)
+
+    def _interval_ms(self) -> int:
+        is_cheap = self._requests <= CONSOLE_FIGURES_REQUESTS_FEW
+        return CONSOLE_FIGURES_MS_MIN if is_cheap else SDK_METRICS_INTERVAL_MS
+
+    def _read(self) -> Snapshot:
+        before = self._transport.requests
+        figures = self._collector.figures()
+        self._requests = self._transport.requests - before
+        topics, consumers = [], []
+        for each in figures:
+            if isinstance(each.value, TopicExtent):
+                rate = self._rate(each.name, each.value.appended, each.read_at_ms)
+                topics.append(TopicFigure(name=each.name, held=each.value.held, rate=rate))
+            elif isinstance(each.value, Lag):
+                age_ms = each.value.oldest_age_ms
+                consumers.append(
+                    ConsumerFigure(kind=each.kind, name=each.name, lag=each.value.records, oldest_age_ms=age_ms)
+                )
+        return Snapshot(topics=topics, consumers=consumers, is_complete=self._collector.is_complete)
+
+    def _rate(self, topic: str, appended: int, read_at_ms: int) -> float | None:
+        """The topic's rate; the last one if the topic was not read again."""
+        was, was_at_ms = self._appended.get(topic, (appended, read_at_ms))
+        self._appended[topic] = (appended, read_at_ms)
+        if read_at_ms > was_at_ms:
+            self._rates[topic] = max(0, appended - was) * 1_000 / (read_at_ms - was_at_ms)
+        return self._rates.get(topic)

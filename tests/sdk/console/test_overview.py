@@ -1,0 +1,60 @@
+from collections.abc import Mapping
+
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
+from penstock.testing import MemoryPenstock
+from tests.sdk.console.conftest import RunningConsole
+from tests.sdk.console.test_background import DEADLINE_MS
+from tests.sdk.console.visitor import Visitor
+
+
+class DenyingTransport:
+    """Refuses the paths that begin so."""
+
+    def __init__(self, inner: Transport, denied: str) -> None:
+        self._inner = inner
+        self._denied = denied
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if path.startswith(self._denied):
+            return Response(403, {}, b'{"message": "Forbidden"}')
+        return self._inner.call(method, path, query, headers, body)
+
+    def close(self) -> None:
+        pass
+
+
+def test_overview_shows_zones_counts_and_who_is_behind(
+    service: MemoryPenstock, console: RunningConsole, visitor: Visitor
+) -> None:
+    service.create_topic("orders", partitions=4)
+    service.admin().create_share_group("workers", "orders", {"start": "earliest"})
+    with service.producer() as producer:
+        producer.send("orders", "x")
+    console.memory.figures.look(DEADLINE_MS)
+    seen = visitor.get("/")
+    assert "Partitions 4" in seen.text
+    assert "Share groups 1" in seen.text
+    assert seen.text.count("in sync") >= 3
+    assert "AWS has no alarms and no costs for it" in seen.text
+
+
+def test_list_that_is_denied_leaves_the_rest_of_the_page(service: MemoryPenstock) -> None:
+    service.create_topic("orders", partitions=4)
+    console = RunningConsole(DenyingTransport(service.transport, "/v1/zones"))
+    try:
+        seen = console.visitor().get("/")
+        assert seen.status == 200
+        assert "ACCESS_DENIED" in seen.text
+        assert "Partitions 4" in seen.text
+    finally:
+        console.stop()
+
+
+def test_zone_that_is_out_is_told_first(service: MemoryPenstock, visitor: Visitor) -> None:
+    service.admin().take_zone_out("b", "a <b>drill")
+    seen = visitor.get("/")
+    assert "b: not in sync" in seen.text
+    assert "<b>drill" not in seen.html
