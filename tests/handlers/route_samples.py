@@ -1,13 +1,14 @@
 """One call of each route, or several, with exactly the rights that it needs, on a service that has all it names."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock_core.acls.right import Kind, Operation, Right
 from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.settings import AclSettings
+from penstock_core.errors import ErrorCode
 from penstock_core.records import frame
 from penstock_handlers.edge.route_rights import Where
 from penstock_handlers.router import dispatch
@@ -22,6 +23,13 @@ ADA_ROLE = "arn:aws:iam::111122223333:role/ada"
 FUNCTION = {"lambda": "arn:aws:lambda:eu-west-1:123456789012:function:pack"}
 
 
+REFUSED = ErrorCode.NOT_AUTHORIZED.name.encode()
+EITHER = (Where.NEW, Where.CHANGED)
+
+Facts = dict[str, str]
+"""The ids in a world that a sample needs: `timer`, `lock`, and where they are not 0 `epoch` and `transaction`."""
+
+
 @dataclass(frozen=True)
 class Needed:
     """A right that the sample needs. Only with it, `shown` is in the answer; None: without it the call is refused."""
@@ -33,7 +41,7 @@ class Needed:
 
 @dataclass(frozen=True)
 class Sample:
-    """A call. `path` and `body` may name `{…}` of `World.facts`."""
+    """A call. `path` may name facts, and `body` may be made of them."""
 
     route: str
     needed: tuple[Needed, ...]
@@ -46,13 +54,24 @@ class Sample:
     def name(self) -> str:
         return f"{self.route} {self.note}".strip()
 
+    def filled(self, path: str, facts: Facts) -> str:
+        """The path with its parameters."""
+        for name, value in self.path.items():
+            path = path.replace(f"{{{name}}}", facts.get(value, value))
+        return path
+
+    def sent(self, facts: Facts) -> bytes:
+        """The body. One that is not bytes goes as JSON."""
+        body = self.body(facts) if callable(self.body) else self.body
+        return b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+
 
 @dataclass
 class World:
     """A service with default deny, prepared before its rules counted."""
 
     instance: Instance
-    facts: dict[str, str]
+    facts: Facts
 
     def grant(self, *rights: Right, denied: Right | None = None) -> None:
         rules = [parse_rule(ADA_ROLE, each.operation.value, each.resource) for each in rights]
@@ -62,10 +81,23 @@ class World:
 
     def call(self, sample: Sample) -> Answer:
         method, _, path = sample.route.partition(" ")
-        for name, value in sample.path.items():
-            path = path.replace(f"{{{name}}}", self.facts.get(value, value))
-        body = sample.body(self) if callable(sample.body) else sample.body
-        return as_ada(self.instance, method, path, body, **sample.query)
+        return as_ada(self.instance, method, sample.filled(path, self.facts), sample.sent(self.facts), **sample.query)
+
+
+def is_served(answer: Answer, needed: Sequence[Needed]) -> bool:
+    """The call did what it is for, with all that its rights show."""
+    is_whole = 200 <= answer.status < 300 and REFUSED not in answer.body
+    return is_whole and all(each.shown is None or each.shown.encode() in answer.body for each in needed)
+
+
+def is_refused(answer: Answer, needed: Needed) -> bool:
+    """The answer names the right that is missing, or leaves out what the right would show."""
+    if needed.shown is not None:
+        return answer.status == 200 and needed.shown.encode() not in answer.body
+    # Without both of them, the call does not look whether it would create or alter.
+    operations = ("create", "alter") if needed.where in EITHER else (needed.right.operation.value,)
+    told = [f"may not {operation} '{needed.right.resource}'".encode() for operation in operations]
+    return REFUSED in answer.body and any(each in answer.body for each in told) and answer.status in (200, 403)
 
 
 def as_ada(instance: Instance, method: str, path: str, body: Any = None, **query: str) -> Answer:
@@ -119,34 +151,34 @@ def _shown(operation: str, resource: str, text: str) -> Needed:
     return _needed(Where.SHOWN, operation, resource, text)
 
 
-def _produce(_: World) -> bytes:
+def _produce(_: Facts) -> bytes:
     data = batch("binary")
     return frame.encode({"batches": [{"topic": "out", "partition": 0, "length": len(data)}]}, [data])
 
 
-def _accept(world: World, **more: str) -> dict[str, Any]:
-    return {"topic": "shared", "partition": 0, "lock_id": world.facts["lock"], **more}
+def _accept(facts: Facts, **more: str) -> dict[str, Any]:
+    return {"topic": "shared", "partition": 0, "lock_id": facts["lock"], **more}
 
 
-def _transact(world: World) -> bytes:
+def _transact(facts: Facts) -> bytes:
     data = batch("transacted")
     header = {
         "transactional_id": "ledger",
-        "epoch": 0,
-        "transaction": 0,
+        "epoch": int(facts.get("epoch", "0")),
+        "transaction": int(facts.get("transaction", "0")),
         "batches": [{"topic": "out", "partition": 0, "length": len(data)}],
         "offsets": [{"group": "billing", "topic": "orders", "partition": 0, "offset": 1}],
-        "acknowledgements": [{**_accept(world), "group": "workers"}],
+        "acknowledgements": [{**_accept(facts), "group": "workers"}],
     }
     return frame.encode(header, [data])
 
 
-def _stage(_: World) -> bytes:
+def _stage(facts: Facts) -> bytes:
     data = batch("staged")
     header = {
         "transactional_id": "ledger",
-        "epoch": 0,
-        "transaction": 0,
+        "epoch": int(facts.get("epoch", "0")),
+        "transaction": int(facts.get("transaction", "0")),
         "stage": 0,
         "batches": [{"topic": "out", "partition": 0, "length": len(data)}],
     }
@@ -320,13 +352,13 @@ SAMPLES = (
     Sample(
         "POST /v1/share-groups/{group}/acquire",
         _ACQUIRED,
-        lambda world: {"acknowledge": [_accept(world, type="accept")]},
+        lambda facts: {"acknowledge": [_accept(facts, type="accept")]},
         _WORKERS,
     ),
     Sample(
         "POST /v1/share-groups/{group}/acknowledge",
         _ACQUIRED,
-        lambda world: {"acknowledge": [_accept(world, type="accept")]},
+        lambda facts: {"acknowledge": [_accept(facts, type="accept")]},
         _WORKERS,
     ),
     Sample("GET /v1/subscriptions", (_shown("describe", "subscription:packing", '"packing"'),)),

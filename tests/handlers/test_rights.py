@@ -9,7 +9,6 @@ from penstock_core.acls.name_pattern import parse_name_pattern
 from penstock_core.acls.right import Kind, Operation, Right
 from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.settings import AclSettings
-from penstock_core.errors import ErrorCode
 from penstock_core.records import frame
 from penstock_handlers.edge.audit_routes import AUDITED
 from penstock_handlers.edge.route_rights import ROUTE_RIGHTS, Where
@@ -17,27 +16,19 @@ from penstock_handlers.router import LOCAL_PRINCIPAL, ROUTES
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.stores import Stores
-from tests.handlers.route_samples import ADA_ROLE, SAMPLES, Needed, Sample, as_ada, world
-from tests.handlers.service import Answer, Service
+from tests.handlers.route_samples import (
+    ADA_ROLE,
+    EITHER,
+    REFUSED,
+    SAMPLES,
+    Sample,
+    as_ada,
+    is_refused,
+    is_served,
+    world,
+)
+from tests.handlers.service import Service
 from tests.support.service import batch
-
-REFUSED = ErrorCode.NOT_AUTHORIZED.name.encode()
-_EITHER = (Where.NEW, Where.CHANGED)
-
-
-def _is_served(answer: Answer, needed: tuple[Needed, ...]) -> bool:
-    is_whole = 200 <= answer.status < 300 and REFUSED not in answer.body
-    return is_whole and all(each.shown is None or each.shown.encode() in answer.body for each in needed)
-
-
-def _is_refused(answer: Answer, needed: Needed) -> bool:
-    """The answer names the right that is missing, or leaves out what the right would show."""
-    if needed.shown is not None:
-        return answer.status == 200 and needed.shown.encode() not in answer.body
-    # Without both of them, the call does not look whether it would create or alter.
-    operations = ("create", "alter") if needed.where in _EITHER else (needed.right.operation.value,)
-    told = [f"may not {operation} '{needed.right.resource}'".encode() for operation in operations]
-    return REFUSED in answer.body and any(each in answer.body for each in told) and answer.status in (200, 403)
 
 
 class _Untouched:
@@ -65,36 +56,36 @@ def test_samples_need_what_the_route_declares(route: str) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_caller_with_exactly_the_rights_is_served(sample: Sample) -> None:
+def test_caller_with_exactly_the_rightsis_served(sample: Sample) -> None:
     prepared = world()
     prepared.grant(*(each.right for each in sample.needed))
     answer = prepared.call(sample)
-    assert _is_served(answer, sample.needed), (answer.status, answer.body)
+    assert is_served(answer, sample.needed), (answer.status, answer.body)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_caller_without_one_of_the_rights_is_refused(sample: Sample) -> None:
+def test_caller_without_one_of_the_rightsis_refused(sample: Sample) -> None:
     for missing in sample.needed:
         prepared = world()
         prepared.grant(*(each.right for each in sample.needed if each is not missing))
         answer = prepared.call(sample)
-        assert _is_refused(answer, missing), (missing, answer.status, answer.body)
+        assert is_refused(answer, missing), (missing, answer.status, answer.body)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_caller_with_one_of_the_rights_denied_is_refused(sample: Sample) -> None:
+def test_caller_with_one_of_the_rights_deniedis_refused(sample: Sample) -> None:
     for denied in sample.needed:
         prepared = world()
         prepared.grant(*(each.right for each in sample.needed), denied=denied.right)
         answer = prepared.call(sample)
-        assert _is_refused(answer, denied), (denied, answer.status, answer.body)
+        assert is_refused(answer, denied), (denied, answer.status, answer.body)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_refused_call_reaches_no_store(sample: Sample) -> None:
     """Before any work: a caller without any right, on an instance that knows the rules."""
     is_noted = sample.route in AUDITED  # the note of a change comes before the handler, and is dropped again
-    checked = {Where.PATH, *_EITHER} if is_noted else {*Where} - {Where.SHOWN}
+    checked = {Where.PATH, *EITHER} if is_noted else {*Where} - {Where.SHOWN}
     if not any(each.where in checked for each in sample.needed):
         return
     prepared = world()

@@ -19,6 +19,7 @@ from penstock_cdk.service.functions import construct_name
 from penstock_cdk.service.grants import GRANTS, grants_of
 from penstock_cdk.service.push import PushQueues
 from penstock_cdk.service.repair import RepairQueues
+from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.service.timers import TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import STAGES
@@ -176,6 +177,12 @@ print(json.dumps(found))
 
 
 @pytest.mark.slow
+def test_every_function_of_a_route_may_read_the_access_rules() -> None:
+    """Each request is checked by them. Without the right, all routes of the function answer 503."""
+    serving = {route.function for route in ROUTES}
+    assert {name for name in serving if "GetItem" in GRANTS[name].topics} == serving
+
+
 def test_functions_open_zones_at_import_when_they_may_use_them() -> None:
     program = f"import sys; sys.path[:0] = {[each for each in sys.path if each]!r}" + _USES_OF_ZONES.format(
         names=[*GRANTS]

@@ -164,7 +164,7 @@ GRANTS: Mapping[str, Grants] = {
         starts_deliveries=True,
         reaches_targets=True,
     ),
-    "quotas": Grants(topics=(), sets_quotas=True, notes_changes=True),
+    "quotas": Grants(topics=("GetItem",), sets_quotas=True, notes_changes=True),
     "zones": Grants(topics=("GetItem",), changes_zone_states=True, notes_changes=True),
     "acls": Grants(topics=("GetItem",), changes_acls=True, notes_changes=True),
     "recover_zones": Grants(

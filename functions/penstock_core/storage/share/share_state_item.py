@@ -79,17 +79,18 @@ def reset_update(key: ShareKey, seen: ShareState, position: Offset) -> Condition
 
     A waiter stays: its consumer looks again after its time.
     """
-    empty: Item = {"M": {}}
+    # Three values, because MiniStack would make one map of the three: what is added to one would be in all.
+    empty: Item = {each: {"M": {}} for each in (":bases", ":locks", ":waits")}
     return ConditionalUpdate(
         key=share_item_key(key),
-        update="SET generation = :next, #p = :position, #o = :none, #b = :empty, #l = :empty, #w = :empty",
+        update="SET generation = :next, #p = :position, #o = :none, #b = :bases, #l = :locks, #w = :waits",
         condition="generation = :seen",
         values={
             ":seen": number(seen.generation),
             ":next": number(seen.generation + 1),
             ":position": number(position),
             ":none": number(0),
-            ":empty": empty,
+            **empty,
         },
         names=_NAMES,
     )
