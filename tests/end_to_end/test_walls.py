@@ -24,6 +24,7 @@ from tests.end_to_end.walled_stack import (
     send,
 )
 from tests.handlers.route_samples import SAMPLES, Facts, Needed, Sample, is_refused, is_served
+from tests.handlers.service import Answer
 from tests.support.deadlines import until
 
 pytestmark = [pytest.mark.stack, pytest.mark.minutes]
@@ -97,7 +98,8 @@ def _turn(case: Case) -> tuple[bool, int]:
 def _check_refused(case: Case, facts: Facts) -> None:
     """Refused for that right. In the first seconds an instance may lack the rules that give the others."""
     assert case.missing is not None
-    missing, found = case.missing, []
+    missing = case.missing
+    found: list[Answer] = []
 
     def is_so() -> bool:
         found[:] = [case.caller.call_sample(case.sample, facts)]

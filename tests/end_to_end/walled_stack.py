@@ -12,8 +12,6 @@ from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport
 from penstock_core.acls.right import Right
 from penstock_core.limits import ACL_CHANGES_MAX, SHARE_LOCK_MS_MAX
-from penstock_core.records import frame
-from penstock_core.records.codec import decode
 from tests.end_to_end.local_stack import Stack as LocalStack
 from tests.end_to_end.own_stack import ANY_ROUTE, NAME, SETTINGS, OwnStack, deploy_app
 from tests.handlers.route_samples import Facts, Sample
@@ -127,8 +125,3 @@ def add_rules(transport: HttpTransport, groups: Sequence[Sequence[Mapping[str, s
             change = []
         change += group
     expected(transport, "POST", "/v1/acls", {"add": change})
-
-
-def values_of(answer: Answer) -> list[bytes | None]:
-    """The values of the records in a binary answer."""
-    return [record.value for record in decode(frame.decode(answer.body)[1])]
