@@ -382,6 +382,7 @@ HOT_KEY_SHARE = 0.5  # of a hot partition's newest records: with more of one key
 HOT_PARTITION_FACTOR = 2  # times the mean of the other partitions
 HOT_RECORDS_MIN = 100  # with fewer in the window, chance may do it
 HOT_SAMPLE_RECORDS_MAX = 1_000  # newest records of a hot partition that `topics rebalance` reads
+HOT_SAMPLE_BYTES_MAX = 262_144  # of those
 HOT_SAMPLED_PARTITIONS_MAX = 3  # hot partitions whose keys it looks at
 SDK_CALL_MS_MAX = 30_000  # one call with its retries, where no setting says otherwise
 SDK_CONNECTIONS_MAX = 16  # kept open by one client

@@ -64,6 +64,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
+from penstock.heat_model import HotPartition, TopicHeat
 from penstock.http.async_transport import AsyncTransport
 from penstock.http.http_message import Response
 from penstock.http.transport import HttpTransport, Transport
@@ -140,6 +141,7 @@ __all__ = [
     "GroupFullError",
     "GroupMember",
     "GroupPartition",
+    "HotPartition",
     "HttpTransport",
     "InstanceFencedError",
     "InvalidError",
@@ -176,6 +178,7 @@ __all__ = [
     "Topic",
     "TopicDescription",
     "TopicExistsError",
+    "TopicHeat",
     "TopicPartition",
     "TopicReplacedError",
     "Transaction",

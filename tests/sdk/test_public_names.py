@@ -20,6 +20,7 @@ GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
 SHARE_VALUES = "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareRecord"
 QUOTA_VALUES = "Quota"
 PUSH_VALUES = "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition"
+HEAT_VALUES = "HotPartition TopicHeat"
 ACL_VALUES = "AccessChange AccessDecision AccessRule"
 VALUES = """
     CommittedOffset ConsumerRecord OffsetAndTimestamp PartitionOffsets RecordMetadata ScheduledRecords Topic
@@ -32,9 +33,9 @@ ERRORS = """
     ThrottledError TopicExistsError TopicReplacedError TransactionAbortedError UnavailableError UnknownPartitionError
     UnknownTopicError
 """
+ADMIN_VALUES = f"{QUOTA_VALUES} {ACL_VALUES} {HEAT_VALUES}"
 PUBLIC = {
-    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {QUOTA_VALUES} {ACL_VALUES} {VALUES} "
-    f"{ERRORS}",
+    "penstock": f"{CLIENTS} {PORTS} {GROUP_VALUES} {SHARE_VALUES} {PUSH_VALUES} {ADMIN_VALUES} {VALUES} {ERRORS}",
     "penstock.errors": f"{ERRORS} Category ClientError ErrorCode",
     "penstock.model": f"{VALUES} GroupOffset Headers",
     "penstock.testing": "MemoryPenstock MemoryTransport ThreadedTransport",

@@ -10,7 +10,9 @@ from typing import Any, Self
 from penstock.acl_model import AccessChange, AccessDecision, AccessRule
 from penstock.admin.quotas import QuotaMethods
 from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
+from penstock.api.topic_heat import topic_heat
 from penstock.group_model import Group, GroupDescription, ResetOffset
+from penstock.heat_model import TopicHeat
 from penstock.http.client import Client
 from penstock.http.transport import Transport, open_transport
 from penstock.model import (
@@ -24,6 +26,7 @@ from penstock.model import (
 )
 from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
 from penstock.subscription_model import Subscription, SubscriptionDescription
+from penstock.system import wall_clock_ms
 
 
 class Admin(QuotaMethods):
@@ -85,6 +88,13 @@ class Admin(QuotaMethods):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (milliseconds since 1970); None where there is none."""
         return self._client.call(calls.offsets_at(timestamps))
+
+    def topic_heat(self, name: str, since_ms: int = 300_000) -> TopicHeat:
+        """Which partitions of a topic are hot now, by which key, and advice: counts of the last `since_ms`.
+
+        Five calls at most. It needs the rights to describe and to read the topic.
+        """
+        return self._client.call(topic_heat(name, since_ms, wall_clock_ms()))
 
     def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """Remove the records below an offset, by partition, for ever. Returns the new log start offsets."""

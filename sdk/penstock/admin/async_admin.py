@@ -7,7 +7,9 @@ from typing import Any, Self
 from penstock.acl_model import AccessChange, AccessDecision, AccessRule
 from penstock.admin.quotas import AsyncQuotaMethods
 from penstock.api import acl_calls, calls, group_admin_calls, share_group_calls, subscription_calls
+from penstock.api.topic_heat import topic_heat
 from penstock.group_model import Group, GroupDescription, ResetOffset
+from penstock.heat_model import TopicHeat
 from penstock.http.async_client import AsyncClient
 from penstock.http.async_transport import AsyncTransport, open_async_transport
 from penstock.model import (
@@ -21,6 +23,7 @@ from penstock.model import (
 )
 from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription
 from penstock.subscription_model import Subscription, SubscriptionDescription
+from penstock.system import wall_clock_ms
 
 
 class AsyncAdmin(AsyncQuotaMethods):
@@ -68,6 +71,10 @@ class AsyncAdmin(AsyncQuotaMethods):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """As `Admin.offsets_for_times`, awaited."""
         return await self._client.call(calls.offsets_at(timestamps))
+
+    async def topic_heat(self, name: str, since_ms: int = 300_000) -> TopicHeat:
+        """As `Admin.topic_heat`, awaited."""
+        return await self._client.call(topic_heat(name, since_ms, wall_clock_ms()))
 
     async def truncate(self, name: str, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """As `Admin.truncate`, awaited."""

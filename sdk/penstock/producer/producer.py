@@ -89,7 +89,7 @@ class Producer:
 
         Text is sent as UTF-8. A value of None is a tombstone. Without `partition` the murmur2 hash of the key decides,
         as in Kafka's Java client. Records without a key go to one partition, 16 KiB of them or more, and then to the
-        one that has had the fewest bytes. `timestamp_ms` defaults to now.
+        one that has had the fewest bytes; slow partitions get less. `timestamp_ms` defaults to now.
 
         With `delay_ms`, or `deliver_at_ms` (milliseconds since 1970), the record waits in the service and gets its
         offset when it comes: not before that time, and some seconds after it at most. It may wait a year. The future is

@@ -26,6 +26,7 @@ from penstock.http.steps import Steps, Wait
 from penstock.producer.batching.accumulator import Accumulator
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer, Timers
+from penstock.producer.salting import Salting
 from penstock.producer.settings import ProducerSettings
 from penstock.producer.transaction_core import TransactionalState, TransactionCore
 from penstock_core.errors import ErrorCode, PenstockError
@@ -76,6 +77,7 @@ class ProducerCore:
         transactions = settings.transactions()
         self._transactional = None if transactions is None else TransactionalState(transactions, new_nonce)
         self._topics: dict[str, TopicQueues] = {}
+        self._salting = None if settings.salted_keys is None else Salting(settings.salted_keys)
 
     def append_now(
         self,
@@ -214,6 +216,7 @@ class ProducerCore:
         queues = self._topics.setdefault(topic, TopicQueues(topic))
         first = described.first_writable_partition
         queues.update(described.writable_partitions, self._settings.batch_bytes, batch_bytes_max, first)
+        queues.is_compacted = "compact" in str(described.config.get("cleanup_policy", ""))
         queues.has_tags = described.config.get("index_tags") is True
         queues.fresh_until_ms = self._now_ms() + self._settings.metadata_max_age_ms
         return queues
@@ -250,13 +253,21 @@ class ProducerCore:
         is_pinned = partition is not None
         try:
             if partition is None and key is not None:
-                partition = queues.first + _partition_for_key(key, queues.partitions)
+                partition = self._partition_of(queues, key)
             batch = batches.append(queues, partition, key, value, headers, index(timestamp_ms), now_ms, timer)
         except (PenstockError, TypeError, ValueError) as error:
             raise _refused(error, value, key, headers, timestamp_ms) from None
         if is_pinned and batch is not None:
             batch.is_pinned = True
         return batch
+
+    def _partition_of(self, queues: TopicQueues, key: bytes) -> int:
+        number: int = _partition_for_key(key, queues.partitions)
+        if self._salting is not None:
+            if queues.is_compacted:
+                self._salting.refuse_compacted(queues.name, key)
+            number += self._salting.step(queues.name, key, queues.partitions, self._choose)
+        return queues.first + number % queues.partitions
 
     @contextmanager
     def _flushing(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from penstock.arguments import check, check_callable, check_number, check_text, 
 from penstock.errors import as_sdk_error
 from penstock.producer.batching.accumulator import AccumulatorSettings
 from penstock.producer.delivery import DeliveryCallback
+from penstock.producer.salting import SaltedKeys, Salting
 from penstock.producer.transaction_core import TransactionSettings
 from penstock.retry import RetryPolicy
 from penstock_core.errors import PenstockError
@@ -37,6 +38,8 @@ class ProducerOptions(TypedDict, total=False):
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
     trace_records: bool
+    adaptive_partitioning: bool
+    salted_keys: SaltedKeys | None
     on_delivery: DeliveryCallback | None
 
 
@@ -69,6 +72,11 @@ class ProducerSettings:
         metadata_max_age_ms: How long the description of a topic serves before the producer asks for it again.
         trace_records: If your program has a provider of OpenTelemetry, make a span for each record. Otherwise records
             carry the context of the span that is current at `send`, which costs less.
+        adaptive_partitioning: Records without a key go less often to partitions whose deliveries take longer than those
+            of the others. Records with a key are not touched.
+        salted_keys: Hot keys whose records may lie in several partitions, such as `{b"whale": 8}`, or a function of
+            topic and key that returns the number. The records keep their key, and lose its order. Refused for
+            compacted topics.
         on_delivery: Called for every record as `on_delivery(error, metadata)`, by a sender thread or in the event
             loop. It must be quick: it holds up the requests that follow.
     """
@@ -88,6 +96,8 @@ class ProducerSettings:
     retry_backoff_max_ms: int = 5_000
     metadata_max_age_ms: int = 300_000
     trace_records: bool = True
+    adaptive_partitioning: bool = True
+    salted_keys: SaltedKeys | None = None
     on_delivery: DeliveryCallback | None = None
 
     def __post_init__(self) -> None:
@@ -97,6 +107,8 @@ class ProducerSettings:
             check_number(name, getattr(self, name), 0)
         check_number("retry_backoff_max_ms", self.retry_backoff_max_ms, int(self.retry_backoff_ms))
         check_callable("on_delivery", self.on_delivery)
+        if self.salted_keys is not None:
+            Salting(self.salted_keys)
         check_text("compression_type", self.compression_type)
         _compression(self.compression_type)
         self._check_acks()
@@ -141,6 +153,7 @@ class ProducerSettings:
             compression=_compression(self.compression_type),
             retry=None if self.acks == "none" else self.retry,
             is_idempotent=self.enable_idempotence,
+            is_adaptive=self.adaptive_partitioning,
         )
 
     def transactions(self) -> TransactionSettings | None:

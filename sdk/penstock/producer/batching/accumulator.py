@@ -59,6 +59,7 @@ class AccumulatorSettings:
     compression: Compression
     retry: RetryPolicy | None  # None: one try
     is_idempotent: bool = True
+    is_adaptive: bool = False  # records without a key avoid slow partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +180,7 @@ class Accumulator:
             for _ in batches:
                 queue.batches.popleft()
             queue.in_flight = tuple(batches)
+            queue.sent_ms = now_ms if queue.sent_ms is None else queue.sent_ms
             close_delayed(queue)  # another batch would change what its timer has
             self._in_flight[queue] = None
             queue.is_open = queue.is_open and bool(queue.batches)
@@ -200,6 +202,7 @@ class Accumulator:
             entry.queue.in_flight = ()
             del self._in_flight[entry.queue]
             if isinstance(result, int):
+                self._note_latency(entry.queue, now_ms, len(entries))
                 self._delivered(entry, result)
                 finished += entry.batches
             elif (writable := self._other_partitions(entry, result)) is not None:
@@ -217,7 +220,7 @@ class Accumulator:
             while not queue.in_flight and queue.batches and queue.batches[0].deadline_ms <= now_ms:
                 batches = self._sent_before(queue) or [queue.batches[0]]
                 if queue.sent_together:
-                    queue.numbering, queue.sent_together = None, 0
+                    queue.numbering, queue.sent_together, queue.sent_ms = None, 0, None
                 for batch in batches:
                     queue.batches.popleft()
                     self._finish(batch, timed_out(batch, None, now_ms))
@@ -246,10 +249,14 @@ class Accumulator:
         sticky = topic.sticky
         queue = topic.queues[topic.first + sticky.partition]
         if sticky.left_bytes <= 0 or not queue.is_open:
-            is_busy = [bool(each.in_flight) for each in topic.writable_queues()]
+            is_busy = [self._is_busy(each) for each in topic.writable_queues()]
             queue = topic.queues[topic.first + sticky.move(is_busy, topic.batch_bytes, self._choose)]
         sticky.left_bytes -= size
         return queue
+
+    def _is_busy(self, queue: PartitionQueue) -> bool:
+        """True if a request has batches of the partition, or if the partition waits to try again."""
+        return bool(queue.in_flight) or (self._settings.is_adaptive and queue.sent_ms is not None)
 
     def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
         deadline_ms = now_ms + self._settings.delivery_timeout_ms
@@ -281,8 +288,14 @@ class Accumulator:
         for batch in batches:
             batch.number(numbering)
 
+    def _note_latency(self, queue: PartitionQueue, now_ms: int, entries: int) -> None:
+        """Tell the partition's topic how long delivery took, retries included, in a request of so many partitions."""
+        topic = queue.topic
+        if self._settings.is_adaptive and queue.sent_ms is not None and topic.takes(queue.partition):
+            topic.sticky.note_latency(queue.partition - topic.first, now_ms - queue.sent_ms, entries)
+
     def _delivered(self, entry: Entry, base_offset: int) -> None:
-        entry.queue.retry_at_ms = 0
+        entry.queue.retry_at_ms, entry.queue.sent_ms = 0, None
         entry.queue.sent_together = 0
         for batch in entry.batches:
             self._finish(batch, base_offset)
@@ -305,6 +318,7 @@ class Accumulator:
         if not queue.sent_together:
             queue.numbering = None
         if retry_at_ms is None:
+            queue.sent_ms = None
             is_given_up = self._settings.retry is not None and error.code.is_retriable and not self._is_abandoned
             for batch in entry.batches:
                 self._finish(batch, timed_out(batch, error, now_ms) if is_given_up else final_error(batch, error))
@@ -335,7 +349,7 @@ class Accumulator:
     def _refused(self, entry: Entry, first: int, partitions: int, now_ms: int) -> None:
         """The partition of the entry is closed, and has stored none of its records: they move, now or at the turn."""
         queue, topic = entry.queue, entry.queue.topic
-        queue.numbering, queue.sent_together, queue.retry_at_ms = None, 0, 0
+        queue.numbering, queue.sent_together, queue.retry_at_ms, queue.sent_ms = None, 0, 0, None
         topic.fresh_until_ms = 0  # describe it before the next send
         if first > topic.first and queue.timer is None:
             topic.coming = max((first, partitions), topic.coming or (0, 0))

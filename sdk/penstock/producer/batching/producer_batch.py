@@ -150,7 +150,8 @@ class PartitionQueue:
 
     Only the last batch may be open, that is, take more records. The first `sent_together` of the waiting batches were
     sent before, in one request. They go again in the same company, and share their fate. `numbering` is None until a
-    batch is numbered, and again after a numbered batch has failed.
+    batch is numbered, and again after a numbered batch has failed. `sent_ms` is when the oldest batch was sent first,
+    None if none was.
 
     Delayed records have a queue of their own for each `timer`. It gets one batch, and no other after that has left.
     """
@@ -162,6 +163,7 @@ class PartitionQueue:
         "numbering",
         "partition",
         "retry_at_ms",
+        "sent_ms",
         "sent_together",
         "timer",
         "topic",
@@ -175,6 +177,7 @@ class PartitionQueue:
         self.is_open = False
         self.in_flight: tuple[ProducerBatch, ...] = ()
         self.retry_at_ms = 0
+        self.sent_ms: int | None = None
         self.sent_together = 0
         self.numbering: Numbering | None = None
 
@@ -197,6 +200,7 @@ class TopicQueues:
         "first",
         "fresh_until_ms",
         "has_tags",
+        "is_compacted",
         "name",
         "partitions",
         "queues",
@@ -213,6 +217,7 @@ class TopicQueues:
         self.coming: tuple[int, int] | None = None
         self.queues: list[PartitionQueue] = []  # more than `partitions` after the topic was made anew with fewer
         self.sticky = StickyPartition()
+        self.is_compacted = False
         self.has_tags = False  # the topic wants the tag filter of each batch
         self.delayed: dict[tuple[int, int], PartitionQueue] = {}
 

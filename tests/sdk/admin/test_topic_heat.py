@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli.options.hot_partitions import advice, hot_partitions, judged
+from penstock.api.topic_heat import advice, hot_partitions, judged
 
 KEYS = [b"%d" % number for number in range(400)]
 
