@@ -13,7 +13,9 @@ TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
 TRACE_HEADERS = (TRACEPARENT, TRACESTATE)
 
-_TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
+# Later versions may be longer, but a record must not make a request that its target refuses.
+_LATER = rb"(-[!-~]{0,200})?"
+_TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}" + _LATER)
 _TRACESTATE = re.compile(rb"[ -~]{1,512}")  # what W3C asks everybody to take on
 
 

@@ -42,6 +42,7 @@ def test_common_context_is_none_when_there_is_none() -> None:
         b"ff" + CONTEXT[2:],
         CONTEXT + b"\r\nx-evil: 1",
         CONTEXT.upper(),
+        b"01" + CONTEXT[2:] + b"-" + b"a" * 201,
         b"\xff",
     ],
 )
