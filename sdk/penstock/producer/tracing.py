@@ -15,6 +15,7 @@ from penstock.telemetry.conventions import OperationType
 from penstock.telemetry.opening import find_telemetry
 from penstock.telemetry.operations import Operation
 from penstock_core.errors import PenstockError
+from penstock_core.limits import SDK_SPAN_LINKS_MAX
 from penstock_core.records.codec import Headers
 
 if TYPE_CHECKING:
@@ -104,6 +105,6 @@ def _sent(batches: Sequence[ProducerBatch], result: object, started_ns: int, end
         count=sum(batch.record_count for batch in batches),
         started_ns=started_ns,
         ended_ns=ended_ns,
-        origins=[origin for batch in batches for origin in batch.origins],
+        origins=[origin for batch in batches for origin in batch.origins][:SDK_SPAN_LINKS_MAX],
         error=result if isinstance(result, BaseException) else None,
     )
