@@ -16,7 +16,7 @@ from penstock_cdk.told_settings import METADATA_KEY, told_settings
 def test_template_tells_the_settings_that_the_command_reads(
     template: Callable[[str], dict[str, Any]], stage: str
 ) -> None:
-    told = settings_in(json.dumps(template(stage)["Metadata"]), "Penstock")
+    told = settings_in(template(stage), "Penstock")
     assert told == told_settings(settings_of(stage))
     assert told["log_level"] == settings_of(stage).log_level
 

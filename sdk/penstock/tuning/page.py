@@ -20,7 +20,7 @@ Here you find every setting, its default and its effect, by the place where you 
 | `penstock config show --stack Penstock` | the stage as its template tells it |
 
 With `--json` it prints for programs. A stage tells its profile to operators. For its other settings the
-command reads the template, which takes the right `cloudformation:GetTemplateSummary`.
+command reads the template, which takes the right `cloudformation:GetTemplate`.
 
 `make settings` makes this page from the code. What you cannot change stands in [limits](limits.md).
 """

@@ -74,7 +74,7 @@ STAGE = Section(
 
 
 def read_stage(stack: str, region: str | None) -> Mapping[str, Any]:
-    """The settings that the template of a deployed stack tells. One GetTemplateSummary.
+    """The settings that the template of a deployed stack tells. One GetTemplate.
 
     Raises INVALID_CONFIG if the stack cannot be read, or tells no settings.
     """
@@ -84,17 +84,21 @@ def read_stage(stack: str, region: str | None) -> Mapping[str, Any]:
 
     place = parse_stack_place(stack)
     try:
-        summary = client("cloudformation", region).get_template_summary(StackName=place.stack)
+        template = client("cloudformation", region).get_template(StackName=place.stack)["TemplateBody"]
     except (BotoCoreError, ClientError) as error:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG, f"the template of stack {stack!r} could not be read: {error}"
         ) from error
-    return settings_in(summary.get("Metadata") or "{}", stack)
+    return settings_in(template, stack)
 
 
-def settings_in(metadata: str, stack: str) -> Mapping[str, Any]:
-    """The settings in a template's metadata. Raises INVALID_CONFIG if there are none of this Penstock."""
-    text = json.loads(metadata).get(f"{_METADATA}{parse_stack_place(stack).prefix}")
+def settings_in(template: Mapping[str, Any] | str, stack: str) -> Mapping[str, Any]:
+    """The settings in a template's metadata. Raises INVALID_CONFIG if there are none of this Penstock.
+
+    A template that is no JSON is a text, and none of Penstock's.
+    """
+    metadata = {} if isinstance(template, str) else template.get("Metadata", {})
+    text = metadata.get(f"{_METADATA}{parse_stack_place(stack).prefix}")
     if text is None:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,

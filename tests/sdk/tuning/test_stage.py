@@ -1,7 +1,8 @@
 """The stage's settings are those of the construct, and its template tells them."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from penstock_cdk.told_settings import METADATA_KEY, told_settings
 from penstock_core.errors import PenstockError
 
 IN_SETTINGS_PY = ("function_sizes", "request_rate", "route_rates")
-METADATA = json.dumps({METADATA_KEY: '{"name": "penstock"}', f"{METADATA_KEY}Queue": '{"name": "shop"}'})
+TEMPLATE = {"Metadata": {METADATA_KEY: '{"name": "penstock"}', f"{METADATA_KEY}Queue": '{"name": "shop"}'}}
 
 
 def test_section_has_each_field_with_its_default() -> None:
@@ -24,12 +25,14 @@ def test_section_has_each_field_with_its_default() -> None:
 
 
 def test_template_tells_the_settings_of_each_construct() -> None:
-    assert settings_in(METADATA, "Penstock")["name"] == "penstock"
-    assert settings_in(METADATA, "Shop/Queue")["name"] == "shop"
+    assert settings_in(TEMPLATE, "Penstock")["name"] == "penstock"
+    assert settings_in(TEMPLATE, "Shop/Queue")["name"] == "shop"
 
 
-@pytest.mark.parametrize(("metadata", "stack"), [("{}", "Penstock"), (METADATA, "Shop/Other")])
-def test_template_without_settings_is_refused(metadata: str, stack: str) -> None:
+@pytest.mark.parametrize(
+    ("template", "stack"), [({}, "Penstock"), (TEMPLATE, "Shop/Other"), ("Resources: {}", "Penstock")]
+)
+def test_template_without_settings_is_refused(template: Mapping[str, Any] | str, stack: str) -> None:
     with pytest.raises(PenstockError) as raised:
-        settings_in(metadata, stack)
+        settings_in(template, stack)
     assert raised.value.code is ErrorCode.INVALID_CONFIG
