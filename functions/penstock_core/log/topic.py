@@ -133,6 +133,10 @@ class Topic:
         """The numbers of all partitions, from 0."""
         return tuple(map(Partition, range(self.partitions)))
 
+    def all_heads(self) -> tuple[Partition, ...]:
+        """The numbers of all partitions, and of those that went: their heads are empty."""
+        return tuple(map(Partition, range(self.head_count)))
+
     def with_partitions(self, partitions: int) -> "Topic":
         """The topic without its last partitions, which drained."""
         return replace(self, partitions=partitions, writable=self.writable_partitions, heads=self.head_count)

@@ -44,14 +44,13 @@ def find_partitions(
 ) -> tuple[list[tuple[str, PartitionKey]], list[PenstockError]]:
     """The partitions that exist, by topic and number, and an error for each missing one.
 
+    Drained partitions that went are among them, with empty heads: a stream may have read them, and they may come back.
     Only a topic or partition that the subscription names can be missing.
     """
     if subscription.pattern is not None:
         matches = re.compile(subscription.pattern).fullmatch
         topics = [topic for topic in instance.stores.topics.list() if matches(topic.name)]
-        return [
-            (each.name, PartitionKey(each.topic_id, number)) for each in topics for number in each.all_partitions()
-        ], []
+        return [(each.name, PartitionKey(each.topic_id, number)) for each in topics for number in each.all_heads()], []
     found: list[tuple[str, PartitionKey]] = []
     missing: list[PenstockError] = []
     for name in sorted({*subscription.topics, *subscription.assigned}):
@@ -62,8 +61,8 @@ def find_partitions(
                 raise
             missing.append(error)
             continue
-        for number in sorted(subscription.assigned.get(name, topic.all_partitions())):
-            if number < topic.partitions:
+        for number in sorted(subscription.assigned.get(name, topic.all_heads())):
+            if number < topic.head_count:
                 found.append((name, PartitionKey(topic.topic_id, Partition(number))))
             else:
                 missing.append(_unknown(topic, number))

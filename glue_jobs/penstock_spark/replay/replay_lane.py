@@ -45,7 +45,8 @@ _EPOCH = 0
 class ReplayTarget:
     """The target of a replay.
 
-    `by_key` spreads records by their keys; else each partition goes to the same one in the target.
+    `by_key` spreads records by their keys; else each partition goes to the same one in the target. `partitions` take
+    new records there, from `first` on.
     """
 
     replay_id: str
@@ -56,6 +57,7 @@ class ReplayTarget:
     compression: Compression
     records_per_second: float | None  # of each lane
     allows_expired: bool
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +139,10 @@ class _Sender:
     def add(self, table: pa.Table) -> None:
         if not self._target.allows_expired:
             _refuse_expired(self._topic, table, self._instance.clock.now_ms())
-        own, by_key = self._lane.partition % self._target.partitions, self._target.by_key
+        first, count, by_key = self._target.first, self._target.partitions, self._target.by_key
+        own = first + self._lane.partition % count
         for key, value, timestamp_ms, headers in _records(table):
-            partition = partition_for_key(key, self._target.partitions) if by_key and key is not None else own
+            partition = first + partition_for_key(key, count) if by_key and key is not None else own
             number = self._counts[partition]
             self._counts[partition] = number + 1
             if partition not in self.arrived:

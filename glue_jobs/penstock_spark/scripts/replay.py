@@ -77,7 +77,8 @@ def main(argv: Sequence[str]) -> None:
         table=options.table,
         topic=topic.name,
         topic_id=topic.topic_id,
-        partitions=topic.partitions,
+        partitions=topic.writable_partitions,
+        first=topic.first_writable,
         by_key=options.partitioning == "key",
         selection=_selection(options),
     )
@@ -97,7 +98,8 @@ def main(argv: Sequence[str]) -> None:
             replay_id=replay_id,
             topic=topic.name,
             topic_id=topic.topic_id,
-            partitions=topic.partitions,
+            partitions=request.partitions,
+            first=request.first,
             by_key=request.by_key,
             compression=Compression[options.compression.upper()],
             records_per_second=None if options.records_per_second is None else options.records_per_second / tasks,
@@ -177,11 +179,11 @@ def _plans(instance: Instance, lake: ResultStore, table: str, note: ReplayNote) 
 
 def _check_partitions(topic: Topic, request: ReplayRequest, windows: Mapping[int, Sequence[RowWindow]]) -> None:
     highest = max(windows, default=0)
-    if not request.by_key and highest >= topic.partitions:
+    if not request.by_key and highest >= topic.writable_partitions:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
-            f"topic {topic.name!r} has {topic.partitions} partitions, and the table has partition {highest}: "
-            "choose some by --partitions, or spread them with --partitioning key",
+            f"topic {topic.name!r} has {topic.writable_partitions} writable partitions, and the table has partition "
+            f"{highest}: choose some by --partitions, or spread them with --partitioning key",
         )
 
 

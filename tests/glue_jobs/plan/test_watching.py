@@ -18,6 +18,7 @@ from penstock_spark.plan.options import parse_read_options
 from penstock_spark.plan.planning import plan_slices
 from penstock_spark.plan.stream_offsets import Positions, to_json
 from penstock_spark.plan.watching import IDLE_MS_MAX, IDLE_MS_MIN, Watch
+from tests.service.topics.test_draining_readers import retire
 from tests.support.service import FrozenClock, SteppedClock, counted_instance, new_topic, patient_instance, send
 
 
@@ -75,6 +76,38 @@ def test_a_micro_batch_costs_one_read_of_the_heads(watched: WatchedService) -> N
         (2, 0, 1),
     ]
     assert watched.counts == {"log.heads": 1}
+
+
+def test_stream_reads_a_draining_partition_to_its_end_and_goes_on_after_it_is_gone(watched: WatchedService) -> None:
+    new_topic(watched.instance, "orders", partitions=2)
+    watch = watched.watch(subscribe="orders")
+    start = watch.first_positions()
+    send(watched.instance, "orders", "a", partition=1)
+    alter_topic(watched.instance, "orders", 1, {})
+    watched.later()
+    at = advance(watch, start)
+    assert offsets(at) == {"orders": {"0": 0, "1": 1}}
+    retire(watched.instance, watched.clock, "orders", 1)
+    send(watched.instance, "orders", "b", partition=0)
+    restarted = watched.watch(subscribe="orders")
+    end = restarted.next_positions(at, None)
+    assert [(each.key.partition, each.end_offset) for each in restarted.ranges(at, end)] == [(0, 1)]
+    alter_topic(watched.instance, "orders", 2, {})
+    send(watched.instance, "orders", "c", partition=1)
+    watched.later()
+    later = restarted.next_positions(end, None)
+    found = [(each.key.partition, each.start_offset, each.end_offset) for each in restarted.ranges(end, later)]
+    assert found == [(1, 1, 2)], "the partition is back, and nothing is read twice"
+
+
+def test_stream_reads_new_generations(watched: WatchedService) -> None:
+    new_topic(watched.instance, "orders", partitions=1, ordering_on_change="wait")
+    watch = watched.watch(subscribe="orders")
+    at = advance(watch, watch.first_positions())
+    alter_topic(watched.instance, "orders", 2, {})
+    send(watched.instance, "orders", "a", partition=2)
+    watched.later()
+    assert offsets(advance(watch, at)) == {"orders": {"0": 0, "1": 0, "2": 1}}
 
 
 def test_planning_what_lies_at_the_tail_costs_nothing_more(watched: WatchedService) -> None:

@@ -12,6 +12,7 @@ from penstock_core.records.codec import decode
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.record_batch import Compression
 from penstock_service.instance.instance import Instance
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_spark.archive.archive_plan import Plan
 from penstock_spark.archive.archive_table import TableKind, find_plan
 from penstock_spark.archive.iceberg_table import IcebergTable
@@ -24,7 +25,14 @@ from penstock_spark.replay.replay_source import (
     Selection,
     windows_of,
 )
-from penstock_spark.replay.replaying import RESUMABLE_MS, ReplayRequest, ReplayResult, begin_replay, run_replay
+from penstock_spark.replay.replaying import (
+    RESUMABLE_MS,
+    ReplayRequest,
+    ReplayResult,
+    begin_replay,
+    digest_of,
+    run_replay,
+)
 from tests.glue_jobs.archived_topic import DAY_MS, START_MS, ArchivedTopic, Row
 from tests.glue_jobs.storages import SOME_STORAGE
 from tests.support.service import (
@@ -92,7 +100,8 @@ def replay(
         table=table.name,
         topic=to,
         topic_id=topic.topic_id,
-        partitions=topic.partitions,
+        partitions=topic.writable_partitions,
+        first=topic.first_writable,
         by_key=by_key,
         selection=selection,
     )
@@ -107,7 +116,8 @@ def replay(
         replay_id=replay_id,
         topic=to,
         topic_id=topic.topic_id,
-        partitions=topic.partitions,
+        partitions=topic.writable_partitions,
+        first=topic.first_writable,
         by_key=by_key,
         compression=Compression.NONE,
         records_per_second=None,
@@ -178,6 +188,27 @@ def test_records_go_by_key_and_those_of_a_source_partition_keep_their_order(arch
         for part in by_source:
             assert [each for each in found if each in part] == part
     assert total.appended == len(archived.model)
+
+
+@pytest.mark.parametrize("ordering", ["none", "wait"])
+def test_records_go_by_key_to_the_partitions_that_take_records_when_others_drain(
+    parquet: ArchivedTopic, ordering: str
+) -> None:
+    new_topic(parquet.instance, "copy", partitions=3, ordering_on_change=ordering)
+    alter_topic(parquet.instance, "copy", 2, {})
+    first = 3 if ordering == "wait" else 0
+
+    assert replay(parquet, by_key=True).appended == len(parquet.model)
+    assert replay(parquet, by_key=True, replay_id="first").repeated == len(parquet.model)
+
+    found = [head_of(parquet.instance, "copy", each).next_offset for each in range(3 + 2 * (ordering == "wait"))]
+    assert sum(found[first : first + 2]) == sum(found) == len(parquet.model)
+
+
+def test_digest_of_a_request_is_that_of_older_releases() -> None:
+    request = ReplayRequest(table="t", topic="o", topic_id="i", partitions=2, by_key=True, selection=ALL)
+    assert digest_of(request) == "f5fe237cf9b72679"
+    assert digest_of(replace(request, first=2)) != digest_of(request)
 
 
 def test_a_topic_is_replayed_into_itself_once(parquet: ArchivedTopic) -> None:
