@@ -11,6 +11,7 @@ who died has begun. No append gets a place in the new generation before step 3, 
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey
+from penstock_core.limits import OPEN_ATTEMPTS_MAX
 from penstock_core.log.topic import Topic
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
@@ -20,19 +21,25 @@ def open_generation(instance: Instance, topic: Topic) -> Topic:
     """The topic once its coming generation takes the records; `topic` itself if none is coming.
 
     One update for each head that closes, one put for each that comes, one update of the topic. Raises UNKNOWN_TOPIC.
+    Raises CONCURRENT_UPDATE if other calls kept altering the topic meanwhile.
     """
-    if topic.opening is None:
-        return topic
-    settle_heads(instance, topic, map(Partition, range(topic.first_writable, topic.writable_end)))
-    keys = [PartitionKey(topic.topic_id, each) for each in topic.coming_partitions()]
-    # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
-    instance.executor.map(lambda key: instance.stores.log.create_head(key, True), keys).all_ok()
-    opened = topic.with_next_generation()
-    try:
-        instance.stores.topics.replace(topic, opened)
-    except PenstockError as error:
-        if error.code is not ErrorCode.CONCURRENT_UPDATE:
-            raise
-        return instance.topic_cache.read_through(topic.name)  # another caller has ended it, or changed a setting
-    instance.topic_cache.forget(topic.name)
-    return opened
+    for _ in range(OPEN_ATTEMPTS_MAX):
+        if topic.opening is None:
+            return topic
+        settle_heads(instance, topic, map(Partition, range(topic.first_writable, topic.writable_end)))
+        keys = [PartitionKey(topic.topic_id, each) for each in topic.coming_partitions()]
+        # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
+        instance.executor.map(lambda key: instance.stores.log.create_head(key, True), keys).all_ok()
+        opened = topic.with_next_generation()
+        try:
+            instance.stores.topics.replace(topic, opened)
+        except PenstockError as error:
+            if error.code is not ErrorCode.CONCURRENT_UPDATE:
+                raise
+            topic = instance.topic_cache.read_through(topic.name)  # its end has come, or a setting has changed
+        else:
+            instance.topic_cache.forget(topic.name)
+            return opened
+    raise PenstockError(
+        ErrorCode.CONCURRENT_UPDATE, f"topic {topic.name!r} is altered by other requests all the time: try again"
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock_core.errors import ErrorCode, PenstockError, shown
+from penstock_core.errors import Category, ErrorCode, PenstockError, shown
 from penstock_core.filters.tag_filter import tags_of
 from penstock_core.ids import PartitionKey, parse_own_topic_name
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, VALIDATED_BYTES_MAX
@@ -80,8 +80,11 @@ def _refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: 
         return error
     try:
         return still_closed(instance, topic_name, key)
-    except PenstockError:
-        return error  # the refusal stands: nothing was appended
+    except PenstockError as failure:
+        if error.maybe_applied or failure.code.category is Category.NOT_FOUND:
+            return error
+        # Nothing was appended, and which partitions take records is not known now: another try may tell.
+        return PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"{error.message}. It is not known which: {failure}")
 
 
 class RecordBudget:

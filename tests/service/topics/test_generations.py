@@ -1,5 +1,6 @@
 """With ordering_on_change=wait a change closes all partitions, and new ones take the records (docs/adr/0051)."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -14,7 +15,16 @@ from penstock_service.topics.describe_topic import describe_topic
 from tests.service.records.test_idempotence import numbered, tell
 from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused
-from tests.support.service import another_instance, appended, head_of, new_topic, read_all, send
+from tests.support.service import (
+    UNAVAILABLE,
+    Intercepted,
+    another_instance,
+    appended,
+    head_of,
+    new_topic,
+    read_all,
+    send,
+)
 
 CLOSED = ErrorCode.PARTITION_CLOSED
 
@@ -108,3 +118,26 @@ def test_change_is_refused_when_the_numbers_run_out(instance: Instance, topic: s
 
 def test_setting_is_refused_when_it_is_neither_none_nor_wait(instance: Instance, topic: str) -> None:
     refused(ErrorCode.INVALID_CONFIG, partial(alter_topic, instance, topic, None, {"ordering_on_change": "perhaps"}))
+
+
+def test_refused_append_may_be_tried_again_when_storage_fails_while_a_generation_opens(
+    instance: Instance, topic: str
+) -> None:
+    with catch_kill():
+        alter_topic(killed_at(instance, 3, is_applied=True), topic, 3, {})
+    assert head_of(instance, topic, 0).is_closed
+
+    def fail(*_: object) -> None:
+        raise UNAVAILABLE
+
+    broken = another_instance(instance, topics=Intercepted(instance.stores.topics, replace=fail))
+    refused(ErrorCode.STORAGE_UNAVAILABLE, partial(send, broken, topic, "a", partition=0))
+    refused(CLOSED, partial(send, instance, topic, "a", partition=0))
+
+
+def test_generation_opens_although_a_setting_changes_meanwhile(instance: Instance, topic: str) -> None:
+    opening = instance.topic_cache.read_through(topic).with_opening(3)
+    instance.stores.topics.replace(instance.topic_cache.read_through(topic), opening)
+    changed = replace(opening, config=replace(opening.config, retention_ms=7_200_000))
+    instance.stores.topics.replace(opening, changed)
+    assert open_generation(instance, opening) == changed.with_next_generation()
