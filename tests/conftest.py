@@ -1,5 +1,5 @@
-"""The profiles of Hypothesis, the order and the shares in which several processes run the tests, and the watch over
-tests that hang.
+"""The profiles of Hypothesis, the tests that take long, the order and the shares in which several processes run the
+tests, and the watch over tests that hang.
 
 A test of a property has no time limit, because a busy machine would break it. `make check` runs the profile `quick`
 with fewer examples; `make test` runs the full number. A test that names its own number of examples keeps it.
@@ -8,6 +8,7 @@ with fewer examples; `make test` runs the full number. A test that names its own
 import faulthandler
 import gc
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,9 @@ from tests.support.hangs import HANGS_AFTER_S, LONG_HANGS_AFTER_S, failing_when_
 # They begin first: they take long, and the many small shares behind them then fill both processes to the end.
 _SHARING = ("tests/end_to_end/", "tests/glue_jobs/", "tests/docs/", "tests/infra/")
 _SHARING_NOTHING = "tests/simulation/"  # a seed is a world of its own, and some take a minute
+
+# Tests that take 4 s or more on two busy cores, and that a shorter test stands beside: the beginnings of their ids.
+LONG_TESTS = Path(__file__).with_name("long_tests.txt")
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=20)
@@ -49,8 +53,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 100)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin of `-m` looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the folders of `_SHARING` first, then `_SHARING_NOTHING`, then all others as they were."""
+    """Mark long tests. Put the folders of `_SHARING` first, then `_SHARING_NOTHING`, then all others as they were."""
+    long = tuple(LONG_TESTS.read_text().splitlines())
+    for item in items:
+        if item.nodeid.startswith(long):
+            item.add_marker("minutes")
     first = (*_SHARING, _SHARING_NOTHING)
 
     def place(item: pytest.Item) -> int:
