@@ -23,8 +23,8 @@ class Service:
         elif path.endswith("/offsets"):
             answer = {"offsets": [{"partition": 0, "offset": 0, "timestamp_ms": None}]}
         else:
-            answer = {"name": "t", "topic_id": "x", "partitions": 1, "writable_partitions": 1, "config": {}, "offsets": []}
-            answer["created_at_ms"] = 0
+            answer = {"name": "t", "topic_id": "x", "partitions": 1, "config": {}, "created_at_ms": 0, "offsets": []}
+            answer["writable_partitions"] = 1
         return Response(200, {}, json.dumps(answer).encode())
 
     def close(self):
