@@ -82,13 +82,22 @@ def _text(data: bytes, *, is_any: bool, is_cut: bool) -> str | None:
 
 
 def _pretty(text: str) -> str | None:
-    """An object or array with a line for each field; None if the text is no JSON, or too long to be shown."""
+    """An object or array with a line for each field; None if the text is no JSON, or too long to be shown.
+
+    It ends a little behind the bound: indented, deep arrays are a thousand times as long as they are stored.
+    """
     if not text.lstrip().startswith(("{", "[")) or len(text) > CONSOLE_VALUE_CHARACTERS_MAX:
         return None
+    lines, length = [], 0
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text)):
+            lines.append(part)
+            length += len(part)
+            if length > CONSOLE_VALUE_CHARACTERS_MAX:
+                break
     except (ValueError, RecursionError):
         return None
+    return "".join(lines)
 
 
 def _hex_lines(data: bytes) -> str:

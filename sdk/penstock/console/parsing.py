@@ -14,8 +14,8 @@ _AGO = re.compile(r"([0-9]+[smhd]) ago", re.ASCII)
 def time_of(text: str, now_ms: int) -> int:
     """Milliseconds since 1970 of a time: ISO 8601 (UTC where it names no zone), `5m ago`, or the number itself."""
     text = text.strip()
-    if text.isascii() and text.isdigit() and len(text) > 8:
-        return int(text[:19])
+    if text.isascii() and text.isdigit() and 8 < len(text) < 19:  # shorter ones are dates: 20261123
+        return int(text)
     ago = _AGO.fullmatch(text)
     try:
         if ago is not None:

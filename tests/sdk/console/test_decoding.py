@@ -58,3 +58,10 @@ def test_cell_of_other_bytes_is_hexadecimal() -> None:
 
 def test_unknown_view_is_the_one_that_fits() -> None:
     assert [view_of(each) for each in ("hex", "<b>", "")] == ["hex", "auto", "auto"]
+
+
+def test_deep_array_is_cut_before_its_indents_fill_the_memory() -> None:
+    depth = 200
+    data = b"[" * depth + b"1," * 50_000 + b"1" + b"]" * depth
+    shown = whole(data)
+    assert (shown.kind, shown.is_cut, len(shown.text)) == ("json", True, CONSOLE_VALUE_CHARACTERS_MAX)

@@ -218,3 +218,13 @@ def test_page_stops_at_its_bytes_however_small_they_are_stored(service: MemoryPe
     page = browse(service.transport, Wanted(place=PLACE, offset=0))
     assert [each.offset for each in page.records] == [0, 1, 2]
     assert (page.next_offset, page.is_at_end) == (3, False)
+
+
+def test_record_with_very_many_headers_shows_the_first_of_them(service: MemoryPenstock, visitor: Visitor) -> None:
+    service.create_topic("orders")
+    with service.producer() as producer:
+        producer.send("orders", "x", headers=[(f"h{number}", b"v") for number in range(5_000)])
+    assert "and 4,990 more" in visitor.get("/topics/orders/records").text
+    seen = visitor.get("/topics/orders/records/0/0")
+    assert "The first 100 of 5,000 headers." in seen.text
+    assert "h100" not in seen.text

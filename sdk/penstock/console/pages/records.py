@@ -13,7 +13,14 @@ from penstock.errors import InvalidError, NotFoundError
 from penstock.http.client import Client
 from penstock.model import ConsumerRecord, Topic, TopicPartition
 from penstock_core.errors import ErrorCode
-from penstock_core.limits import CONSOLE_RECORDS_MAX, CONSOLE_SCAN_RECORDS_MAX, REQUEST_PARTITIONS_MAX
+from penstock_core.limits import (
+    CONSOLE_CELL_CHARACTERS_MAX,
+    CONSOLE_CELL_HEADERS_MAX,
+    CONSOLE_HEADERS_MAX,
+    CONSOLE_RECORDS_MAX,
+    CONSOLE_SCAN_RECORDS_MAX,
+    REQUEST_PARTITIONS_MAX,
+)
 from penstock_core.records.partitioner import partition_for_key
 
 _ALL = "all"
@@ -29,6 +36,7 @@ class Row:
     key: Decoded
     value: Decoded
     headers: Sequence[tuple[str, Decoded]]
+    more_headers: int
 
 
 def row_of(record: ConsumerRecord, view: str = "auto") -> Row:
@@ -39,7 +47,11 @@ def row_of(record: ConsumerRecord, view: str = "auto") -> Row:
         path=record_path(record.topic, record.partition, record.offset),
         key=cell(record.key, chosen),
         value=cell(record.value, chosen),
-        headers=[(name, cell(value, chosen)) for name, value in record.headers],
+        headers=[
+            (name[:CONSOLE_CELL_CHARACTERS_MAX], cell(value, chosen))
+            for name, value in record.headers[:CONSOLE_CELL_HEADERS_MAX]
+        ],
+        more_headers=max(0, len(record.headers) - CONSOLE_CELL_HEADERS_MAX),
     )
 
 
@@ -96,7 +108,10 @@ def show_record(asked: Asked) -> Shown:
             "record": record,
             "key": whole(record.key, view),
             "value": whole(record.value, view),
-            "headers": [(name, whole(value, view)) for name, value in record.headers],
+            "headers": [
+                (name[:CONSOLE_CELL_CHARACTERS_MAX], cell(value, view))
+                for name, value in record.headers[:CONSOLE_HEADERS_MAX]
+            ],
             "view": view,
             "all_views": VIEWS,
             "asked": asked,

@@ -67,8 +67,11 @@ for (const view of document.querySelectorAll("[data-live]")) {
       leftOut += left_out;
       count.textContent = `${seen.toLocaleString("en")} shown${leftOut ? `, ${leftOut.toLocaleString("en")} left out` : ""}`;
     });
-    source.addEventListener("failed", (event) => { say(JSON.parse(event.data).error, "bad"); source.close(); });
-    source.addEventListener("error", () => { say("connection lost: trying again", "warn"); });
+    source.addEventListener("failed", (event) => { say(JSON.parse(event.data).error, "bad"); shut(); });
+    source.addEventListener("error", () => {
+      const isOver = source?.readyState === EventSource.CLOSED;
+      if (source) say(isOver ? "no connection: load the page again" : "connection lost: trying again", "warn");
+    });
   };
 
   const shut = () => { source?.close(); source = null; };
