@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.jobs import DEFAULT_STACK
+from penstock.cli.jobs import DEFAULT_STACK, JobPlaces
+from penstock.cli.local import find_checkout
 from penstock.cli.service import CommandError
 from penstock.configuration import find_configuration
 from penstock.http.transport import HttpTransport, Transport
+from penstock.jobs.model import JobPlace
 from penstock.local_files import is_loopback
 from penstock.system import wall_clock_ms
 from penstock_core.errors import PenstockError
@@ -50,8 +52,9 @@ def console(port: int, no_open: bool, url: str | None, region: str | None, stack
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock console` needs `pip install 'penstock[console]'`") from error
     given = click.get_current_context().obj  # a test's transport
+    name = stack or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
     try:
-        transport, read_account = (given, None) if given is not None else _reach(url, region, stack)
+        transport, read_account = (given, None) if given is not None else _reach(url, region, name)
     except PenstockError as error:
         raise CommandError(error, as_json=as_json) from error
     try:
@@ -59,17 +62,26 @@ def console(port: int, no_open: bool, url: str | None, region: str | None, stack
     except OSError as error:
         raise click.BadParameter(f"{port} cannot be taken: {error.strerror}", param_hint="--port") from error
     links = Links(as_json=as_json, is_opening=not no_open)
+    job_places = _job_places(name, region, is_local=read_account is None)
     with listening:
-        asyncio.run(
-            _serve(
-                ConsoleServer(transport, listening.getsockname()[1], links.say, read_account=read_account), listening
-            )
-        )
+        port = listening.getsockname()[1]
+        server = ConsoleServer(transport, port, links.say, read_account=read_account, job_places=job_places)
+        asyncio.run(_serve(server, listening))
 
 
-def _reach(
-    url: str | None, region: str | None, stack: str | None
-) -> tuple[Transport, Callable[[], "AccountFacts"] | None]:
+def _job_places(stack: str, region: str | None, *, is_local: bool) -> dict[str, Callable[[], JobPlace]]:
+    """The places that run jobs: this machine in a checkout, else those of the deployed stack."""
+    places = JobPlaces(stack=stack, region=region, as_json=False)
+    if not is_local:
+        return {"emr": lambda: places.open("emr"), "glue": lambda: places.open("glue")}
+    try:
+        find_checkout()
+    except click.ClickException:
+        return {}
+    return {"local": lambda: places.open("local")}
+
+
+def _reach(url: str | None, region: str | None, stack: str) -> tuple[Transport, Callable[[], "AccountFacts"] | None]:
     """The transport, and what asks AWS of the stack, None for a local service."""
     from penstock.console.account import AccountReader
 
@@ -83,8 +95,7 @@ def _reach(
 
         return client(service, configuration.region)
 
-    name = stack or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
-    reader = AccountReader(client, name, configuration.url)
+    reader = AccountReader(client, stack, configuration.url)
     return HttpTransport(configuration), lambda: reader.read(wall_clock_ms() / 1_000)
 
 

@@ -25,7 +25,7 @@ DEFAULT_STACK = "Penstock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Places:
+class JobPlaces:
     """The places that a command may ask for, opened when it does."""
 
     stack: str
@@ -35,6 +35,7 @@ class _Places:
     memory: str = "2g"
 
     def open(self, where: str) -> JobPlace:
+        """The place of this name: local, emr or glue."""
         if where == "local":
             return LocalPlace(find_checkout(), cores=self.cores, memory=self.memory)
         from penstock.jobs.deployed import client, read_deployed_jobs
@@ -72,7 +73,7 @@ def _jobs_command(command: Callable[..., None]) -> Callable[..., None]:
         own = {name: options.pop(name) for name in ("cores", "memory") if name in options}
         name = stack or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
         try:
-            command(_Places(stack=name, region=region, as_json=as_json, **own), **options)
+            command(JobPlaces(stack=name, region=region, as_json=as_json, **own), **options)
         except PenstockError as error:
             raise CommandError(error, as_json=as_json) from error
         except Exception as error:
@@ -111,7 +112,7 @@ def jobs() -> None:
 @click.option("--cores", type=click.IntRange(1), help="With --local: the number of cores.  [default: all]")
 @click.option("--memory", default="2g", show_default=True, help="With --local: the memory of Spark's process.")
 @_jobs_command
-def run(places: _Places, job: str, arguments: tuple[str, ...], where: str | None, wait: bool) -> None:
+def run(places: JobPlaces, job: str, arguments: tuple[str, ...], where: str | None, wait: bool) -> None:
     """Start JOB with its own ARGUMENTS, which follow it. `-- --help` shows its arguments."""
     if "--help" in arguments:
         click.echo(LocalPlace(find_checkout()).usage(job))
@@ -133,7 +134,7 @@ def run(places: _Places, job: str, arguments: tuple[str, ...], where: str | None
 @jobs.command("list")
 @_place_options
 @_jobs_command
-def list_jobs(places: _Places, where: str | None) -> None:
+def list_jobs(places: JobPlaces, where: str | None) -> None:
     """Show all jobs, each with its latest run: here, or with --emr or --glue there."""
     place = places.open(where or "local")
     latest: dict[str, JobRun] = {}
@@ -151,7 +152,7 @@ def list_jobs(places: _Places, where: str | None) -> None:
 @click.argument("run_id", required=False, shell_complete=complete_jobs)
 @_place_options
 @_jobs_command
-def status(places: _Places, run_id: str | None, where: str | None) -> None:
+def status(places: JobPlaces, run_id: str | None, where: str | None) -> None:
     """Show the run RUN_ID, wherever it runs, or all runs that are remembered.
 
     The exit code is 1 if RUN_ID failed. The name of a job means its latest run here.
@@ -174,7 +175,7 @@ def status(places: _Places, run_id: str | None, where: str | None) -> None:
 @jobs.command()
 @click.argument("run_id", shell_complete=complete_jobs)
 @_jobs_command
-def logs(places: _Places, run_id: str) -> None:
+def logs(places: JobPlaces, run_id: str) -> None:
     """Print the output of the run RUN_ID so far. The name of a job means its latest run here."""
     place, known_id = places.find_run(run_id)
     lines: Iterable[str] = place.logs(known_id)

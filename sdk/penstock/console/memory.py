@@ -1,15 +1,21 @@
 """What one console remembers between two requests."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from penstock.console.account import AccountFacts
 from penstock.console.background import Background
 from penstock.console.figures import Figures
+from penstock.jobs.model import JobPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Figures that threads read. `account` is None for a local service: AWS knows nothing of it."""
+    """Figures that threads read. `account` is None for a local service: AWS knows nothing of it.
+
+    `job_places` open the places that run jobs, by name.
+    """
 
     figures: Figures
     account: Background[AccountFacts] | None = None
+    job_places: Mapping[str, Callable[[], JobPlace]] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from penstock.console.site import PAGES
 from penstock.console.streaming import Streaming
 from penstock.errors import as_sdk_error
 from penstock.http.transport import Transport
+from penstock.jobs.model import JobPlace
 from penstock.system import new_nonce, wall_clock_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import (
@@ -46,7 +47,7 @@ class ConsoleServer:
     """Serves the pages for one user.
 
     `say_link` gets each link that opens the console: the first, and the next ones. `read_account` asks AWS of the
-    stack, None for a local service.
+    stack, None for a local service. `job_places` open the places that run jobs.
     """
 
     def __init__(
@@ -56,11 +57,12 @@ class ConsoleServer:
         say_link: Callable[[str], None],
         *,
         read_account: Callable[[], AccountFacts] | None = None,
+        job_places: Mapping[str, Callable[[], JobPlace]] | None = None,
     ) -> None:
         self.guard = Guard(port, new_nonce)
         self._transport = transport
         account = None if read_account is None else Background(read_account, lambda: CONSOLE_ACCOUNT_MS_MIN)
-        self.memory = Memory(figures=Figures(transport), account=account)
+        self.memory = Memory(figures=Figures(transport), account=account, job_places=job_places or {})
         self._say_link = say_link
         self._threads = ThreadPoolExecutor(CONSOLE_REQUESTS_MAX, thread_name_prefix="penstock-page")
         self._streaming = Streaming()

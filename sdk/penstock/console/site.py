@@ -1,7 +1,23 @@
 """All pages, in the order of the menu. A page of yours gets a line here."""
 
 from penstock.console.page import Page
-from penstock.console.pages import live, overview, produce, records, topic, topics
+from penstock.console.pages import (
+    acls,
+    audit,
+    dead_letters,
+    groups,
+    jobs,
+    live,
+    overview,
+    produce,
+    quotas,
+    records,
+    scheduled,
+    share_groups,
+    subscriptions,
+    topic,
+    topics,
+)
 
 PAGES: tuple[Page, ...] = (
     overview.PAGE,
@@ -10,4 +26,13 @@ PAGES: tuple[Page, ...] = (
     records.PAGE,
     produce.PAGE,
     live.PAGE,
+    scheduled.PAGE,
+    groups.PAGE,
+    share_groups.PAGE,
+    subscriptions.PAGE,
+    dead_letters.PAGE,
+    acls.PAGE,
+    quotas.PAGE,
+    audit.PAGE,
+    jobs.PAGE,
 )

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,6 +11,7 @@ from penstock.console.account import AccountFacts
 from penstock.console.memory import Memory
 from penstock.console.server import ConsoleServer, listen
 from penstock.http.transport import Transport
+from penstock.jobs.model import JobPlace
 from penstock.testing import MemoryPenstock
 from tests.sdk.console.visitor import Visitor
 from tests.support.deadlines import DEADLINE_S
@@ -23,15 +24,22 @@ class RunningConsole:
     transport: Transport
     links: list[str] = field(default_factory=list)
     read_account: Callable[[], AccountFacts] | None = None
+    job_places: Mapping[str, Callable[[], JobPlace]] | None = None
 
     def __post_init__(self) -> None:
         listening = listen(0)
         self.port = listening.getsockname()[1]
         self._loop = asyncio.new_event_loop()
-        self._server = ConsoleServer(self.transport, self.port, self.links.append, read_account=self.read_account)
-        self._loop.run_until_complete(self._server.start(listening))
+        self._server = ConsoleServer(
+            self.transport,
+            self.port,
+            self.links.append,
+            read_account=self.read_account,
+            job_places=self.job_places,
+        )
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._server.start(listening), self._loop).result(DEADLINE_S)
 
     @property
     def memory(self) -> Memory:

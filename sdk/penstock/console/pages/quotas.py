@@ -1,0 +1,44 @@
+"""Quotas of principals and topics."""
+
+from penstock.console.page import Asked, Moved, Page, Route, Shown
+from penstock.console.paging import paged
+
+RATES = ("produce_bytes_per_s", "produce_requests_per_s", "fetch_bytes_per_s", "fetch_requests_per_s")
+SUBJECTS = ("principal", "topic")
+
+
+def show(asked: Asked) -> Shown:
+    """All quotas whose names hold the text of the search."""
+    wanted = asked.word("q")
+    found = [each for each in asked.admin.list_quotas() if wanted.lower() in each.name.lower()]
+    return Shown(
+        template="quotas.html",
+        title="Quotas",
+        facts={"quotas": paged(found, asked), "q": wanted, "rates": RATES, "subjects": [(s, s) for s in SUBJECTS]},
+    )
+
+
+def put(asked: Asked) -> Moved:
+    """Set all limits of the form; those that are empty are taken away."""
+    limits = {rate: asked.number(rate, 0) for rate in RATES if asked.word(rate)}
+    done = asked.admin.set_quota(asked.word("subject"), asked.word("name"), limits)
+    return Moved(to="/quotas", said=f"Set the quota of {done.subject} {done.name}. It holds within 30 seconds.")
+
+
+def delete(asked: Asked) -> Moved:
+    """Delete a quota: the default holds from then on."""
+    name = asked.word("name")
+    asked.check_name(name)
+    asked.admin.delete_quota(asked.word("subject"), name)
+    return Moved(to="/quotas", said=f"Deleted the quota of {asked.word('subject')} {name}.")
+
+
+PAGE = Page(
+    menu="Quotas",
+    path="/quotas",
+    routes=(
+        Route(method="GET", path="/quotas", answer=show),
+        Route(method="POST", path="/quotas/set", answer=put),
+        Route(method="POST", path="/quotas/delete", answer=delete),
+    ),
+)

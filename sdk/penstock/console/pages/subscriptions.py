@@ -1,0 +1,75 @@
+"""Subscriptions: how far each is, what became of its deliveries, pause and resume."""
+
+from penstock.console.page import Asked, Moved, Page, Route, Shown, path_of
+from penstock.console.paging import paged
+from penstock.subscription_model import Subscription
+
+
+def show_list(asked: Asked) -> Shown:
+    """All subscriptions whose names hold the text of the search: one request per hundred."""
+    wanted = asked.word("q")
+    found = [each for each in asked.admin.list_subscriptions() if wanted.lower() in each.name.lower()]
+    return Shown(
+        template="subscriptions.html",
+        title="Subscriptions",
+        facts={"subscriptions": paged(found, asked), "q": wanted, "target_of": target_of},
+    )
+
+
+def show(asked: Asked) -> Shown:
+    """One subscription, and what became of the last delivery of each partition."""
+    found = asked.admin.describe_subscription(asked.path["name"])
+    config = found.subscription.config
+    settings = {name: value for name, value in config.items() if name != "retry"}
+    retry = config.get("retry", {})
+    return Shown(
+        template="subscription.html",
+        title=found.subscription.name,
+        facts={
+            "found": found,
+            "subscription": found.subscription,
+            "partitions": paged(found.partitions, asked),
+            "target_of": target_of,
+            "settings": {**settings, **retry},
+        },
+    )
+
+
+def pause(asked: Asked) -> Moved:
+    """Begin no further delivery."""
+    found = asked.admin.pause_subscription(asked.path["name"])
+    return Moved(to=path_of("subscriptions", found.name), said="Paused. A delivery that runs may go on for a minute.")
+
+
+def resume(asked: Asked) -> Moved:
+    """Go on where the subscription was."""
+    found = asked.admin.resume_subscription(asked.path["name"])
+    return Moved(to=path_of("subscriptions", found.name), said="It goes on where it was.")
+
+
+def delete(asked: Asked) -> Moved:
+    """Delete the subscription; the records stay."""
+    name = asked.path["name"]
+    asked.check_name(name)
+    asked.admin.delete_subscription(name)
+    return Moved(to="/subscriptions", said=f"Deleted {name}.")
+
+
+def target_of(subscription: Subscription) -> tuple[str, str]:
+    """The kind of the target and its place, without a secret."""
+    for kind, place in subscription.target.items():
+        return kind, str(place.get("url", "")) if isinstance(place, dict) else str(place)
+    return "none", ""
+
+
+PAGE = Page(
+    menu="Subscriptions",
+    path="/subscriptions",
+    routes=(
+        Route(method="GET", path="/subscriptions", answer=show_list),
+        Route(method="GET", path="/subscriptions/{name}", answer=show),
+        Route(method="POST", path="/subscriptions/{name}/pause", answer=pause),
+        Route(method="POST", path="/subscriptions/{name}/resume", answer=resume),
+        Route(method="POST", path="/subscriptions/{name}/delete", answer=delete),
+    ),
+)
