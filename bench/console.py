@@ -50,6 +50,8 @@ def main(topics: int, groups: int, times: int, paths: tuple[str, ...]) -> None:
         f"/topics/{one}/records?key=key-7",
         f"/topics/{one}/settings",
         f"/topics/{one}/live",
+        "/groups",
+        f"/groups/{PREFIX}0000",
     )
     with serving(transport) as link, tab(link) as page:
         origin = link.partition("/enter")[0]

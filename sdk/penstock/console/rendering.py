@@ -76,7 +76,7 @@ def setting_text(name: str, value: object) -> str:
     if value == UNLIMITED and name.endswith(("_ms", "_bytes")):
         return "forever" if name.endswith("_ms") else "unlimited"
     if isinstance(value, int) and name.endswith(("_ms", "_ms_min", "_ms_max")):
-        return duration_text(value)
+        return duration_text(value) if value else "0"
     return str(value)
 
 
