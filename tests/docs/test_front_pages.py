@@ -45,7 +45,7 @@ def test_readme_shows_the_idle_costs_of_the_bill() -> None:
         for session_s in (SESSION_TIMEOUT_MS_DEFAULT // 1_000, 180)
     )
     assert f"costs ${default} a day with the default session, and ${long} with one of\n3 minutes" in README
-    assert re.findall(r"\$(\S+)", idle) == [str(found) for found in (stage, without_alarms, waiting, polling)]
+    assert [float(each) for each in re.findall(r"\$([\d.]+)", idle)] == [stage, without_alarms, waiting, polling]
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "SECURITY.md", "CHANGELOG.md"])
