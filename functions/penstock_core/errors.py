@@ -55,6 +55,7 @@ class ErrorCode(Enum):
     TOO_MANY_TOPICS = (Category.CONFLICT, 409)
     TOO_MANY_SUBSCRIPTIONS = (Category.CONFLICT, 409)
     TOO_MANY_QUOTAS = (Category.CONFLICT, 409)
+    QUOTA_EXCEEDED = (Category.CONFLICT, 409)
     TOO_MANY_ACLS = (Category.CONFLICT, 409)
     TIMER_EXISTS = (Category.CONFLICT, 409)
     TIMER_SETTLED = (Category.CONFLICT, 409)

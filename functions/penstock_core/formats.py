@@ -46,6 +46,7 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "audit_entry": _only(1),
     "quota": _only(1),
     "bucket": _only(1),
+    "claim": _only(1),
     "head": _only(1),
     "page": _only(1),
     "merge_mark": _only(1),

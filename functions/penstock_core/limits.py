@@ -453,6 +453,9 @@ CONSOLE_SESSIONS_MAX = 8  # browsers that came by a link; then the oldest must c
 # Quotas (docs/adr/0049).
 QUOTAS_MAX = 1_000  # of a stage, defaults and those of single principals and topics: each instance remembers all
 QUOTA_RATE_MAX = 10**12  # bytes or requests in a second
+QUOTA_COUNT_MAX = 1_000_000  # topics, partitions, groups or subscriptions of one principal
+CLAIMS_CHECKED_MAX = 100  # of a principal at its limit, in one call: it looks which resources are gone
+CLAIM_GRACE_MS = 15 * 60_000  # so long a resource may take to be made after its claim: functions end before
 QUOTA_BURST_MS = 400  # of a rate, that may be spent at once after a quiet time
 QUOTA_CHARGE_MS = 10  # of a rate, that an instance may charge ahead when little credit is left
 QUOTA_PAUSE_MS_MIN = 25  # between a refused charge and the next try of its instance, doubling

@@ -10,6 +10,7 @@ from penstock_core.acls.right import Kind, Operation
 from penstock_core.groups.group import GroupConfig, GroupState, Member, group_config_to_json
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
+from penstock_core.quotas.claim import ClaimKind
 from penstock_handlers.edge.answer_models import (
     GroupAnswer,
     GroupDescriptionAnswer,
@@ -27,14 +28,17 @@ from penstock_handlers.edge.json_api import (
     caller_of,
     fitting_page,
     instance_of,
+    principal_name,
     serve_with,
 )
 from penstock_handlers.edge.request_models import AlterGroup, ResetOffsets
 from penstock_handlers.edge.reset_answer import ResetResults, reset_results
 from penstock_service.groups.alter_group import alter_group
+from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.delete_group import delete_group
 from penstock_service.groups.describe_group import GroupPartition, describe_group, list_groups
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
+from penstock_service.quotas.claim_resource import forget_claim
 from penstock_service.topics.list_offsets import OffsetSpec
 
 app = JsonApp("groups")
@@ -86,6 +90,7 @@ def alter(group: Annotated[str, Path()], request: AlterGroup) -> GroupAnswer:
 def delete(group: Annotated[str, Path()]) -> Response[None]:
     """Delete a group without members, with its committed offsets."""
     delete_group(instance_of(app), group)
+    forget_claim(instance_of(app), principal_name(app), ClaimKind.GROUP, group)
     return Response(status_code=204)
 
 
@@ -93,6 +98,8 @@ def delete(group: Annotated[str, Path()]) -> Response[None]:
 def reset(group: Annotated[str, Path()], request: ResetOffsets) -> ResetResults:
     """Set a group's offsets in one topic, or show what would change."""
     caller_of(app).require(Operation.READ, Kind.TOPIC, request.topic)
+    if not request.dry_run:
+        claim_group(instance_of(app), principal_name(app), group)  # a reset makes a group that nobody has joined
     given = request.offsets
     to = ResetTo(
         end=None if request.to is None else OffsetSpec(request.to),

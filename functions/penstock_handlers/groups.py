@@ -11,6 +11,7 @@ from penstock_core.groups.group import parse_subscription
 from penstock_core.groups.lease import Lease, SeenCommit
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import GROUP_PAGE_MAX, OWNED_PARTITIONS_MAX
+from penstock_core.outcomes import Outcomes
 from penstock_core.plain_text import check_label
 from penstock_handlers.edge.answer_models import (
     CommitResult,
@@ -34,6 +35,7 @@ from penstock_handlers.edge.json_api import (
 )
 from penstock_handlers.edge.request_access import where_allowed
 from penstock_handlers.edge.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson, WatchedPartition
+from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_page
 from penstock_service.groups.heartbeat import HeartbeatAnswer, HeartbeatRequest, heartbeat, leave
@@ -71,13 +73,14 @@ def commit(group: Annotated[str, Path()], request: CommitOffsets) -> CommitResul
         )
         for item in request.offsets
     ]
-    results = where_allowed(
-        caller_of(app),
-        Operation.READ,
-        entries,
-        lambda entry: entry.topic,
-        lambda allowed: commit_offsets(instance_of(app), group, allowed, request.member_id, request.instance_id),
-    )
+    instance, access = instance_of(app), caller_of(app)
+
+    def commit_allowed(allowed: Sequence[CommitEntry]) -> Outcomes[None]:
+        if request.member_id is None:
+            claim_group(instance, access.principal.name, group)
+        return commit_offsets(instance, group, allowed, request.member_id, request.instance_id)
+
+    results = where_allowed(access, Operation.READ, entries, lambda entry: entry.topic, commit_allowed)
     return {"results": [_to_json(*pair) for pair in zip(entries, results, strict=True)]}
 
 

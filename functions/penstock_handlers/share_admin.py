@@ -8,6 +8,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import GROUP_PAGE_MAX, SHARE_GROUP_LIST_MAX
+from penstock_core.quotas.claim import ClaimKind
 from penstock_core.share.share_group import ShareGroup, share_group_config_to_json
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
@@ -18,6 +19,7 @@ from penstock_handlers.edge.json_api import (
     caller_of,
     fitting_page,
     instance_of,
+    principal_name,
     serve_with,
 )
 from penstock_handlers.edge.request_models import PutShareGroup, ResetShareGroup
@@ -28,6 +30,7 @@ from penstock_handlers.edge.share_answers import (
     ShareGroupList,
     ShareGroupPartitionAnswer,
 )
+from penstock_service.quotas.claim_resource import forget_claim
 from penstock_service.share.admin.delete_share_group import delete_share_group
 from penstock_service.share.admin.describe_share_group import (
     ShareGroupPartition,
@@ -83,6 +86,7 @@ def describe(
 def delete(group: Annotated[str, Path()]) -> Response[None]:
     """Delete a share group. All of its locks are lost."""
     delete_share_group(instance_of(app), group)
+    forget_claim(instance_of(app), principal_name(app), ClaimKind.SHARE_GROUP, group)
     return Response(status_code=204)
 
 

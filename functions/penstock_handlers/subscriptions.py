@@ -7,6 +7,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.limits import GROUP_PAGE_MAX, PUSH_LIST_MAX
+from penstock_core.quotas.claim import ClaimKind
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
     PAGED,
@@ -16,6 +17,7 @@ from penstock_handlers.edge.json_api import (
     caller_of,
     fitting_page,
     instance_of,
+    principal_name,
     serve_with,
 )
 from penstock_handlers.edge.subscription_models import (
@@ -31,6 +33,7 @@ from penstock_service.push.admin.delete_subscription import delete_subscription
 from penstock_service.push.admin.describe_subscription import describe_subscription, list_subscriptions, place_of
 from penstock_service.push.admin.pause_subscription import pause_subscription, resume_subscription
 from penstock_service.push.admin.put_subscription import put_subscription
+from penstock_service.quotas.claim_resource import forget_claim
 
 app = JsonApp("subscriptions")
 
@@ -95,6 +98,7 @@ def resume(name: Annotated[str, Path()]) -> SubscriptionAnswer:
 def delete(name: Annotated[str, Path()]) -> Response[None]:
     """Delete a subscription. Its records stay in their topics."""
     delete_subscription(instance_of(app), name)
+    forget_claim(instance_of(app), principal_name(app), ClaimKind.SUBSCRIPTION, name)
     return Response(status_code=204)
 
 

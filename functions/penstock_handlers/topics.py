@@ -13,6 +13,7 @@ from penstock_core.log.timer import Timer, scheduled_id
 from penstock_core.log.topic import Topic, config_to_json
 from penstock_core.log.wake_up import NAMESPACE
 from penstock_core.outcomes import Outcome
+from penstock_core.quotas.claim import ClaimKind
 from penstock_handlers.edge.answer_models import (
     OffsetList,
     PartitionBounds,
@@ -35,9 +36,11 @@ from penstock_handlers.edge.json_api import (
     caller_of,
     error_json,
     instance_of,
+    principal_name,
     serve_with,
 )
 from penstock_handlers.edge.request_models import AlterTopic, CreateTopic, Number
+from penstock_service.quotas.claim_resource import forget_claim
 from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.create_topic import create_topic
@@ -53,7 +56,7 @@ app = JsonApp("topics")
 def create(request: CreateTopic) -> TopicAnswer:
     """Create a topic."""
     caller_of(app).require(Operation.CREATE, Kind.TOPIC, request.name)
-    return _topic(create_topic(instance_of(app), request.name, request.partitions, request.config))
+    return _topic(create_topic(instance_of(app), request.name, request.partitions, request.config, principal_name(app)))
 
 
 @app.operation("GET /v1/topics", "listTopics", "List topics", parameters=PAGED)
@@ -105,13 +108,14 @@ def describe(topic: Annotated[str, Path()]) -> TopicDescription:
 @app.operation("PATCH /v1/topics/<topic>", "alterTopic", "Alter a topic")
 def alter(topic: Annotated[str, Path()], request: AlterTopic) -> TopicAnswer:
     """Change how many partitions of a topic are writable, or some of its settings."""
-    return _topic(alter_topic(instance_of(app), topic, request.partitions, request.config))
+    return _topic(alter_topic(instance_of(app), topic, request.partitions, request.config, principal_name(app)))
 
 
 @app.operation("DELETE /v1/topics/<topic>", "deleteTopic", "Delete a topic", status_code=204)
 def delete(topic: Annotated[str, Path()]) -> Response[None]:
     """Delete a topic with its records."""
     delete_topic(instance_of(app), topic)
+    forget_claim(instance_of(app), principal_name(app), ClaimKind.TOPIC, topic)
     return Response(status_code=204)
 
 

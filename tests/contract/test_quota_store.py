@@ -1,12 +1,14 @@
 """The contract of QuotaStore, held by the adapters in memory and on DynamoDB."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import QUOTAS_MAX
 from penstock_core.quotas.bucket import Bucket, BucketKey, fresh_bucket
+from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_core.quotas.quota import Rate, Subject, parse_quota
 from tests.contract.conftest import Ports
 
@@ -30,6 +32,20 @@ def test_quotas_are_listed_by_subject_and_name_until_they_are_deleted(ports: Por
     assert ports.quotas.delete(Subject.PRINCIPAL, CALLER)
     assert not ports.quotas.delete(Subject.PRINCIPAL, CALLER)
     assert list(ports.quotas.list()) == [quotas[0], changed]
+
+
+def test_claims_are_those_of_one_principal_until_they_are_dropped(ports: Ports) -> None:
+    topic = Claim(kind=ClaimKind.TOPIC, name="a", resource_id="t1", partitions=2, claimed_at_ms=NOW)
+    group = Claim(kind=ClaimKind.GROUP, name="a", claimed_at_ms=NOW)
+    ports.quotas.put_claim("arn:a", topic)
+    ports.quotas.put_claim("arn:a", group)
+    ports.quotas.put_claim("arn:a:b", group)
+    larger = replace(topic, partitions=5)
+    ports.quotas.put_claim("arn:a", larger)
+    assert {*ports.quotas.claims("arn:a")} == {larger, group}
+    for _ in range(2):
+        ports.quotas.drop_claim("arn:a", ClaimKind.TOPIC, "a")
+    assert [*ports.quotas.claims("arn:a")] == [group] == [*ports.quotas.claims("arn:a:b")]
 
 
 def test_bucket_begins_once(ports: Ports) -> None:

@@ -59,6 +59,8 @@ def kind_of(item: Mapping[str, Any]) -> str:
         return "transactional_producer"
     if pk.startswith(f"{keys.BUCKET}#"):
         return "bucket"
+    if pk.startswith(f"{keys.CLAIMS}#"):
+        return "claim"
     if pk.startswith(f"{keys.TIMERS}#"):
         return "due_minute"
     if pk.startswith(keys.SUBSCRIPTIONS_OF):

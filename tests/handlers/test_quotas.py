@@ -223,6 +223,43 @@ def test_transaction_over_a_topics_quota_spends_nothing(service: Service) -> Non
     assert service.produce(("other", 0, batch("x"))).status == 200
 
 
+CREATIONS: dict[str, tuple[str, str, Any]] = {
+    "topics_max": ("POST", "/v1/topics", {"name": "new"}),
+    "partitions_max": ("PATCH", "/v1/topics/orders", {"partitions": 2}),
+    "groups_max": ("POST", "/v1/groups/new/offsets", {"offsets": [{"topic": "orders", "partition": 0, "offset": 0}]}),
+    "subscriptions_max": ("PUT", "/v1/subscriptions/new", {"topics": ["orders"], "target": {"topic": "other"}}),
+}
+JOIN = {"member_id": "m", "sequence": 1, "epoch": 0, "subscription": {"topics": ["orders"]}}
+OTHER_GROUPS: list[tuple[str, str, Any]] = [
+    ("POST", "/v1/groups/new/heartbeat", JOIN),
+    ("PUT", "/v1/share-groups/new", {"topics": ["orders"]}),
+    ("POST", "/v1/groups/new/reset", {"topic": "orders", "to": "earliest"}),
+]
+
+
+@pytest.mark.parametrize(("limit", "creation"), [*CREATIONS.items(), *(("groups_max", each) for each in OTHER_GROUPS)])
+def test_creation_above_a_count_is_refused_and_makes_nothing(
+    service: Service, limit: str, creation: tuple[str, str, Any]
+) -> None:
+    put(service, "principal", LOCAL_PRINCIPAL, **{limit: 0})
+    refused = service.call(*creation)
+    assert refused.status == 409, refused.body
+    error = refused.json["error"]
+    assert (error["code"], error["quota"], error["maybe_applied"]) == ("QUOTA_EXCEEDED", limit, False)
+    assert service.call("GET", "/v1/topics/orders").json["partitions"] == 1
+    for path in ("/v1/groups/new", "/v1/share-groups/new", "/v1/subscriptions/new", "/v1/topics/new"):
+        assert service.call("GET", path).status == 404
+    put(service, "principal", LOCAL_PRINCIPAL, **{limit: 3})
+    assert service.call(*creation).status in (200, 201)
+
+
+def test_deleted_resource_makes_room(service: Service) -> None:
+    put(service, "principal", LOCAL_PRINCIPAL, topics_max=2)
+    assert service.call("POST", "/v1/topics", {"name": "new"}).status == 409
+    assert service.call("DELETE", "/v1/topics/other").status == 204
+    assert service.call("POST", "/v1/topics", {"name": "new"}).status == 201
+
+
 def test_service_without_quotas_charges_nothing(service: Service) -> None:
     for _ in range(5):
         service.produce(("orders", 0, batch("x")))

@@ -32,6 +32,7 @@ _PRODUCERS = frozenset(("Produce", "RecordsProduce", "Transactions", "Share", "D
 _SPENDERS = frozenset((  # of quotas
     "Produce", "RecordsProduce", "Transactions", "Fetch", "RecordsFetch", "Share",
 ))  # fmt: skip
+_CLAIMERS = frozenset(("Topics", "ShareAdmin", "Subscriptions"))  # Groups and GroupAdmin may do all there
 _CHANGERS = frozenset((
     "Topics", "GroupAdmin", "Share", "ShareAdmin", "Subscriptions", "Quotas", "Zones", "Transactions",
     "Acls",
@@ -84,7 +85,8 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
         for verb in ("read", "write")
     },
     ("delete", f"{_GROUPS}.shares"): _PROVISION | {"Share", "ShareAdmin", "Subscriptions", _LOOK},
-    ("read", f"{_GROUPS}{keys.QUOTAS}"): _SPENDERS | {"Quotas"},
+    ("read", f"{_GROUPS}{keys.QUOTAS}"): _SPENDERS | _CLAIMERS | {"Quotas"},
+    **{(verb, f"{_GROUPS}.claims"): _CLAIMERS for verb in ("read", "write", "delete")},
     ("write", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
     ("delete", f"{_GROUPS}{keys.QUOTAS}"): frozenset(("Quotas",)),
     ("write", f"{_GROUPS}.buckets"): _SPENDERS,
@@ -228,6 +230,8 @@ class Permission:
                 return f"{self._named_place()}.shares"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == f"{keys.BUCKET}#*":
                 return f"{self._named_place()}.buckets"
+            case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == f"{keys.CLAIMS}#*":
+                return f"{self._named_place()}.claims"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [str(below)]}} if below == _NOTES:
                 return f"{self._named_place()}.subscriptions"
             case {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [*below]}} if below == _SUBSCRIPTIONS:

@@ -1,4 +1,4 @@
-"""Quotas as an operator sets them: what a principal or a topic may send and read in a second.
+"""Quotas as an operator sets them: what a principal or a topic may send and read in a second, and what it may have.
 
 A quota is the default of all principals or of all topics, or it is that of one. Of a missing limit there is no bound.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import parse_topic_name
-from penstock_core.limits import QUOTA_RATE_MAX, QUOTAS_MAX
+from penstock_core.limits import QUOTA_COUNT_MAX, QUOTA_RATE_MAX, QUOTAS_MAX
 
 DEFAULT = "*"  # the name of the quota of all that have none of their own
 
@@ -32,6 +32,15 @@ class Rate(StrEnum):
     FETCH_REQUESTS = "fetch_requests_per_s"
 
 
+class Count(StrEnum):
+    """The limits of what a principal may create, counted over all that it has created and that is still there."""
+
+    TOPICS = "topics_max"
+    PARTITIONS = "partitions_max"
+    GROUPS = "groups_max"
+    SUBSCRIPTIONS = "subscriptions_max"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """The limits of one principal or topic, or the defaults."""
@@ -39,6 +48,7 @@ class Quota:
     subject: Subject
     name: str
     rates: Mapping[Rate, int] = field(default_factory=dict)
+    counts: Mapping[Count, int] = field(default_factory=dict)
 
     @property
     def is_default(self) -> bool:
@@ -47,7 +57,7 @@ class Quota:
 
     def to_json(self) -> dict[str, int]:
         """The limits as the API writes them, without those that are missing."""
-        return {str(rate): value for rate, value in self.rates.items()}
+        return {str(limit): value for limits in (self.rates, self.counts) for limit, value in limits.items()}
 
 
 def parse_quota(subject: str, name: str, limits: Mapping[str, Any]) -> Quota:
@@ -58,11 +68,16 @@ def parse_quota(subject: str, name: str, limits: Mapping[str, Any]) -> Quota:
     """
     kind = _subject(subject)
     rates: dict[Rate, int] = {}
-    for limit, value in limits.items():
-        rate = _rate(limit)
-        if value is not None:
-            rates[rate] = _checked(limit, value)
-    return Quota(subject=kind, name=_name(kind, name), rates=rates)
+    counts: dict[Count, int] = {}
+    for name_of_limit, value in limits.items():
+        limit = _limit(kind, name_of_limit)
+        if value is None:
+            continue
+        if isinstance(limit, Rate):
+            rates[limit] = _checked(name_of_limit, value, least=1, most=QUOTA_RATE_MAX)
+        else:
+            counts[limit] = _checked(name_of_limit, value, least=0, most=QUOTA_COUNT_MAX)
+    return Quota(subject=kind, name=_name(kind, name), rates=rates, counts=counts)
 
 
 def merged(default: Quota | None, own: Quota | None, rate: Rate) -> int | None:
@@ -71,6 +86,11 @@ def merged(default: Quota | None, own: Quota | None, rate: Rate) -> int | None:
         if quota is not None and rate in quota.rates:
             return quota.rates[rate]
     return None
+
+
+def merged_counts(default: Quota | None, own: Quota | None) -> dict[Count, int]:
+    """The counts that hold, each by itself: the own one, else the default."""
+    return {**(default.counts if default else {}), **(own.counts if own else {})}
 
 
 def too_many_quotas() -> PenstockError:
@@ -108,19 +128,21 @@ def _name(kind: Subject, name: str) -> str:
     return pattern.text
 
 
-def _rate(text: str) -> Rate:
-    try:
-        return Rate(text)
-    except ValueError:
+def _limit(kind: Subject, text: str) -> Rate | Count:
+    known: dict[str, Rate | Count] = {str(each): each for each in Rate}
+    if kind is Subject.PRINCIPAL:
+        known |= {str(each): each for each in Count}
+    if text not in known:
         raise PenstockError(
-            ErrorCode.INVALID_CONFIG, f"limit {shown(text)}: a quota has {', '.join(map(str, Rate))}"
-        ) from None
+            ErrorCode.INVALID_CONFIG, f"limit {shown(text)}: a quota of a {kind} has {', '.join(known)}"
+        )
+    return known[text]
 
 
-def _checked(limit: str, value: object) -> int:
-    if type(value) is not int or not 1 <= value <= QUOTA_RATE_MAX:
+def _checked(limit: str, value: object, *, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
         raise PenstockError(
             ErrorCode.INVALID_CONFIG,
-            f"{limit}={shown(value)}: must be a whole number from 1 to {QUOTA_RATE_MAX}, or null for no limit",
+            f"{limit}={shown(value)}: must be a whole number from {least} to {most}, or null for no limit",
         )
     return value

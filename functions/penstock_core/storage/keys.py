@@ -12,6 +12,7 @@
 | topics | `#audit`                 | id of a change                                    | audit_item                  |
 | groups | `#quotas`                | `<subject>#<name>`                                | quota_item                  |
 | groups | `#bucket#<subject>#<id>` | name of a rate                                    | bucket_item                 |
+| groups | `#claims#<principal>`    | `<kind>#<name>`                                   | claim_item                  |
 | log    | `<topic id>#<partition>` | `head`                                            | head_item                   |
 | log    | `<topic id>#<partition>` | `page#<end offset, 20 digits>`                    | page_item                   |
 | log    | `<topic id>#<partition>` | `producer#<id, base64>`                           | producer_item               |
@@ -74,6 +75,7 @@ ACL_MARK = "mark"
 AUDIT = "#audit"
 QUOTAS = "#quotas"
 BUCKET = "#bucket"
+CLAIMS = "#claims"
 COMPACTION = "compaction"
 TIMERS = "#timers"
 TRANSACTIONAL_PREFIX = "#transactional#"

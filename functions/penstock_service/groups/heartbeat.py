@@ -33,6 +33,7 @@ from penstock_core.limits import (
     WAITING_HEARTBEAT_MS,
 )
 from penstock_service.groups.acquire_leases import acquire_leases
+from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.rebalance import check_group, create_group, rebalance
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
@@ -102,7 +103,8 @@ def heartbeat(
     one read of them, one of their owners, and a conditional update each. A rebalance or a check comes on top.
 
     Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG; UNKNOWN_MEMBER, MEMBER_FENCED, STALE_HEARTBEAT, GROUP_FULL;
-    CONCURRENT_UPDATE if heartbeats of the same member kept changing it meanwhile.
+    QUOTA_EXCEEDED for the first member of a group; CONCURRENT_UPDATE if heartbeats of the same member kept
+    changing it meanwhile.
     """
     group, name = parse_group_name(group_name), beat.name
     _check_request(beat)
@@ -110,7 +112,9 @@ def heartbeat(
     state = instance.stores.memberships.get_group(group)
     member = None
     if beat.subscription is not None:
-        state = state or create_group(instance, group, beat.config)
+        if state is None:
+            claim_group(instance, access.principal.name, group)
+            state = create_group(instance, group, beat.config)
         member = _enrol(instance.stores.memberships, instance.clock, state, beat, beat.subscription)
     if state is None:
         raise unknown_member(group, name)

@@ -43,10 +43,14 @@ class GroupCache:
         self._targets[group.name, group.target_id] = target
         return target
 
-    def register(self, group: GroupName) -> None:
-        """Puts the group on the list of groups. One put, unless this instance did so within `REGISTERED_TTL_MS`."""
+    def knows(self, group: GroupName) -> bool:
+        """True if this instance has put the group on the list within `REGISTERED_TTL_MS`."""
         since = self._registered.get(group)
-        if since is not None and since.age_ms(self._clock) < REGISTERED_TTL_MS:
+        return since is not None and since.age_ms(self._clock) < REGISTERED_TTL_MS
+
+    def register(self, group: GroupName) -> None:
+        """Puts the group on the list of groups. One put, unless this instance `knows` it."""
+        if self.knows(group):
             return
         asked = Moment.now(self._clock)
         self._memberships.register(group)

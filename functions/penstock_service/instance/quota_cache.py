@@ -7,7 +7,7 @@ read, the instance goes by those that it remembers, and without any by none: a t
 from collections.abc import Mapping
 
 from penstock_core.errors import PenstockError
-from penstock_core.quotas.quota import DEFAULT, Quota, Rate, Subject, merged
+from penstock_core.quotas.quota import DEFAULT, Count, Quota, Rate, Subject, merged, merged_counts
 from penstock_service.instance.moment import Moment
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.ports.quotas import QuotaStore
@@ -32,6 +32,13 @@ class QuotaCache:
         if not self.has_quotas(subject):
             return None
         return merged(self._quotas.get((subject, DEFAULT)), self._quotas.get((subject, name)), rate)
+
+    def counts_of(self, principal: str) -> Mapping[Count, int]:
+        """The limits of what the principal may create, without those that are missing. One query as `rate_of`."""
+        if not self.has_quotas(Subject.PRINCIPAL):
+            return {}
+        default, own = ((Subject.PRINCIPAL, name) for name in (DEFAULT, principal))
+        return merged_counts(self._quotas.get(default), self._quotas.get(own))
 
     def has_quotas(self, subject: Subject) -> bool:
         """True if some principal, or some topic, has a quota. One query if the memory is old."""

@@ -85,6 +85,9 @@ class MembershipStore(Protocol):
     def unregister(self, group: GroupName) -> None:
         """Takes the group's name off the list. One delete."""
 
+    def is_registered(self, group: GroupName) -> bool:
+        """True if the group's name is listed. One read."""
+
     def registered(self, after: str, limit: int) -> Sequence[GroupName]:
         """At most `limit` listed names that come after `after`, sorted. One query."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock_core.quotas.bucket import Bucket, BucketKey
+from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_core.quotas.quota import Quota, Subject
 
 
@@ -17,7 +18,10 @@ class ChargeOutcome:
 
 
 class QuotaStore(Protocol):
-    """Quotas, and the buckets that count what is spent of them. A bucket vanishes a day after its last charge."""
+    """Quotas, the buckets that count what is spent of them, and the claims that count what is created.
+
+    A bucket vanishes a day after its last charge. A claim stays until it is dropped.
+    """
 
     def put(self, quota: Quota) -> None:
         """Stores a quota in place of the one of that subject and name. One put. Raises TOO_MANY_QUOTAS."""
@@ -33,6 +37,15 @@ class QuotaStore(Protocol):
 
         Else changes nothing. One conditional update. A repeat after a lost answer charges twice.
         """
+
+    def claims(self, principal: str) -> Sequence[Claim]:
+        """All claims of the principal, with those put before the call. One consistent query for each MB."""
+
+    def put_claim(self, principal: str, claim: Claim) -> None:
+        """Stores the claim in place of the one of that kind and name. One put."""
+
+    def drop_claim(self, principal: str, kind: ClaimKind, name: str) -> None:
+        """Removes the claim, if it is there. One delete."""
 
     def begin(self, key: BucketKey, old: Bucket | None, new: Bucket) -> ChargeOutcome:
         """Stores `new` in place of `old`, if `old` is still what is stored. One conditional put."""

@@ -21,15 +21,20 @@ from penstock_service.index.open_generation import open_generation
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
+from penstock_service.topics.claim_topic import claim_partitions
 from penstock_service.topics.create_topic import create_heads
 
 
-def alter_topic(instance: Instance, name: str, partitions: int | None, config: Mapping[str, Any]) -> Topic:
+def alter_topic(
+    instance: Instance, name: str, partitions: int | None, config: Mapping[str, Any], principal: str = ""
+) -> Topic:
     """As `alter_any_topic`, but for names that are the service's own: these are INVALID_NAME."""
-    return alter_any_topic(instance, parse_own_topic_name(name), partitions, config)
+    return alter_any_topic(instance, parse_own_topic_name(name), partitions, config, principal)
 
 
-def alter_any_topic(instance: Instance, name: str, partitions: int | None, config: Mapping[str, Any]) -> Topic:
+def alter_any_topic(
+    instance: Instance, name: str, partitions: int | None, config: Mapping[str, Any], principal: str = ""
+) -> Topic:
     """The altered topic. Other instances notice within 10 s; a closed head refuses appends at once.
 
     `partitions` is the new number of writable partitions, None to keep it. With fewer, the others drain: they keep
@@ -40,7 +45,8 @@ def alter_any_topic(instance: Instance, name: str, partitions: int | None, confi
     records. An earlier alteration that has not ended is ended first.
 
     One put for each new head, one conditional update of the topic, one for each head that closes or opens. Raises
-    UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST for a number that no topic may have, and CONCURRENT_UPDATE if another
+    UNKNOWN_TOPIC, INVALID_CONFIG, QUOTA_EXCEEDED if the principal may have no more partitions, INVALID_REQUEST for a
+    number that no topic may have, and CONCURRENT_UPDATE if another
     call altered the topic meanwhile. After another error the call may have been applied: make it again.
     """
     old = open_generation(instance, instance.topic_cache.read_through(name))
@@ -48,6 +54,7 @@ def alter_any_topic(instance: Instance, name: str, partitions: int | None, confi
     check_zones(new.config, len(instance.stores.zones))
     if partitions is not None:
         new = _with_partitions(new, check_partitions(partitions))
+    claim_partitions(instance, principal, old, new)
     added = map(Partition, range(old.head_count, new.head_count))
     # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
     create_heads(instance.stores.log, instance.executor, new, added, has_push_waiter=True)

@@ -26,20 +26,26 @@ from penstock_service.index.index_age import note_index_age
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
 from penstock_service.ports.runtime import Executor
+from penstock_service.topics.claim_topic import claim_topic
 
 
-def create_topic(instance: Instance, name: str, partitions: int, config: Mapping[str, Any]) -> Topic:
+def create_topic(
+    instance: Instance, name: str, partitions: int, config: Mapping[str, Any], principal: str = ""
+) -> Topic:
     """As `create_any_topic`, but for names that are the service's own: these are INVALID_NAME."""
-    return create_any_topic(instance, parse_own_topic_name(name), partitions, config)
+    return create_any_topic(instance, parse_own_topic_name(name), partitions, config, principal)
 
 
-def create_any_topic(instance: Instance, name: str, partitions: int, config: Mapping[str, Any]) -> Topic:
-    """The new topic. Two reads and a put, one put per partition, then one transaction that makes it visible.
+def create_any_topic(
+    instance: Instance, name: str, partitions: int, config: Mapping[str, Any], principal: str = ""
+) -> Topic:
+    """The new topic, which counts as the principal's; as nobody's for "".
 
-    The first topic of an index costs one put more (`note_index_age`). Counting the topics reads the topics table.
-    Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, TOPIC_EXISTS, and CONCURRENT_UPDATE for a creation that
-    outlasted retention's grace. Raises TOO_MANY_TOPICS if there are `TOPICS_MAX`. Creations at the same time may exceed
-    that by their number.
+    Two reads and a put, one put per partition, then one transaction that makes it visible. `claim_topic` says what the
+    claim costs. The first topic of an index costs one put more (`note_index_age`). Counting the topics reads the topics
+    table. Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, TOPIC_EXISTS, QUOTA_EXCEEDED, and CONCURRENT_UPDATE for
+    a creation that outlasted retention's grace. Raises TOO_MANY_TOPICS if there are `TOPICS_MAX`. Creations at the same
+    time may exceed that by their number.
     """
     topic = Topic(
         name=parse_topic_name(name),
@@ -58,6 +64,7 @@ def create_any_topic(instance: Instance, name: str, partitions: int, config: Map
             f"topic {name!r} is not created: there are {count} topics of {TOPICS_MAX} that are allowed, delete some",
             limit=TOPICS_MAX,
         )
+    claim_topic(instance, principal, topic)
     note_index_age(instance.stores.cursors, [topic])
     instance.stores.topics.begin(note_of(topic, topic.created_at_ms, is_being_created=True))
     create_heads(instance.stores.log, instance.executor, topic, topic.all_partitions())

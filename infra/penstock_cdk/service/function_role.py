@@ -87,6 +87,8 @@ def _topics_item_statements(grants: Grants, tables: Tables) -> Iterator[iam.Poli
 def _quota_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:
     if grants.spends_quotas:
         yield from tables.spending_statements()
+    if grants.claims_resources:
+        yield from tables.claims_statements()
     if grants.sets_quotas:
         yield tables.quotas_statement("Query", "PutItem", "DeleteItem")
 

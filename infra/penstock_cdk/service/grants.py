@@ -33,6 +33,7 @@ class Grants:
     subscriptions, which the groups table has, too. `reaches_targets` allows to assume the role that calls the targets
     of subscriptions. `notes_changes` allows to note what a request changes, and `settles_audit` to read these notes.
     `spends_quotas` allows to read the quotas and to charge their buckets, `sets_quotas` to list, put and delete quotas.
+    `claims_resources` allows to read the quotas, and to read, put and delete the claims of principals.
     """
 
     topics: tuple[str, ...]
@@ -66,6 +67,7 @@ class Grants:
     settles_audit: bool = False
     spends_quotas: bool = False
     sets_quotas: bool = False
+    claims_resources: bool = False
 
 
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
@@ -110,6 +112,7 @@ GRANTS: Mapping[str, Grants] = {
     "topics": Grants(
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        claims_resources=True,
         notes_changes=True,
         reads_zones=True,
         reads_archive=True,
@@ -151,12 +154,14 @@ GRANTS: Mapping[str, Grants] = {
         _FETCH,
         notes_changes=True,
         spends_quotas=False,
+        claims_resources=True,
         shares=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
         wakes_readers=True,
     ),
     # "latest" is a place in the log when the subscription is made. The age of records follows from their refs.
     "subscriptions": Grants(
         topics=("GetItem",),
+        claims_resources=True,
         log=("GetItem", "BatchGetItem", "Query"),
         notes_changes=True,
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),

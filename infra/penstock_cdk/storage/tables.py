@@ -102,6 +102,15 @@ class Tables(Construct):
             conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.BUCKET}#*"]}},
         )
 
+    def claims_statements(self) -> Iterator[iam.PolicyStatement]:
+        """Allows to read the quotas, and to change the claims that count what principals create."""
+        yield self.quotas_statement("Query")
+        yield iam.PolicyStatement(
+            actions=["dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"],
+            resources=[self.groups.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.CLAIMS}#*"]}},
+        )
+
     def quotas_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the quotas, and on no other item of the groups table."""
         return iam.PolicyStatement(

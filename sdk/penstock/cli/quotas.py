@@ -9,12 +9,13 @@ from penstock.cli.service import Service, service_command
 from penstock.quota_model import Quota
 
 _RATES = ("produce_bytes_per_s", "produce_requests_per_s", "fetch_bytes_per_s", "fetch_requests_per_s")
+_COUNTS = ("topics_max", "partitions_max", "groups_max", "subscriptions_max")
 _SUBJECT = click.argument("subject", type=click.Choice(["principal", "topic"]))
 
 
 @click.group()
 def quotas() -> None:
-    """Bound what principals and topics may send and read in a second.
+    """Bound what principals and topics may send and read in a second, and what principals may create.
 
     The service refuses what is over a quota by 429, before it stores anything. Producers and consumers of the SDK then
     slow down. A change holds everywhere within 30 seconds.
@@ -36,15 +37,23 @@ def list_quotas(service: Service) -> None:
 @click.option("--produce-requests", type=int, metavar="N", help="Produce requests in a second.")
 @click.option("--fetch-bytes", type=int, metavar="N", help="Bytes that it may read in a second.")
 @click.option("--fetch-requests", type=int, metavar="N", help="Fetches and acquires in a second.")
+@click.option("--topics-max", type=int, metavar="N", help="Topics that a principal may create.")
+@click.option("--partitions-max", type=int, metavar="N", help="Partitions of all topics that it creates.")
+@click.option("--groups-max", type=int, metavar="N", help="Groups and share groups that it may create.")
+@click.option("--subscriptions-max", type=int, metavar="N", help="Subscriptions that it may create.")
 @service_command
-def set_quota(service: Service, subject: str, name: str, **rates: int | None) -> None:
+def set_quota(service: Service, subject: str, name: str, **given: int | None) -> None:
     """Set the limits of the principal or topic NAME; * is the default (quote it in a shell).
 
     Limits that you leave out are taken away.
 
     For example: penstock quotas set principal arn:aws:iam::111122223333:role/ledger --produce-bytes 10000000
     """
-    limits = {f"{option}_per_s": value for option, value in rates.items() if value is not None}
+    limits = {
+        option if option in _COUNTS else f"{option}_per_s": value
+        for option, value in given.items()
+        if value is not None
+    }
     if not limits:
         raise click.UsageError("give at least one limit, such as --produce-bytes 10000000")
     done = Admin(transport=service.transport).set_quota(subject, name, limits)
@@ -65,9 +74,13 @@ def _show(service: Service, document: object, found: list[Quota]) -> None:
     service.show(
         document,
         title="quotas",
-        columns=("subject", "name", *_RATES),
+        columns=("subject", "name", *_RATES, *_COUNTS),
         rows=[
-            (each.subject, each.name, *(f"{each.limits[rate]:,}" if rate in each.limits else "-" for rate in _RATES))
+            (
+                each.subject,
+                each.name,
+                *(f"{each.limits[limit]:,}" if limit in each.limits else "-" for limit in (*_RATES, *_COUNTS)),
+            )
             for each in found
         ],
     )

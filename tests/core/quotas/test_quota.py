@@ -6,7 +6,7 @@ import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import PRINCIPAL_LENGTH_MAX, QUOTA_RATE_MAX
-from penstock_core.quotas.quota import Quota, Rate, Subject, merged, parse_quota
+from penstock_core.quotas.quota import Count, Quota, Rate, Subject, merged, merged_counts, parse_quota
 
 
 def test_quota_has_the_limits_that_were_sent() -> None:
@@ -41,9 +41,10 @@ def test_null_takes_a_limit_away() -> None:
         ("principal", "ledger", {}, "give an IAM ARN"),
         ("principal", "arn:aws:iam::1:role/led*", {}, "name one"),
         ("principal", "a" * (PRINCIPAL_LENGTH_MAX + 1), {}, "give 1 to"),
-        ("topic", "t", {"bytes": 1}, "limit 'bytes': a quota has produce_bytes_per_s"),
+        ("topic", "t", {"bytes": 1}, "limit 'bytes': a quota of a topic has produce_bytes_per_s"),
         ("topic", "t", {"topics_max": 1}, "limit 'topics_max'"),
         ("topic", "t", {"topics_max": None}, "limit 'topics_max'"),
+        ("principal", "*", {"topics_max": -1}, "topics_max=-1: must be a whole number from 0"),
         ("topic", "t", {"produce_bytes_per_s": 0}, "produce_bytes_per_s=0: must be a whole number from 1"),
         ("topic", "t", {"produce_bytes_per_s": True}, "produce_bytes_per_s=True"),
         ("topic", "t", {"produce_bytes_per_s": 1.5}, "produce_bytes_per_s=1.5"),
@@ -57,6 +58,14 @@ def test_mistake_is_refused_with_the_value_and_the_way_out(
         parse_quota(subject, name, limits)
     assert message in refused.value.message
     assert refused.value.code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_NAME)
+
+
+def test_counts_of_a_principal_merge_each_by_itself() -> None:
+    default = parse_quota("principal", "*", {"topics_max": 5, "groups_max": 6, "produce_bytes_per_s": 7})
+    own = parse_quota("principal", "arn:a", {"topics_max": 0})
+    assert own.to_json() == {"topics_max": 0}
+    assert merged_counts(default, own) == {Count.TOPICS: 0, Count.GROUPS: 6}
+    assert merged_counts(None, None) == {}
 
 
 def test_own_limit_goes_before_the_default_each_by_itself() -> None:

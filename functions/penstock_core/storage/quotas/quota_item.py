@@ -2,7 +2,7 @@
 
 ```
 groups table   pk "#quotas"   sk "<subject>#<name>", "*" as the name of the default
-limits   M   by the limit's name in the API: N
+limits   M   by the limit's name in the API, rates and counts: N
 ```
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_core.formats import check_item
-from penstock_core.quotas.quota import Quota, Rate, Subject
+from penstock_core.quotas.quota import Count, Quota, Rate, Subject
 from penstock_core.storage import keys
 from penstock_core.storage.item import Item, number
 
@@ -35,4 +35,5 @@ def parse_quota_item(item: Mapping[str, Any]) -> Quota:
         subject=Subject(subject),
         name=name,
         rates={Rate(limit): value for limit, value in limits.items() if limit in set(Rate)},
+        counts={Count(limit): value for limit, value in limits.items() if limit in set(Count)},
     )

@@ -61,6 +61,9 @@ class DynamoDbMembershipStore:
     def unregister(self, group: GroupName) -> None:
         self._deleted(registered_key(group))
 
+    def is_registered(self, group: GroupName) -> bool:
+        return self._client.get(self._table, registered_key(group)) is not None
+
     def registered(self, after: str, limit: int) -> Sequence[GroupName]:
         answer = self._client.call(
             "query",

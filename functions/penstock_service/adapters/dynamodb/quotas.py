@@ -5,10 +5,12 @@ from typing import Any
 
 from penstock_core.limits import QUOTAS_MAX
 from penstock_core.quotas.bucket import Bucket, BucketKey
+from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_core.quotas.quota import Quota, Subject, too_many_quotas
 from penstock_core.storage.item import Item
 from penstock_core.storage.keys import QUOTAS
 from penstock_core.storage.quotas.bucket_item import bucket_charge, bucket_key, bucket_put, parse_bucket
+from penstock_core.storage.quotas.claim_item import claim_item, claim_key, claims_pk, parse_claim
 from penstock_core.storage.quotas.quota_item import parse_quota_item, quota_item, quota_key
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient
 from penstock_service.ports.quotas import ChargeOutcome
@@ -47,6 +49,25 @@ class DynamoDbQuotaStore:
         ):
             quotas += map(parse_quota_item, items)
         return quotas
+
+    def claims(self, principal: str) -> Sequence[Claim]:
+        found: list[Claim] = []
+        for items in self._client.read_pages(
+            "query",
+            TableName=self._table,
+            KeyConditionExpression="pk = :claims",
+            ExpressionAttributeValues={":claims": {"S": claims_pk(principal)}},
+            ConsistentRead=True,
+        ):
+            found += map(parse_claim, items)
+        return found
+
+    def put_claim(self, principal: str, claim: Claim) -> None:
+        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=claim_item(principal, claim))
+
+    def drop_claim(self, principal: str, kind: ClaimKind, name: str) -> None:
+        key = claim_key(principal, kind, name)
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=key)
 
     def charge(self, key: BucketKey, bucket: Bucket, units: int, now_ms: int) -> ChargeOutcome:
         charge = bucket_charge(_item_key(key), bucket, units, now_ms)

@@ -125,6 +125,10 @@ class MemoryMembershipStore:
         with self._lock:
             self._registered.discard(group)
 
+    def is_registered(self, group: GroupName) -> bool:
+        with self._lock:
+            return group in self._registered
+
     def registered(self, after: str, limit: int) -> Sequence[GroupName]:
         with self._lock:
             return sorted(name for name in self._registered if name > after)[:limit]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from penstock_core.limits import QUOTAS_MAX
 from penstock_core.quotas.bucket import Bucket, BucketKey
+from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_core.quotas.quota import Quota, Subject, too_many_quotas
 from penstock_service.ports.quotas import ChargeOutcome
 
@@ -17,6 +18,7 @@ class MemoryQuotaStore:
         self._lock = threading.Lock()
         self._quotas: dict[tuple[Subject, str], Quota] = {}
         self._buckets: dict[BucketKey, Bucket] = {}
+        self._claims: dict[str, dict[tuple[ClaimKind, str], Claim]] = {}
 
     def put(self, quota: Quota) -> None:
         with self._lock:
@@ -32,6 +34,18 @@ class MemoryQuotaStore:
     def list(self) -> Sequence[Quota]:
         with self._lock:
             return [self._quotas[key] for key in sorted(self._quotas)]
+
+    def claims(self, principal: str) -> Sequence[Claim]:
+        with self._lock:
+            return [*self._claims.get(principal, {}).values()]
+
+    def put_claim(self, principal: str, claim: Claim) -> None:
+        with self._lock:
+            self._claims.setdefault(principal, {})[claim.place] = claim
+
+    def drop_claim(self, principal: str, kind: ClaimKind, name: str) -> None:
+        with self._lock:
+            self._claims.get(principal, {}).pop((kind, name), None)
 
     def charge(self, key: BucketKey, bucket: Bucket, units: int, now_ms: int) -> ChargeOutcome:
         with self._lock:

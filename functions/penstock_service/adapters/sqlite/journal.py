@@ -42,7 +42,7 @@ READS: Mapping[str, frozenset[str]] = {
     "log": frozenset(["held", "heads", "evicted_producer", "pages", "pages_before", "push_events"]),
     "groups": frozenset(["held", "leases", "lease_page", "find_leases"]),
     "memberships": frozenset(
-        ["get_group", "find_groups", "registered", "members", "find_members", "get_target"],
+        ["get_group", "find_groups", "registered", "is_registered", "members", "find_members", "get_target"],
     ),
     "share": frozenset(["held", "get_group", "list_groups", "hidden_groups", "find_states"]),
     "push": frozenset(
@@ -58,7 +58,7 @@ READS: Mapping[str, frozenset[str]] = {
     "acls": frozenset(["revision", "get"]),
     "cursors": frozenset(["get"]),
     "audit": frozenset(["entries"]),
-    "quotas": frozenset(["list"]),
+    "quotas": frozenset(["list", "claims"]),
 }
 
 _JOURNAL_BYTES_MIN = 4 * 2**20  # a journal this long, and longer than the last snapshot, becomes the next snapshot

@@ -30,10 +30,12 @@ from penstock_core.push.subscription import (
 )
 from penstock_core.push.subscription_note import OrphanedStates
 from penstock_core.push.targets.target import HttpsTarget, Target, TopicTarget, parse_target
+from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_service.instance.instance import Instance
 from penstock_service.push.admin.begin_at_the_end import begin_deliveries, ends_of
 from penstock_service.push.parallel.parallel_group import put_parallel_group
 from penstock_service.push.start_deliveries import start_deliveries
+from penstock_service.quotas.claim_resource import claim_resource
 
 _HTTPS, _SECRET = "https", "secret"
 _DEAD_LETTER = "dead_letter_topic"
@@ -61,7 +63,8 @@ def put_subscription(
     One read, one of each topic, what the target's check costs, one transaction, and what `start_deliveries` does. A
     creation counts the subscriptions, by a query for each 100. With start=latest, each partition costs a read of its
     head (100 in a call) and a put. Raises INVALID_NAME, INVALID_REQUEST, INVALID_CONFIG, INVALID_FILTER, UNKNOWN_TOPIC,
-    ACCESS_DENIED, NOT_AUTHORIZED, TOO_MANY_SUBSCRIPTIONS, and CONCURRENT_UPDATE if somebody else changes it meanwhile.
+    ACCESS_DENIED, NOT_AUTHORIZED, TOO_MANY_SUBSCRIPTIONS, QUOTA_EXCEEDED, and CONCURRENT_UPDATE if somebody else
+    changes it meanwhile.
     """
     known = parse_subscription_name(name)
     access.require_either(Operation.CREATE, Operation.ALTER, Kind.SUBSCRIPTION, name)
@@ -71,6 +74,7 @@ def put_subscription(
     _check(instance, wanted)
     if found is None:
         _check_room(instance, known)
+        claim_resource(instance, access.principal.name, _claim(wanted))
         instance.stores.push.note_orphans(
             OrphanedStates(subscription_id=wanted.subscription_id, name=known, since_ms=wanted.created_at_ms)
         )
@@ -78,6 +82,15 @@ def put_subscription(
         _store(instance, found, wanted)
     start_deliveries(instance, wanted)
     return wanted, found is None
+
+
+def _claim(subscription: Subscription) -> Claim:
+    return Claim(
+        kind=ClaimKind.SUBSCRIPTION,
+        name=subscription.name,
+        resource_id=subscription.subscription_id,
+        claimed_at_ms=subscription.created_at_ms,
+    )
 
 
 def _check_rights(access: Access, name: SubscriptionName, found: Subscription | None, wish: SubscriptionWish) -> None:

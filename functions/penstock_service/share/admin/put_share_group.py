@@ -17,6 +17,7 @@ from penstock_core.groups.sessions import concurrent_update
 from penstock_core.ids import GroupName, PartitionKey, TopicId, TopicName, parse_group_name
 from penstock_core.limits import SHARE_BEGINS_MAX
 from penstock_core.log.topic import Topic
+from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_core.share.share_group import (
     SHARE_GROUP_ID_BYTES,
     STARTS,
@@ -28,6 +29,7 @@ from penstock_core.share.share_group import (
 )
 from penstock_core.share.share_state import ShareKey
 from penstock_service.instance.instance import Instance
+from penstock_service.quotas.claim_resource import claim_resource
 from penstock_service.share.share_partitions import partitions_of, states_of
 
 _LATEST = STARTS[1]
@@ -49,7 +51,7 @@ def put_share_group(
     100 partitions, and one put for each partition of a new group. A topic that such a group adds takes one
     transaction for 99 partitions. To give up the dead-letter topic, one read of the states for 100
     partitions. Raises INVALID_NAME, INVALID_CONFIG, INVALID_REQUEST, INVALID_FILTER, UNKNOWN_TOPIC,
-    NOT_AUTHORIZED, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
+    NOT_AUTHORIZED, QUOTA_EXCEEDED for a new one, and CONCURRENT_UPDATE if somebody else changes the group meanwhile.
     """
     group_name = parse_group_name(name)
     access.require_either(Operation.CREATE, Operation.ALTER, Kind.SHARE_GROUP, name)
@@ -63,6 +65,8 @@ def put_share_group(
         instance.topic_cache.read_through(group.config.dead_letter_topic)
     if found is not None and found.config.dead_letter_topic is not None and group.config.dead_letter_topic is None:
         _check_no_dead_letters(instance, found)
+    if found is None:
+        claim_resource(instance, access.principal.name, _claim(group))
     if group.config.start == _LATEST:
         bound = {} if found is None else found.topics
         added = [name for name, each in group.topics.items() if bound.get(name) != each]
@@ -71,6 +75,15 @@ def put_share_group(
         instance.stores.share.change_group(found, group)
     instance.share_group_cache.forget(name)
     return group, found is None
+
+
+def _claim(group: ShareGroup) -> Claim:
+    return Claim(
+        kind=ClaimKind.SHARE_GROUP,
+        name=group.name,
+        resource_id=group.share_group_id,
+        claimed_at_ms=group.created_at_ms,
+    )
 
 
 def _check_rights(

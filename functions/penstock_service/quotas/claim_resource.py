@@ -1,0 +1,84 @@
+"""Claim a resource for the principal that creates it, before it is made (docs/adr/0053).
+
+```
+put the claim ▶ count all claims of the principal ▶ within the limits: make the resource
+                                                  ▶ above: look which resources are gone, drop their claims, count again
+                                                  ▶ above still: take the claim back, QUOTA_EXCEEDED
+```
+Of creations at once, the one that counts last sees the claims of all others. So no race admits one too many. It may
+refuse two where one had room: the caller tries again.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from penstock_core.errors import PenstockError
+from penstock_core.ids import GroupName, SubscriptionName, TopicName
+from penstock_core.limits import CLAIM_GRACE_MS, CLAIMS_CHECKED_MAX
+from penstock_core.quotas.claim import Claim, ClaimKind, counts_of, exceeded
+from penstock_service.instance.instance import Instance
+
+
+def claim_resource(instance: Instance, principal: str, claim: Claim) -> None:
+    """Stores the claim if the principal's quotas leave room for it. The service itself, "", claims nothing.
+
+    One put, and two queries if the principal has limits. At the limit also a delete, and up to `CLAIMS_CHECKED_MAX`
+    reads. Raises QUOTA_EXCEEDED, and then nothing was made.
+    """
+    if not principal:
+        return
+    quotas, limits = instance.stores.quotas, instance.quota_cache.counts_of(principal)
+    if not limits:
+        quotas.put_claim(principal, claim)
+        return
+    before = {each.place: each for each in quotas.claims(principal)}.get(claim.place)
+    quotas.put_claim(principal, claim)
+    is_new = before is None or before.resource_id != claim.resource_id
+    counts = counts_of(claim, is_new=is_new)
+    claims = quotas.claims(principal)
+    if exceeded(limits, counts, claims):
+        claims = _without_gone(instance, principal, claims, claim)
+    if error := exceeded(limits, counts, claims):
+        if before is None:
+            quotas.drop_claim(principal, claim.kind, claim.name)
+        else:
+            quotas.put_claim(principal, before)
+        raise error
+
+
+def forget_claim(instance: Instance, principal: str, kind: ClaimKind, name: str) -> None:
+    """Drops the claim of a resource that this principal has deleted. One delete. Raises nothing: it only counts on."""
+    if principal:
+        with suppress(PenstockError):
+            instance.stores.quotas.drop_claim(principal, kind, name)
+
+
+def _without_gone(instance: Instance, principal: str, claims: Sequence[Claim], new: Claim) -> list[Claim]:
+    """The claims without those whose resources are gone. It looks at some only, from a random one on."""
+    now_ms = instance.clock.now_ms()
+    ripe = [each for each in claims if each.place != new.place and now_ms - each.claimed_at_ms > CLAIM_GRACE_MS]
+    if ripe:
+        first = int.from_bytes(instance.entropy.random_bytes(4), "big") % len(ripe)
+        ripe = [*ripe[first:], *ripe[:first]][:CLAIMS_CHECKED_MAX]
+    found = instance.executor.map(lambda claim: _is_there(instance, claim), ripe).all_ok()
+    gone = {claim.place for claim, is_here in zip(ripe, found, strict=True) if not is_here}
+    for kind, name in gone:
+        instance.stores.quotas.drop_claim(principal, kind, name)
+    return [each for each in claims if each.place not in gone]
+
+
+def _is_there(instance: Instance, claim: Claim) -> bool:
+    """One read."""
+    stores = instance.stores
+    match claim.kind:
+        case ClaimKind.TOPIC | ClaimKind.PARTITIONS:
+            topic = stores.topics.get(TopicName(claim.name))
+            return topic is not None and topic.topic_id == claim.resource_id
+        case ClaimKind.GROUP:
+            return stores.memberships.is_registered(GroupName(claim.name))
+        case ClaimKind.SHARE_GROUP:
+            group = stores.share.get_group(GroupName(claim.name))
+            return group is not None and group.share_group_id == claim.resource_id
+        case ClaimKind.SUBSCRIPTION:
+            subscription = stores.push.get_subscription(SubscriptionName(claim.name))
+            return subscription is not None and subscription.subscription_id == claim.resource_id

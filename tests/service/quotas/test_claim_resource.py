@@ -1,0 +1,109 @@
+"""Quotas of what a principal creates: refused before it is made, whatever the order of creations at once."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import CLAIM_GRACE_MS
+from penstock_core.quotas.claim import Claim, ClaimKind
+from penstock_service.adapters.memory.quotas import MemoryQuotaStore
+from penstock_service.adapters.memory.service import memory_instance
+from penstock_service.instance.instance import Instance
+from penstock_service.quotas.admin.set_quota import put_quota
+from penstock_service.quotas.claim_resource import claim_resource, forget_claim
+from penstock_service.topics.create_topic import create_topic
+from penstock_service.topics.delete_topic import delete_topic
+from tests.support.service import Intercepted, SteppedClock, with_stores
+
+ADA = "arn:aws:iam::1:user/ada"
+
+
+@pytest.fixture
+def instance() -> Instance:
+    return memory_instance(clock=SteppedClock())
+
+
+def group(instance: Instance, name: str) -> Claim:
+    return Claim(kind=ClaimKind.SUBSCRIPTION, name=name, resource_id=name, claimed_at_ms=instance.clock.now_ms())
+
+
+def names(instance: Instance) -> set[str]:
+    return {claim.name for claim in instance.stores.quotas.claims(ADA)}
+
+
+def test_claim_above_the_limit_is_refused_and_taken_back(instance: Instance) -> None:
+    put_quota(instance, "principal", "*", {"subscriptions_max": 2})
+    claim_resource(instance, ADA, group(instance, "a"))
+    claim_resource(instance, ADA, group(instance, "b"))
+    with pytest.raises(PenstockError, match="subscriptions_max=2") as refused:
+        claim_resource(instance, ADA, group(instance, "c"))
+    assert (refused.value.code, refused.value.maybe_applied) == (ErrorCode.QUOTA_EXCEEDED, False)
+    assert names(instance) == {"a", "b"}
+    claim_resource(instance, "arn:aws:iam::1:user/bob", group(instance, "c"))
+    claim_resource(instance, ADA, group(instance, "b"))  # a repeat
+    forget_claim(instance, ADA, ClaimKind.SUBSCRIPTION, "a")
+    claim_resource(instance, ADA, group(instance, "c"))
+
+
+def test_what_was_made_before_there_was_a_quota_counts(instance: Instance) -> None:
+    claim_resource(instance, ADA, group(instance, "a"))
+    put_quota(instance, "principal", ADA, {"subscriptions_max": 1})
+    with pytest.raises(PenstockError, match="would have 2 subscriptions"):
+        claim_resource(instance, ADA, group(instance, "b"))
+
+
+def test_service_itself_claims_nothing(instance: Instance) -> None:
+    put_quota(instance, "principal", "*", {"subscriptions_max": 0})
+    claim_resource(instance, "", group(instance, "a"))
+    assert [*instance.stores.quotas.claims("")] == []
+
+
+@pytest.mark.parametrize("racers", [2, 5])
+@pytest.mark.parametrize("turn", range(5))
+def test_creations_at_once_never_exceed_the_limit(instance: Instance, racers: int, turn: int) -> None:
+    """Each racer is stopped between its claim and its count, while those after it run as a whole."""
+    put_quota(instance, "principal", "*", {"subscriptions_max": 3})
+    store = instance.stores.quotas
+    assert isinstance(store, MemoryQuotaStore)
+    for name in ("a", "b"):
+        claim_resource(instance, ADA, group(instance, name))
+    waiting = [f"r{number}" for number in range(racers)]
+    admitted: list[str] = []
+    counted: list[str] = []
+
+    def race(name: str) -> None:
+        seen = 0
+
+        def claims(principal: str) -> Sequence[Claim]:
+            nonlocal seen
+            seen += 1
+            if seen == 2 and waiting and len(counted) % (turn + 1) == 0:
+                race(waiting.pop())
+            counted.append(name)
+            return store.claims(principal)
+
+        raced = with_stores(instance, quotas=Intercepted(store, claims=claims))
+        try:
+            claim_resource(raced, ADA, group(instance, name))
+        except PenstockError as error:
+            assert error.code is ErrorCode.QUOTA_EXCEEDED
+        else:
+            admitted.append(name)
+
+    while waiting:
+        race(waiting.pop())
+    assert len(admitted) <= 1
+    assert names(instance) == {"a", "b", *admitted}
+
+
+def test_resources_that_others_deleted_do_not_count_once_a_call_meets_the_limit(instance: Instance) -> None:
+    put_quota(instance, "principal", ADA, {"topics_max": 2, "partitions_max": 5})
+    create_topic(instance, "kept", 1, {}, ADA)
+    create_topic(instance, "gone", 4, {}, ADA)
+    delete_topic(instance, "gone")
+    with pytest.raises(PenstockError, match="topics_max=2"):
+        create_topic(instance, "new", 4, {}, ADA)  # the claim is so young that its topic may still come
+    instance.clock.sleep_ms(CLAIM_GRACE_MS + 1)
+    create_topic(instance, "new", 4, {}, ADA)
+    assert names(instance) == {"kept", "new"}
