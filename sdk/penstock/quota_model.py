@@ -10,7 +10,8 @@ class Quota:
 
     `limits` has rates in bytes or requests a second: `produce_bytes_per_s`, `produce_requests_per_s`,
     `fetch_bytes_per_s`, `fetch_requests_per_s`. A principal may also have bounds of what it creates: `topics_max`,
-    `partitions_max`, `groups_max` (share groups among them), `subscriptions_max`. There is no bound for a limit that is missing.
+    `partitions_max`, `groups_max` (share groups among them) and `subscriptions_max`. There is no bound for a limit that
+    is missing.
     """
 
     subject: str

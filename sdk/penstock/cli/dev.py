@@ -1,12 +1,14 @@
 """`penstock dev`: a Penstock of your own on this machine, from the wheel alone."""
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from penstock.dev.service import DevService, NewTopic
 
 DEFAULT_PORT = 4567
+_PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OTHER_FILES = ("local", "jobs")  # in .penstock
 
 
 @click.command()
@@ -48,10 +52,33 @@ DEFAULT_PORT = 4567
     metavar="NAME[:PARTITIONS]",
     help="Make this topic, unless it exists. You may repeat it.",
 )
+@click.option(
+    "--acl-default",
+    type=click.Choice(["allow", "deny"]),
+    default="allow",
+    show_default=True,
+    help="The decision about callers of --principal where no access rule is about them.",
+)
+@click.option(
+    "--principal",
+    "principals",
+    multiple=True,
+    metavar="NAME",
+    help="Write keys of a user of this name to .penstock/NAME.env. You may repeat it.",
+)
 @click.option("--console/--no-console", "has_console", default=True, help="Serve the console too, on a free port.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object once the server answers.")
 @click.option("--verbose", is_flag=True, help="Print a line for each request on stderr.")
-def dev(port: int, data: Path | None, topics: tuple[str, ...], has_console: bool, as_json: bool, verbose: bool) -> None:
+def dev(
+    port: int,
+    data: Path | None,
+    topics: tuple[str, ...],
+    acl_default: str,
+    principals: tuple[str, ...],
+    has_console: bool,
+    as_json: bool,
+    verbose: bool,
+) -> None:
     """Run a Penstock on this machine, with the service's own code, without AWS and without a checkout.
 
     It listens on 127.0.0.1 and answers requests that are signed (AWS Signature Version 4) with the keys that it writes
@@ -64,11 +91,12 @@ def dev(port: int, data: Path | None, topics: tuple[str, ...], has_console: bool
     try:
         from penstock.dev.env_file import EnvFile
         from penstock.dev.http_server import listen
-        from penstock.dev.service import DevService, log_to_stderr
+        from penstock.dev.service import DevAccess, DevService, log_to_stderr
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock dev` needs `pip install 'penstock[dev]'`") from error
     log_to_stderr(verbose=verbose)
     env_file = EnvFile(Path.cwd())
+    others = {_checked_principal(name): EnvFile(Path.cwd(), name) for name in principals}
     if answering := env_file.answering():
         raise click.ClickException(
             f"a server answers at {answering}, which {env_file.path} names: stop it, or work in another folder"
@@ -80,11 +108,12 @@ def dev(port: int, data: Path | None, topics: tuple[str, ...], has_console: bool
         raise click.ClickException(_port_error(port, error)) from error
     with listening:
         try:
-            service = DevService(data)
+            service = DevService(data, DevAccess(denies_by_default=acl_default == "deny", principals=[*others]))
             try:
                 service.create(wanted)
                 link = DevConsole(as_json=as_json) if has_console else None
-                asyncio.run(_run(service, listening, env_file, data, console=link, as_json=as_json))
+                with _keys_written(service, listening.getsockname()[1], others):
+                    asyncio.run(_run(service, listening, env_file, data, console=link, as_json=as_json))
             finally:
                 service.close()
         except PenstockError as error:
@@ -130,6 +159,28 @@ async def _run(
         raise click.ClickException(f"the server stops, because its data folder fails: {service.failure}")
     if not as_json:
         click.echo("Stopped.")
+
+
+@contextlib.contextmanager
+def _keys_written(service: "DevService", port: int, files: Mapping[str, "EnvFile"]) -> Iterator[None]:
+    """Writes the files of the other callers, and removes them at the end."""
+    environments = {name: service.environment(port, name) for name in files}
+    try:
+        for name, file in files.items():
+            file.write(environments[name])
+        yield
+    finally:
+        for name, file in files.items():
+            file.remove(environments[name])
+
+
+def _checked_principal(name: str) -> str:
+    if not _PRINCIPAL.fullmatch(name) or name in _OTHER_FILES:
+        raise click.BadParameter(
+            f"{name!r:.100}: give 1 to 64 of A-Z a-z 0-9 _ -, but not {' or '.join(_OTHER_FILES)}",
+            param_hint="--principal",
+        )
+    return name
 
 
 class DevConsole:

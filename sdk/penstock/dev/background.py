@@ -1,4 +1,4 @@
-"""The work that streams, queues and schedules start in AWS: delays, repairs, zones, retention, scrub and sweep.
+"""The work that streams, queues and schedules start in AWS: delays, repairs, zones, retention, trail, scrub, sweep.
 
 One thread runs all of it, one job at a time, more often than the deployed schedules
 (infra/penstock_cdk/service/schedules.py). The jobs keep their own budgets, so none holds up the others for long.
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition, PartitionKey
-from penstock_core.limits import HEADS_AT_ONCE, SCRUB_BYTES
+from penstock_core.limits import AUDIT_RETENTION_MS_DEFAULT, HEADS_AT_ONCE, SCRUB_BYTES
 from penstock_core.log.repair import NamedRef, Repair, repairs_due
 from penstock_service.adapters.memory.zones import MemoryRepairQueue
+from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.groups.expire_offsets import expire_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.repair.recover_zones import recover_zones
@@ -56,6 +57,11 @@ JOBS = (
     Job(name="replicate", interval_ms=5_000, run=replicate),
     Job(name="recover_zones", interval_ms=10_000, run=lambda instance: recover_zones(instance, _BUDGET_MS)),
     Job(name="retain", interval_ms=60_000, run=lambda instance: retain(instance, budget_ms=_BUDGET_MS)),
+    Job(
+        name="audit",
+        interval_ms=1_000,
+        run=lambda instance: settle_audit(instance, AUDIT_RETENTION_MS_DEFAULT, budget_ms=_BUDGET_MS),
+    ),
     Job(name="expire_offsets", interval_ms=60_000, run=lambda instance: expire_offsets(instance, budget_ms=_BUDGET_MS)),
     Job(
         name="scrub",

@@ -1,4 +1,7 @@
-"""`.penstock/local.env`, by which every client in the folder and below finds the server. Only its owner may read it."""
+"""`.penstock/local.env`, by which every client in the folder and below finds the server. Only its owner may read it.
+
+Each other caller of the server has a file of its name beside it.
+"""
 
 import contextlib
 import os
@@ -14,10 +17,10 @@ _PROBE_S = 0.5
 
 
 class EnvFile:
-    """The file of one folder. A server that runs elsewhere may own it: `answering` tells."""
+    """The file of one folder and caller. A server that runs elsewhere may own it: `answering` tells."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / LOCAL_ENV
+    def __init__(self, folder: Path, caller: str = "local") -> None:
+        self.path = (folder / LOCAL_ENV).with_name(f"{caller}.env")
 
     def answering(self) -> str | None:
         """The URL in the file if something listens there, else None. Connects to this machine only."""
@@ -39,7 +42,7 @@ class EnvFile:
         """Replace the file in one step. It is never readable for others, not even for a moment."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.parent.chmod(0o700)
-        new = self.path.with_name(f"local.env.{new_member_id()}")
+        new = self.path.with_name(f"{self.path.name}.{new_member_id()}")
         try:
             with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(_text(values))

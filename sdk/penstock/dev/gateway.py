@@ -5,7 +5,7 @@ answered with 403 and a `message`, as API Gateway does.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import parse_qsl
@@ -36,15 +36,24 @@ class Refused(Exception):  # noqa: N818 - it is an answer
         self.answer = Answer(status, JSON_HEADERS, json.dumps({"message": message}).encode())
 
 
+class Caller(NamedTuple):
+    """The keys that a client signs with, and the principal that it then is."""
+
+    keys: Keys
+    principal_arn: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Lets requests through that are signed with `keys`, for one of `hosts`, and come from no web page.
+    """Lets requests through that one of `callers` signed, for one of `hosts`, and that come from no web page.
+
+    `callers` has them by their access keys.
 
     `settle` returns once all that the answer may tell of is stored. No answer of the handlers leaves before that.
     """
 
     instance: Instance
-    keys: Keys
+    callers: Mapping[str, Caller]
     scope: Scope
     hosts: frozenset[str]
     settle: Callable[[], None]
@@ -69,18 +78,20 @@ class Gateway:
             claim = read_claim(self.scope, headers, now_s)
         except SignatureRefused as refused:
             raise Refused(403, f"Forbidden: {refused}") from refused
-        if claim.access_key != self.keys.access_key:
+        if claim.access_key not in self.callers:
             raise Refused(403, "Forbidden: an access key of another server; ours is in .penstock/local.env")
         return claim
 
     def respond(self, claim: Claim, method: str, target: str, headers: HeaderPairs, body: bytes) -> Answer:
         """The handlers' answer, if the signature is right. Raises Refused. May take as long as a fetch may wait."""
+        caller = self.callers[claim.access_key]
         try:
-            check_signature(claim, self.keys, self.scope, method, target, headers, body)
+            check_signature(claim, caller.keys, self.scope, method, target, headers, body)
         except SignatureRefused as refused:
             raise Refused(403, f"Forbidden: {refused}") from refused
         path, _, query = target.partition("?")
-        answer = Answer(*dispatch(method, path, _joined(parse_qsl(query, True)), _joined(headers), body, self.instance))
+        parameters, named = _joined(parse_qsl(query, True)), _joined(headers)
+        answer = Answer(*dispatch(method, path, parameters, named, body, self.instance, caller.principal_arn))
         try:
             self.settle()
         except PenstockError as error:

@@ -13,7 +13,7 @@ from penstock.admin.admin import Admin
 from penstock.dev.background import Background
 from penstock.dev.clock import StoppableClock
 from penstock.dev.deliveries import Deliveries
-from penstock.dev.gateway import Gateway
+from penstock.dev.gateway import Caller, Gateway
 from penstock.dev.http_server import HttpServer
 from penstock.dev.targets import DevTargets
 from penstock.errors import TopicExistsError
@@ -21,7 +21,10 @@ from penstock.http.signature import SERVICE
 from penstock.http.sigv4 import Keys, Scope
 from penstock.system import new_member_id
 from penstock.testing import MemoryTransport
+from penstock_core.acls.rule import parse_principal_pattern
+from penstock_core.acls.settings import AclSettings
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
+from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
 from penstock_service.adapters.memory.service import memory_stores
 from penstock_service.adapters.no_timer_triggers import NoTimerTriggers
@@ -33,7 +36,18 @@ from penstock_service.ports.runtime import Runtime
 REGION = "us-east-1"  # the server is in none, but a signature names one
 HOST = "127.0.0.1"
 
+LOCAL = "local"  # the caller that may do everything
+_USERS = LOCAL_PRINCIPAL.removesuffix(LOCAL)
+
 _WATCH_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevAccess:
+    """The access rules of a server: `acl_default`, and the names of users beside the one that may do everything."""
+
+    denies_by_default: bool = False
+    principals: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +64,7 @@ class DevService:
     Raises INVALID_CONFIG if the folder cannot be used.
     """
 
-    def __init__(self, data: Path | None = None) -> None:
+    def __init__(self, data: Path | None = None, access: DevAccess | None = None) -> None:
         self._clock = StoppableClock()
         self._stored: StoredService | None = None if data is None else open_service(data)
         stores = (
@@ -59,8 +73,15 @@ class DevService:
         runtime = Runtime(clock=self._clock, entropy=SystemEntropy(), executor=SequentialExecutor())
         queue = MemoryDeliveryQueue(self._clock)
         stores = replace(stores, deliveries=queue, targets=DevTargets(self._clock))
-        self.instance = Instance.new(stores, runtime)
+        access = access or DevAccess()
+        settings = AclSettings(
+            allows_by_default=not access.denies_by_default, super_principals=(parse_principal_pattern(LOCAL_PRINCIPAL),)
+        )
+        self.instance = Instance.new(stores, runtime, acl_settings=settings)
         self.keys = Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))
+        self.callers = {LOCAL: Caller(self.keys, LOCAL_PRINCIPAL)} | {
+            name: Caller(self._keys_of(name), f"{_USERS}{name}") for name in access.principals
+        }
         self._background = Background(self.instance, self.settle)
         self._deliveries = Deliveries(self.instance, queue, self.settle)
 
@@ -83,13 +104,14 @@ class DevService:
                 admin.create_topic(topic.name, topic.partitions)
         self.settle()
 
-    def environment(self, port: int) -> Mapping[str, str]:
-        """The environment variables by which clients find the service."""
+    def environment(self, port: int, name: str = LOCAL) -> Mapping[str, str]:
+        """The environment variables by which clients find the service, and with which they are that caller."""
+        keys = self.callers[name].keys
         return {
             "PENSTOCK_URL": f"http://{HOST}:{port}",
             "AWS_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": self.keys.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.keys.secret_key,
+            "AWS_ACCESS_KEY_ID": keys.access_key,
+            "AWS_SECRET_ACCESS_KEY": keys.secret_key,
         }
 
     def stop_waiting(self) -> None:
@@ -102,6 +124,9 @@ class DevService:
         self._background.close()
         if self._stored is not None:
             self._stored.close()
+
+    def _keys_of(self, name: str) -> Keys:
+        return Keys(f"{self.keys.access_key}.{name}", self._remembered(f"secret_key.{name}", ""))
 
     def _remembered(self, name: str, prefix: str) -> str:
         made = prefix + new_member_id()
@@ -128,7 +153,7 @@ async def serve(
     port = listening.getsockname()[1]
     gateway = Gateway(
         instance=service.instance,
-        keys=service.keys,
+        callers={caller.keys.access_key: caller for caller in service.callers.values()},
         scope=Scope(region=REGION, service=SERVICE),
         hosts=frozenset([f"{HOST}:{port}", f"localhost:{port}"]),
         settle=service.settle,

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.configuration import Configuration, StaticCredentials
 from penstock.dev.http_server import listen
-from penstock.dev.service import DevService, serve
+from penstock.dev.service import LOCAL, DevAccess, DevService, serve
 from penstock.http.transport import HttpTransport
 from tests.support.deadlines import DEADLINE_S
 
@@ -24,24 +24,24 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def configuration(self, secret: str | None = None) -> Configuration:
-        keys = self.service.keys
+    def configuration(self, secret: str | None = None, caller: str = LOCAL) -> Configuration:
+        keys = self.service.callers[caller].keys
         return Configuration(
             url=self.url,
             region="us-east-1",
             credentials=StaticCredentials(keys.access_key, secret or keys.secret_key),
         )
 
-    def transport(self) -> HttpTransport:
-        return HttpTransport(self.configuration())
+    def transport(self, caller: str = LOCAL) -> HttpTransport:
+        return HttpTransport(self.configuration(caller=caller))
 
 
 class RunningServer:
     """The server's loop, in a thread that `stop` ends."""
 
-    def __init__(self, data: Path | None = None) -> None:
+    def __init__(self, data: Path | None = None, access: DevAccess | None = None) -> None:
         listening = listen(0)
-        self.server = Server(DevService(data), listening.getsockname()[1])
+        self.server = Server(DevService(data, access), listening.getsockname()[1])
         ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()

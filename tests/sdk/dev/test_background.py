@@ -17,6 +17,7 @@ from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.memory.zones import MemoryRepairQueue
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.instance.instance import Instance
+from tests.support.service import key_of
 
 DAY_MS = 86_400_000
 
@@ -99,6 +100,14 @@ def test_job_that_fails_holds_up_no_other(
     assert ran == ["works"]
     assert "refuses failed" in caplog.text
     assert "a defect" in caplog.text
+
+
+def test_change_comes_into_the_trail(instance: Instance) -> None:
+    Admin(transport=MemoryTransport(instance)).create_topic("changed")
+    jobs = {job.name: job for job in JOBS}
+    jobs["audit"].run(instance)
+    [head] = instance.stores.log.heads([key_of(instance, "_audit")]).values()
+    assert head.next_offset > 0
 
 
 def test_zone_that_was_taken_out_catches_up(instance: Instance) -> None:

@@ -4,13 +4,16 @@ import asyncio
 import http.client
 import json
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from penstock import Admin, AsyncProducer, Consumer, HttpTransport, Producer
+from penstock.acl_model import AccessRule
 from penstock.dev.clock import StoppableClock
+from penstock.dev.service import DevAccess
 from penstock.errors import AccessDeniedError, RecordTooLargeError, ThrottledError, UnavailableError
 from penstock.http.aiohttp_transport import AiohttpTransport
 from penstock.http.client import Client
@@ -223,3 +226,28 @@ def test_answer_of_a_write_that_cannot_be_kept_may_have_been_applied(
         Admin(transport=running.server.transport()).create_topic("x" * 200, partitions=500)
     assert caught.value.maybe_applied
     running.stop()
+
+
+@pytest.fixture
+def walled() -> Iterator[Server]:
+    running = RunningServer(access=DevAccess(denies_by_default=True, principals=["shop"]))
+    yield running.server
+    running.stop()
+
+
+def test_principal_has_the_rights_that_rules_give_it(walled: Server) -> None:
+    admin, shop = Admin(transport=walled.transport()), Admin(transport=walled.transport("shop"))
+    admin.create_topic("orders")
+    with pytest.raises(AccessDeniedError, match="user/shop may not describe 'topic:orders'"):
+        shop.describe_topic("orders")
+    shop_name = "arn:aws:iam::000000000000:user/shop"
+    admin.change_acls(add=[AccessRule(principal=shop_name, operation="read", resource="topic:orders")])
+    assert shop.describe_topic("orders").topic.name == "orders"
+    with pytest.raises(AccessDeniedError):
+        shop.create_topic("mine")
+
+
+def test_principal_cannot_sign_with_the_keys_of_another(walled: Server) -> None:
+    stolen = walled.configuration(secret=walled.service.callers["shop"].keys.secret_key)
+    with pytest.raises(AccessDeniedError, match="signature"):
+        Admin(transport=HttpTransport(stolen)).list_topics()

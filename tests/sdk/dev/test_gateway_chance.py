@@ -4,8 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.dev.gateway import Gateway, Refused
+from penstock.dev.gateway import Caller, Gateway, Refused
 from penstock.http.sigv4 import Keys, Scope, signed_headers
+from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.system import SequentialExecutor
 
@@ -25,7 +26,13 @@ paths = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_chara
 @pytest.fixture(scope="module")
 def gateway() -> Gateway:
     instance = memory_instance(executor=SequentialExecutor())
-    return Gateway(instance=instance, keys=KEYS, scope=SCOPE, hosts=frozenset([HOST]), settle=lambda: None)
+    return Gateway(
+        instance=instance,
+        callers={KEYS.access_key: Caller(KEYS, LOCAL_PRINCIPAL)},
+        scope=SCOPE,
+        hosts=frozenset([HOST]),
+        settle=lambda: None,
+    )
 
 
 @given(target=targets, headers=st.lists(st.tuples(names, texts), max_size=6))
