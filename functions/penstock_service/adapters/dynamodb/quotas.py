@@ -57,7 +57,6 @@ class DynamoDbQuotaStore:
             TableName=self._table,
             KeyConditionExpression="pk = :claims",
             ExpressionAttributeValues={":claims": {"S": claims_pk(principal)}},
-            ConsistentRead=True,
         ):
             found += map(parse_claim, items)
         return found
