@@ -25,6 +25,7 @@ from penstock_core.storage.push.lane_item import parse_lane
 from penstock_core.storage.push.subscription_item import parse_subscription
 from penstock_core.storage.push.subscription_note_item import parse_note, parse_orphans
 from penstock_core.storage.quotas.bucket_item import parse_bucket
+from penstock_core.storage.quotas.claim_item import parse_claim
 from penstock_core.storage.quotas.quota_item import parse_quota_item
 from penstock_core.storage.retired_item import parse_retired
 from penstock_core.storage.share.share_group_item import parse_share_group
@@ -68,6 +69,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "push_delivery": parse_delivery,
     "quota": parse_quota_item,
     "bucket": parse_bucket,
+    "claim": parse_claim,
 }
 HAVE_NO_PARSER = {"registered_group", "target"}  # a key alone, and bytes with a version of their own
 
