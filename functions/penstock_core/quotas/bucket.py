@@ -30,14 +30,14 @@ class BucketKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """What was charged since `since_ms`, of a quota of `rate` units a second."""
+    """The units `charged` since `since_ms`, of a quota of `rate` units a second."""
 
     rate: int
     since_ms: int
     charged: int
 
     def ceiling(self, now_ms: int) -> int:
-        """What may have been charged by now: there is credit while `charged` is below it."""
+        """The most that may have been charged by now: there is credit while `charged` is below it."""
         return (self.rate * (_elapsed(self, now_ms) + QUOTA_BURST_MS)) // _MS
 
     def credit(self, now_ms: int) -> int:

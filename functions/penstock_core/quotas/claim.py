@@ -26,7 +26,7 @@ class ClaimKind(StrEnum):
 class Claim:
     """One resource of a principal. `resource_id` tells it from a later one of its name, "" for a group.
 
-    `partitions` are those of a topic that the principal has made. Those that retention took away count on.
+    `partitions` are those of a topic that the principal has made. Partitions that retention took away count on.
     """
 
     kind: ClaimKind
@@ -51,14 +51,14 @@ _COUNT_OF = {
 
 
 def counts_of(claim: Claim, *, is_new: bool) -> frozenset[Count]:
-    """The limits that a claim may exceed. One that is not new only adds partitions."""
+    """The limits that a claim may exceed. A claim that is not new only adds partitions."""
     count = _COUNT_OF[claim.kind]
     own = {count} if is_new and count is not None else set[Count]()
     return frozenset(own | ({Count.PARTITIONS} if claim.partitions else set()))
 
 
 def totals(claims: Iterable[Claim]) -> dict[Count, int]:
-    """What the claims count together, by limit."""
+    """The counts of the claims together, by limit."""
     found = dict.fromkeys(Count, 0)
     for claim in claims:
         count = _COUNT_OF[claim.kind]

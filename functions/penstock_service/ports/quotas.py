@@ -11,7 +11,7 @@ from penstock_core.quotas.quota import Quota, Subject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargeOutcome:
-    """Whether the write was made, and the bucket as it stands then, None if there is none."""
+    """The outcome of a write: whether it was made, and the bucket as it stands then, None if there is none."""
 
     is_made: bool
     bucket: Bucket | None

@@ -1,4 +1,4 @@
-"""Whose quotas a request spends: its principal's, and those of the topics that it names."""
+"""The quotas that a request spends: its principal's, and those of the topics that it names."""
 
 from collections.abc import Iterable
 

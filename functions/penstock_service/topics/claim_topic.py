@@ -12,7 +12,7 @@ def claim_topic(instance: Instance, principal: str, topic: Topic) -> None:
 
 
 def claim_partitions(instance: Instance, principal: str, old: Topic, new: Topic) -> None:
-    """Claims the partitions that an alteration makes. Those that only open again are claimed already.
+    """Claims the partitions that an alteration makes. Partitions that only open again are claimed already.
 
     One query if there are any, and as `claim_resource`. Of alterations of one topic at the same time, the claim may
     count one only, until the next.

@@ -1,1 +1,1 @@
-"""What operators do with quotas."""
+"""The work of operators with quotas."""
