@@ -49,3 +49,11 @@ def headers_of(text: str) -> Headers:
             name, colon, value = line.partition(":")
             found.append((name.strip(), value.strip().encode() if colon else None))
     return tuple(found)
+
+
+def duration_of(text: str) -> int:
+    """The milliseconds of a duration such as 5m."""
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise InvalidError(ErrorCode.INVALID_REQUEST, f"{shown(text)} is no duration: give one such as 5m") from error

@@ -26,6 +26,7 @@ PAGES = {
     "record": "/topics/orders/records/0/0",
     "produce": "/topics/orders/produce",
     "live": "/topics/orders/live",
+    "hot partitions": "/topics/orders/hot",
     "scheduled": "/topics/orders/scheduled",
     "groups": "/groups",
     "group": "/groups/billing",

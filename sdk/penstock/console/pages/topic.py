@@ -15,7 +15,10 @@ def views_of(topic: str) -> list[tuple[str, str]]:
     """The views of a topic, for the tabs: their names and paths."""
     base = path_of("topics", topic)
     names = [("Partitions", ""), ("Records", "/records"), ("Live", "/live"), ("Produce", "/produce")]
-    return [(name, base + end) for name, end in [*names, ("Scheduled", "/scheduled"), ("Settings", "/settings")]]
+    return [
+        (name, base + end)
+        for name, end in [*names, ("Scheduled", "/scheduled"), ("Hot", "/hot"), ("Settings", "/settings")]
+    ]
 
 
 def show(asked: Asked) -> Shown:
