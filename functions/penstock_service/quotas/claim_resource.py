@@ -18,6 +18,8 @@ from penstock_core.limits import CLAIM_GRACE_MS, CLAIMS_CHECKED_MAX
 from penstock_core.quotas.claim import Claim, ClaimKind, counts_of, exceeded
 from penstock_service.instance.instance import Instance
 
+_TOPICS = frozenset((ClaimKind.TOPIC, ClaimKind.PARTITIONS))
+
 
 def claim_resource(instance: Instance, principal: str, claim: Claim) -> None:
     """Stores the claim if the principal's quotas leave room for it. The service itself, "", claims nothing.
@@ -54,9 +56,13 @@ def forget_claim(instance: Instance, principal: str, kind: ClaimKind, name: str)
 
 
 def _without_gone(instance: Instance, principal: str, claims: Sequence[Claim], new: Claim) -> list[Claim]:
-    """The claims without those whose resources are gone. It looks at some only, from a random one on."""
-    now_ms = instance.clock.now_ms()
-    ripe = [each for each in claims if each.place != new.place and now_ms - each.claimed_at_ms > CLAIM_GRACE_MS]
+    """The claims without those whose resources are gone. It looks at some only, from a random one on.
+
+    They are of the new one's kind: a function may read the resources that it makes, and not all others.
+    """
+    now_ms, kinds = instance.clock.now_ms(), _TOPICS if new.kind in _TOPICS else {new.kind}
+    known = [each for each in claims if each.kind in kinds and each.place != new.place]
+    ripe = [each for each in known if now_ms - each.claimed_at_ms > CLAIM_GRACE_MS]
     if ripe:
         first = int.from_bytes(instance.entropy.random_bytes(4), "big") % len(ripe)
         ripe = [*ripe[first:], *ripe[:first]][:CLAIMS_CHECKED_MAX]

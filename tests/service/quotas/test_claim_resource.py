@@ -109,3 +109,18 @@ def test_resources_that_others_deleted_do_not_count_once_a_call_meets_the_limit(
     instance.clock.sleep_ms(CLAIM_GRACE_MS + 1)
     create_topic(instance, "new", 4, {}, ADA)
     assert names(instance) == {"kept", "new"}
+
+
+def test_call_at_a_limit_reads_resources_of_its_own_kind_only(instance: Instance) -> None:
+    """The function that makes share groups may read no group, by its role."""
+
+    def refuse(*_: object) -> bool:
+        raise AssertionError("a group was read")
+
+    put_quota(instance, "principal", ADA, {"groups_max": 1})
+    claim_resource(instance, ADA, Claim(kind=ClaimKind.GROUP, name="g", claimed_at_ms=instance.clock.now_ms()))
+    instance.clock.sleep_ms(CLAIM_GRACE_MS + 1)
+    walled = with_stores(instance, memberships=Intercepted(instance.stores.memberships, is_registered=refuse))
+    shared = Claim(kind=ClaimKind.SHARE_GROUP, name="w", resource_id="1", claimed_at_ms=instance.clock.now_ms())
+    with pytest.raises(PenstockError, match="groups_max=1"):
+        claim_resource(walled, ADA, shared)
