@@ -16,7 +16,7 @@ CONNECTION = Section(
             effect="The URL of the API, an output of `cdk deploy`; without it clients look for a local service.",
         ),
         Setting(name=ALLOW_HTTP, default=None, effect="With `1`, a URL of `http://` may lead to another machine."),
-        Setting(name="PENSTOCK_STACK", default=DEFAULT_STACK, effect="The stack that jobs and `doctor` look into."),
+        Setting(name="PENSTOCK_STACK", default=DEFAULT_STACK, effect="The stack of jobs, `doctor` and `console`."),
         Setting(
             name="AWS_REGION",
             default=None,
