@@ -110,6 +110,7 @@ def tab(link: str) -> Iterator[Any]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page()
+        page.add_init_script("window.setInterval = () => 0")  # no page loads itself again during a measurement
         page.goto(link)
         yield page
         browser.close()
