@@ -10,9 +10,9 @@ from penstock_core.acls.right import Kind, Operation, Right
 from penstock_core.acls.rule import ALLOW, parse_operation, parse_principal_pattern, parse_resource, parse_rule
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX, ACL_LIST_MAX, ACL_PRINCIPAL_LENGTH_MAX
-from penstock_handlers.edge.acl_models import AclChanges, AclDecision, AclList, ChangeAcls, CheckAcl, rule_answer
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import PAGED, Digits, JsonApp, caller_of, fitting_page, instance_of, serve_with
+from penstock_handlers.edge.models.acl_models import AclChanges, AclDecision, AclList, ChangeAcls, CheckAcl, rule_answer
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.acls.list_acls import list_acls
 

@@ -11,10 +11,10 @@ from penstock_core.filters.filter import Filter
 from penstock_core.filters.policy import parse_filter
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.records import frame
+from penstock_handlers.edge.access.request_access import access_of, where_allowed
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_flag, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, batches_result, json_object_of
-from penstock_handlers.edge.request_access import access_of, where_allowed
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.fetch_allowance import allow_fetch
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch

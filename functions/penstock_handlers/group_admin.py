@@ -11,13 +11,6 @@ from penstock_core.groups.group import GroupConfig, GroupState, Member, group_co
 from penstock_core.ids import GroupName
 from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX
 from penstock_core.quotas.claim import ClaimKind
-from penstock_handlers.edge.answer_models import (
-    GroupAnswer,
-    GroupDescriptionAnswer,
-    GroupList,
-    GroupMemberAnswer,
-    GroupPartitionAnswer,
-)
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number
 from penstock_handlers.edge.json_api import (
@@ -31,8 +24,15 @@ from penstock_handlers.edge.json_api import (
     principal_name,
     serve_with,
 )
-from penstock_handlers.edge.request_models import AlterGroup, ResetOffsets
-from penstock_handlers.edge.reset_answer import ResetResults, reset_results
+from penstock_handlers.edge.models.answer_models import (
+    GroupAnswer,
+    GroupDescriptionAnswer,
+    GroupList,
+    GroupMemberAnswer,
+    GroupPartitionAnswer,
+)
+from penstock_handlers.edge.models.request_models import AlterGroup, ResetOffsets
+from penstock_handlers.edge.models.reset_answer import ResetResults, reset_results
 from penstock_service.groups.alter_group import alter_group
 from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.delete_group import delete_group

@@ -13,14 +13,7 @@ from penstock_core.ids import Offset, Partition, PartitionKey, TopicId
 from penstock_core.limits import GROUP_PAGE_MAX, OWNED_PARTITIONS_MAX
 from penstock_core.outcomes import Outcomes
 from penstock_core.plain_text import check_label
-from penstock_handlers.edge.answer_models import (
-    CommitResult,
-    CommitResults,
-    CommittedOffsetJson,
-    CommittedOffsets,
-    GrantedLease,
-    HeartbeatAnswerJson,
-)
+from penstock_handlers.edge.access.request_access import where_allowed
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
     PAGED,
@@ -33,8 +26,15 @@ from penstock_handlers.edge.json_api import (
     instance_of,
     serve_with,
 )
-from penstock_handlers.edge.request_access import where_allowed
-from penstock_handlers.edge.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson, WatchedPartition
+from penstock_handlers.edge.models.answer_models import (
+    CommitResult,
+    CommitResults,
+    CommittedOffsetJson,
+    CommittedOffsets,
+    GrantedLease,
+    HeartbeatAnswerJson,
+)
+from penstock_handlers.edge.models.request_models import CommitOffsets, HeartbeatJson, SeenCommitJson, WatchedPartition
 from penstock_service.groups.claim_group import claim_group
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.committed_offsets import committed_page

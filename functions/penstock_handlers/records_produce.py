@@ -17,11 +17,11 @@ from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.partitioner import partition_for_key
 from penstock_core.zones.quorum import parse_acks
-from penstock_handlers.edge.answer_models import ProducedOffset, ProducedOffsets
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import JsonApp, error_json, instance_of, principal_name, serve_with
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
-from penstock_handlers.edge.request_models import ProduceRecords, Record
+from penstock_handlers.edge.models.answer_models import ProducedOffset, ProducedOffsets
+from penstock_handlers.edge.models.request_models import ProduceRecords, Record
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_or_schedule import Produced

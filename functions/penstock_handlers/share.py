@@ -14,6 +14,8 @@ from penstock_core.plain_text import escaped_json
 from penstock_core.records import frame
 from penstock_core.records.codec import Record
 from penstock_core.share.acknowledge import AckResult
+from penstock_handlers.edge.access.principal import principal_of
+from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.http import (
     TOLD,
@@ -25,8 +27,6 @@ from penstock_handlers.edge.http import (
     json_result,
 )
 from penstock_handlers.edge.json_records import header_json, named
-from penstock_handlers.edge.principal import principal_of
-from penstock_handlers.edge.request_access import access_of
 from penstock_handlers.edge.share_requests import parse_acknowledge, parse_acquire, parse_redrive
 from penstock_service.instance.instance import Instance
 from penstock_service.share.acknowledge import AckOutcome, acknowledge

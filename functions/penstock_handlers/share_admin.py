@@ -22,9 +22,9 @@ from penstock_handlers.edge.json_api import (
     principal_name,
     serve_with,
 )
-from penstock_handlers.edge.request_models import PutShareGroup, ResetShareGroup
-from penstock_handlers.edge.reset_answer import ResetResults, reset_results
-from penstock_handlers.edge.share_answers import (
+from penstock_handlers.edge.models.request_models import PutShareGroup, ResetShareGroup
+from penstock_handlers.edge.models.reset_answer import ResetResults, reset_results
+from penstock_handlers.edge.models.share_answers import (
     ShareGroupAnswer,
     ShareGroupDescriptionAnswer,
     ShareGroupList,

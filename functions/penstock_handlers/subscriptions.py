@@ -20,7 +20,7 @@ from penstock_handlers.edge.json_api import (
     principal_name,
     serve_with,
 )
-from penstock_handlers.edge.subscription_models import (
+from penstock_handlers.edge.models.subscription_models import (
     PutSubscription,
     SubscriptionAnswer,
     SubscriptionDescriptionAnswer,

@@ -14,18 +14,6 @@ from penstock_core.log.topic import Topic, config_to_json
 from penstock_core.log.wake_up import NAMESPACE
 from penstock_core.outcomes import Outcome
 from penstock_core.quotas.claim import ClaimKind
-from penstock_handlers.edge.answer_models import (
-    OffsetList,
-    PartitionBounds,
-    ScheduledList,
-    ScheduledTimer,
-    TopicAnswer,
-    TopicDescription,
-    TopicList,
-    TruncatedPartition,
-    TruncatedPartitions,
-    WakeUpPlaceAnswer,
-)
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import partition_number, whole_number
 from penstock_handlers.edge.json_api import (
@@ -39,7 +27,19 @@ from penstock_handlers.edge.json_api import (
     principal_name,
     serve_with,
 )
-from penstock_handlers.edge.request_models import AlterTopic, CreateTopic, Number
+from penstock_handlers.edge.models.answer_models import (
+    OffsetList,
+    PartitionBounds,
+    ScheduledList,
+    ScheduledTimer,
+    TopicAnswer,
+    TopicDescription,
+    TopicList,
+    TruncatedPartition,
+    TruncatedPartitions,
+    WakeUpPlaceAnswer,
+)
+from penstock_handlers.edge.models.request_models import AlterTopic, CreateTopic, Number
 from penstock_service.quotas.claim_resource import forget_claim
 from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
 from penstock_service.topics.alter_topic import alter_topic

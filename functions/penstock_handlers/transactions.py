@@ -1,6 +1,6 @@
 """Transactional producers: POST /v1/producers, POST /v1/transactions, and the release of a transactional id.
 
-Stages and commits are binary. The caller's principal goes with each request (penstock_handlers/edge/principal.py).
+Stages and commits are binary. The caller's principal goes with each request (edge/access/principal.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ from penstock_core.limits import (
 from penstock_core.records import frame
 from penstock_core.transaction import Begin, TransactionalProducer
 from penstock_core.zones.quorum import Acks, parse_acks
+from penstock_handlers.edge.access.principal import principal_of
+from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.fields import refuse_unknown, take, take_number, take_objects
 from penstock_handlers.edge.http import Event, Result, body_of, json_object_of, json_result
-from penstock_handlers.edge.principal import principal_of
-from penstock_handlers.edge.request_access import access_of
 from penstock_handlers.edge.share_requests import parse_acceptances
 from penstock_handlers.produce import parse_entries
 from penstock_service.instance.instance import Instance

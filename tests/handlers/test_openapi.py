@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from penstock_handlers.edge import acl_models as acls
-from penstock_handlers.edge import answer_models as answers
-from penstock_handlers.edge import quota_models as quotas
-from penstock_handlers.edge import share_answers as shares
-from penstock_handlers.edge import subscription_models as pushes
-from penstock_handlers.edge.reset_answer import ResetResults
+from penstock_handlers.edge.models import acl_models as acls
+from penstock_handlers.edge.models import answer_models as answers
+from penstock_handlers.edge.models import quota_models as quotas
+from penstock_handlers.edge.models import share_answers as shares
+from penstock_handlers.edge.models import subscription_models as pushes
+from penstock_handlers.edge.models.reset_answer import ResetResults
 from penstock_handlers.openapi.document import document
 from penstock_handlers.router import ROUTES
 from tests.core.push.push_samples import SECRET

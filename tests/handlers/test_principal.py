@@ -1,7 +1,7 @@
 import pytest
 
 from penstock_core.acls.principal import ANONYMOUS, iam_principal, jwt_principal
-from penstock_handlers.edge.principal import principal_of
+from penstock_handlers.edge.access.principal import principal_of
 
 SESSION = "arn:aws:sts::111122223333:assumed-role/ledger/i-0abc"
 CLAIMS = {"iss": "https://login.example", "sub": "ada", "aud": "penstock"}

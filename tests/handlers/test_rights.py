@@ -10,8 +10,8 @@ from penstock_core.acls.right import Kind, Operation, Right
 from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.settings import AclSettings
 from penstock_core.records import frame
-from penstock_handlers.edge.audit_routes import AUDITED
-from penstock_handlers.edge.route_rights import ROUTE_RIGHTS, Where
+from penstock_handlers.edge.access.audit_routes import AUDITED
+from penstock_handlers.edge.access.route_rights import ROUTE_RIGHTS, Where
 from penstock_handlers.router import LOCAL_PRINCIPAL, ROUTES
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.adapters.memory.service import memory_instance

@@ -12,11 +12,11 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_handlers.edge.audited import with_trail
+from penstock_handlers.edge.access.audited import with_trail
+from penstock_handlers.edge.access.request_access import access_of
+from penstock_handlers.edge.access.route_rights import check_path
 from penstock_handlers.edge.http import TOLD, Event, Result, error_result, within_bounds
 from penstock_handlers.edge.lambda_function import Stopwatch, logger, meter, observed
-from penstock_handlers.edge.request_access import access_of
-from penstock_handlers.edge.route_rights import check_path
 from penstock_service.instance.instance import Instance
 
 Serve = Callable[[Event, Instance], Result]

@@ -18,7 +18,7 @@ from penstock_core.acls.access import Access
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import EXPLAINED_MISTAKES_MAX, JSON_RESPONSE_BYTES_MAX, NAME_LENGTH_MAX
 from penstock_core.plain_text import escaped_json
-from penstock_handlers.edge.answer_models import Error
+from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.entry import Serve
 from penstock_handlers.edge.fields import whole_number
 from penstock_handlers.edge.http import (
@@ -31,7 +31,7 @@ from penstock_handlers.edge.http import (
     text_of,
     unknown_route,
 )
-from penstock_handlers.edge.request_access import access_of
+from penstock_handlers.edge.models.answer_models import Error
 from penstock_service.instance.instance import Instance
 
 # Powertools keeps the current event in an attribute of a class. A Lambda function serves one request at a time. A

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_handlers.edge.request_models import Base64, Record
+from penstock_handlers.edge.models.request_models import Base64, Record
 
 # Control characters but tab, newline and carriage return. They are no text, and JSON makes each six times as long.
 _NOT_PLAIN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")

@@ -15,8 +15,8 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.acls.settings import acl_settings_of
-from penstock_handlers.edge.metering import Meter
-from penstock_handlers.edge.traffic_meter import TrafficMeter
+from penstock_handlers.edge.meters.metering import Meter
+from penstock_handlers.edge.meters.traffic_meter import TrafficMeter
 from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
 from penstock_service.instance.instance import Instance
 from penstock_service.instance.telemetry import Telemetry

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from penstock_core import limits
 from penstock_core.share.acknowledge import AckType
 from penstock_handlers.edge.http import BATCHES
-from penstock_handlers.edge.share_answers import AcknowledgedAnswer, AcquiredRecords, RedriveAnswer
+from penstock_handlers.edge.models.share_answers import AcknowledgedAnswer, AcquiredRecords, RedriveAnswer
 from penstock_handlers.openapi.rules import NAME, PARTITION
 
 _ANSWERS: Mapping[str, Any] = {

@@ -4,7 +4,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from penstock_handlers.edge.answer_models import Base64Answer
+from penstock_handlers.edge.models.answer_models import Base64Answer
 
 
 class ShareGroupAnswer(TypedDict):

@@ -8,8 +8,8 @@ from typing_extensions import TypedDict
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Partition
 from penstock_core.outcomes import Outcome
-from penstock_handlers.edge.answer_models import Error
 from penstock_handlers.edge.json_api import error_json
+from penstock_handlers.edge.models.answer_models import Error
 from penstock_service.topics.reset_offset import ResetOffset
 
 

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from penstock_core.limits import PRINCIPAL_LENGTH_MAX
 from penstock_core.quotas.quota import DEFAULT
-from penstock_handlers.edge.request_models import JsonRequest
+from penstock_handlers.edge.models.request_models import JsonRequest
 
 
 class PutQuota(JsonRequest):

@@ -6,8 +6,8 @@ from typing import TypeVar
 from penstock_core.acls.access import Access
 from penstock_core.acls.right import Kind, Operation
 from penstock_core.outcomes import Outcome, Outcomes
+from penstock_handlers.edge.access.principal import principal_of
 from penstock_handlers.edge.http import Event
-from penstock_handlers.edge.principal import principal_of
 from penstock_service.instance.instance import Instance
 
 E = TypeVar("E")

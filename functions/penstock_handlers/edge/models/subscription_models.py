@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from penstock_core import limits
 from penstock_core.push.subscription import Subscription, SubscriptionConfig
 from penstock_core.push.targets.target import target_to_json
-from penstock_handlers.edge.request_models import JsonRequest
+from penstock_handlers.edge.models.request_models import JsonRequest
 from penstock_service.push.admin.describe_subscription import LaneCounts, SubscriptionPartition
 from penstock_service.push.admin.put_subscription import SubscriptionWish
 

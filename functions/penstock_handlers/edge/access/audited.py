@@ -9,9 +9,9 @@ from typing import Any
 
 from penstock_core.audit.audit_entry import AuditEntry, Caller
 from penstock_core.errors import PenstockError
-from penstock_handlers.edge.audit_routes import AUDITED, AuditedRoute
+from penstock_handlers.edge.access.audit_routes import AUDITED, AuditedRoute
+from penstock_handlers.edge.access.principal import principal_of
 from penstock_handlers.edge.http import Event, Result, text_of
-from penstock_handlers.edge.principal import principal_of
 from penstock_service.audit.note_change import Change, begin_change, drop_change, end_change
 from penstock_service.instance.instance import Instance
 

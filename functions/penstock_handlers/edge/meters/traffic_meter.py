@@ -6,8 +6,8 @@ depends on one.
 
 from penstock_core.errors import PenstockError
 from penstock_core.metrics.topic_traffic import by_series
-from penstock_handlers.edge.metering import PUBLISHED_EACH_S
-from penstock_handlers.edge.series import publish
+from penstock_handlers.edge.meters.metering import PUBLISHED_EACH_S
+from penstock_handlers.edge.meters.series import publish
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.rank_topics import measured_topics
 

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from penstock_core.acls.rule import Rule, parse_rule
 from penstock_core.limits import ACL_CHANGES_MAX
-from penstock_handlers.edge.request_models import JsonRequest
+from penstock_handlers.edge.models.request_models import JsonRequest
 
 
 class AclRuleJson(JsonRequest):

@@ -1,0 +1,1 @@
+"""The counts that a function keeps of its requests, and publishes as metrics."""

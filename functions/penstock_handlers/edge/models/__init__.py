@@ -1,0 +1,1 @@
+"""The bodies of requests and answers of the JSON API, as pydantic models: no binary path loads them."""
