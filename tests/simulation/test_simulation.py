@@ -39,6 +39,13 @@ TAKE_LONG = {
     *("share: filter not applied again", "share: key order ignored", "named record passed over"),
     *("share: rejected is finished", "share: worker not woken", "share: done for a retaken lock"),
     *("buried without evidence", "begin without the last epoch", "share: waiter not set", "batch in another order"),
+    *(
+        "push: death without a counted attempt",
+        "push: parallel, outage counted",
+        "push: parallel, named records accepted",
+    ),
+    *("push: skip is a success", "push: dead letter is a success", "push: look trusts each sleeper"),
+    *("push: outage counted as the record's fault", "push: parallel, buried without proof"),
     *("minute forgotten at once", "page put over another", "half committed as the whole"),
 }
 

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from penstock_core.ids import Offset
 from penstock_core.push import overdue
 from penstock_core.push.attempt import Facts, fail
 from penstock_core.push.batch import Failed, Failure
@@ -64,22 +63,22 @@ def _outage_counted() -> Patch:
     return patch.object(deliver_ordered, "fail", failed)
 
 
-def _passed_over_is_success(module: Any) -> Callable[[], Patch]:
+def _passed_over_is_success(module: Any, name: str) -> Callable[[], Patch]:
     """Records that are passed over, or moved to the dead letters, show that the target works."""
 
     def patched() -> Patch:
-        skip, step, now_ms = module.skip, _Partition._step, [0]
+        passed_over, step, now_ms = getattr(module, name), _Partition._step, [0]
 
         def stepped(self: Any, *arguments: Any) -> Any:
             now_ms[0] = self._instance.clock.now_ms()
             return step(self, *arguments)
 
-        def succeeding(state: DeliveryState, end: Offset) -> Any:
-            return replace(skip(state, end), succeeded_ms=now_ms[0])
+        def succeeding(*arguments: Any) -> Any:
+            return replace(passed_over(*arguments), succeeded_ms=now_ms[0])
 
         both = ExitStack()
         both.enter_context(patch.object(_Partition, "_step", stepped))
-        both.enter_context(patch.object(module, "skip", succeeding))
+        both.enter_context(patch.object(module, name, succeeding))
         return both
 
     return patched
@@ -197,24 +196,24 @@ PUSH_FAILURE_MUTANTS = [
     Mutant("push: frozen delivery goes on after its lock", "pushing", _frozen_delivery_goes_on),
     Mutant("push: dead letter without a reason", "pushing", _dead_letter_without_a_reason),
     Mutant("push: parallel, buried without proof", "pushing", _buried_without_proof),
-]
-
-# No seed is known yet that shows these with the workload as it is. Move one up when it is found.
-CANDIDATES = [
-    Mutant("push: refused commit taken for done", "pushing", _refused_commit_taken_for_done),
     Mutant("push: outage counted as the record's fault", "pushing", _outage_counted),
-    Mutant("push: skip is a success", "pushing", _passed_over_is_success(deliver_ordered)),
-    Mutant("push: dead letter is a success", "pushing", _passed_over_is_success(bury_module)),
-    Mutant("push: dead letter beside its transaction", "pushing", _dead_letter_beside_its_transaction),
+    Mutant("push: skip is a success", "pushing", _passed_over_is_success(deliver_ordered, "skip")),
+    Mutant("push: dead letter is a success", "pushing", _passed_over_is_success(bury_module, "move")),
     Mutant("push: lane put without its condition", "pushing", _lane_put_without_condition),
     Mutant("push: death without a counted attempt", "pushing", _death_without_a_counted_attempt),
-    Mutant("push: deletion is a beginning", "pushing", _deletion_is_a_beginning),
-    Mutant("push: hint of a partition dropped", "pushing", _hint_dropped),
     Mutant("push: parallel, accepted before the answer", "pushing", _accepted_before_the_answer),
-    Mutant("push: parallel, a proof from before the first failure", "pushing", _lane_proves_what_was_before),
     Mutant("push: parallel, outage counted", "pushing", _outage_counted_in_parallel),
     Mutant("push: parallel, named records accepted", "pushing", _named_records_accepted),
     Mutant("push: look forgets a held lane", "pushing", _look_forgets_a_held_lane),
     Mutant("push: look trusts each sleeper", "pushing", _look_trusts_each_sleeper),
     Mutant("push: look sends beside a message", "pushing", _look_sends_beside_a_message),
+]
+
+# No seed is known yet that shows these with the workload as it is. Move one up when it is found.
+CANDIDATES = [
+    Mutant("push: refused commit taken for done", "pushing", _refused_commit_taken_for_done),
+    Mutant("push: dead letter beside its transaction", "pushing", _dead_letter_beside_its_transaction),
+    Mutant("push: deletion is a beginning", "pushing", _deletion_is_a_beginning),
+    Mutant("push: hint of a partition dropped", "pushing", _hint_dropped),
+    Mutant("push: parallel, a proof from before the first failure", "pushing", _lane_proves_what_was_before),
 ]
