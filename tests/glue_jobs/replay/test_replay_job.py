@@ -69,7 +69,7 @@ def test_options_are_refused_before_the_work_begins_when_they_are_wrong(
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC
     run_script(archive.main, "--topic", "orders")
 
-    with pytest.raises(PenstockError, match="topic 'copy' has 2 partitions, and the table has partition 2"):
+    with pytest.raises(PenstockError, match="topic 'copy' has 2 writable partitions, and the table has partition 2"):
         run_script(replay.main, *OPTIONS)
     with pytest.raises(PenstockError, match="topic 'nowhere' does not exist"):
         run_script(replay.main, "--table", "orders", "--to", "nowhere")

@@ -269,7 +269,7 @@ def test_every_write_of_every_store_is_listed() -> None:
         *("topics.get", "topics.list", "topics.deleted"),
         *("log.heads", "log.evicted_producer", "log.pages", "log.pages_before"),
         *("groups.lease_page", "groups.leases", "groups.find_leases"),
-        *("members.get_group", "members.find_groups", "members.registered", "members.members"),
+        *("members.get_group", "members.find_groups", "members.registered", "members.is_registered", "members.members"),
         *("members.find_members", "members.get_target"),
         *("transactions.get", "transactions.stages"),
         *("compaction.retired", "compaction.find_merged"),
