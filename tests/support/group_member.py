@@ -30,6 +30,7 @@ class GroupMember:
     keeps_revoked: bool = False
     held: dict[PartitionKey, Lease] = field(default_factory=dict)
     revoked: list[PartitionKey] = field(default_factory=list)
+    late: set[PartitionKey] = field(default_factory=set)
 
     @property
     def partitions(self) -> list[int]:
@@ -92,6 +93,7 @@ class GroupMember:
         if not self.keeps_revoked:
             self.let_go()
         self.held |= {lease.partition: lease for lease in told.granted}
+        self.late |= told.late
 
     def let_go(self) -> None:
         for key in self.revoked:

@@ -22,13 +22,14 @@ from sys import byteorder
 from penstock_core.formats import BYTE_FORMATS
 from penstock_core.groups.assignors import NOBODY, AssignableTopic, assign
 from penstock_core.groups.group import FINGERPRINT_BYTES, Member
+from penstock_core.groups.topic_reach import TopicReach
 from penstock_core.ids import TOPIC_ID_BYTES, MemberName, Partition, PartitionKey, TopicId, TopicName
 from penstock_core.limits import TARGET_CHUNK_BYTES
 from penstock_core.log.topic import Topic
 
 [_VERSION] = BYTE_FORMATS["target"].writes
 _NOBODY = 0xFFFF
-_ALL_PARTITIONS: Mapping[TopicId, int] = {}
+_ALL_PARTITIONS: Mapping[TopicId, TopicReach] = {}
 _NONE_LATE = 0xFFFF
 
 
@@ -83,14 +84,17 @@ class TargetAssignment:
         return late_from is not None and key.partition >= late_from
 
     def fits(
-        self, members: Iterable[Member], topics: Iterable[Topic], ends: Mapping[TopicId, int] = _ALL_PARTITIONS
+        self,
+        members: Iterable[Member],
+        topics: Iterable[Topic],
+        reaches: Mapping[TopicId, TopicReach] = _ALL_PARTITIONS,
     ) -> bool:
-        """True if the target was made for exactly these members, topics and ends.
+        """True if the target was made for exactly these members, topics and reaches.
 
         The members must have the same subscriptions, and the topics the same numbers of partitions.
         """
         now = {member.name: member.subscription.fingerprint() for member in members}
-        sizes = {topic.topic_id: ends.get(topic.topic_id, topic.partitions) for topic in topics}
+        sizes = {topic.topic_id: _end(topic, reaches) for topic in topics}
         return now == self._fingerprints and sizes == {topic.topic_id: len(topic.owners) for topic in self.topics}
 
     @cached_property
@@ -124,13 +128,12 @@ def make_target(
     members: Iterable[Member],
     topics: Iterable[Topic],
     previous: TargetAssignment,
-    ends: Mapping[TopicId, int] = _ALL_PARTITIONS,
+    reaches: Mapping[TopicId, TopicReach] = _ALL_PARTITIONS,
 ) -> TargetAssignment:
     """The target for these members and topics. The sticky assignor changes as little of `previous` as it can.
 
-    Pass the topics that some member subscribes to. `ends` has the partition at which the group stops reading a topic,
-    for topics with generations that must wait (docs/adr/0051). It takes about 0.05 s for 1,000 members and 10,000
-    partitions.
+    Pass the topics that some member subscribes to. `reaches` tells how far the group reads topics with generations. It
+    takes about 0.05 s for 1,000 members and 10,000 partitions.
     """
     by_name = sorted(members, key=lambda member: member.name)
     by_id = sorted(topics, key=lambda topic: topic.topic_id)
@@ -144,7 +147,7 @@ def make_target(
     assignable = [
         AssignableTopic(
             members=subscribers[topic.topic_id],
-            owners=_resized(before.get(topic.topic_id, ()), ends.get(topic.topic_id, topic.partitions)),
+            owners=_resized(before.get(topic.topic_id, ()), _end(topic, reaches)),
         )
         for topic in by_id
     ]
@@ -156,20 +159,30 @@ def make_target(
                 topic_id=topic.topic_id,
                 name=topic.name,
                 owners=tuple(chosen),
-                late_from=_first_late(topic, by_name, previous),
+                late_from=_first_late(topic, by_name, previous, reaches.get(topic.topic_id)),
             )
             for topic, chosen in zip(by_id, owners, strict=True)
         ),
     )
 
 
-def _first_late(topic: Topic, members: Iterable[Member], previous: TargetAssignment) -> int:
-    """The first partition that came after the group had begun to read the topic, or would have, had it been there."""
+def _end(topic: Topic, reaches: Mapping[TopicId, TopicReach]) -> int:
+    """The partition at which the group stops reading the topic."""
+    reach = reaches.get(topic.topic_id)
+    return topic.partitions if reach is None else reach.end
+
+
+def _first_late(topic: Topic, members: Iterable[Member], previous: TargetAssignment, reach: TopicReach | None) -> int:
+    """The first partition that came after the group had begun to read the topic, or would have, had it been there.
+
+    A group that joins anew is known by its commits alone: its last member took the topic out of the target.
+    """
     known = previous.late_from(topic.topic_id)
     if known is not None:
         return known
-    waited = any(member.subscription.selects(topic.name) for member in members if previous.includes(member))
-    return 0 if waited else topic.partitions
+    if any(member.subscription.selects(topic.name) for member in members if previous.includes(member)):
+        return 0
+    return topic.partitions if reach is None or reach.late_from is None else reach.late_from
 
 
 def encode_target(target: TargetAssignment) -> list[bytes]:

@@ -106,13 +106,13 @@ def rebalance(
             return state, previous
         members = _end_sessions(instance, group)
         topics = _subscribed_topics(instance.stores.topics, instance.topic_cache, instance.executor, members)
-        ends = readable_ends(instance, group, topics)
+        reaches = readable_ends(instance, group, topics)
         now_ms = instance.clock.now_ms()
-        if previous is not None and previous.fits(members, topics, ends) and not is_forced:
+        if previous is not None and previous.fits(members, topics, reaches) and not is_forced:
             new, target = state_after_check(state, members, now_ms), previous
         else:
             # There may be no previous target: a slow deletion of an earlier group of this name may have removed it.
-            target = make_target(state.config.assignor, members, topics, previous or EMPTY_TARGET, ends)
+            target = make_target(state.config.assignor, members, topics, previous or EMPTY_TARGET, reaches)
             new = state_after_rebalance(
                 state,
                 members,
@@ -121,7 +121,7 @@ def rebalance(
                 instance.entropy.random_bytes(_TARGET_ID_BYTES).hex(),
             )
             instance.stores.memberships.put_target(group, new.epoch, new.target_id, encode_target(target))
-        if ends and members:
+        if members and any(reaches[topic.topic_id].is_short_of(topic) for topic in topics if topic.topic_id in reaches):
             new = replace(new, next_check_ms=now_ms + GROUP_CHECK_MS_MIN)  # a generation may be open soon
         try:
             instance.stores.memberships.change_group(state, new)

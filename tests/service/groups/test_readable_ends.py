@@ -98,6 +98,31 @@ def test_generation_goes_to_another_member_only_after_the_commit(
     assert sorted([*m.partitions, *other.partitions]) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("committed", [1, 2])
+def test_generation_is_late_when_a_group_that_has_committed_begins_anew(
+    instance: Instance, clock: SteppedClock, m: GroupMember, committed: int
+) -> None:
+    m.settle()
+    m.commit(0, committed, TOPIC)
+    alter_topic(instance, TOPIC, 3, {})
+    m.leave()
+    m.settle()
+    if committed < 2:
+        m.commit(0, 2, TOPIC)
+        look_again(clock, m)
+    assert m.partitions == [0, 1, 2, 3, 4]
+    assert sorted(key.partition for key in m.late) == [2, 3, 4]
+
+
+def test_generation_is_not_late_when_the_group_is_new(instance: Instance, clock: SteppedClock, m: GroupMember) -> None:
+    alter_topic(instance, TOPIC, 3, {})
+    m.settle()
+    m.commit(0, 2, TOPIC)
+    look_again(clock, m)
+    assert m.partitions == [0, 1, 2, 3, 4]
+    assert not m.late
+
+
 def test_topics_with_one_generation_cost_nothing(instance: Instance, m: GroupMember) -> None:
     counts: Counter[str] = Counter()
     counted = counted_instance(instance, counts)

@@ -1,11 +1,11 @@
 """Defects put into the change of generations, in the service and in the producer."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from unittest.mock import patch
 
 from penstock.producer.batching.accumulator import Accumulator, Entry
 from penstock.producer.batching.producer_batch import TopicQueues
+from penstock_core.groups.topic_reach import TopicReach, topic_reach
 from penstock_core.ids import GroupName, Partition, TopicId
 from penstock_core.log.topic import Topic
 from penstock_service.groups import readable_ends as ends_module
@@ -28,7 +28,7 @@ def _one_head_closes() -> Patch:
 
 
 def _group_waits_for_nothing() -> Patch:
-    def no_ends(_: Instance, __: GroupName, ___: Sequence[Topic]) -> Mapping[TopicId, int]:
+    def no_ends(_: Instance, __: GroupName, ___: Sequence[Topic]) -> Mapping[TopicId, TopicReach]:
         return {}
 
     return patch.object(rebalance_module, "readable_ends", no_ends)
@@ -39,16 +39,17 @@ def _any_commit_is_the_end() -> Patch:
 
 
 def _group_waits_for_the_last_generation_only() -> Patch:
-    real = ends_module._end
+    def last_reach(topic: Topic, unread: Collection[int], begun: Collection[int]) -> TopicReach:
+        return topic_reach(topic, [each for each in unread if each >= topic.generations[-2]], begun)
 
-    def last_end(topic: Topic, unread: Any) -> int | None:
-        return (
-            None
-            if real(topic, {key for key in unread if key.partition >= topic.generations[-2]}) is None
-            else (topic.first_writable)
-        )
+    return patch.object(ends_module, "topic_reach", last_reach)
 
-    return patch.object(ends_module, "_end", last_end)
+
+def _commits_tell_nothing_of_late_partitions() -> Patch:
+    def no_begun(topic: Topic, unread: Collection[int], _: Collection[int]) -> TopicReach:
+        return topic_reach(topic, unread, ())
+
+    return patch.object(ends_module, "topic_reach", no_begun)
 
 
 def _producer_turns_at_once() -> Patch:
@@ -76,6 +77,7 @@ GENERATION_MUTANTS = [
     Mutant("group waits for nothing", "generations", _group_waits_for_nothing),
     Mutant("any commit is the end", "generations", _any_commit_is_the_end),
     Mutant("group waits for the last generation only", "generations", _group_waits_for_the_last_generation_only),
+    Mutant("commits tell nothing of late partitions", "generations", _commits_tell_nothing_of_late_partitions),
     Mutant("producer turns at once", "generations", _producer_turns_at_once),
     Mutant("refused records move at once", "generations", _refused_records_move_at_once),
 ]

@@ -1,0 +1,42 @@
+"""Tell how far a group may read a topic with generations of partitions (docs/adr/0051)."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import pairwise
+
+from penstock_core.log.topic import Topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReach:
+    """A group reads the partitions below `end`. Those from `start` on are of the newest generation that it reads.
+
+    `late_from` is the first partition of the generation behind the oldest one for which the group has committed. All
+    from there on came after the group had begun to read. It is None for a group without a commit in older generations.
+    """
+
+    start: int
+    end: int
+    late_from: int | None = None
+
+    def is_short_of(self, topic: Topic) -> bool:
+        """True if a generation of the topic waits for the group."""
+        return self.end < topic.partitions
+
+
+def topic_reach(topic: Topic, unread: Collection[int], begun: Collection[int]) -> TopicReach:
+    """The reach of a group: `unread` has partitions of older generations that it has not read to where they closed.
+
+    `begun` has those partitions for which it has committed an offset.
+    """
+    older = [*pairwise(topic.generations)]
+    end = next((end for start, end in older if _meets(unread, start, end)), topic.partitions)
+    return TopicReach(
+        start=max(each for each in topic.generations if each < end),
+        end=end,
+        late_from=next((end for start, end in older if _meets(begun, start, end)), None),
+    )
+
+
+def _meets(numbers: Collection[int], start: int, end: int) -> bool:
+    return any(start <= number < end for number in numbers)
