@@ -144,14 +144,18 @@ def make_target(
         for topic in previous.topics
     }
     subscribers = _subscribers(by_name, by_id)
-    assignable = [
-        AssignableTopic(
-            members=subscribers[topic.topic_id],
-            owners=_resized(before.get(topic.topic_id, ()), _end(topic, reaches)),
-        )
-        for topic in by_id
-    ]
-    owners = assign(assignor, assignable, len(by_name))
+    former = [_resized(before.get(topic.topic_id, ()), _end(topic, reaches)) for topic in by_id]
+    starts = [reaches[topic.topic_id].start if topic.topic_id in reaches else 0 for topic in by_id]
+
+    def assigned(owners: Iterable[Sequence[int]]) -> list[list[int]]:
+        pairs = zip(by_id, owners, strict=True)
+        pool = [AssignableTopic(members=subscribers[topic.topic_id], owners=tuple(each)) for topic, each in pairs]
+        return assign(assignor, pool, len(by_name))
+
+    # Partitions of older generations have nothing to read. So each member gets its share of the others.
+    older = assigned(each[:start] for each, start in zip(former, starts, strict=True))
+    newest = assigned(each[start:] for each, start in zip(former, starts, strict=True))
+    owners = [[*old, *new] for old, new in zip(older, newest, strict=True)]
     return TargetAssignment(
         members=tuple((member.name, member.subscription.fingerprint()) for member in by_name),
         topics=tuple(

@@ -1,5 +1,7 @@
 import itertools
 import os
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from penstock_core.groups.group_target import (
     encode_target,
     make_target,
 )
+from penstock_core.groups.topic_reach import TopicReach
 from penstock_core.ids import MemberName, Partition, PartitionKey, TopicId, TopicName, new_topic_id
 from penstock_core.limits import TARGET_CHUNK_BYTES
 from penstock_core.log.topic import Topic
@@ -188,3 +191,15 @@ def test_topic_is_not_late_when_a_subscription_comes_later() -> None:
     for members in (wider, [member("m", "orders"), member("n", "bills")]):
         target = make_target("sticky", members, [topic("orders", A, 2), topic("bills", B, 2)], first)
         assert not target.is_late(PartitionKey(B, Partition(0)))
+
+
+@pytest.mark.parametrize("assignor", ["range", "round_robin", "sticky"])
+def test_members_share_the_newest_generation_evenly(assignor: str) -> None:
+    turned = replace(topic("orders", A, 10), generations=(0, 6))
+    members = [member(name, "orders") for name in "ab"]
+    older = {turned.topic_id: TopicReach(start=0, end=6)}
+    first = make_target(assignor, members[:1], [turned], EMPTY_TARGET, older)
+    both = make_target(assignor, members, [turned], first, {turned.topic_id: TopicReach(start=6, end=10)})
+    for each in members:
+        part = both.part_of(each.name)
+        assert Counter(key.partition >= 6 for key in part) == {False: 3, True: 2}

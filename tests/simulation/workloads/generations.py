@@ -4,6 +4,9 @@ The topic has ordering_on_change=wait. Alterations die and come late, answers ar
 between reading and committing. Two things must hold. No append takes effect in an older generation after one in a newer
 generation did. And a group meets the records of one producer and key for the first time in the order in which they were
 sent.
+
+The group begins before the first change, as one with auto_offset_reset="latest" does: it commits where it starts. Its
+members begin at the end of a partition without a commit, unless that came late. They leave and join again.
 """
 
 from collections.abc import Iterator
@@ -17,7 +20,7 @@ from penstock_core.limits import GROUP_CHECK_MS_MAX
 from penstock_core.records.codec import decode
 from penstock_core.zones.quorum import Acks
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
-from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat
+from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat, leave
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
 from penstock_service.topics.alter_topic import alter_topic
@@ -64,7 +67,9 @@ def install(simulation: Simulation) -> None:
 
     for number in range(random.choice([1, 2])):
         simulation.work(f"turner{number}", resize)
-    for number in range(2):
+    starts = [CommitEntry(topic=_TOPIC, partition=number, offset=0) for number in range(2)]
+    commit_offsets(simulation.bare, _GROUP, starts).all_ok()
+    for number in range(random.choice([1, 2])):
         member = _Member(simulation, order, f"gm{number}")
         simulation.scheduler.spawn(member.name, member.run)
     simulation.final_checks.append(order.check_end)
@@ -147,6 +152,8 @@ class _Member:
             self._simulation.scheduler.pause(random.uniform(20.0, 800.0))
             if random.random() < 0.05:
                 self._forget()
+            elif random.random() < 0.05:
+                self._leave()
             with suppress(PenstockError):
                 self.step()
 
@@ -168,6 +175,12 @@ class _Member:
         self.held.clear()
         self._sequence, self._epoch, self._session, self._is_complete = 0, 0, 0, False
 
+    def _leave(self) -> None:
+        beat = HeartbeatRequest(member_id=f"{self.name}.{self._lives}", sequence=self._sequence + 1, epoch=self._epoch)
+        self._forget()
+        with suppress(PenstockError):
+            self._call(lambda instance: leave(instance, _GROUP, beat), is_read=False)
+
     def _beat(self) -> None:
         self._sequence += 1
         beat = HeartbeatRequest(
@@ -188,7 +201,14 @@ class _Member:
         self._epoch, self._session, self._is_complete = told.epoch, told.session, told.is_complete
         for key in told.revoked:
             self.held.pop(key, None)
-        self.held |= {lease.partition: [lease.epoch, lease.offset or 0] for lease in told.granted}
+        for lease in told.granted:
+            is_at_end = lease.offset is None and lease.partition not in told.late
+            start = self._end_of(lease.partition) if is_at_end else lease.offset or 0
+            self.held[lease.partition] = [lease.epoch, start]
+
+    def _end_of(self, key: PartitionKey) -> int:
+        """Where a consumer with auto_offset_reset="latest" begins."""
+        return self._simulation.bare.stores.log.heads([key])[key].next_offset
 
     def _read(self, key: PartitionKey) -> None:
         epoch, offset = self.held[key]
