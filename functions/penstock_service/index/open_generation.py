@@ -2,7 +2,7 @@
 
 ```
  1  the topic, under its next layout: a generation is opening          alter_topic.py
- 2  close each head of the newest generation; create the coming heads  here
+ 2  close each head of the newest generation, those of draining partitions too; create the coming heads  here
  3  the topic: the coming partitions take the records                  here
 ```
 Each step may come twice, late, or from several callers. So an append that a closed head refuses ends what an operator
@@ -26,7 +26,8 @@ def open_generation(instance: Instance, topic: Topic) -> Topic:
     for _ in range(OPEN_ATTEMPTS_MAX):
         if topic.opening is None:
             return topic
-        settle_heads(instance, topic, map(Partition, range(topic.first_writable, topic.writable_end)))
+        # Draining heads too: an earlier decrease may have died before it closed them.
+        settle_heads(instance, topic, map(Partition, range(topic.first_writable, topic.partitions)))
         keys = [PartitionKey(topic.topic_id, each) for each in topic.coming_partitions()]
         # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.
         instance.executor.map(lambda key: instance.stores.log.create_head(key, True), keys).all_ok()

@@ -56,6 +56,16 @@ def test_change_closes_all_partitions_and_new_ones_take_the_records(
     assert head_of(instance, topic, 1).closed_offset == 1
 
 
+def test_change_closes_heads_that_an_earlier_decrease_has_left_open(instance: Instance) -> None:
+    topic = new_topic(instance, partitions=4)
+    with catch_kill():
+        alter_topic(killed_at(instance, 0, is_applied=True), topic, 2, {})
+    assert not head_of(instance, topic, 3).is_closed
+    alter_topic(instance, topic, 3, {"ordering_on_change": "wait"})
+    refused(CLOSED, partial(send, instance, topic, "stale", partition=3))
+    assert [head_of(instance, topic, number).closed_offset for number in range(4)] == [0] * 4
+
+
 def test_same_number_begins_no_generation(instance: Instance, topic: str) -> None:
     assert alter_topic(instance, topic, 2, {}).generations == (0,)
     assert send(instance, topic, "a", partition=1) == appended(0, 1)
