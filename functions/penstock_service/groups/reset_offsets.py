@@ -93,10 +93,11 @@ def reset_offsets(
 
     results = instance.executor.map(reset_one, keys)
     if not is_dry_run:
+        # A member that joins again under its name gets what the target gives it. So no target of before the reset
+        # may be left: older generations may be unread now. Members that joined meanwhile are expelled, too.
+        _make_target_anew(instance, group, topic)
         _expel_all(instance.stores.memberships, instance.executor, group)
-        if len(topic.generations) > 1 and instance.stores.memberships.get_group(group) is not None:
-            # Else a static member that joins again gets all that its target has, and older generations are unread.
-            rebalance(instance, group, is_forced=True)
+        _make_target_anew(instance, group, topic)
     return [(key.partition, result) for key, result in zip(keys, results, strict=True)]
 
 
@@ -166,6 +167,12 @@ def _reset(instance: Instance, group: GroupName, seen: Lease, offset: Offset) ->
             if attempt == OFFSET_RESET_ATTEMPTS_MAX or error.code is not ErrorCode.CONCURRENT_UPDATE:
                 raise
             seen = instance.stores.groups.find_leases(group, [key]).get(key) or Lease(topic=topic, partition=key)
+
+
+def _make_target_anew(instance: Instance, group: GroupName, topic: Topic) -> None:
+    """Hold later generations back again, if the topic has some and the group has a target."""
+    if len(topic.generations) > 1 and instance.stores.memberships.get_group(group) is not None:
+        rebalance(instance, group, is_forced=True)
 
 
 def _expel_all(memberships: MembershipStore, executor: Executor, group: GroupName) -> None:

@@ -1,6 +1,7 @@
 """A group reads a generation of partitions once it has committed the ones before (docs/adr/0051)."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +14,7 @@ from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.list_offsets import OffsetSpec
 from penstock_service.topics.truncate import truncate
 from tests.support.group_member import GroupMember, settle
-from tests.support.service import SteppedClock, another_instance, counted_instance, new_topic, send
+from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, new_topic, send
 
 TOPIC = "waiting"
 
@@ -81,6 +82,25 @@ def test_static_member_reads_old_generations_first_when_its_group_was_reset(
     reset_offsets(instance, "billing", TOPIC, ResetTo(end=OffsetSpec.EARLIEST), is_forced=True)
     m.forget()
     m.settle()
+    assert m.partitions == [0, 1]
+
+
+def test_member_that_joins_again_during_a_reset_reads_old_generations_first(
+    instance: Instance, clock: SteppedClock, m: GroupMember
+) -> None:
+    m.settle()
+    m.commit(0, 2, TOPIC)
+    alter_topic(instance, TOPIC, 3, {})
+    look_again(clock, m, after_ms=GROUP_CHECK_MS_MAX)
+
+    def remove(original: Callable[..., bool], *arguments: object) -> bool:
+        is_removed = original(*arguments)
+        m.forget()
+        m.settle()
+        return is_removed
+
+    resetting = another_instance(instance, memberships=Intercepted(instance.stores.memberships, remove_member=remove))
+    reset_offsets(resetting, "billing", TOPIC, ResetTo(end=OffsetSpec.EARLIEST), is_forced=True)
     assert m.partitions == [0, 1]
 
 
