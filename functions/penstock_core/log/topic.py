@@ -1,6 +1,7 @@
 """A topic and its settings."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any
@@ -27,7 +28,8 @@ class TopicConfig:
     - `validate_records`: produce decodes each batch, and refuses those that do not hold what their headers claim.
     - `index_tags`: new refs carry the Bloom filter of their records' tags, so that filters by tag read less.
     - `ordering_on_change` is one of `ORDERINGS_ON_CHANGE`. With `wait`, a change of the number of partitions begins a
-      generation of new partitions, which groups read once they have read the ones before (docs/adr/0051).
+      generation of new partitions, which groups read once they have read the ones before (docs/adr/0051). Compacted
+      topics cannot have it.
     """
 
     max_batch_bytes: int = limits.BATCH_BYTES_DEFAULT_MAX
@@ -198,7 +200,25 @@ def check_declared_topic(name: str, partitions: int, settings: Mapping[str, Any]
     mistakes.check(parse_own_topic_name, name)
     mistakes.check(check_partitions, partitions)
     mistakes.check_each(partial(alter_config, TopicConfig()), settings)
+    with suppress(PenstockError):
+        mistakes.check(check_compaction, alter_config(TopicConfig(), settings))
     mistakes.refuse(f"topic {shown(name)}")
+
+
+def check_compaction(config: TopicConfig, generations: int = 1) -> None:
+    """Raises INVALID_CONFIG for a compacted topic whose partitions come in generations, or will.
+
+    Compaction works within a partition. A key's old record would stay in an older generation for ever, and the
+    tombstone in the newest one would go: a reader from the start would get the deleted key back.
+    """
+    if config.is_compacted and (config.ordering_on_change == WAIT or generations > 1):
+        has = f"ordering_on_change={WAIT!r}" if config.ordering_on_change == WAIT else "older generations of partitions"
+        raise PenstockError(
+            ErrorCode.INVALID_CONFIG,
+            f"cleanup_policy={config.cleanup_policy!r} with {has}: compaction would leave old records of keys in the "
+            f"older partitions; choose cleanup_policy={DELETE!r}, or ordering_on_change={NONE!r} in a topic that has "
+            "had no change with 'wait'",
+        )
 
 
 def check_zones(config: TopicConfig, zone_count: int) -> None:

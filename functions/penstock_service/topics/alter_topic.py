@@ -16,13 +16,15 @@ from typing import Any
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, parse_own_topic_name
 from penstock_core.limits import TOPIC_PARTITIONS_MAX
-from penstock_core.log.topic import WAIT, Topic, alter_config, check_partitions, check_zones
+from penstock_core.log.topic import WAIT, Topic, alter_config, check_compaction, check_partitions, check_zones
 from penstock_service.index.open_generation import open_generation
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
 from penstock_service.topics.claim_topic import claim_partitions
 from penstock_service.topics.create_topic import create_heads
+
+_ORDER_AND_CLEANUP = frozenset(("ordering_on_change", "cleanup_policy"))
 
 
 def alter_topic(
@@ -54,6 +56,8 @@ def alter_any_topic(
     check_zones(new.config, len(instance.stores.zones))
     if partitions is not None:
         new = _with_partitions(new, check_partitions(partitions))
+    if partitions is not None or not _ORDER_AND_CLEANUP.isdisjoint(config):
+        check_compaction(new.config, len(new.generations))
     claim_partitions(instance, principal, old, new)
     added = map(Partition, range(old.head_count, new.head_count))
     # No delivery has been at the new partitions yet. So their heads begin with the push waiter of subscriptions.

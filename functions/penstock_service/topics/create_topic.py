@@ -21,7 +21,15 @@ from penstock_core.ids import (
     parse_topic_name,
 )
 from penstock_core.limits import TOPICS_MAX
-from penstock_core.log.topic import Topic, TopicConfig, alter_config, check_partitions, check_zones, note_of
+from penstock_core.log.topic import (
+    Topic,
+    TopicConfig,
+    alter_config,
+    check_compaction,
+    check_partitions,
+    check_zones,
+    note_of,
+)
 from penstock_service.index.index_age import note_index_age
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
@@ -55,6 +63,7 @@ def create_any_topic(
         config=alter_config(TopicConfig(), config),
     )
     check_zones(topic.config, len(instance.stores.zones))
+    check_compaction(topic.config)
     if instance.stores.topics.get(topic.name) is not None:
         raise PenstockError(ErrorCode.TOPIC_EXISTS, f"topic {name!r} exists already")
     count = len(instance.stores.topics.list())

@@ -3,7 +3,7 @@ import pytest
 from penstock_core import limits
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_group_name, parse_topic_name
-from penstock_core.log.topic import TopicConfig, alter_config, check_partitions
+from penstock_core.log.topic import TopicConfig, alter_config, check_compaction, check_declared_topic, check_partitions
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249])
@@ -94,3 +94,27 @@ def test_other_cleanup_policies_are_refused(given: object) -> None:
         alter_config(TopicConfig(), {"cleanup_policy": given})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert repr(given) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("settings", "generations", "is_refused"),
+    [
+        ({"cleanup_policy": "compact", "ordering_on_change": "wait"}, 1, True),
+        ({"cleanup_policy": "compact,delete"}, 2, True),
+        ({"cleanup_policy": "compact"}, 1, False),
+        ({"ordering_on_change": "wait"}, 2, False),
+    ],
+)
+def test_compacted_topic_has_no_generations(settings: dict[str, str], generations: int, *, is_refused: bool) -> None:
+    config = alter_config(TopicConfig(), settings)
+    if is_refused:
+        with pytest.raises(PenstockError, match="choose cleanup_policy='delete'") as caught:
+            check_compaction(config, generations)
+        assert caught.value.code is ErrorCode.INVALID_CONFIG
+    else:
+        check_compaction(config, generations)
+
+
+def test_declared_topic_is_refused_when_it_is_compacted_and_waits() -> None:
+    with pytest.raises(PenstockError, match="older partitions"):
+        check_declared_topic("orders", 1, {"cleanup_policy": "compact", "ordering_on_change": "wait"})

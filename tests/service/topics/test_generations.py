@@ -11,6 +11,7 @@ from penstock_service.index.open_generation import open_generation
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.describe_topic import describe_topic
 from tests.service.records.test_idempotence import numbered, tell
 from tests.support.interleaving import catch_kill, killed_at
@@ -59,7 +60,8 @@ def test_change_closes_all_partitions_and_new_ones_take_the_records(
 def test_change_closes_heads_that_an_earlier_decrease_has_left_open(instance: Instance) -> None:
     topic = new_topic(instance, partitions=4)
     with catch_kill():
-        alter_topic(killed_at(instance, 0, is_applied=True), topic, 2, {})
+        alter_topic(killed_at(instance, 1, is_applied=True), topic, 2, {})
+    assert states(instance, topic)[3] == "draining"
     assert not head_of(instance, topic, 3).is_closed
     alter_topic(instance, topic, 3, {"ordering_on_change": "wait"})
     refused(CLOSED, partial(send, instance, topic, "stale", partition=3))
@@ -128,6 +130,21 @@ def test_change_is_refused_when_the_numbers_run_out(instance: Instance, topic: s
 
 def test_setting_is_refused_when_it_is_neither_none_nor_wait(instance: Instance, topic: str) -> None:
     refused(ErrorCode.INVALID_CONFIG, partial(alter_topic, instance, topic, None, {"ordering_on_change": "perhaps"}))
+
+
+def test_waiting_topic_cannot_be_compacted(instance: Instance, topic: str) -> None:
+    compact = {"cleanup_policy": "compact"}
+    refused(ErrorCode.INVALID_CONFIG, partial(alter_topic, instance, topic, None, compact))
+    refused(
+        ErrorCode.INVALID_CONFIG, partial(create_topic, instance, "other", 1, {**compact, "ordering_on_change": "wait"})
+    )
+    new_topic(instance, "compacted", cleanup_policy="compact")
+    refused(ErrorCode.INVALID_CONFIG, partial(alter_topic, instance, "compacted", None, {"ordering_on_change": "wait"}))
+    alter_topic(instance, topic, 3, {})
+    refused(
+        ErrorCode.INVALID_CONFIG, partial(alter_topic, instance, topic, None, {"ordering_on_change": "none"} | compact)
+    )
+    assert alter_topic(instance, "compacted", 2, {}).partitions == 2
 
 
 def test_refused_append_may_be_tried_again_when_storage_fails_while_a_generation_opens(
