@@ -24,7 +24,7 @@ from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
 from penstock.retry import NEVER_MS
 from penstock.share_model import ShareAcceptance
-from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.records import frame
 from penstock_core.records.codec import BatchBuilder, Headers, record_bytes_max
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
@@ -115,6 +115,7 @@ class TransactionCore:
         self._settings = state.settings
         self._choose = choose
         self._sticky: dict[str, int] = {}
+        self._topics: dict[str, TopicQueues] = {}
         self._waiting: dict[_Place, list[ProducerBatch]] = {}  # for the next request
         self._all: dict[_Place, list[ProducerBatch]] = {}
         self._timers: dict[tuple[str, int, int], Timer] = {}  # by due time, of the next request
@@ -143,6 +144,7 @@ class TransactionCore:
     ) -> ProducerBatch:
         """Add a record, the last of its batch. Raises RecordTooLargeError and InvalidError."""
         self._check_open()
+        self._topics[topic.name] = topic
         if partition is None:
             partition = self._sticky.setdefault(topic.name, topic.first + self._choose(topic.partitions))
         if timer is not None and timer.is_cancellable:
@@ -237,7 +239,7 @@ class TransactionCore:
         except PenstockError as error:
             error.maybe_applied = False  # no reader sees a stage without its commit
             self._failure = error
-            self._state.failed(error)
+            self._refused(error)
             raise
         finally:
             self._is_staging = False
@@ -267,7 +269,7 @@ class TransactionCore:
             answer = yield self._request({"stages": self._stages, "offsets": offsets, **shared})
             results = answer["results"]
         except PenstockError as error:
-            self._state.failed(error)
+            self._refused(error)
             if not error.maybe_applied:
                 raise
             yield from self._learn(error)
@@ -276,6 +278,13 @@ class TransactionCore:
         self._end()
         self._deliver(results)
         return self._batches()
+
+    def _refused(self, error: PenstockError) -> None:
+        """A request failed. If a topic has changed, describe its topics before the next transaction."""
+        self._state.failed(error)
+        if error.code.category is Category.NOT_FOUND or error.code is ErrorCode.PARTITION_CLOSED:
+            for topic in self._topics.values():
+                topic.fresh_until_ms = 0
 
     def _learn(self, failure: PenstockError) -> Calls[None]:
         """Return if the transaction was committed. Else raise why not, or the failure of the commit if nobody knows."""

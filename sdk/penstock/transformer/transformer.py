@@ -164,9 +164,9 @@ class Transformer:
 def check_passing(error: PenstockError, records: int) -> None:
     """Raise the error of a transaction unless another try may do better; log that its records come again."""
     # After the loss of a lease or a lock another consumer has the records, and a topic that was made anew starts anew:
-    # the next poll drops the records.
-    is_lost = isinstance(error, LeaseLostError | LockLostError | TopicReplacedError)
-    is_lost |= error.code is ErrorCode.LEASE_FENCED
-    if not is_lost and (isinstance(error, FencedError) or not error.code.is_retriable):
+    # the next poll drops the records. After PARTITION_CLOSED the producer asks which partitions take records now.
+    may_pass = isinstance(error, LeaseLostError | LockLostError | TopicReplacedError)
+    may_pass |= error.code in (ErrorCode.LEASE_FENCED, ErrorCode.PARTITION_CLOSED)
+    if not may_pass and (isinstance(error, FencedError) or not error.code.is_retriable):
         raise error
     _log.warning("%d records will be transformed again: %s", records, error)

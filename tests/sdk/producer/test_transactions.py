@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 
-from penstock import FencedError, InvalidError, Producer, TopicPartition, TransactionAbortedError, UnavailableError
+from penstock import (
+    ConflictError,
+    FencedError,
+    InvalidError,
+    Producer,
+    TopicPartition,
+    TransactionAbortedError,
+    UnavailableError,
+)
 from penstock.testing import MemoryPenstock
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import TRANSACTION_PARTS_MAX
 from penstock_core.records.codec import BatchBuilder
 from tests.sdk.http.faulty_transport import FaultyTransport, answer, lost_answer, lost_request
@@ -79,6 +87,22 @@ def test_transaction_leaves_nothing_when_its_block_raises(service: MemoryPenstoc
     with producer.transaction() as transaction:
         transaction.send("ledger", b"next")
     assert _values(service, "ledger") == [b"next"]
+
+
+def test_next_transaction_uses_the_new_partitions_when_one_was_refused(
+    service: MemoryPenstock, producer: Producer
+) -> None:
+    service.create_topic("turning", 2, {"ordering_on_change": "wait"})
+    with producer.transaction() as transaction:
+        transaction.send("turning", b"first")
+    service.admin().set_partitions("turning", 1)
+    with pytest.raises(ConflictError) as caught, producer.transaction() as transaction:
+        transaction.send("turning", b"refused")
+    assert (caught.value.code, caught.value.maybe_applied) == (ErrorCode.PARTITION_CLOSED, False)
+    with producer.transaction() as transaction:
+        sent = transaction.send("turning", b"again")
+    assert sent.result(DEADLINE_S).partition == 2
+    assert _values(service, "turning") == [b"first", b"again"]
 
 
 @pytest.mark.parametrize("fault", [lost_request, lost_answer, answer(503, b"{}")])

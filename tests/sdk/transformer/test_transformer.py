@@ -113,6 +113,25 @@ def test_second_process_with_the_same_id_fences_the_first(service: MemoryPenstoc
             transformer.run(timeout_ms=50)
 
 
+def test_every_record_takes_effect_once_when_the_output_gets_other_partitions(
+    service: MemoryPenstock, faulty: FaultyTransport
+) -> None:
+    service.create_topic("turning", 2, {"ordering_on_change": "wait"})
+
+    def turn(record: ConsumerRecord, transaction: Transaction) -> None:
+        book(record, transaction)
+        transaction.send("turning", record.value, key=record.value)
+
+    with _producer(faulty) as producer, _consumer(faulty) as consumer:
+        transformer = Transformer(consumer, producer, turn)
+        while not transformer.run_once(timeout_ms=50):
+            pass
+        service.admin().set_partitions("turning", 3)
+        _run(transformer, service)
+    assert _booked(service) == list(range(RECORDS))
+    assert {record.partition for record in service.records("turning")} > {2, 3, 4}
+
+
 def test_commits_are_left_to_transactions(service: MemoryPenstock, faulty: FaultyTransport) -> None:
     with _consumer(faulty) as consumer:
         consumer.poll(timeout_ms=100)
