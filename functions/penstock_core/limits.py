@@ -394,6 +394,7 @@ SDK_EXIT_FLUSH_S = 10  # for a producer that is still open when the interpreter 
 SDK_HEARTBEAT_GROWTH = 1.25  # of the time between heartbeats of an idle member, up to a third of its session
 SDK_KEYS_REMEMBERED_MAX = 100_000  # keys whose hash a process remembers: hashing takes longer than the rest of send()
 SDK_LEAVE_MS_MAX = 5_000  # a member tries so long to tell its group that it leaves; then its session ends by itself
+SDK_PASSED_COMMIT_MS = 5_000  # so often a member commits offsets that it has passed without a record
 SDK_POLL_BYTES_DEFAULT_MAX = 50 * MIB  # of decoded records that one poll returns: 2 KB can hold a value of 64 MiB
 SDK_LOOK_AHEAD_MS = 1_000  # a heartbeat looks at a partition if its safety net ends so soon after the next one
 SDK_SAFETY_NET_MS = 60_000  # a consumer that waits to be woken also fetches so often: a lost wake-up costs this delay

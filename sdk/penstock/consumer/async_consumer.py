@@ -152,6 +152,10 @@ class AsyncConsumer:
         """As `Consumer.group_offsets`. It is not awaited: it makes no call."""
         return self._core.group_offsets(offsets)
 
+    def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """As `Consumer.settled`. It is not awaited: it makes no call."""
+        self._core.settled(offsets)
+
     async def committed(self, partition: TopicPartition) -> int | None:
         """As `Consumer.committed`, awaited."""
         return await self._client.call(self._core.committed(partition))

@@ -4,16 +4,19 @@
 |---------------|----------------------------------------------------------------------------------------|
 | at_least_once | a poll, each interval; before a partition moves; at the end. No interval: when asked   |
 | at_most_once  | each poll, before it returns records                                                   |
-| exactly_once  | transactions only                                                                      |
+| exactly_once  | transactions                                                                           |
+
+Members also commit offsets that they have passed without a record: passed_offsets.py.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from penstock.api import calls
 from penstock.arguments import check
 from penstock.consumer.fetch_buffer import FetchBuffer
+from penstock.consumer.passed_offsets import PassedOffsets
 from penstock.consumer.record_run import RecordRun
 from penstock.consumer.settings import ConsumerSettings
 from penstock.errors import InvalidError, LeaseLostError, TopicReplacedError, UnavailableError
@@ -55,6 +58,7 @@ class Commits:
         self._interval_ms = settings.commit_interval_ms
         self.is_automatic = self._interval_ms is not None
         self.due_ms = NEVER_MS if self._interval_ms is None else now_ms() + self._interval_ms
+        self.passed = PassedOffsets(buffer, run, now_ms)
         self.membership: Membership | None = None
         self._committed: dict[TopicPartition, int] = {}
         self._ahead: dict[TopicPartition, int] = {}  # the group's commits that the last commit was behind
@@ -116,6 +120,15 @@ class Commits:
             _log.info("%s", error)  # the rebalance tells the application
         except TopicReplacedError as error:
             _log.warning("%s", error)  # the partition starts anew
+
+    def commit_passed(self) -> Calls[None]:
+        """Commit offsets that the member has passed without a record. A failure is left to the next time."""
+        owned = {} if self.membership is None else dict(self.membership.owned)
+        offsets = self.passed.take(owned, self._committed)
+        try:
+            yield from self.commit_offsets(offsets)
+        except (UnavailableError, LeaseLostError, TopicReplacedError) as error:
+            _log.info("offsets without records will be committed later: %s", error)
 
     def commit_at_end(self) -> Calls[None]:
         """With auto commit, commit all that was returned: at the end it counts as dealt with."""
@@ -214,10 +227,11 @@ class Commits:
         """The member no longer owns these. The application may not know: the same commit again is no error."""
         self._released |= {each: self._committed[each] for each in partitions}
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Other consumers may commit for these from now on."""
         for partition in partitions:
             self._committed.pop(partition, None)
+        self.passed.forget(partitions)
 
     @contextmanager
     def _noted(self, changed: Iterable[TopicPartition]) -> Iterator[None]:

@@ -188,6 +188,11 @@ class Consumer:
         with self._fetcher.lock:
             return self._core.group_offsets(offsets)
 
+    def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Note that a transaction has committed these offsets. `Transaction` calls it."""
+        with self._fetcher.lock:
+            self._core.settled(offsets)
+
     def committed(self, partition: TopicPartition) -> int | None:
         """The offset that the group has committed for a partition, or None. One call to the service."""
         return self._client.call(self._core.committed(partition))

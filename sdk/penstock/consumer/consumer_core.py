@@ -220,12 +220,19 @@ class ConsumerCore:
         """Offsets for a transaction to commit."""
         return self._commits.transaction_offsets(checked_offsets("offsets", offsets))
 
+    def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """A transaction has committed these offsets."""
+        self._commits.passed.settled(offsets)
+
     def committed(self, partition: TopicPartition) -> Calls[int | None]:
         """The offset that the group has committed for a partition; None if there is none."""
         partition = checked_partition("partition", partition)
         found = yield from calls.committed_offsets(self._commits.group_id, partition.topic)
         committed = found.get(partition)
-        return committed.offset if committed else None
+        if committed is None:
+            return None
+        self._commits.passed.settled({partition: committed.offset})
+        return committed.offset
 
     def release_idle(self) -> None:
         """Release revoked partitions of which the application holds nothing, before its next poll."""
@@ -267,6 +274,8 @@ class ConsumerCore:
             yield from self._rebalance.carry_out()
         if self._now_ms() >= self._commits.due_ms:
             yield from self._commits.commit_due()
+        if self._subscriber.is_member and self._now_ms() >= self._commits.passed.due_ms:
+            yield from self._commits.commit_passed()
 
     def _is_rebalanced(self, now_ms: int) -> bool:
         return self.membership is not None and self._subscriber.is_member and self.membership.is_changed(now_ms)
@@ -283,7 +292,7 @@ class ConsumerCore:
                 commit_due_ms = NEVER_MS  # one commit is enough: nothing is returned meanwhile
             yield from self._keep_up()
             yield from self._find_starts()
-            until_ms = min(deadline_ms, self._subscriber.refresh_due_ms, commit_due_ms, self._session_end_ms())
+            until_ms = min(deadline_ms, self._subscriber.refresh_due_ms, commit_due_ms, self._member_due_ms())
             while True:
                 if self.is_closed:
                     raise ClosedError("the consumer was closed while it waited for records")
@@ -315,8 +324,12 @@ class ConsumerCore:
             self.notes.received(records, started_ns, self.notes.now_ns())
             self._run.mark_noted()
 
-    def _session_end_ms(self) -> int:
-        return NEVER_MS if self.membership is None else self.membership.session_end_ms
+    def _member_due_ms(self) -> int:
+        """When the session of a member ends, or when it looks again for offsets that it has passed."""
+        if self.membership is None:
+            return NEVER_MS
+        passed_due_ms = self._commits.passed.due_ms if self._subscriber.is_member else NEVER_MS
+        return min(self.membership.session_end_ms, passed_due_ms)
 
     def _find_starts(self) -> Calls[None]:
         yield from self._subscriber.find_starts()

@@ -124,7 +124,7 @@ class FetchBuffer:
 
     def moved(self, partition: TopicPartition) -> None:
         """The application has sought: the position may be below the group's commit on purpose."""
-        self.cursor(partition).is_moved = True
+        self.cursor(partition).moved()
 
     def settle(self, partition: TopicPartition) -> None:
         """The group has committed where the application went."""

@@ -71,6 +71,7 @@ class PartitionCursor:
         "fetch_offset",
         "fruitless",
         "generation",
+        "has_returned",
         "high_watermark",
         "is_in_flight",
         "is_late",
@@ -85,6 +86,7 @@ class PartitionCursor:
         "records_at_ms",
         "records_gap_ms",
         "retry_at_ms",
+        "returned_end",
         "topic_id",
         "was_woken",
         "woken_to",
@@ -93,6 +95,8 @@ class PartitionCursor:
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.position: int | None = None
+        self.has_returned = False  # a record, or the application has sought
+        self.returned_end = 0  # the offset behind the last record returned, or where the cursor began
         self.topic_id: str | None = None
         self.is_replaced = False
         self.is_late = False  # it came after the group had begun to read
@@ -140,6 +144,8 @@ class PartitionCursor:
         """Go on at `offset`. Drops what is prefetched or in flight for another offset."""
         self.generation += 1
         self.retry_at_ms = 0
+        if offset is not None:
+            self.returned_end = offset if self.position is None else min(offset, self.returned_end)
         self.position = offset
         self.fetch_offset = offset or 0
         self.is_in_flight = False
@@ -148,6 +154,11 @@ class PartitionCursor:
         self.buffered_bytes = 0
         self._answers.clear()
         self._records = None
+
+    def moved(self) -> None:
+        """The application has sought: the position may be below the group's commit on purpose."""
+        self.is_moved = self.has_returned = True
+        self.returned_end = self.position or 0
 
     def start_anew(self) -> None:
         """The name stands for another topic: look for a start in that one."""
@@ -253,6 +264,8 @@ class PartitionCursor:
                 if bytes_left <= 0:
                     break
         finally:
+            if taken:
+                self.has_returned, self.returned_end = True, taken[-1].offset + 1
             budget.bytes_left = bytes_left
             budget.records_left -= len(taken)
 

@@ -25,6 +25,7 @@ class AsyncTransaction:
         self._sender = sender
         self._transaction = core.new_transaction()
         self._accepted: list[tuple[LockHolder, list[ShareRecord]]] = []
+        self._read: list[tuple[LeaseHolder, Mapping[TopicPartition, int]]] = []
 
     async def send(  # noqa: PLR0913 - as Producer.send
         self,
@@ -56,6 +57,8 @@ class AsyncTransaction:
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: str | LeaseHolder) -> None:
         """As `Transaction.send_offsets`. It is not awaited: the offsets travel with the commit."""
         self._transaction.add_offsets(group_offsets(offsets, group))
+        if not isinstance(group, str):
+            self._read.append((group, dict(offsets)))
 
     def accept(self, records: ShareRecord | Iterable[ShareRecord], consumer: LockHolder) -> None:
         """As `Transaction.accept`. It is not awaited: the acceptances travel with the commit."""
@@ -86,4 +89,6 @@ class AsyncTransaction:
         self._tracing.committed(finished, self._transaction, started_ns, None)
         for consumer, records in self._accepted:
             consumer.settled(records)
+        for reader, offsets in self._read:
+            reader.settled(offsets)
         resolve(finished)

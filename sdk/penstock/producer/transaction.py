@@ -23,6 +23,9 @@ class LeaseHolder(Protocol):
     def group_offsets(self, offsets: Mapping[TopicPartition, int]) -> Sequence[GroupOffset]:
         """The offsets, with the leases that prove that this member owns their partitions."""
 
+    def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """A transaction has committed the offsets."""
+
 
 class LockHolder(Protocol):
     """A consumer of a share group."""
@@ -53,6 +56,7 @@ class Transaction:
         self._sender = sender
         self._transaction = core.new_transaction()
         self._accepted: list[tuple[LockHolder, list[ShareRecord]]] = []
+        self._read: list[tuple[LeaseHolder, Mapping[TopicPartition, int]]] = []
 
     def send(  # noqa: PLR0913 - callers name all but two
         self,
@@ -88,6 +92,8 @@ class Transaction:
         entries = group_offsets(offsets, group)
         with self._sender.lock:
             self._transaction.add_offsets(entries)
+        if not isinstance(group, str):
+            self._read.append((group, dict(offsets)))
 
     def accept(self, records: ShareRecord | Iterable[ShareRecord], consumer: LockHolder) -> None:
         """Accept records of a share group with the transaction: they are finished if and only if it commits.
@@ -125,6 +131,8 @@ class Transaction:
         self._tracing.committed(finished, self._transaction, started_ns, None)
         for consumer, records in self._accepted:
             consumer.settled(records)
+        for reader, offsets in self._read:
+            reader.settled(offsets)
         resolve(finished)
 
     def _abort(self, cause: BaseException) -> Sequence[ProducerBatch]:
