@@ -158,6 +158,7 @@ def _partition(each: GroupPartition) -> GroupPartitionAnswer:
         "high_watermark": each.high_watermark,
         "lag": each.lag,
         "oldest_age_ms": each.oldest_age_ms,
+        "waits_for": each.waits_for,
     }
 
 

@@ -35,7 +35,8 @@ class GroupPartition:
     """A partition of a group. `assigned_to` and `owner` are member ids, and differ while the partition moves.
 
     `offset` and `lag` are None if the group never committed an offset there. `oldest_age_ms` is the time since the
-    append of the first record behind `offset`, None if there is none.
+    append of the first record behind `offset`, None if there is none. `waits_for` is the partition that the group must
+    read to its end before it reads this one, None if it need not wait.
     """
 
     topic: str
@@ -50,6 +51,7 @@ class GroupPartition:
     high_watermark: int
     lag: int | None
     oldest_age_ms: int | None
+    waits_for: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,14 @@ class TopicReach:
 
     `late_from` is the first partition of the generation behind the oldest one for which the group has committed. All
     from there on came after the group had begun to read. It is None for a group without a commit in older generations.
+
+    `holder` is the first partition that the group must finish before it reads on behind `end`, None if none waits.
     """
 
     start: int
     end: int
     late_from: int | None = None
+    holder: int | None = None
 
     def is_short_of(self, topic: Topic) -> bool:
         """True if a generation of the topic waits for the group."""
@@ -34,6 +37,7 @@ def topic_reach(topic: Topic, unread: Collection[int], begun: Collection[int]) -
     return TopicReach(
         start=max(each for each in topic.generations if each < end),
         end=end,
+        holder=min((each for each in unread if each < end), default=None),
         late_from=next((end for start, end in older if _meets(begun, start, end)), None),
     )
 

@@ -1,16 +1,17 @@
 """List groups, and describe one: its members, the owner of each partition, and the offsets that it has committed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import GroupState, Member
 from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment
 from penstock_core.groups.lease import Lease
-from penstock_core.ids import GroupName, MemberName, Offset, PartitionKey, TopicName, parse_group_name
+from penstock_core.ids import GroupName, MemberName, Offset, Partition, PartitionKey, TopicName, parse_group_name
 from penstock_core.limits import GROUP_NAMES_AT_ONCE
 from penstock_core.log.index import Head
 from penstock_core.pages import show_all, shown_page
+from penstock_service.groups.waiting_partitions import waiting_partitions
 from penstock_service.index.record_age import record_age_ms
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
@@ -23,6 +24,8 @@ class GroupPartition:
 
     The two differ while the partition moves from one member to another. `oldest_age_ms` is the time since the append of
     the first record behind the offset, None if there is no offset or no such record.
+
+    `waits_for` is the partition that the group must read to its end before it reads this one (docs/adr/0051).
     """
 
     topic: TopicName
@@ -33,13 +36,17 @@ class GroupPartition:
     log_start_offset: Offset
     high_watermark: Offset
     oldest_age_ms: int | None
+    waits_for: Partition | None = None
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets that the group has still to read, None if it has never committed."""
-        if self.lease.offset is None:
+        """The number of offsets that the group has still to read, None if it has never committed.
+
+        The group will read all of a partition that waits.
+        """
+        if self.lease.offset is None and self.waits_for is None:
             return None
-        return max(0, self.high_watermark - max(self.lease.offset, self.log_start_offset))
+        return max(0, self.high_watermark - max(self.lease.offset or 0, self.log_start_offset))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +84,15 @@ def list_groups(
 
 
 def describe_group(instance: Instance, group_name: str, after: str = "", limit: int | None = None) -> GroupDescription:
-    """The group, its live members, and each partition of its target or with a commit. Leaves out deleted topics.
+    """The group, its live members, and each partition of its target, with a commit, or of a generation that waits.
+
+    Leaves out deleted topics.
 
     Without a `limit`, all of it, with the partitions sorted by topic and number. With one, a page of so many members
     and partitions together, from behind `after`: a member's name or `str(partition)`, or empty.
 
     One read, a query each of the members, the leases and the target, and a read of the heads for each 100 partitions.
-    One query more for each partition whose oldest record is not in the tail.
+    One query more for each partition whose oldest record is not in the tail, and what `waiting_partitions` costs.
     Raises INVALID_NAME, and UNKNOWN_GROUP if no consumer has joined the group or committed for it.
     """
     group = parse_group_name(group_name)
@@ -92,19 +101,26 @@ def describe_group(instance: Instance, group_name: str, after: str = "", limit: 
     alive = live_members(instance.stores.memberships, instance.clock, group)
     members = [] if _is_partition(after) else [member for member in alive if member.name > after]
     leases: Mapping[PartitionKey, Lease] = {}
+    waiting: Mapping[PartitionKey, tuple[TopicName, Partition]] = {}
     next_after: str | None
     if limit is not None and len(members) >= limit:
         members = members[:limit]
         next_after = members[-1].name
     else:
         left = None if limit is None else limit - len(members)
-        leases, next_after = _leases(instance, group, target, after if _is_partition(after) else "", left)
+        waiting = waiting_partitions(instance, group, target)
+        names = {key: topic.name for topic in target.topics for key in topic.partition_keys()}
+        names |= {key: name for key, (name, _) in waiting.items()}
+        leases, next_after = _leases(instance, group, names, after if _is_partition(after) else "", left)
     if state is None and not (leases or after):
         raise unknown_group(group)
     heads = instance.stores.log.heads([*leases])
     present = [(lease, heads[key]) for key, lease in leases.items() if key in heads]
     ages_ms = instance.executor.map(lambda each: lease_age_ms(instance, *each), present).all_ok()
-    partitions = _partitions(present, ages_ms, target, {member.name: member for member in alive})
+    found = _partitions(present, ages_ms, target, {member.name: member for member in alive})
+    partitions = [
+        replace(each, waits_for=waiting[each.partition][1]) if each.partition in waiting else each for each in found
+    ]
     return GroupDescription(
         group=group,
         state=state,
@@ -145,9 +161,9 @@ def _is_partition(after: str) -> bool:
 
 
 def _leases(
-    instance: Instance, group: GroupName, target: TargetAssignment, after: str, limit: int | None
+    instance: Instance, group: GroupName, names: Mapping[PartitionKey, TopicName], after: str, limit: int | None
 ) -> tuple[dict[PartitionKey, Lease], str | None]:
-    """The leases behind `after`, with an empty one for a partition of the target that has none; and the next `after`.
+    """The leases behind `after`, with an empty one for a partition of `names` that has none; and the next `after`.
 
     They are sorted by `str(partition)`.
     """
@@ -156,10 +172,9 @@ def _leases(
     else:
         stored, has_more = instance.stores.groups.lease_page(group, None, after, limit)
     leases = {lease.partition: lease for lease in stored}
-    for topic in target.topics:
-        for key in topic.partition_keys():
-            leases.setdefault(key, Lease(topic=topic.name, partition=key))
-    # The target's partitions behind the last lease of this page belong to later pages, among the leases there.
+    for key, name in names.items():
+        leases.setdefault(key, Lease(topic=name, partition=key))
+    # Partitions without a lease behind the last lease of this page belong to later pages, among the leases there.
     last = str(stored[-1].partition) if has_more else None
     found = sorted((str(key), key) for key in leases if str(key) > after and (last is None or str(key) <= last))
     page = found[:limit]

@@ -115,7 +115,7 @@ def describe(service: Service, group: str) -> None:
             (
                 each.topic,
                 each.partition,
-                names.get(each.owner or ""),
+                names.get(each.owner or "") if each.waits_for is None else f"waits for {each.waits_for}",
                 names.get(each.assigned_to or "") if each.assigned_to != each.owner else None,
                 each.offset,
                 each.lag,

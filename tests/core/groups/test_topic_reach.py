@@ -15,9 +15,9 @@ TOPIC = Topic(
     ("unread", "begun", "expected"),
     [
         ([], [], TopicReach(start=4, end=7)),
-        ([1], [], TopicReach(start=0, end=2)),
-        ([1, 3], [0], TopicReach(start=0, end=2, late_from=2)),
-        ([3], [1, 2], TopicReach(start=2, end=4, late_from=2)),
+        ([1], [], TopicReach(start=0, end=2, holder=1)),
+        ([1, 3], [0], TopicReach(start=0, end=2, late_from=2, holder=1)),
+        ([3], [1, 2], TopicReach(start=2, end=4, late_from=2, holder=3)),
         ([], [3], TopicReach(start=4, end=7, late_from=4)),
     ],
 )

@@ -8,6 +8,7 @@ from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.consumer_lags import consumer_lags
 from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.truncate import truncate
 from tests.service.push.admin.setting import create
@@ -57,6 +58,19 @@ def test_consumer_at_the_end_has_neither_lag_nor_age(instance: Instance, clock: 
     commit(instance, "billing", "orders", 0, 3)
     clock.sleep_ms(60_000)
     assert lags_of(instance) == {"group/billing": (0, 0)}
+
+
+def test_generation_that_waits_counts(instance: Instance, clock: SteppedClock) -> None:
+    new_topic(instance, "orders", 1, ordering_on_change="wait")
+    send(instance, "orders", "a")
+    commit(instance, "billing", "orders", 0, 0)
+    alter_topic(instance, "orders", 2, {})
+    clock.sleep_ms(1_000)
+    for number in (1, 2, 2):
+        send(instance, "orders", "b", partition=number)
+    commit(instance, "billing", "orders", 0, 1)
+    clock.sleep_ms(2_000)
+    assert lags_of(instance) == {"group/billing": (3, 2_000)}
 
 
 def test_records_that_retention_removed_do_not_count(instance: Instance, clock: SteppedClock) -> None:

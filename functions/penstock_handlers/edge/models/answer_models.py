@@ -253,6 +253,7 @@ class GroupPartitionAnswer(TypedDict):
 
     `assigned_to` and `owner` are member ids. They differ while the partition moves. `lag` is null without a commit.
     `oldest_age_ms` is the time since the append of the first record behind `offset`, null if there is none.
+    `waits_for` is the partition that the group must read to its end before it reads this one, null if it need not wait.
     """
 
     topic: str
@@ -267,6 +268,7 @@ class GroupPartitionAnswer(TypedDict):
     high_watermark: int
     lag: int | None
     oldest_age_ms: int | None
+    waits_for: int | None
 
 
 class GroupDescriptionAnswer(GroupAnswer):
