@@ -1,7 +1,9 @@
 """POST /v1/topics/{topic}/records: records in JSON."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import aiokafka.record.default_records  # noqa: F401 - while the function starts, not in its first request
@@ -16,13 +18,14 @@ from penstock_core.log.topic import Topic
 from penstock_core.outcomes import Outcome
 from penstock_core.records.codec import BatchBuilder
 from penstock_core.records.partitioner import partition_for_key
-from penstock_core.zones.quorum import parse_acks
+from penstock_core.zones.quorum import Acks, parse_acks
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import JsonApp, error_json, instance_of, principal_name, serve_with
 from penstock_handlers.edge.json_records import headers_of, key_of, value_of
 from penstock_handlers.edge.models.answer_models import ProducedOffset, ProducedOffsets
 from penstock_handlers.edge.models.request_models import ProduceRecords, Record
 from penstock_service.instance.instance import Instance
+from penstock_service.records.append import is_head_closed
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_or_schedule import Produced
 from penstock_service.records.produce_within_quotas import produce_within_quotas
@@ -38,13 +41,26 @@ def produce_records(
     """Append JSON records to a topic, and answer each record's offset or its error."""
     instance = instance_of(app)
     wanted_acks = parse_acks(acks)
-    found = instance.topic_cache.get(topic)
-    packed = [_pack(found, target, records) for target, records in _targets(instance, found, request.records).items()]
+    produce = partial(_produce, instance, principal_name(app), acks=wanted_acks)
+    outcomes, closed = produce(instance.topic_cache.get(topic), dict(enumerate(request.records)))
+    again = {index: request.records[index] for index in closed if request.records[index].partition is None}
+    if again:
+        # The records were placed by an old view of the topic. The refusal has brought the new one.
+        with suppress(PenstockError):  # then the refusals stand: nothing of these records was appended
+            outcomes |= produce(instance.topic_cache.get(topic), again)[0]
+    return {"offsets": [outcomes[index] for index in range(len(request.records))]}
+
+
+def _produce(
+    instance: Instance, principal: str, topic: Topic, records: Mapping[int, Record], *, acks: Acks
+) -> tuple[dict[int, ProducedOffset], list[int]]:
+    """The outcomes of the records by their indexes, and the indexes of those whose partition is closed."""
+    packed = [_pack(topic, target, parsed) for target, parsed in _targets(instance, topic, records).items()]
     filled = [each for each in packed if each.data]
     _check_targets(filled)
     entries = [
         ProduceEntry(
-            topic=topic,
+            topic=topic.name,
             partition=each.target.partition,
             data=bytes(each.data),
             is_own_encoding=True,
@@ -53,12 +69,13 @@ def produce_records(
         )
         for each in filled
     ]
-    principal = principal_name(app)
-    results = produce_within_quotas(instance, principal, entries, wanted_acks) if entries else []
+    results = produce_within_quotas(instance, principal, entries, acks) if entries else []
+    closed: list[int] = []
     for each, result in zip(filled, results, strict=True):
         each.settle(result)
-    outcomes = {index: outcome for part in packed for index, outcome in part.outcomes.items()}
-    return {"offsets": [outcomes[index] for index in range(len(request.records))]}
+        if is_head_closed(result) and not (isinstance(result, PenstockError) and result.maybe_applied):
+            closed += each.indexes
+    return {index: outcome for part in packed for index, outcome in part.outcomes.items()}, closed
 
 
 class _Target(NamedTuple):
@@ -108,7 +125,7 @@ class _Parsed:
     timestamp_ms: int
 
 
-def _targets(instance: Instance, topic: Topic, records: Sequence[Record]) -> Mapping[_Target, list[_Parsed]]:
+def _targets(instance: Instance, topic: Topic, records: Mapping[int, Record]) -> Mapping[_Target, list[_Parsed]]:
     """Records by target. A record names its partition, or its key does. Records without either share a random one.
 
     Delayed records of one partition and due time share a timer, unless they are cancellable.
@@ -117,7 +134,7 @@ def _targets(instance: Instance, topic: Topic, records: Sequence[Record]) -> Map
     entropy = instance.entropy.random_bytes(4 + 6)
     keyless = topic.writable_place(int.from_bytes(entropy[:4], "big"))
     targets: dict[_Target, list[_Parsed]] = {}
-    for index, record in enumerate(records):
+    for index, record in records.items():
         where = f"records[{index}]"
         key = key_of(record, where)
         if record.partition is not None:

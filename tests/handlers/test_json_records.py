@@ -20,7 +20,7 @@ from penstock_handlers import records_fetch
 from tests.handlers.service import Service, checked_error
 from tests.support.deadlines import DEADLINE_S
 from tests.support.poison import bomb
-from tests.support.service import batch
+from tests.support.service import another_instance, batch
 
 LAMBDA_ANSWER_BYTES_MAX = 6 * 1024 * 1024
 
@@ -45,6 +45,20 @@ def _all(service: Service, **query: str) -> list[dict[str, Any]]:
         if offset == answer.json["high_watermark"]:
             return records
         assert found
+
+
+def test_records_without_a_partition_go_to_the_new_ones_when_the_service_has_an_old_view(service: Service) -> None:
+    service.create(partitions=2, ordering_on_change="wait")
+    stale = Service(another_instance(service.instance))
+    path = "/v1/topics/orders/records"
+    assert stale.call("POST", path, {"records": [{"value": "a", "partition": 1}]}).status == 200
+    assert service.call("PATCH", "/v1/topics/orders", {"partitions": 3}).status == 200
+    records = [{"value": "k", "key": "k"}, {"value": "p", "partition": 1}, {"value": "n"}]
+    keyed, pinned, keyless = stale.call("POST", path, {"records": records}).json["offsets"]
+    assert (keyed["partition"], keyed["offset"]) == (2 + partition_for_key(b"k", 3), 0)
+    assert checked_error(pinned["error"])["code"] == "PARTITION_CLOSED"
+    assert keyless["partition"] >= 2
+    assert "error" not in keyless
 
 
 AWKWARD: list[dict[str, Any]] = [
