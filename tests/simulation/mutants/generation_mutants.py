@@ -14,6 +14,7 @@ from penstock_service.index import open_generation as open_module
 from penstock_service.index.settle_head import settle_heads
 from penstock_service.instance.instance import Instance
 from tests.simulation.mutants.mutant import Mutant, Patch
+from tests.simulation.workloads.generations import GenerationMember
 
 
 def _no_head_closes() -> Patch:
@@ -52,6 +53,20 @@ def _commits_tell_nothing_of_late_partitions() -> Patch:
     return patch.object(ends_module, "topic_reach", no_begun)
 
 
+def _draining_heads_stay_open() -> Patch:
+    def settle_writable(instance: Instance, topic: Topic, partitions: Iterable[Partition]) -> None:
+        settle_heads(instance, topic, [each for each in partitions if each < topic.writable_end])
+
+    return patch.object(open_module, "settle_heads", settle_writable)
+
+
+def _member_commits_records_only() -> Patch:
+    def offset_to_commit(_: GenerationMember, returned: Sequence[int], __: int) -> int | None:
+        return returned[-1] + 1 if returned else None
+
+    return patch.object(GenerationMember, "offset_to_commit", offset_to_commit)
+
+
 def _producer_turns_at_once() -> Patch:
     def update(self: TopicQueues, partitions: int, batch_bytes: int, batch_bytes_max: int, first: int = 0) -> None:
         self.batch_bytes, self.batch_bytes_max = min(batch_bytes, batch_bytes_max), batch_bytes_max
@@ -78,6 +93,8 @@ GENERATION_MUTANTS = [
     Mutant("any commit is the end", "generations", _any_commit_is_the_end),
     Mutant("group waits for the last generation only", "generations", _group_waits_for_the_last_generation_only),
     Mutant("commits tell nothing of late partitions", "generations", _commits_tell_nothing_of_late_partitions),
+    Mutant("draining heads stay open", "generations", _draining_heads_stay_open),
+    Mutant("member commits records only", "generations", _member_commits_records_only),
     Mutant("producer turns at once", "generations", _producer_turns_at_once),
     Mutant("refused records move at once", "generations", _refused_records_move_at_once),
 ]

@@ -6,17 +6,22 @@ generation did. And a group meets the records of one producer and key for the fi
 sent.
 
 The group begins before the first change, as one with auto_offset_reset="latest" does: it commits where it starts. Its
-members begin at the end of a partition without a commit, unless that came late. They leave and join again.
+members begin at the end of a partition without a commit, unless that came late. They leave and join again. They read
+with a filter: they commit behind the records that match, and pass the others.
+
+Before, the topic had more partitions, without the setting. The operator who took them died before their heads closed,
+and one producer has not heard of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import parse_subscription
 from penstock_core.ids import PartitionKey
-from penstock_core.limits import GROUP_CHECK_MS_MAX
+from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, GROUP_CHECK_MS_MAX
 from penstock_core.records.codec import decode
 from penstock_core.zones.quorum import Acks
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
@@ -28,20 +33,24 @@ from tests.simulation.clients.admin import SimulatedAdmin
 from tests.simulation.clients.observer import Observer
 from tests.simulation.clients.producer import SimulatedProducer
 from tests.simulation.clients.reader import SimulatedReader
+from tests.simulation.engine.timing import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
 
 _TOPIC = "turning"
 _GROUP = "turners"
+_BEFORE = 4  # partitions; then 2 of them take records
+_STALE = 3  # the partition that a producer still writes to
 _KEYS = 6
+_PASSED = 3  # the filter takes no record whose number is a multiple of it
 _SESSION_MS = 6_000
 _END = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.MEMBER_FENCED)
 
 
 def install(simulation: Simulation) -> None:
     random = simulation.scheduler.random
-    simulation.topic(_TOPIC, partitions=2, ordering_on_change="wait")
-    simulation.topics[_TOPIC] = 2
+    simulation.topic(_TOPIC, partitions=_BEFORE)
+    _begin_to_wait(simulation.bare)
     order = _Order(simulation)
     simulation.storage.observers.append(order.observe)
     for number in range(3):
@@ -57,6 +66,8 @@ def install(simulation: Simulation) -> None:
             is_partitioning_by_key=True,
         )
         producer.start(delay_ms=random.uniform(0.0, 4_000.0))
+    acks = random.choice(simulation.acks_allowed)
+    _StaleProducer(simulation, "gs", _TOPIC, records=20, acks=acks, pace_ms=400.0).start()
     SimulatedReader(simulation, "gr", _TOPIC, is_topic_stable=True).start()
     Observer(simulation, "go", _TOPIC).start()
 
@@ -67,16 +78,46 @@ def install(simulation: Simulation) -> None:
 
     for number in range(random.choice([1, 2])):
         simulation.work(f"turner{number}", resize)
-    starts = [CommitEntry(topic=_TOPIC, partition=number, offset=0) for number in range(2)]
+    starts = [CommitEntry(topic=_TOPIC, partition=number, offset=0) for number in range(_BEFORE)]
     commit_offsets(simulation.bare, _GROUP, starts).all_ok()
     for number in range(random.choice([1, 2])):
-        member = _Member(simulation, order, f"gm{number}")
+        member = GenerationMember(simulation, order, f"gm{number}")
         simulation.scheduler.spawn(member.name, member.run)
     simulation.final_checks.append(order.check_end)
 
 
+def _begin_to_wait(instance: Instance) -> None:
+    """An operator takes two partitions, and dies before their heads close. The next one lets changes wait."""
+    old = instance.topic_cache.read_through(_TOPIC)
+    instance.stores.topics.replace(old, old.with_writable(2))
+    instance.topic_cache.forget(_TOPIC)
+    alter_topic(instance, _TOPIC, None, {"ordering_on_change": "wait"})
+
+
+def _number(value: str) -> int:
+    return int(value.rpartition("-")[2])
+
+
 def _key_of(value: str) -> str:
-    return f"k{int(value.rpartition('-')[2]) % _KEYS}"
+    return f"k{_number(value) % _KEYS}"
+
+
+def _matches(value: str) -> bool:
+    return _number(value) % _PASSED != 0
+
+
+class _StaleProducer(SimulatedProducer):
+    """Writes to one partition, whatever the topic says."""
+
+    def _append(self, value: str) -> ProducerBatch | None:
+        now_ms = int(self._scheduler.now_ms)
+        if not self._queues.partitions:
+            self._queues.update(_BEFORE, 10_000, BATCH_BYTES_DEFAULT_MAX)
+        time_ms = EPOCH_MS + now_ms
+        batch = self._accumulator.append(self._queues, _STALE, None, value.encode(), (), time_ms, now_ms)
+        if batch is not None:
+            batch.is_pinned = True
+        return batch
 
 
 class _Order:
@@ -109,7 +150,7 @@ class _Order:
         instance = self._simulation.undisturbed()
         topic = instance.topic_cache.read_through(_TOPIC)
         alter_topic(instance, _TOPIC, topic.writable_partitions, {})
-        last = _Member(self._simulation, self, "last", instance)
+        last = GenerationMember(self._simulation, self, "last", instance)
         clock = self._simulation.scheduler
         for _ in range(200):
             last.step()
@@ -128,12 +169,12 @@ class _Order:
         """The acknowledged records by producer and key, in the order in which they were sent."""
         found: dict[tuple[str, str], list[str]] = {}
         for value, sent in self._simulation.claims.sent.items():
-            if sent.topic == _TOPIC and sent.acked:
+            if sent.topic == _TOPIC and sent.acked and _matches(value):
                 found.setdefault((value.rpartition("-")[0], _key_of(value)), []).append(value)
         return iter(found.items())
 
 
-class _Member:
+class GenerationMember:
     """A member of the group: it beats, reads what it holds, and commits, or dies before and joins anew."""
 
     def __init__(self, simulation: Simulation, order: _Order, name: str, sure: Instance | None = None) -> None:
@@ -164,6 +205,10 @@ class _Member:
         for key in [*self.held]:
             if key in self.held:
                 self._read(key)
+
+    def offset_to_commit(self, returned: Sequence[int], position: int) -> int | None:
+        """As the SDK's members commit: behind the last record returned, or what they have passed without one."""
+        return returned[-1] + 1 if returned else position
 
     def _call(self, run: Any, *, is_read: bool) -> Any:
         if self._sure is not None:
@@ -218,12 +263,16 @@ class _Member:
         )
         if not isinstance(found, FetchResult) or key not in self.held:
             return
-        for record in decode(bytes(found.data)):
-            if record.offset >= offset:
-                self._order.meet((record.value or b"").decode())
+        values = {each.offset: (each.value or b"").decode() for each in decode(bytes(found.data))}
+        matching = [each for each, value in values.items() if each >= offset and _matches(value)]
+        for each in matching:
+            self._order.meet(values[each])
         self.has_read = self.has_read or found.next_offset > offset
         self.held[key][1] = found.next_offset
-        commit = CommitEntry(topic=_TOPIC, partition=key.partition, offset=found.next_offset, lease_epoch=epoch)
+        behind = self.offset_to_commit(matching, found.next_offset)
+        if behind is None:
+            return
+        commit = CommitEntry(topic=_TOPIC, partition=key.partition, offset=behind, lease_epoch=epoch)
         [error] = self._call(
             lambda instance: commit_offsets(instance, _GROUP, [commit], f"{self.name}.{self._lives}", None),
             is_read=False,
