@@ -25,6 +25,7 @@ def test_wheel_holds_the_packages_of_penstock_only(tmp_path: Path) -> None:
     packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert packages == {
         "penstock",
+        "penstock_kafka",
         "penstock_core",
         "penstock_service",
         "penstock_handlers",

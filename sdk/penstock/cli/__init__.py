@@ -1,5 +1,7 @@
 """The `penstock` command. Exit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong usage."""
 
+from importlib.metadata import entry_points
+
 import click
 
 from penstock.cli.acls import acls
@@ -29,7 +31,33 @@ from penstock.cli.zones import zones
 __all__ = ["main"]
 
 
-@click.group(name="penstock", context_settings={"help_option_names": ["-h", "--help"]})
+PLUGINS = "penstock.commands"  # the group of entry points by which other packages bring commands
+
+
+class _Commands(click.Group):
+    """The commands of the SDK, and those that other packages bring: they are imported when they are called."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """All names."""
+        return sorted({*super().list_commands(context), *(each.name for each in entry_points(group=PLUGINS))})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """The command of this name. Raises ClickException if its package cannot be imported."""
+        own = super().get_command(context, name)
+        if own is not None:
+            return own
+        for each in entry_points(group=PLUGINS, name=name):
+            try:
+                found = each.load()
+            except ModuleNotFoundError as error:
+                raise click.ClickException(
+                    f"{error}: `penstock {name}` needs `pip install 'penstock[{name}]'`"
+                ) from error
+            return found if isinstance(found, click.Command) else None
+        return None
+
+
+@click.group(name="penstock", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="penstock")
 def main() -> None:
     """Penstock: a serverless message queue in your own AWS account.

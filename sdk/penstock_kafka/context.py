@@ -1,0 +1,46 @@
+"""What a room is given when the gateway starts."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock_kafka.service.service import Service
+from penstock_kafka.settings import Settings
+
+_log = logging.getLogger("penstock.kafka")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The service, the settings, and the tasks that outlive a request.
+
+    The gateway calls `closers` when it stops, the last one first, after the last request was answered.
+    """
+
+    service: Service
+    settings: Settings
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
+        """Run a task until it ends or the gateway stops. A defect in it is logged."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def close(self) -> None:
+        """Call the closers, and end the tasks."""
+        for closer in reversed(self.closers):
+            await closer()
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(set(self.tasks))
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("%s has failed by a defect", task.get_name(), exc_info=task.exception())

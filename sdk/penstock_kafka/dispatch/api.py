@@ -1,0 +1,103 @@
+"""The words of a handler: the call that it gets, the answer that it gives, and the API that it serves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+from uuid import UUID  # noqa: TID251 - the type of topics' ids on the wire: no id is made here
+
+Uuid = UUID
+
+# A request as kio reads it. Its fields depend on the version, which the client chooses.
+Request = Any
+
+# An answer by the names of kio's fields, with lists of the same kind inside. The version that the client chose may not
+# have all of them: those are left out. What it has and the answer has not gets its default. Times are milliseconds.
+Answer = Mapping[str, object]
+
+
+class ApiKey(IntEnum):
+    """Kafka's numbers of the APIs that the gateway may serve."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Peer:
+    """The client at the other end of one connection. `gone` is set when it has closed the connection."""
+
+    number: int  # of the connection, from 1
+    address: str
+    principal: str | None = None  # of a client that SASL has authenticated
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request of one client."""
+
+    key: ApiKey
+    version: int
+    client_id: str
+    peer: Peer
+    request: Request
+
+
+# An answer of None sends nothing: a produce with acks=0 wants no answer.
+Handler = Callable[[Call], Awaitable[Answer | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """An API of Kafka in a range of versions, and its handler.
+
+    Requests of a connection are handled one after the other, and answered in order. If the API `is_pipelined`, its
+    requests begin in order and run side by side: what must stay in order, the handler does before its first await.
+    """
+
+    key: ApiKey
+    versions: tuple[int, int]  # the lowest and the highest
+    handler: Handler
+    is_pipelined: bool = False
+    bytes_max: int = 1024 * 1024  # of one request

@@ -1,0 +1,1 @@
+"""Fetch: sessions, waits, and answers of bounded size."""

@@ -1,0 +1,1 @@
+"""Groups of consumers, classic and of KIP-848, and their offsets."""

@@ -1,0 +1,1 @@
+"""What clients ask before anything else: brokers, topics and coordinators."""

@@ -1,0 +1,123 @@
+"""Metadata: the gateway as the only broker, and the leader of each partition."""
+
+import asyncio
+from collections.abc import Sequence
+
+from penstock.api.calls import create_topic
+from penstock.model import Topic
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_kafka.context import Context
+from penstock_kafka.dispatch.api import Answer, Call, Request, Uuid
+from penstock_kafka.errors import KafkaError, kafka_error
+from penstock_kafka.metadata.broker import broker
+from penstock_kafka.service.topic_directory import uuid_of
+from penstock_kafka.settings import CLUSTER_ID, NODE_ID
+
+_RIGHTS_UNKNOWN = -(2**31)
+_NULL_MEANS_ALL_VERSION = 1  # before, an empty list asks for all topics
+_CREATES_VERSION = 4  # before, each request lets the broker create what is missing
+_TOPICS_MAX = 1_000  # of one request that names topics
+_LOOKS_AT_ONCE = 16
+_LEADER_EPOCH = 0
+
+
+class Metadata:
+    """Describes topics. It creates missing ones if the operator and the client both want it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._topics = context.service.topics
+
+    async def answer(self, call: Call) -> Answer:
+        """The broker, and the topics that the client asks for."""
+        request = call.request
+        wanted: Sequence[Request] | None = request.topics
+        if wanted is None or (not wanted and call.version < _NULL_MEANS_ALL_VERSION):
+            topics = await self._all()
+        else:
+            topics = await self._named(call, wanted)
+        return {
+            "brokers": [broker(self._context.settings)],
+            "cluster_id": CLUSTER_ID,
+            "controller_id": NODE_ID,
+            "topics": topics,
+            "cluster_authorized_operations": _RIGHTS_UNKNOWN,
+        }
+
+    async def _all(self) -> list[Answer]:
+        try:
+            return [_described(topic) for topic in await self._topics.topics()]
+        except PenstockError as error:
+            if error.code.is_retriable:
+                raise
+            return []  # as Kafka: of topics that the client may not see, it sees none
+
+    async def _named(self, call: Call, wanted: Sequence[Request]) -> list[Answer]:
+        if len(wanted) > _TOPICS_MAX:
+            return [_refused(each.name, None, KafkaError.invalid_request) for each in wanted]
+        may_create = self._context.settings.creates_topics and (
+            call.version < _CREATES_VERSION or bool(call.request.allow_auto_topic_creation)
+        )
+        gate = asyncio.Semaphore(_LOOKS_AT_ONCE)
+
+        async def look(each: Request) -> Answer:
+            async with gate:
+                return await self._one(each.name, getattr(each, "topic_id", None), may_create=may_create)
+
+        return await asyncio.gather(*(look(each) for each in wanted))
+
+    async def _one(self, name: str | None, topic_id: Uuid | None, *, may_create: bool) -> Answer:
+        try:
+            if name is None:
+                name = None if topic_id is None else await self._topics.name_of(topic_id)
+                if name is None:
+                    return _refused(None, topic_id, KafkaError.unknown_topic_id)
+                may_create = False
+            try:
+                topic = await self._topics.topic(name)
+            except PenstockError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC or not may_create:
+                    raise
+                topic = await self._create(name)
+        except PenstockError as error:
+            code = KafkaError.leader_not_available if error.code.is_retriable else kafka_error(error)
+            return _refused(name, topic_id, code)
+        if topic_id and uuid_of(topic) != topic_id:
+            return _refused(name, topic_id, KafkaError.unknown_topic_id)
+        return _described(topic)
+
+    async def _create(self, name: str) -> Topic:
+        try:
+            await self._context.service.call(create_topic(name, self._context.settings.created_partitions, {}))
+        except PenstockError as error:
+            if error.code is not ErrorCode.TOPIC_EXISTS and not error.maybe_applied:
+                raise
+        self._topics.forget(name)
+        return await self._topics.topic(name)
+
+
+def _described(topic: Topic) -> Answer:
+    return {
+        "error_code": KafkaError.none,
+        "name": topic.name,
+        "topic_id": uuid_of(topic),
+        "is_internal": False,
+        "partitions": [_partition(number) for number in range(topic.partitions)],
+        "topic_authorized_operations": _RIGHTS_UNKNOWN,
+    }
+
+
+def _partition(number: int) -> Answer:
+    return {
+        "error_code": KafkaError.none,
+        "partition_index": number,
+        "leader_id": NODE_ID,
+        "leader_epoch": _LEADER_EPOCH,
+        "replica_nodes": [NODE_ID],
+        "isr_nodes": [NODE_ID],
+        "offline_replicas": [],
+    }
+
+
+def _refused(name: str | None, topic_id: Uuid | None, code: KafkaError) -> Answer:
+    return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": []}

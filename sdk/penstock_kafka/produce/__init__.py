@@ -1,0 +1,1 @@
+"""Produce: batches of all connections, joined into few calls of the service."""

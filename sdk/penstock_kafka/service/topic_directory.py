@@ -1,0 +1,79 @@
+"""What the gateway knows of topics: by name and by id, for a short time."""
+
+import asyncio
+from collections.abc import Iterable
+
+from penstock.api.calls import list_topics, topic_metadata
+from penstock.http.async_client import AsyncClient
+from penstock.model import Topic
+from penstock.system import monotonic_ms
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import TOPICS_MAX
+from penstock_kafka.dispatch.api import Uuid
+
+TOPIC_AGE_MS_MAX = 5_000  # of a topic that is told to clients: changes of topics take ten seconds anyway
+_Uuid_DIGITS = 32
+LIST_AGE_MS_MAX = 2_000  # of the list of topics, which several clients ask for at once
+
+
+class TopicDirectory:
+    """Topics as the service described them last."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._topics: dict[str, tuple[Topic, int]] = {}
+        self._names: dict[Uuid, str] = {}
+        self._listed_at_ms = -LIST_AGE_MS_MAX
+        self._listing = asyncio.Lock()
+        self._list: list[Topic] = []
+
+    async def topic(self, name: str) -> Topic:
+        """The topic, a few seconds old at most. Raises UNKNOWN_TOPIC and what else the service answers."""
+        known = self._topics.get(name)
+        if known is not None and monotonic_ms() - known[1] <= TOPIC_AGE_MS_MAX:
+            return known[0]
+        try:
+            topic = await self._client.call(topic_metadata(name))
+        except PenstockError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC:
+                self.forget(name)
+            raise
+        self.remember([topic])
+        return topic
+
+    async def topics(self) -> list[Topic]:
+        """All topics, sorted by name, a few seconds old at most."""
+        async with self._listing:
+            if monotonic_ms() - self._listed_at_ms > LIST_AGE_MS_MAX:
+                self._list = await self._client.call(list_topics())
+                self._listed_at_ms = monotonic_ms()
+                self.remember(self._list)
+            return self._list
+
+    async def name_of(self, topic_id: Uuid) -> str | None:
+        """The name of the topic with this id; None if there is none. It may list all topics."""
+        if topic_id not in self._names:
+            await self.topics()
+        return self._names.get(topic_id)
+
+    def remember(self, topics: Iterable[Topic]) -> None:
+        """Take what the service has said."""
+        now_ms = monotonic_ms()
+        for topic in topics:
+            if len(self._topics) >= TOPICS_MAX and topic.name not in self._topics:
+                self._topics.clear()
+                self._names.clear()
+            self._topics[topic.name] = (topic, now_ms)
+            self._names[uuid_of(topic)] = topic.name
+
+    def forget(self, name: str) -> None:
+        """The topic has changed or is gone: ask anew."""
+        known = self._topics.pop(name, None)
+        if known is not None:
+            self._names.pop(uuid_of(known[0]), None)
+        self._listed_at_ms = -LIST_AGE_MS_MAX
+
+
+def uuid_of(topic: Topic) -> Uuid:
+    """The topic's id as Kafka has it: Penstock's 80 bits, and zeros."""
+    return Uuid(hex=topic.topic_id.ljust(_Uuid_DIGITS, "0"))

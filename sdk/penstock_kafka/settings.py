@@ -1,0 +1,28 @@
+"""The gateway's settings, and its limits."""
+
+from dataclasses import dataclass
+
+DEFAULT_PORT = 9092
+CLUSTER_ID = "penstock"
+NODE_ID = 1  # every gateway is the only broker of its clients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The choices of the operator. `advertised` is the address that clients are told to connect to."""
+
+    advertised: Address
+    creates_topics: bool = False  # of names that a producer or a consumer asks for
+    created_partitions: int = 1
+    connections_max: int = 2_000

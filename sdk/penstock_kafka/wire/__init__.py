@@ -1,0 +1,1 @@
+"""Sockets: frames of bounded size, one task per connection, back-pressure, and an end that finishes what began."""

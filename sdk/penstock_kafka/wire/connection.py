@@ -1,0 +1,217 @@
+"""One connection: reads requests, lets them be handled, and writes the answers in the order of the requests.
+
+```
+read a frame -> find its API -> handle -> queue of answers, in order -> write
+     ^                                         |
+     +-------- waits while the queue is full --+
+```
+- A request that is malformed, too large, or of a version that the gateway has not announced ends the connection.
+- The next request is read while requests of pipelined APIs run. Each other request waits for those before it, and the
+  connection reads on when it is answered.
+- An error that no part of an answer can tell ends the connection: the client comes again.
+- A client that reads its answers too slowly is cut off.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from penstock_core.errors import PenstockError
+from penstock_kafka.dispatch.api import Api, ApiKey, Call, Peer
+from penstock_kafka.dispatch.messages import (
+    MalformedRequestError,
+    Prefix,
+    read_prefix,
+    read_request,
+    write_answer,
+    write_unsupported_versions,
+)
+from penstock_kafka.dispatch.registry import Registry
+from penstock_kafka.errors import RequestRefused
+from penstock_kafka.wire.budget import ByteBudget
+
+_log = logging.getLogger("penstock.kafka")
+
+PIPELINED_MAX = 32  # requests of one connection that run side by side
+IDLE_S_MAX = 600.0  # between two requests, as Kafka's connections.max.idle.ms
+FRAME_S_MAX = 30.0  # from the first byte of a request to its last
+WRITE_S_MAX = 30.0  # of one answer
+_LENGTH_BYTES = 4
+_PREFIX_BYTES = 8
+_WRITE_HIGH_WATER = 64 * 1024
+
+
+class PeerReader(asyncio.StreamReader):
+    """A StreamReader that tells when the client has gone, even while no one reads."""
+
+    def __init__(self, gone: asyncio.Event) -> None:
+        super().__init__(limit=64 * 1024)
+        self._gone = gone
+
+    def feed_eof(self) -> None:
+        """The client has closed its side."""
+        super().feed_eof()
+        self._gone.set()
+
+    def set_exception(self, exc: Exception) -> None:
+        """The connection is broken."""
+        super().set_exception(exc)
+        self._gone.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """The gateway's part of each connection: its APIs, and the bytes that all connections share."""
+
+    registry: Registry
+    budget: ByteBudget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenRequest:
+    prefix: Prefix
+    size: int
+    answer: Awaitable[bytes | None]
+
+
+class Connection:
+    """Serves one client until it goes, breaks the protocol, or the gateway stops."""
+
+    def __init__(self, desk: Desk, peer: Peer, reader: PeerReader, writer: asyncio.StreamWriter) -> None:
+        self._desk = desk
+        self._peer = peer
+        self._reader = reader
+        self._writer = writer
+        self._open: asyncio.Queue[_OpenRequest | None] = asyncio.Queue(PIPELINED_MAX)
+        writer.transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+
+    def stop(self) -> None:
+        """Take no further bytes. Requests that came whole are answered."""
+        transport = self._writer.transport
+        if isinstance(transport, asyncio.ReadTransport) and not transport.is_closing() and not self._peer.gone.is_set():
+            transport.pause_reading()
+            self._reader.feed_eof()
+
+    async def serve(self) -> None:
+        """Until the connection ends. Raises nothing but a cancellation."""
+        answering = asyncio.ensure_future(self._answer_all())
+        reading = asyncio.ensure_future(self._read_all())
+        try:
+            await asyncio.wait({answering, reading}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done() and not reading.cancelled() and reading.exception() is None:
+                await asyncio.wait({answering})
+        finally:
+            self._peer.gone.set()
+            for task in (answering, reading):
+                task.cancel()
+            await asyncio.wait({answering, reading})
+            self._say_why(reading)
+            self._say_why(answering)
+            self._leave_open()
+            self._writer.close()
+
+    async def _read_all(self) -> None:
+        while (frame := await self._read_frame()) is not None:
+            try:
+                await self._begin(frame)
+            except MalformedRequestError:
+                self._desk.budget.give_back(len(frame))
+                raise
+        await self._open.put(None)
+
+    async def _read_frame(self) -> bytes | None:
+        """The next request, whose bytes the budget counts from now on; None if the client has closed."""
+        try:
+            async with asyncio.timeout(IDLE_S_MAX):
+                head = await self._reader.readexactly(_LENGTH_BYTES)
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                raise
+            return None
+        size = int.from_bytes(head, "big", signed=True)
+        if size < _PREFIX_BYTES:
+            raise MalformedRequestError(f"a request says that it has {size} bytes")
+        async with asyncio.timeout(FRAME_S_MAX):
+            prefix = await self._reader.readexactly(_PREFIX_BYTES)
+        key = int.from_bytes(prefix[:2], "big", signed=True)
+        bytes_max = self._desk.registry.bytes_max(key)
+        if size > bytes_max:
+            raise MalformedRequestError(f"a request to API {key} has {size:,} bytes: {bytes_max:,} at most")
+        await self._desk.budget.take(size)
+        try:
+            async with asyncio.timeout(FRAME_S_MAX):
+                return prefix + await self._reader.readexactly(size - _PREFIX_BYTES)
+        except BaseException:
+            self._desk.budget.give_back(size)
+            raise
+
+    async def _begin(self, frame: bytes) -> None:
+        """Start to handle a request. Returns when the next one may be read."""
+        prefix = read_prefix(frame)
+        api = self._desk.registry.find(prefix.api_key, prefix.version)
+        if api is None:
+            if prefix.api_key != ApiKey.API_VERSIONS:
+                raise MalformedRequestError(f"API {prefix.api_key} version {prefix.version} is not served")
+            answer = write_unsupported_versions(prefix.correlation_id, self._desk.registry.versions())
+            await self._put(prefix, len(frame), _said(answer))
+            return
+        client_id, request = read_request(prefix, frame)
+        if not api.is_pipelined:
+            await self._open.join()
+        call = Call(key=api.key, version=prefix.version, client_id=client_id, peer=self._peer, request=request)
+        await self._put(prefix, len(frame), asyncio.ensure_future(_handled(api, call, prefix)))
+        if not api.is_pipelined:
+            await self._open.join()
+
+    async def _put(self, prefix: Prefix, size: int, answer: Awaitable[bytes | None]) -> None:
+        await self._open.put(_OpenRequest(prefix=prefix, size=size, answer=answer))
+
+    async def _answer_all(self) -> None:
+        while (request := await self._open.get()) is not None:
+            try:
+                data = await asyncio.shield(request.answer)  # it goes on when the connection breaks
+            finally:
+                self._desk.budget.give_back(request.size)
+            if data is not None:
+                self._writer.write(data)
+                async with asyncio.timeout(WRITE_S_MAX):
+                    await self._writer.drain()
+            self._open.task_done()
+
+    def _leave_open(self) -> None:
+        """Let go on what runs: a producer with acks=0 may have closed its connection. Its answers go nowhere."""
+        while not self._open.empty():
+            request = self._open.get_nowait()
+            if request is None:
+                continue
+            if isinstance(request.answer, asyncio.Future):
+                request.answer.add_done_callback(partial(self._left, request.size))
+            else:
+                self._desk.budget.give_back(request.size)
+
+    def _left(self, size: int, task: "asyncio.Future[bytes | None]") -> None:
+        self._desk.budget.give_back(size)
+        self._say_why(task)
+
+    def _say_why(self, task: "asyncio.Future[Any]") -> None:
+        """Log the reason of the connection's end."""
+        error = None if task.cancelled() else task.exception()
+        name = f"connection {self._peer.number} from {self._peer.address}"
+        if isinstance(error, MalformedRequestError | PenstockError | RequestRefused):
+            _log.warning("%s ends: %s", name, error)
+        elif isinstance(error, OSError | EOFError | TimeoutError):
+            _log.debug("%s ends: %r", name, error)
+        elif error is not None:
+            _log.error("%s ends by a defect", name, exc_info=error)
+
+
+async def _handled(api: Api, call: Call, prefix: Prefix) -> bytes | None:
+    answer = await api.handler(call)
+    return None if answer is None else write_answer(prefix, answer)
+
+
+async def _said(answer: bytes) -> bytes:
+    return answer

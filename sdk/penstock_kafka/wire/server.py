@@ -1,0 +1,78 @@
+"""The listening socket: bounded connections, and an end in which open requests are answered."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import socket
+import ssl
+
+from penstock_kafka.dispatch.api import Peer
+from penstock_kafka.wire.connection import Connection, Desk, PeerReader
+
+_log = logging.getLogger("penstock.kafka")
+
+DRAIN_S_MAX = 10.0  # for open requests, when the gateway stops
+_BACKLOG = 1_024
+
+
+class Server:
+    """Serves the clients of one listening socket."""
+
+    def __init__(self, desk: Desk, *, connections_max: int, tls: ssl.SSLContext | None = None) -> None:
+        self._desk = desk
+        self._connections_max = connections_max
+        self._tls = tls
+        self._connections: dict[Connection, asyncio.Task[None]] = {}
+        self._numbers = itertools.count(1)
+        self._server: asyncio.Server | None = None
+
+    @property
+    def connection_count(self) -> int:
+        """The connections that are open."""
+        return len(self._connections)
+
+    async def start(self, listening: socket.socket) -> None:
+        """Accept connections from now on."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._protocol, sock=listening, ssl=self._tls, backlog=_BACKLOG)
+
+    async def close(self) -> None:
+        """Accept no more, answer the requests that came whole, then close all connections."""
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.stop()
+        tasks = set(self._connections.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=DRAIN_S_MAX)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        gone = asyncio.Event()
+        reader = PeerReader(gone)
+        return asyncio.StreamReaderProtocol(reader, lambda _, writer: self._accept(reader, writer, gone))
+
+    def _accept(self, reader: PeerReader, writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
+        address = str(writer.get_extra_info("peername"))
+        if len(self._connections) >= self._connections_max:
+            _log.warning("a connection from %s is refused: %d are open already", address, self._connections_max)
+            writer.transport.abort()
+            return
+        plain = writer.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = Peer(number=next(self._numbers), address=address, gone=gone)
+        connection = Connection(self._desk, peer, reader, writer)
+        task = asyncio.get_running_loop().create_task(connection.serve(), name=f"penstock-kafka-{peer.number}")
+        self._connections[connection] = task
+        task.add_done_callback(lambda _: self._connections.pop(connection, None))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, at a free port if `port` is 0. Raises OSError if it cannot be."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
