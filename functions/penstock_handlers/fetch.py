@@ -50,7 +50,8 @@ def serve(event: Event, instance: Instance) -> Result:
 
     results = where_allowed(access, Operation.READ, entries, lambda entry: entry.topic, fetch_allowed)
     answers = [_to_json(entry, result, must_arm=must_arm) for entry, result in zip(entries, results, strict=True)]
-    header = {"partitions": answers}
+    again_ms = [result.again_ms for result in results.ok if result.again_ms is not None]
+    header = {"partitions": answers, **({"retry_after_ms": max(again_ms)} if again_ms else {})}
     return batches_result(frame.encode(header, [result.data for result in results.ok]))
 
 

@@ -97,13 +97,16 @@ def _answer(fetched: FetchResult, start: int) -> FetchedRecords:
         if not records:
             raise
         next_offset = records[-1]["offset"] + 1
-    return {
+    answer: FetchedRecords = {
         "topic_id": fetched.topic_id,
         "records": records,
         "next_offset": next_offset,
         "high_watermark": fetched.high_watermark,
         "log_start_offset": fetched.log_start_offset,
     }
+    if fetched.again_ms is not None:
+        answer["retry_after_ms"] = fetched.again_ms
+    return answer
 
 
 def _least_size(record: Record) -> int:

@@ -135,6 +135,7 @@ def _answer(acquired: Acquired) -> dict[str, Any]:
         "ordering": acquired.group.config.ordering,
         "acknowledged": [*map(_acknowledged, acquired.acknowledged)],
         "next_available_ms": acquired.next_available_ms,
+        **({} if acquired.again_ms is None else {"retry_after_ms": acquired.again_ms}),
         "watch": [
             {"topic_id": each.key.topic_id, "partition": each.key.partition, "armed": each.is_armed}
             for each in acquired.watched

@@ -38,6 +38,12 @@ def _reserved(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, reserved_concurrency={**settings.reserved_concurrency, **counts})
 
 
+def _waits(settings: StageSettings, value: str) -> StageSettings:
+    if not value.isascii() or not value.isdigit():
+        raise ValueError(f"waits_max={value!r}: give the instances that may wait for records at once, 0 or more")
+    return replace(settings, waits_max=int(value))
+
+
 def _restored(settings: StageSettings, value: str) -> StageSettings:
     allowed = f"give {','.join(f'{name}=…' for name in _RESTORED)}"
     named = _pairs("restored_tables", value, allowed)
@@ -80,6 +86,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "alarm_topic_arn": _receiver,
     "account_concurrency": _account,
     "reserved_concurrency": _reserved,
+    "waits_max": _waits,
     "restored_tables": _restored,
     "canary": _canary,
     "metrics": _metrics,

@@ -193,8 +193,9 @@ class StageSettings:
     `account_concurrency` is the number of instances that your account has in the region, None if you do not know it.
     `reserved_concurrency` has instances by function, which that function may use, and no other. A function without an
     entry shares the rest of the account. By default there are none: AWS would refuse them in a new account, which may
-    have 10 instances. `request_rate` applies to each route; None leaves the account's 10,000.
-    `route_rates` has lower ones by function, for each of its routes.
+    have 10 instances. `waits_max` is the number of instances that may wait for records at once, those of all functions
+    together; None takes what `wait_pool` says (walls.py). `request_rate` applies to each route; None leaves the
+    account's 10,000. `route_rates` has lower ones by function, for each of its routes.
     `job_environments` None takes those of the storage profile.
     `timers_always_on` lets the first delayed records of the stage come on time, and costs $0.26 a month for the pollers
     of their queue (docs/adr/0039). `timer_retry_s` is the wait before a failed promotion is tried again.
@@ -241,6 +242,7 @@ class StageSettings:
     function_sizes: Mapping[str, FunctionSize] = field(default_factory=lambda: FUNCTION_SIZES)
     account_concurrency: int | None = None
     reserved_concurrency: Mapping[str, int] = field(default_factory=dict)
+    waits_max: int | None = None
     request_rate: RequestRate | None = REQUEST_RATE
     route_rates: Mapping[str, RequestRate] = field(default_factory=lambda: ROUTE_RATES)
     timer_retry_s: int = 60  # a promotion that failed: not shorter than the timeout of promote
@@ -278,6 +280,8 @@ class StageSettings:
             raise ValueError(f"stage {self.name} has a canary and no alarms that could stop it: set canary=AT_ONCE")
         if self.acl_default == "deny" and not self.super_principals:
             raise ValueError(f"stage {self.name} denies by default, and nobody could make rules: set super_principals")
+        if self.waits_max is not None and self.waits_max < 0:
+            raise ValueError(f"waits_max={self.waits_max}: give the instances that may wait at once, 0 or more")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
 
     @property

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
+
+from penstock_core.limits import WAITS_DEFAULT_MAX
+from penstock_core.quotas.wait_pool import WaitPool
 
 _UNRESERVED_MIN = 100  # Lambda lets nobody reserve these
 _WALLED_MIN = 200  # instances of an account that are worth walls
@@ -15,6 +19,24 @@ _SHARES: Mapping[str, int] = {
     "transactions": 6,
     "groups": 10,
 }
+_WAITING = frozenset({"fetch", "records_fetch", "share"})
+_SHARED_POOL = "stage"
+
+
+class Instances(Protocol):
+    """The settings of a stage that are about instances of its functions."""
+
+    @property
+    def account_concurrency(self) -> int | None:
+        """The instances that the account has, None if nobody told."""
+
+    @property
+    def reserved_concurrency(self) -> Mapping[str, int]:
+        """The instances that functions have for themselves."""
+
+    @property
+    def waits_max(self) -> int | None:
+        """The instances that may wait at once, None for what `wait_pool` takes then."""
 
 
 def reserved_concurrency(account: int) -> Mapping[str, int]:
@@ -28,6 +50,23 @@ def reserved_concurrency(account: int) -> Mapping[str, int]:
         return {}
     reservable = account - max(_UNRESERVED_MIN, account // 4)
     return {name: reservable * percent // 100 for name, percent in _SHARES.items()}
+
+
+def wait_pool(function: str, settings: "Instances") -> WaitPool | None:
+    """Returns the pool of waiting time of a function, None for one whose requests never wait.
+
+    By default a function with a reserve lets half of it wait. The others have one pool together: half of the account,
+    or `WAITS_DEFAULT_MAX` if nobody told how many instances it has. `waits_max` is one pool for all functions.
+    """
+    if function not in _WAITING:
+        return None
+    if settings.waits_max is not None:
+        return WaitPool(name=_SHARED_POOL, instances=settings.waits_max)
+    reserved = settings.reserved_concurrency.get(function)
+    if reserved is not None:
+        return WaitPool(name=function, instances=max(1, reserved // 2))
+    account = settings.account_concurrency
+    return WaitPool(name=_SHARED_POOL, instances=WAITS_DEFAULT_MAX if account is None else max(1, account // 2))
 
 
 def check_reserved(reserved: Mapping[str, int], functions: Mapping[str, object], account: int | None) -> None:

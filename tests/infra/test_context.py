@@ -33,6 +33,8 @@ WRONG = (
     ("reserved_concurrency", "produce=10,produce=20", "function=instances"),
     ("reserved_concurrency", "produce=half", "whole numbers"),
     ("reserved_concurrency", "produce=-1", "whole numbers"),
+    ("waits_max", "-1", "0 or more"),
+    ("waits_max", "half", "0 or more"),
     ("reserved_concurrency", "produce=0", "1 instance or more"),
     ("reserved_concurrency", "producer=10", FUNCTION_NAMES),
     ("metrics", "on", "topics or all"),

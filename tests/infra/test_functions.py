@@ -9,7 +9,9 @@ from aws_cdk.assertions import Template
 from penstock_cdk.overrides import overridden
 from penstock_cdk.service.routes import ROUTES
 from penstock_cdk.settings import STAGES, StageSettings
+from penstock_cdk.walls import wait_pool
 from penstock_core.limits import FETCH_WAIT_MS_MAX, LOG_START_GRACE_MS, TIERED_SWEEP_GRACE_MS
+from penstock_core.quotas.wait_pool import format_wait_pool
 from penstock_core.zones.zone_state import FUNCTION_MS_MAX
 from tests.infra.conftest import Resources, entry_of, settings_named, zones_in_environment
 from tests.infra.templates import functions_in, name_of, of_type
@@ -102,6 +104,31 @@ def test_walls_fit_into_the_account(account: int) -> None:
     assert account - sum(reserved.values()) >= min(account, max(100, account // 4))
 
 
+@pytest.mark.parametrize(
+    ("context", "pools"),
+    [
+        ({}, {"fetch": "stage=50", "records_fetch": "stage=50", "share": "stage=50"}),
+        ({"account_concurrency": "10"}, {"fetch": "stage=5", "records_fetch": "stage=5", "share": "stage=5"}),
+        (
+            {"account_concurrency": "1000"},
+            {"fetch": "fetch=112", "records_fetch": "records_fetch=22", "share": "share=67"},
+        ),
+        (
+            {"account_concurrency": "1000", "reserved_concurrency": "fetch=1"},
+            {"fetch": "fetch=1", "records_fetch": "records_fetch=22", "share": "share=67"},
+        ),
+        (
+            {"account_concurrency": "1000", "waits_max": "0"},
+            {"fetch": "stage=0", "records_fetch": "stage=0", "share": "stage=0"},
+        ),
+    ],
+)
+def test_waiting_requests_leave_half_of_the_instances_to_others(context: dict[str, str], pools: dict[str, str]) -> None:
+    settings = overridden(STAGES["prod"], context.get)
+    found = {name: pool for name in settings.function_sizes if (pool := wait_pool(name, settings)) is not None}
+    assert {name: format_wait_pool(pool) for name, pool in found.items()} == pools
+
+
 def test_reserved_instances_are_in_the_template(make_stack_of: Callable[[StageSettings], Stack]) -> None:
     context = {"account_concurrency": "1000", "reserved_concurrency": "produce=250,topics=20"}
     settings = overridden(settings_named("dev"), context.get)
@@ -175,6 +202,7 @@ def test_environment_names_tables_and_zones(resources: Resources, stage: str) ->
             "POWERTOOLS_LOG_LEVEL": STAGES[stage].log_level,
             **({"PENSTOCK_AUDIT_RETENTION_MS": "31536000000"} if own == "audit" else {}),
             **metrics_in_environment(stage, own),
+            **({"PENSTOCK_WAITS": "stage=50"} if own in ("fetch", "records_fetch", "share") else {}),
             **JOB_ENVIRONMENTS.get(own, {}),
             **({"PENSTOCK_SWEEP_GRACE_MS": "43200000"} if own == "sweep" and STAGES[stage].tiers_zones else {}),
         }

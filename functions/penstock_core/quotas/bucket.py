@@ -14,18 +14,20 @@ puts a new bucket in place of the old one.
 from dataclasses import dataclass
 
 from penstock_core.limits import QUOTA_BURST_MS, QUOTA_CHARGE_MS, QUOTA_CHARGED_AHEAD_MS
-from penstock_core.quotas.quota import Rate, Subject
 
 _MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketKey:
-    """The bucket of one rate of one principal or topic. A topic has its id, so that a new one begins anew."""
+    """The bucket of one rate of one principal or topic. A topic has its id, so that a new one begins anew.
 
-    subject: Subject
+    `subject` and `rate` are a `Subject` and its `Rate`, or those of the stage's waiting time (wait_pool.py).
+    """
+
+    subject: str
     name: str
-    rate: Rate
+    rate: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,12 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from penstock_core.acls.settings import acl_settings_of
+from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
+from penstock_core.quotas.wait_pool import parse_wait_pool
 from penstock_handlers.edge.meters.metering import Meter
 from penstock_handlers.edge.meters.traffic_meter import TrafficMeter
 from penstock_service.adapters.storage_calls import RequestCalls, StorageCalls
-from penstock_service.instance.instance import Instance
+from penstock_service.instance.instance import Instance, Tuning
 from penstock_service.instance.telemetry import Telemetry
 from penstock_service.ports.cloud_formation import CloudFormation
 
@@ -37,12 +39,13 @@ traffic_meter = TrafficMeter()
 def instance() -> Instance:
     """The instance of this process, made from its environment and then kept.
 
-    Reads the variables of `storage_of_environment`, those of `acl_settings_of`, and
+    Reads the variables of `storage_of_environment`, those of `acl_settings_of`, `PENSTOCK_WAITS` (wait_pool.py), and
     `PENSTOCK_METRICS`, which is `off` by default. Sends no call.
     """
     from penstock_service.adapters.aws import aws_instance, storage_of_environment
 
-    made = aws_instance(storage_of_environment(), STORAGE_CALLS, acl_settings_of(os.environ))
+    tuning = Tuning(wait_pool=parse_wait_pool(os.environ.get(WAITS_VARIABLE)))
+    made = aws_instance(storage_of_environment(), STORAGE_CALLS, acl_settings_of(os.environ), tuning)
     made.traffic.is_on = os.environ.get("PENSTOCK_METRICS", "off") != "off"
     return made
 

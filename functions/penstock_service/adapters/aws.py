@@ -47,7 +47,7 @@ from penstock_service.adapters.storage_calls import StorageCalls
 from penstock_service.adapters.system import SystemClock, SystemEntropy, ThreadExecutor
 from penstock_service.adapters.targets.places import TargetPlaces, parse_target_places
 from penstock_service.adapters.timer_triggers import AwsTimerTriggers, TimerPlaces, parse_timer_places
-from penstock_service.instance.instance import Instance
+from penstock_service.instance.instance import Instance, Tuning
 from penstock_service.ports.push import Targets
 from penstock_service.ports.runtime import Runtime
 from penstock_service.ports.segments import SegmentStore
@@ -203,7 +203,9 @@ def parse_wake_ups(text: str | None) -> tuple[str, str] | None:
     return host, realtime_host
 
 
-def aws_instance(storage: Storage, calls: StorageCalls, acl_settings: AclSettings | None = None) -> Instance:
+def aws_instance(
+    storage: Storage, calls: StorageCalls, acl_settings: AclSettings | None = None, tuning: Tuning | None = None
+) -> Instance:
     """A new function instance on `storage`. `calls` counts its calls to DynamoDB and S3. Sends no call.
 
     The clients of S3 and SQS are made when they are first needed. `open_zones` makes that of S3.
@@ -252,7 +254,7 @@ def aws_instance(storage: Storage, calls: StorageCalls, acl_settings: AclSetting
         deliveries=NoDeliveryQueue() if storage.deliveries is None else SqsDeliveryQueue(storage.deliveries, control),
         targets=NoTargets() if storage.targets is None else _targets(storage, storage.targets, session, runtime),
     )
-    return Instance.new(stores, runtime, acl_settings=acl_settings)
+    return Instance.new(stores, runtime, tuning, acl_settings)
 
 
 def open_zones(instance: Instance) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from penstock_core.acls.settings import AclSettings
 from penstock_core.limits import PUT_TIMEOUT_MS
+from penstock_core.quotas.wait_pool import WaitPool
 from penstock_service.instance.acl_cache import AclCache
 from penstock_service.instance.group_cache import GroupCache
 from penstock_service.instance.held_segments import HeldSegments
@@ -30,17 +31,19 @@ STRAGGLER_GRACE_MS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """The times that an instance waits for zones, in milliseconds.
+    """The times that an instance waits, for zones in milliseconds.
 
     `straggler_grace_ms`: once an append has its acks, it waits this long for the remaining zones to confirm too. A zone
     that misses the quorum by a moment is then not marked as under-replicated. `put_timeout_ms`: a put that has not
     answered by then has failed for its request. `hedge_floor_ms`: a read asks the next zone too when a zone takes
-    longer than usual, and at least this long.
+    longer than usual, and at least this long. `wait_pool`: requests that wait for records take the time from it; None
+    lets all of them wait.
     """
 
     straggler_grace_ms: int = STRAGGLER_GRACE_MS
     put_timeout_ms: float = PUT_TIMEOUT_MS
     hedge_floor_ms: float = HEDGE_FLOOR_MS
+    wait_pool: WaitPool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,14 +51,14 @@ def take_share(instance: Instance, key: BucketKey, rate: int, needed: int, wante
             raise
         if error.code is ErrorCode.THROTTLED:  # that many charges are this principal's own doing
             raise over_quota(key, rate, QUOTA_WAIT_MS_MAX // 60) from error
-        instance.telemetry.log("quota_uncharged", subject=str(key.subject), rate=str(key.rate), error=error.code.name)
+        instance.telemetry.log("quota_uncharged", subject=key.subject, rate=key.rate, error=error.code.name)
     shares.spend(key, needed)
 
 
 def over_quota(key: BucketKey, rate: int, wait_ms: float) -> PenstockError:
     """The error of a request over its quota. It names the quota and the time to wait."""
     retry_after_ms = ceil(min(max(wait_ms, 1), QUOTA_WAIT_MS_MAX))
-    whose = "your principal" if key.subject is Subject.PRINCIPAL else "the topic"
+    whose = "your principal" if key.subject == Subject.PRINCIPAL else "the topic"
     return PenstockError(
         ErrorCode.THROTTLED,
         f"{whose} has spent its quota {key.rate}={rate}: try again in {retry_after_ms} ms, or have the quota raised",

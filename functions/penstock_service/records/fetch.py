@@ -11,8 +11,6 @@ from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.filter import Filter
 from penstock_core.ids import Offset, PartitionKey, TopicId
 from penstock_core.limits import (
-    FETCH_POLL_MS_MAX,
-    FETCH_POLL_MS_MIN,
     FETCH_REFS_MAX,
     INDEX_FETCH_PAGES,
     REQUEST_PARTITIONS_MAX,
@@ -25,12 +23,11 @@ from penstock_core.records.record_batch import stamp
 from penstock_service.index.reader import pages_forward
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.log import LogIndex
+from penstock_service.quotas.wait import Wait
 from penstock_service.records.count_traffic import count_sent
 from penstock_service.records.scan import Scan, scan
 from penstock_service.segments.read_range import MAY_BE_REMOVED
 from penstock_service.segments.read_refs import RefContents, read_refs_singly
-
-_POLL_GROWTH = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +53,7 @@ class FetchResult:
     The first batch may start below the offset asked for. With a filter, the batches hold the records that match, and
     `next_offset` lies behind those that do not. There may be no data, and yet more to read. `is_armed`: the next append
     to the partition sends a wake-up. `topic_partitions` is the number of the topic's partitions, as the topic cache
-    knows it.
+    knows it. `again_ms`: the stage has cut the wait short, and the caller shall come again after so long.
     """
 
     topic_id: TopicId
@@ -66,6 +63,7 @@ class FetchResult:
     data: bytearray
     topic_partitions: int
     is_armed: bool = False
+    again_ms: int | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -81,6 +79,7 @@ class _PartitionFetch:
     data: bytearray = field(default_factory=bytearray)
     error: PenstockError | None = None
     is_armed: bool = False
+    again_ms: int | None = None
 
     @property
     def is_at_end(self) -> bool:
@@ -124,6 +123,7 @@ class _PartitionFetch:
             data=self.data,
             topic_partitions=self.topic_partitions,
             is_armed=self.is_armed,
+            again_ms=self.again_ms,
         )
 
 
@@ -140,8 +140,9 @@ def fetch(
 
     The results hold `max_bytes` at most, except that the first batch of the first partition with data is always there.
     At the tail a fetch costs one read of all heads and the ranged gets. While it waits, it repeats that read at
-    intervals that grow up to 1 s. Below the tail it costs one query more per partition. Raises INVALID_REQUEST
-    for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and UNKNOWN_TOPIC_ID the topic's id.
+    intervals that grow up to 1 s, as far as `Wait` lets it. Below the tail it costs one query more per partition.
+    Raises INVALID_REQUEST for no entries or too many of them. OFFSET_OUT_OF_RANGE carries the bounds, and
+    UNKNOWN_TOPIC_ID the topic's id.
 
     With `must_arm`, a fetch that finds no records arms its partitions (`_arm`): one update for each without a waiter.
 
@@ -197,16 +198,14 @@ def _scan(instance: Instance, partitions: Sequence[_PartitionFetch], max_bytes: 
 
 
 def _wait(instance: Instance, entries: Sequence[FetchEntry], min_bytes: int, wait_ms: int) -> Outcomes[_PartitionFetch]:
-    """Read the heads until `min_bytes` are there, a partition has an error, or the time is up."""
-    deadline_ms = instance.clock.monotonic_ms() + wait_ms
-    pause_ms: float = FETCH_POLL_MS_MIN
-    while True:
+    """Read the heads until `min_bytes` are there, a partition has an error, or the wait ends."""
+    with Wait(instance, wait_ms) as wait:
         found = _look(instance, entries)
-        remaining_ms = deadline_ms - instance.clock.monotonic_ms()
-        if remaining_ms <= 0 or _is_enough(found, min_bytes):
-            return found
-        instance.clock.sleep_ms(min(pause_ms, remaining_ms))
-        pause_ms = min(pause_ms * _POLL_GROWTH, FETCH_POLL_MS_MAX)
+        while not _is_enough(found, min_bytes) and wait.pause():
+            found = _look(instance, entries)
+    for each in found.ok:
+        each.again_ms = wait.again_ms
+    return found
 
 
 def _arm(instance: Instance, partitions: Sequence[_PartitionFetch]) -> None:

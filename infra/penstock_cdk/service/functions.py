@@ -18,7 +18,10 @@ from penstock_cdk.service.timers import PROMOTE, TimerQueues
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import AUDIT, METRICS_NAMESPACE, StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
+from penstock_cdk.walls import wait_pool
 from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
+from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
+from penstock_core.quotas.wait_pool import format_wait_pool
 
 # Lambda then logs an invocation only if it failed. START, END and REPORT of each one would cost more than a log line.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
@@ -143,6 +146,7 @@ class Functions(Construct):
             "POWERTOOLS_LOG_LEVEL": settings.log_level,
             **({"PENSTOCK_AUDIT_RETENTION_MS": str(settings.audit_retention_ms)} if name == AUDIT else {}),
             **metrics_environment(settings, name),
+            **_wait_environment(settings, name),
             **settings.environments_of_jobs.get(name, {}),
         }
 
@@ -152,6 +156,11 @@ def _acl_environment(settings: StageSettings) -> dict[str, str]:
     default = {} if settings.acl_default is None else {DEFAULT_VARIABLE: settings.acl_default}
     principals = {SUPER_VARIABLE: json.dumps(settings.super_principals)} if settings.super_principals else {}
     return {**default, **principals}
+
+
+def _wait_environment(settings: StageSettings, name: str) -> dict[str, str]:
+    pool = wait_pool(name, settings)
+    return {} if pool is None else {WAITS_VARIABLE: format_wait_pool(pool)}
 
 
 def construct_name(name: str) -> str:

@@ -66,10 +66,14 @@ class FetchRequest:
 
 
 class FetchAnswer(NamedTuple):
-    """One entry per partition, in request order, and the bytes that they count."""
+    """One entry per partition, in request order, and the bytes that they count.
+
+    `again_ms`: the service was short of instances, and wants the next fetch of what is quiet after so long.
+    """
 
     partitions: Sequence[Mapping[str, Any]]
     body: memoryview
+    again_ms: int = 0
 
 
 class FetchBuffer:
@@ -200,6 +204,7 @@ class FetchBuffer:
             self.fail(request, answer, now_ms, chance)
         else:
             self.accept(request, answer.partitions, answer.body, now_ms, chance)
+            self.waiting.cut_short(request.cursors, answer.again_ms, now_ms, chance)
 
     def accept(
         self, request: FetchRequest, answers: Sequence[Mapping[str, Any]], body: memoryview, now_ms: int, chance: float

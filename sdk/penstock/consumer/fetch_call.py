@@ -49,4 +49,4 @@ def fetch_answer(request: HttpRequest, response: Response, count: int) -> FetchA
     header, batches = framed_answer(request, response)
     if len(header["partitions"]) != count:
         raise misunderstood(request)
-    return FetchAnswer(header["partitions"], batches)
+    return FetchAnswer(header["partitions"], batches, int(header.get("retry_after_ms", 0)))

@@ -36,7 +36,7 @@ from penstock_core.limits import (
     SDK_WAKE_UP_HOLD_MS,
 )
 
-_SPREAD = 0.1  # on top of the safety net: consumers that fell asleep together do not come back together
+_SPREAD = 0.1  # on top of a wait: consumers that began it together do not come back together
 # Records that came closer together than this come again soon: waiting for them costs less than being woken.
 _LIVELY_MS = 2 * SDK_WAIT_FIRST_MS
 
@@ -156,6 +156,12 @@ class Waiting:
                 cursor.fruitless += 1
                 wait_ms = SDK_WAKE_UP_FRUITLESS_MS * 2 ** min(cursor.fruitless - 1, 30)
                 cursor.retry_at_ms = now_ms + min(wait_ms, SDK_WAKE_UP_FRUITLESS_MS_MAX)
+
+    def cut_short(self, cursors: Iterable[PartitionCursor], again_ms: int, now_ms: int, chance: float) -> None:
+        """Take an answer before the end of a wait: quiet partitions without wake-ups are fetched after `again_ms`."""
+        for cursor in cursors if again_ms else ():
+            if cursor.is_quiet and not (cursor.is_in_flight or cursor.is_woken or self._coverage(cursor)):
+                cursor.retry_at_ms = max(cursor.retry_at_ms, now_ms + int(again_ms * (1 + _SPREAD * chance)))
 
     def to_look_at(self, until_ms: int) -> list[Look]:
         """The partitions that sleep, and whose safety net ends by then: as many as one request takes."""

@@ -25,7 +25,7 @@ from penstock_core.limits import (
 )
 
 _AGAIN_MS_MIN = 10  # between two looks at a group that has no records at once
-_SPREAD = 0.1  # on top of the safety net: consumers that fell asleep together do not come back together
+_SPREAD = 0.1  # on top of a wait: consumers that began it together do not come back together
 _APART_MS = 250  # consumers that wait for the same record look for it so far apart: one of them gets it
 _LIVELY_MS = 2 * SDK_WAIT_FIRST_MS  # records that came closer together than this come again soon
 
@@ -45,6 +45,7 @@ class ShareWaiting:
         self._armed_under = 0
         self._asleep_until_ms = 0
         self._again_ms = 0  # after wake-ups that were none
+        self._cut_ms = 0  # after a wait that the service has cut short
         self._unarmed_ms = 0  # after an acquire that could not arm all of it
         self._fruitless = 0
         self._records_ms = 0
@@ -59,12 +60,12 @@ class ShareWaiting:
         """The time from which the next acquire may go out."""
         watch = self.watch
         if watch is None or not self._is_quiet:
-            return 0
+            return self._cut_ms
         if self._is_woken:
             return self._again_ms
         coverage = self._coverage()
         if not coverage:
-            return max(self._again_ms, min(watch.hold_until_ms, self._asleep_until_ms))
+            return max(self._again_ms, self._cut_ms, min(watch.hold_until_ms, self._asleep_until_ms))
         if coverage == self._armed_under:
             return max(self._again_ms, self._asleep_until_ms)
         return max(self._again_ms, self._unarmed_ms)
@@ -88,6 +89,8 @@ class ShareWaiting:
 
     def answered(self, answer: Mapping[str, Any], *, has_records: bool, now_ms: int, chance: float) -> None:
         """Take an acquire's answer: what to watch, and when something of it may become available."""
+        again_ms = 0 if has_records else int(answer.get("retry_after_ms", 0))
+        self._cut_ms = now_ms + int(again_ms * (1 + _SPREAD * chance)) if again_ms else 0
         if self.watch is None:
             return
         watched: Sequence[Mapping[str, Any]] = answer.get("watch") or ()

@@ -59,6 +59,7 @@ STORAGE = Section(
         Setting(name="PENSTOCK_AUDIT_RETENTION_MS", default=None, effect="The retention that the topic `_audit` gets."),
         Setting(name="PENSTOCK_ACL_DEFAULT", default=None, effect="Whether rights without a rule are given."),
         Setting(name="PENSTOCK_SUPER_PRINCIPALS", default=None, effect="Principals that may do everything."),
+        Setting(name="PENSTOCK_WAITS", default=None, effect="The pool of instances that may wait, and how many may."),
         Setting(name="PENSTOCK_METRICS", default="off", effect="The metrics of the stage: `off`, `topics` or `all`."),
         Setting(name="PENSTOCK_METRIC_SERIES", default=None, effect="How many topics and consumers have own series."),
         Setting(name="PENSTOCK_METRICS_ALWAYS", default=None, effect="The consumers with alarms, which have series."),

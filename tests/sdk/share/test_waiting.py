@@ -111,3 +111,22 @@ def test_consumers_that_wait_for_one_record_look_for_it_apart() -> None:
         waiting.answered(told, has_records=False, now_ms=NOW_MS, chance=chance)
         due.append(waiting.due_ms() - NOW_MS)
     assert due == [1_000, 1_125, 1_250]
+
+
+def test_poll_that_the_service_has_cut_short_comes_again_when_it_says() -> None:
+    waiting = ShareWaiting(500, is_woken=False)
+    empty(waiting, NOW_MS, retry_after_ms=400)
+    assert waiting.due_ms() == NOW_MS + 400
+    empty(waiting, NOW_MS + 400)
+    assert waiting.due_ms() == 0
+
+
+def test_poll_without_a_connection_respects_a_cut_too_and_an_armed_group_sleeps() -> None:
+    waiting = ShareWaiting(500, is_woken=True)
+    empty(waiting, NOW_MS)
+    now_ms = NOW_MS + SDK_WAKE_UP_HOLD_MS
+    empty(waiting, now_ms, next_available_ms=10, retry_after_ms=400)
+    assert waiting.due_ms() == now_ms + 400
+    sleeping = covered()
+    empty(sleeping, NOW_MS, is_armed=True, retry_after_ms=400)
+    assert sleeping.due_ms() == NOW_MS + SDK_SAFETY_NET_MS

@@ -85,13 +85,17 @@ class FetchedRecord(TypedDict):
 
 
 class FetchedRecords(TypedDict):
-    """Records from the offset asked for, of the topic with this id; go on at `next_offset`."""
+    """Records from the offset asked for, of the topic with this id; go on at `next_offset`.
+
+    With `retry_after_ms`, the service was short of instances and has cut the wait short: come back after so long.
+    """
 
     topic_id: str
     records: list[FetchedRecord]
     next_offset: int
     high_watermark: int
     log_start_offset: int
+    retry_after_ms: NotRequired[int]
 
 
 class TopicAnswer(TypedDict):

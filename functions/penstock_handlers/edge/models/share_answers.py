@@ -101,6 +101,7 @@ class AcquiredRecords(TypedDict):
     records: list[AcquiredRecord]
     acknowledged: list[AcknowledgedRanges]
     next_available_ms: int | None
+    retry_after_ms: NotRequired[int]
     watch: list[WatchedAnswer]
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.ids import LockNonce, PartitionKey, ShareGroupId
 from penstock_core.limits import (
-    FETCH_POLL_MS_MAX,
-    FETCH_POLL_MS_MIN,
     SHARE_FILTER_REACH_MAX,
     SHARE_KEY_RECORDS_MAX,
     SHARE_LOOK_MS_MAX,
@@ -28,6 +26,7 @@ from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import arming
 from penstock_service.instance.instance import Instance
 from penstock_service.maybe_applied import errors_maybe_applied
+from penstock_service.quotas.wait import Wait
 from penstock_service.records.count_traffic import count_sent
 from penstock_service.share.acknowledge import AckEntry, AckOutcome, acknowledge_entries, count_outcomes, group_of
 from penstock_service.share.acquire.hand_over import HandedPartition, hand_over
@@ -38,7 +37,6 @@ from penstock_service.share.dead_letters.bury import bury
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 
-_POLL_GROWTH = 1.5
 _NONCE_BYTES = 6  # 8 letters
 _REACH_GROWTH = 4
 _LOOKS_MAX = 3  # of a call that finds something each time that it arms
@@ -88,6 +86,7 @@ class Acquired:
     - `next_available_ms` is the time until a record may come back without a wake-up, None if none will.
     - `blocked` are the partitions that have fresh records, and no room for them in flight. `returns_in_ms` is as
       `next_available_ms`, without the retry that looks for such room.
+    - `again_ms`: the stage has cut the wait short, and the caller shall come again after so long. Else None.
     - `watched` is empty if there are records, and for a group with more than `SHARE_WATCHED_MAX` partitions.
     """
 
@@ -101,6 +100,7 @@ class Acquired:
     returns_in_ms: int | None
     blocked: frozenset[PartitionKey]
     watched: Sequence[WatchedPartition]
+    again_ms: int | None = None
 
     @property
     def share_group_id(self) -> ShareGroupId:
@@ -113,8 +113,8 @@ def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
 
     A repeat with the same nonce gets the locks of the first try, as far as it still has them. Two reads, one update
     and the ranged gets for 100 records at the tail of a partition; `look_through` and `hand_over` say what more may
-    cost. While it waits, it looks again at intervals that grow up to 1 s. Arming costs one update for each head
-    without a waiter, and one for each partition with records in flight.
+    cost. While it waits, it looks again at intervals that grow up to 1 s, as far as `Wait` lets it.
+    Arming costs one update for each head without a waiter, and one for each partition with records in flight.
 
     Raises INVALID_NAME, UNKNOWN_SHARE_GROUP and INVALID_REQUEST. If records were locked and cannot be handed over, it
     raises the error of storage: repeat the call with its nonce.
@@ -156,6 +156,7 @@ def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acqu
         returns_in_ms=look.available_ms,
         blocked=frozenset(look.blocked),
         watched=watched,
+        again_ms=None if look.taken else call.again_ms,
     )
 
 
@@ -166,6 +167,7 @@ class _Call:
         self._instance = instance
         self._group = group
         self._wish = wish
+        self.again_ms: int | None = None
         self._end_ms = instance.clock.monotonic_ms() + SHARE_LOOK_MS_MAX
 
     def records(
@@ -214,20 +216,12 @@ class _Call:
                 return
 
     def wait(self, request: AcquireRequest, look: Look) -> tuple[Look, list[WatchedPartition]]:
-        """Look again until there are records, or the time is up. Arm the partitions then, if the client wants that."""
-        deadline_ms = self._instance.clock.monotonic_ms() + self._wish.wait_ms
-        pause_ms: float = FETCH_POLL_MS_MIN
-        while not look.taken:
-            if look.has_passed and not self._is_late():
+        """Look again until there are records, or the wait ends. Arm the partitions then, if the client wants that."""
+        with Wait(self._instance, self._wish.wait_ms) as wait:
+            while not look.taken and ((look.has_passed and not self._is_late()) or wait.pause()):
                 look = self.look(request)
-                continue
-            remaining_ms = deadline_ms - self._instance.clock.monotonic_ms()
-            if remaining_ms <= 0:
-                return self._arm(request, look)
-            self._instance.clock.sleep_ms(min(pause_ms, remaining_ms))
-            pause_ms = min(pause_ms * _POLL_GROWTH, FETCH_POLL_MS_MAX)
-            look = self.look(request)
-        return look, []
+        self.again_ms = wait.again_ms
+        return (look, []) if look.taken else self._arm(request, look)
 
     def _arm(self, request: AcquireRequest, look: Look) -> tuple[Look, list[WatchedPartition]]:
         """Arm all partitions. If one of them has got records meanwhile, look again."""
