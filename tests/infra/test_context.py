@@ -99,6 +99,7 @@ def test_names_of_the_cdk_and_all_of_ours_are_taken() -> None:
         "alarm_topic_arn": "arn:aws:sns:eu-central-1:123456789012:operators",
         "account_concurrency": "1000",
         "reserved_concurrency": "off",
+        "waits_max": "20",
         "restored_tables": RESTORED,
         "canary": "off",
         "metrics": "all,topics=3,dashboard",
