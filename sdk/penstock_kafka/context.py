@@ -1,4 +1,4 @@
-"""What a room is given when the gateway starts."""
+"""The things that the gateway gives to each room when it starts."""
 
 import asyncio
 import logging

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from penstock_core.limits import FETCH_WAIT_MS_MAX
+
 DEFAULT_PORT = 9092
 CLUSTER_ID = "penstock"
 NODE_ID = 1  # every gateway is the only broker of its clients
@@ -26,3 +28,4 @@ class Settings:
     creates_topics: bool = False  # of names that a producer or a consumer asks for
     created_partitions: int = 1
     connections_max: int = 2_000
+    poll_ms_max: int = FETCH_WAIT_MS_MAX  # of one long poll, where the service has no wake-ups

@@ -18,7 +18,7 @@ from penstock_kafka.gateway import Gateway
 from penstock_kafka.settings import Address, Settings
 from penstock_kafka.wire.server import listen
 
-SETTINGS = Settings(advertised=Address(host="127.0.0.1", port=0))
+SETTINGS = Settings(advertised=Address(host="127.0.0.1", port=0), poll_ms_max=200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ Uuid = UUID
 Request = Any
 
 # An answer by the names of kio's fields, with lists of the same kind inside. The version that the client chose may not
-# have all of them: those are left out. What it has and the answer has not gets its default. Times are milliseconds.
+# have all of them: those are left out. A field that the answer does not have gets its default. Times are milliseconds.
 Answer = Mapping[str, object]
 
 
@@ -82,6 +82,7 @@ class Call:
     client_id: str
     peer: Peer
     request: Request
+    afterwards: list[Callable[[], None]] = field(default_factory=list)  # called when the answer was sent, or cannot be
 
 
 # An answer of None sends nothing: a produce with acks=0 wants no answer.

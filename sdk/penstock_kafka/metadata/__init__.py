@@ -1,1 +1,1 @@
-"""What clients ask before anything else: brokers, topics and coordinators."""
+"""Metadata: clients ask for brokers, topics and coordinators before anything else."""

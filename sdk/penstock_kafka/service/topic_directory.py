@@ -1,4 +1,4 @@
-"""What the gateway knows of topics: by name and by id, for a short time."""
+"""The gateway remembers topics by name and by id, for a short time."""
 
 import asyncio
 from collections.abc import Iterable

@@ -14,7 +14,7 @@ read a frame -> find its API -> handle -> queue of answers, in order -> write
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -72,9 +72,14 @@ class Desk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenRequest:
-    prefix: Prefix
     size: int
     answer: Awaitable[bytes | None]
+    afterwards: Sequence[Callable[[], None]] = ()
+
+    def release(self) -> None:
+        """The answer was sent, or never will be: let go what it held."""
+        for each in self.afterwards:
+            each()
 
 
 class Connection:
@@ -156,44 +161,54 @@ class Connection:
             if prefix.api_key != ApiKey.API_VERSIONS:
                 raise MalformedRequestError(f"API {prefix.api_key} version {prefix.version} is not served")
             answer = write_unsupported_versions(prefix.correlation_id, self._desk.registry.versions())
-            await self._put(prefix, len(frame), _said(answer))
+            await self._open.put(_OpenRequest(size=len(frame), answer=_said(answer)))
             return
         client_id, request = read_request(prefix, frame)
         if not api.is_pipelined:
             await self._open.join()
         call = Call(key=api.key, version=prefix.version, client_id=client_id, peer=self._peer, request=request)
-        await self._put(prefix, len(frame), asyncio.ensure_future(_handled(api, call, prefix)))
+        answering = asyncio.ensure_future(_handled(api, call, prefix))
+        await self._open.put(_OpenRequest(size=len(frame), answer=answering, afterwards=call.afterwards))
         if not api.is_pipelined:
             await self._open.join()
-
-    async def _put(self, prefix: Prefix, size: int, answer: Awaitable[bytes | None]) -> None:
-        await self._open.put(_OpenRequest(prefix=prefix, size=size, answer=answer))
 
     async def _answer_all(self) -> None:
         while (request := await self._open.get()) is not None:
             try:
                 data = await asyncio.shield(request.answer)  # it goes on when the connection breaks
-            finally:
                 self._desk.budget.give_back(request.size)
-            if data is not None:
-                self._writer.write(data)
-                async with asyncio.timeout(WRITE_S_MAX):
-                    await self._writer.drain()
+            except BaseException:
+                self._leave(request)
+                raise
+            try:
+                if data is not None:
+                    await self._write(data)
+            finally:
+                request.release()
             self._open.task_done()
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        async with asyncio.timeout(WRITE_S_MAX):
+            await self._writer.drain()
 
     def _leave_open(self) -> None:
         """Let go on what runs: a producer with acks=0 may have closed its connection. Its answers go nowhere."""
         while not self._open.empty():
             request = self._open.get_nowait()
-            if request is None:
-                continue
-            if isinstance(request.answer, asyncio.Future):
-                request.answer.add_done_callback(partial(self._left, request.size))
-            else:
-                self._desk.budget.give_back(request.size)
+            if request is not None:
+                self._leave(request)
 
-    def _left(self, size: int, task: "asyncio.Future[bytes | None]") -> None:
-        self._desk.budget.give_back(size)
+    def _leave(self, request: _OpenRequest) -> None:
+        """The client no longer waits for this request. It keeps its bytes until it ends."""
+        if isinstance(request.answer, asyncio.Future):
+            request.answer.add_done_callback(partial(self._left, request))
+        else:
+            self._desk.budget.give_back(request.size)
+
+    def _left(self, request: _OpenRequest, task: "asyncio.Future[bytes | None]") -> None:
+        self._desk.budget.give_back(request.size)
+        request.release()
         self._say_why(task)
 
     def _say_why(self, task: "asyncio.Future[Any]") -> None:

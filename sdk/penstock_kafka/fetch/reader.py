@@ -1,0 +1,260 @@
+"""Reads partitions for one fetch: one call of the service for up to 100 of them, and waits at their ends.
+
+```
+which are not quiet? -- none ---------> wait until one is woken
+      | some                                     ^        |
+      v                                          |        v
+read them, 100 at a time -- nothing found -------+     read again
+      | records, an error, or the time is over
+      v
+answer
+```
+All fetches together hold a bounded number of bytes, from the call of the service until the client has its answer.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from penstock.consumer.fetch_buffer import FetchAnswer
+from penstock.consumer.fetch_call import fetch_answer
+from penstock.errors import error_from_json
+from penstock.http.http_message import misunderstood
+from penstock.retry import RetryPolicy
+from penstock.system import monotonic_ms, random_fraction
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import parse_topic_name
+from penstock_core.limits import FETCH_BYTES_MAX, REQUEST_PARTITIONS_MAX
+from penstock_core.records.record_batch import BytesLike
+from penstock_kafka.context import Context
+from penstock_kafka.errors import KafkaError, RequestRefused, kafka_error
+from penstock_kafka.fetch.empty_batch import empty_batch
+from penstock_kafka.fetch.sessions import PartitionName, Wanted
+from penstock_kafka.fetch.tails import End, TailKey, Tails, binary_fetch
+from penstock_kafka.wire.budget import ByteBudget
+
+READ_BYTES_MAX = 32 * 1024 * 1024  # that all fetches hold; each byte stands in memory some three times
+_RETRY_MS_MAX = 5_000
+_UNKNOWN = -1
+
+
+class Reading(NamedTuple):
+    """The part of an answer about one partition."""
+
+    error: KafkaError
+    high_watermark: int
+    log_start_offset: int
+    records: BytesLike = b""
+
+    @property
+    def is_final(self) -> bool:
+        """It ends the wait."""
+        return self.error is not KafkaError.none or bool(self.records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchWish:
+    """A fetch. `afterwards` takes what to do when the client has its answer."""
+
+    wanted: Mapping[PartitionName, Wanted]
+    bytes_min: int
+    bytes_max: int
+    until_ms: int
+    gone: asyncio.Event
+    afterwards: list[Callable[[], None]]
+
+    def release(self) -> None:
+        """Let go what was read."""
+        while self.afterwards:
+            self.afterwards.pop()()
+
+
+class Reader:
+    """Reads for all clients."""
+
+    def __init__(self, context: Context, tails: Tails, *, retry: RetryPolicy | None = None) -> None:
+        self._context = context
+        self._topics = context.service.topics
+        self._tails = tails
+        self._retry = retry or RetryPolicy()
+        self._budget = ByteBudget(READ_BYTES_MAX)
+
+    async def read(self, wish: FetchWish) -> dict[PartitionName, Reading]:
+        """The readings of the partitions that are known. A partition that no call has reached is not among them."""
+        while True:
+            readings, keys = await self._keys(wish.wanted)
+            ends = await self._read_due(wish, keys, readings)
+            left_ms = wish.until_ms - monotonic_ms()
+            if _is_enough(wish, readings, keys, ends) or left_ms <= 0 or wish.gone.is_set():
+                return self._with_quiet(readings, keys, wish.wanted)
+            self._tails.watch(ends)
+            await self._tails.wait(list(keys.values()), left_ms / 1_000, wish.gone)
+            if monotonic_ms() >= wish.until_ms or wish.gone.is_set():
+                return self._with_quiet(readings, keys, wish.wanted)
+            wish.release()  # what was read, but is too little to be sent: it is read again
+
+    async def _keys(
+        self, wanted: Mapping[PartitionName, Wanted]
+    ) -> tuple[dict[PartitionName, Reading], dict[PartitionName, TailKey]]:
+        """The partitions by topic id, and errors for those that are not there."""
+        topics: dict[Any, tuple[str, str, int] | KafkaError] = {}
+        readings: dict[PartitionName, Reading] = {}
+        keys: dict[PartitionName, TailKey] = {}
+        for name in wanted:
+            if name.topic not in topics:
+                topics[name.topic] = await self._topic(name)
+            found = topics[name.topic]
+            if isinstance(found, KafkaError):
+                readings[name] = _refused(found)
+            elif not 0 <= name.partition < found[2]:
+                readings[name] = _refused(KafkaError.unknown_topic_or_partition)
+            else:
+                keys[name] = TailKey(found[0], found[1], name.partition)
+        return readings, keys
+
+    async def _topic(self, name: PartitionName) -> tuple[str, str, int] | KafkaError:
+        try:
+            if isinstance(name.topic, str):
+                topic_name: str | None = parse_topic_name(name.topic)
+            else:
+                topic_name = await self._topics.name_of(name.topic)
+            if topic_name is None:
+                return KafkaError.unknown_topic_id
+            topic = await self._topics.topic(topic_name)
+        except PenstockError as error:
+            return kafka_error(error)
+        return topic.name, topic.topic_id, topic.partitions
+
+    async def _read_due(
+        self, wish: FetchWish, keys: Mapping[PartitionName, TailKey], readings: dict[PartitionName, Reading]
+    ) -> dict[TailKey, End]:
+        """Read the partitions that are not quiet, until there is enough. Returns the ends that were reached."""
+        due = [name for name, key in keys.items() if not self._tails.is_quiet(key, wish.wanted[name].offset)]
+        ends: dict[TailKey, End] = {}
+        left = min(wish.bytes_max, FETCH_BYTES_MAX)
+        for start in range(0, len(due), REQUEST_PARTITIONS_MAX):
+            chunk = due[start : start + REQUEST_PARTITIONS_MAX]
+            found = await self._call(wish, chunk, keys, max(left, 1), ends)
+            readings.update(found)
+            left -= sum(len(each.records) for each in found.values())
+            if left <= 0 or any(each.is_final for each in found.values()):
+                break
+        return ends
+
+    async def _call(
+        self,
+        wish: FetchWish,
+        chunk: Sequence[PartitionName],
+        keys: Mapping[PartitionName, TailKey],
+        bytes_max: int,
+        ends: dict[TailKey, End],
+    ) -> dict[PartitionName, Reading]:
+        partitions = [
+            {
+                "topic": keys[name].topic,
+                "topic_id": keys[name].topic_id,
+                "partition": name.partition,
+                "offset": max(wish.wanted[name].offset, 0),
+                "max_bytes": min(max(wish.wanted[name].bytes_max, 1), FETCH_BYTES_MAX),
+            }
+            for name in chunk
+        ]
+        covered = {name: self._tails.coverage(keys[name]) for name in chunk}
+        body: dict[str, object] = {"partitions": partitions, "max_bytes": bytes_max, "wait_ms": 0}
+        if any(covered.values()):
+            body["arm"] = True
+        await self._budget.take(bytes_max)
+        held = bytes_max
+        try:
+            answer = await self._fetched(body, len(chunk))
+            data = answer.body
+            self._budget.give_back(held - len(data))
+            held = len(data)
+        except PenstockError as error:
+            return dict.fromkeys(chunk, _refused(kafka_error(error)))
+        finally:
+            if held:
+                wish.afterwards.append(partial(self._budget.give_back, held))
+        readings: dict[PartitionName, Reading] = {}
+        at = 0
+        for name, each in zip(chunk, answer.partitions, strict=True):
+            readings[name], end, at = self._one(name, wish.wanted[name].offset, each, data, at)
+            if end is not None:
+                armed_under = covered[name] if each.get("armed") else 0
+                ends[keys[name]] = End(end, readings[name].log_start_offset, armed_under)
+        return readings
+
+    async def _fetched(self, body: Mapping[str, object], count: int) -> FetchAnswer:
+        request = binary_fetch(body)
+        deadline_ms = monotonic_ms() + _RETRY_MS_MAX
+        failures = 0
+        while True:
+            try:
+                answer = fetch_answer(request, await self._context.service.try_once(request), count)
+                if sum(each.get("length", 0) for each in answer.partitions) != len(answer.body):
+                    raise misunderstood(request)
+                return answer
+            except PenstockError as error:
+                failures += 1
+                now_ms = monotonic_ms()
+                retry_at_ms = self._retry.retry_at_ms(
+                    error, failures=failures, now_ms=now_ms, deadline_ms=deadline_ms, chance=random_fraction()
+                )
+                if retry_at_ms is None:
+                    raise
+            await asyncio.sleep((retry_at_ms - now_ms) / 1_000)
+
+    def _one(
+        self, name: PartitionName, offset: int, each: Mapping[str, Any], data: memoryview, at: int
+    ) -> tuple[Reading, int | None, int]:
+        """The reading of one entry, the partition's end if it was reached, and where the next entry's data are."""
+        if "error" in each:
+            error = error_from_json(each["error"])
+            if error.code in (ErrorCode.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_ID) and isinstance(name.topic, str):
+                self._topics.forget(name.topic)
+            return _refused(_fetch_error(name, error)), None, at
+        following = at + int(each["length"])
+        records: BytesLike = data[at:following]
+        next_offset, high_watermark = int(each["next_offset"]), int(each["high_watermark"])
+        if not records and next_offset > offset:
+            records = empty_batch(offset, next_offset)
+        reading = Reading(KafkaError.none, high_watermark, int(each["log_start_offset"]), records)
+        return reading, next_offset if next_offset >= high_watermark else None, following
+
+    def _with_quiet(
+        self,
+        readings: dict[PartitionName, Reading],
+        keys: Mapping[PartitionName, TailKey],
+        wanted: Mapping[PartitionName, Wanted],
+    ) -> dict[PartitionName, Reading]:
+        """Add what is known of partitions that were not read, because nothing is there to read."""
+        for name, key in keys.items():
+            offset = wanted[name].offset
+            if name not in readings and self._tails.is_quiet(key, offset):
+                readings[name] = Reading(KafkaError.none, offset, self._tails.log_start_offset(key))
+        return readings
+
+
+def _is_enough(
+    wish: FetchWish,
+    readings: Mapping[PartitionName, Reading],
+    keys: Mapping[PartitionName, TailKey],
+    ends: Mapping[TailKey, End],
+) -> bool:
+    """The client has the bytes that it waits for, or an error, or there is more than it could be given at once."""
+    size = sum(len(each.records) for each in readings.values())
+    has_more = any(each.records and name in keys and keys[name] not in ends for name, each in readings.items())
+    return size >= wish.bytes_min or has_more or any(each.error is not KafkaError.none for each in readings.values())
+
+
+def _refused(error: KafkaError) -> Reading:
+    return Reading(error, _UNKNOWN, _UNKNOWN)
+
+
+def _fetch_error(name: PartitionName, error: PenstockError | RequestRefused) -> KafkaError:
+    code = kafka_error(error)
+    if code is KafkaError.unknown_topic_id and isinstance(name.topic, str):
+        return KafkaError.unknown_topic_or_partition  # the client knows no ids: it looks again by name
+    return code

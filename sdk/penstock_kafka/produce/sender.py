@@ -1,0 +1,120 @@
+"""Carries batches to the service: few calls side by side, each with as many batches as wait.
+
+The sender decides about a run whose append has failed:
+
+| the failure                                | may be applied | the run                                           |
+|--------------------------------------------|----------------|---------------------------------------------------|
+| is one that a retry can heal               | no             | goes again, until its request is over             |
+| is one that a retry can heal               | yes            | goes again if its producer numbers its records    |
+| is final, and the run shared its append    | no             | its batches go again, each alone                  |
+| any other                                  |                | fails, and so do the requests                     |
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from penstock.errors import as_maybe_applied
+from penstock.http.http_message import BATCHES_TYPE, HttpRequest
+from penstock.producer.produce_call import produce_results
+from penstock.retry import RetryPolicy
+from penstock.system import monotonic_ms, random_fraction
+from penstock_core.errors import PenstockError
+from penstock_core.records import frame
+from penstock_kafka.context import Context
+from penstock_kafka.produce.lanes import Lanes, Outcome, PendingBatch, Run
+
+CALLS_MAX = 8  # side by side
+
+
+class Sender:
+    """Sends what is put, in the order of each lane."""
+
+    def __init__(self, context: Context, *, retry: RetryPolicy | None = None) -> None:
+        self._context = context
+        self._retry = retry or RetryPolicy()
+        self._lanes = Lanes()
+        self._calls = 0
+        self._is_due = False
+
+    def put(self, batch: PendingBatch) -> None:
+        """Send this soon. Batches that are put in the same turn of the loop go together."""
+        self._lanes.put(batch)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._is_due = False
+        while self._calls < CALLS_MAX and (runs := self._lanes.take()):
+            self._calls += 1
+            self._context.start(self._send(runs), "penstock-kafka-produce")
+
+    async def _send(self, runs: Sequence[Run]) -> None:
+        unsettled = {id(run): run for run in runs}
+        doubtful: set[int] = set()  # runs of which an earlier try may be applied
+        failures = 0
+        try:
+            while unsettled:
+                tried = [*unsettled.values()]
+                outcomes = await self._try(tried)
+                failures += 1
+                waits = [
+                    self._judged(run, outcome, unsettled, doubtful, failures)
+                    for run, outcome in zip(tried, outcomes, strict=True)
+                ]
+                await asyncio.sleep(max(waits) / 1_000 if unsettled else 0)
+        finally:
+            self._calls -= 1
+            for run in unsettled.values():  # the gateway stops
+                for each in run.batches:
+                    each.outcome.cancel()
+                self._lanes.end(run.key)
+            self._wake()
+
+    def _judged(self, run: Run, outcome: Outcome, unsettled: dict[int, Run], doubtful: set[int], failures: int) -> int:
+        """Settle the run, or return the milliseconds after which it goes again."""
+        if isinstance(outcome, int):
+            self._settle(run, outcome, unsettled)
+            return 0
+        may_be_applied = outcome.maybe_applied or id(run) in doubtful
+        if may_be_applied:
+            doubtful.add(id(run))
+        now_ms = monotonic_ms()
+        if not may_be_applied or run.is_repeatable:
+            retry_at_ms = self._retry.retry_at_ms(
+                outcome, failures=failures, now_ms=now_ms, deadline_ms=run.deadline_ms, chance=random_fraction()
+            )
+            if retry_at_ms is not None:
+                return retry_at_ms - now_ms
+        shared = len(run.batches) > 1 or (failures == 1 and len(unsettled) > 1 and not run.batches[0].is_alone)
+        if not outcome.code.is_retriable and not may_be_applied and shared:
+            del unsettled[id(run)]
+            self._lanes.put_back(run, is_alone=True)
+        else:
+            self._settle(run, as_maybe_applied(outcome) if may_be_applied else outcome, unsettled)
+        return 0
+
+    def _settle(self, run: Run, outcome: Outcome, unsettled: dict[int, Run]) -> None:
+        del unsettled[id(run)]
+        run.settle(outcome)
+        self._lanes.end(run.key)
+        self._wake()
+
+    async def _try(self, runs: Sequence[Run]) -> list[Outcome]:
+        request = _request(runs)
+        try:
+            return produce_results(request, await self._context.service.try_once(request), len(runs))
+        except PenstockError as error:
+            return [error] * len(runs)
+
+
+def _request(runs: Sequence[Run]) -> HttpRequest:
+    header = {
+        "acks": runs[0].batches[0].acks,
+        "batches": [{"topic": run.key.topic, "partition": run.key.partition, "length": run.size} for run in runs],
+    }
+    body = frame.encode(header, [each.data for run in runs for each in run.batches])
+    return HttpRequest(method="POST", path="/v1/produce", headers={"Content-Type": BATCHES_TYPE}, body=body)
