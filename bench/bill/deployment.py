@@ -7,6 +7,7 @@ passes only where a handler waits, so an hour of waiting takes no hour.
 import io
 import json
 import math
+import os
 import time
 from base64 import b64decode, b64encode
 from collections import Counter
@@ -45,6 +46,7 @@ FUNCTION_MS_PER_MIB = 30
 ACCESS_LOG_BYTES = 450
 
 _CREDENTIALS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", "region_name": prices.REGION}
+_NO_OTHER_ENDPOINTS = {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}  # a shell may name those of a local stack
 _CONTEXT = SimpleNamespace(
     function_name="penstock",
     function_version="1",
@@ -208,6 +210,7 @@ def billed_deployment(profile: BilledProfile, log_level: str = "INFO") -> Iterat
         storage_of_environment(environment), region=prices.REGION, access_key="testing", secret_key="testing"
     )
     with mock_aws(), ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ, _NO_OTHER_ENDPOINTS))
         unwatched = boto3.client("dynamodb", config=Config(retries={"total_max_attempts": 1}), **_CREDENTIALS)
         _create_storage(unwatched, storage)
         calls, clock = MeteredCalls(unwatched), BilledClock()
