@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from penstock_kafka.admin.apis import apis as admin
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Api
 from penstock_kafka.dispatch.registry import Registry
@@ -11,7 +12,7 @@ from penstock_kafka.offsets.apis import apis as offsets
 from penstock_kafka.produce.apis import apis as produce
 from penstock_kafka.transactions.apis import apis as transactions
 
-ROOMS: tuple[Callable[[Context], Iterable[Api]], ...] = (metadata, produce, fetch, offsets, transactions)
+ROOMS: tuple[Callable[[Context], Iterable[Api]], ...] = (metadata, produce, fetch, offsets, transactions, admin)
 
 
 def open_registry(context: Context) -> Registry:
