@@ -51,7 +51,7 @@ def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> 
     _raise_if_none_has_zones(checked)
     results = checked.map_all_ok(lambda batches: append(instance, batches, acks))
     refusals = {
-        index: _refusal_now(instance, entries[index].topic, batches.key, result)
+        index: refusal_now(instance, entries[index].topic, batches.key, result)
         for index, (batches, result) in enumerate(zip(checked, results, strict=True))
         if isinstance(batches, PartitionBatches) and isinstance(result, PenstockError)
     }
@@ -67,7 +67,7 @@ def produce(instance: Instance, entries: Sequence[ProduceEntry], acks: Acks) -> 
     return results.merge(dict(zip(refused, again, strict=True)))
 
 
-def _refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: PenstockError) -> PenstockError | None:
+def refusal_now(instance: Instance, topic_name: str, key: PartitionKey, error: PenstockError) -> PenstockError | None:
     """The error of an append as it stands. None if only an old view of the topic was refused: another try may succeed.
 
     Costs what `still_closed` costs after a refusal by a closed head.

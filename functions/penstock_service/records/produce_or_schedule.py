@@ -7,9 +7,16 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.outcomes import Outcome, Outcomes
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
-from penstock_service.records.append import AppendedRange
+from penstock_service.records.append import AppendedRange, is_head_closed
 from penstock_service.records.count_traffic import count_received
-from penstock_service.records.produce import ProduceEntry, RecordBudget, check_entries, check_entry, produce
+from penstock_service.records.produce import (
+    ProduceEntry,
+    RecordBudget,
+    check_entries,
+    check_entry,
+    produce,
+    refusal_now,
+)
 from penstock_service.records.schedule import DelayedBatches, ScheduledRecords, schedule
 
 Produced: TypeAlias = AppendedRange | ScheduledRecords
@@ -50,19 +57,27 @@ def check_delayed(instance: Instance, entry: ProduceEntry, budget: RecordBudget)
 
 
 def _schedule(instance: Instance, entries: Sequence[ProduceEntry], *, is_alone: bool) -> Outcomes[ScheduledRecords]:
-    """Reads each topic anew: nothing refuses a record that would wait in vain, for a topic that was deleted."""
+    """Reads each topic anew: nothing refuses a record that would wait in vain, for a topic that was deleted.
+
+    A partition that does not take records costs what `refusal_now` costs: the answer tells which do.
+    """
     budget = RecordBudget()
     for name in {entry.topic for entry in entries}:
         instance.topic_cache.forget(name)
     checked = Outcomes.collect(lambda entry: check_delayed(instance, entry, budget), entries)
     failure: PenstockError
     try:
-        return checked.map_all_ok(lambda delayed: schedule(instance, delayed))
+        results = checked.map_all_ok(lambda delayed: schedule(instance, delayed))
     except PenstockError as error:
         if is_alone:
             raise
         failure = error
-    return checked.map_ok(lambda _: _raised(failure))  # for these entries only: their neighbours have been appended
+        return checked.map_ok(lambda _: _raised(failure))  # for these entries: their neighbours have been appended
+    refusals: dict[int, Outcome[ScheduledRecords]] = {}
+    for index, (delayed, result) in enumerate(zip(checked, results, strict=True)):
+        if isinstance(delayed, DelayedBatches) and is_head_closed(result) and isinstance(result, PenstockError):
+            refusals[index] = refusal_now(instance, entries[index].topic, delayed.batches.key, result) or result
+    return results.merge(refusals)
 
 
 def _raised(error: PenstockError) -> ScheduledRecords:

@@ -29,7 +29,6 @@ from penstock_core.limits import (
     TRANSACTION_MS_MAX,
     TRANSACTION_STAGES_MAX,
 )
-from penstock_core.log.index import partition_closed
 from penstock_core.log.ref import Ref, span
 from penstock_core.records.producer_state import Verdict
 from penstock_core.storage.transactions.transaction_stage_item import StagedRef
@@ -235,7 +234,17 @@ def _earlier_answer(
 
 
 def _may_heal(instance: Instance, prepared: _Prepared, refusal: PenstockError) -> bool:
-    """Remove the cause of a refusal that may be out of date. True if another try may do better."""
+    """Remove the cause of a refusal that may be out of date. True if another try may do better.
+
+    False also if that fails: the refusal stands then, unless the commit was applied before.
+    """
+    try:
+        return _heals(instance, prepared, refusal)
+    except PenstockError:
+        return False
+
+
+def _heals(instance: Instance, prepared: _Prepared, refusal: PenstockError) -> bool:
     transaction = prepared.transaction
     if is_head_gone(refusal):
         # A topic was deleted, and perhaps created again, since it was looked up.
@@ -272,11 +281,17 @@ def _checked(instance: Instance, entries: Sequence[ProduceEntry]) -> list[Checke
 
 
 def _check_timer(instance: Instance, entry: ProduceEntry, budget: RecordBudget) -> DelayedBatches:
-    """As `check_delayed`. Raises PARTITION_CLOSED too: a timer would come to the partition although it drains."""
+    """As `check_delayed`. Raises PARTITION_CLOSED too: a timer would come to the partition although it drains.
+
+    Costs what `still_closed` costs then. That opens the partitions of a generation that comes.
+    """
     delayed = check_delayed(instance, entry, budget)
-    if delayed.batches.is_draining:
-        raise partition_closed(delayed.batches.key)
-    return delayed
+    if not delayed.batches.is_draining:
+        return delayed
+    refusal = still_closed(instance, entry.topic, delayed.batches.key)
+    if refusal is not None:
+        raise refusal
+    return check_delayed(instance, entry, budget)  # only an old view of the topic had it closed
 
 
 def _put(instance: Instance, part: TransactionPart, checked: Sequence[CheckedEntry]) -> list[StagedRef]:

@@ -100,7 +100,7 @@ class ProducerCore:
         now_ms = self._now_ms()
         if queues is None or queues.fresh_until_ms < now_ms:
             return None
-        if partition is not None and not (is_whole(partition) and queues.takes(partition)):
+        if partition is not None and not (is_whole(partition) and queues.may_take(partition)):
             return None
         return self._put(self.accumulator, queues, value, key, headers, partition, timestamp_ms, now_ms, timer)
 
@@ -147,9 +147,9 @@ class ProducerCore:
         if queues is None or queues.fresh_until_ms < self._now_ms():
             queues = yield from self._describe(topic)
         if partition is not None:
-            if not queues.takes(partition):
+            if not queues.may_take(partition):
                 queues = yield from self._describe(topic)
-            if not queues.takes(partition):
+            if not queues.may_take(partition):
                 raise UnknownPartitionError(
                     ErrorCode.UNKNOWN_PARTITION,
                     f"topic {topic!r} has no writable partition {partition}: {queues.first} to "

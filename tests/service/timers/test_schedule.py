@@ -17,9 +17,11 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.append import AppendedRange
 from penstock_service.records.produce_or_schedule import produce_or_schedule
 from penstock_service.records.schedule import ScheduledRecords
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic
 from tests.service.timers.delays import delay, delayed, place, sent
+from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused
 from tests.support.service import (
     LOST_ANSWER,
@@ -242,3 +244,20 @@ def test_failing_switch_refuses_the_first_timer_of_a_stage_only(instance: Instan
     refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: delay(unlucky, topic, 1_000_000, "a"))
     delay(instance, topic, 1_000_000, "b")
     assert delay(unlucky, topic, 1_000_000, "c", number=1)
+
+
+@pytest.mark.parametrize("call", [None, 1])
+def test_closed_partition_tells_which_take_delayed_records(
+    instance: Instance, clock: SteppedClock, call: int | None
+) -> None:
+    """Also when the operator died in the middle: the put opens the generation."""
+    topic = new_topic(instance, partitions=2, ordering_on_change="wait")
+    due_ms = clock.now_ms() + MINUTE
+    first = delay(instance, topic, due_ms, "a")
+    with catch_kill():
+        alter_topic(instance if call is None else killed_at(instance, call, is_applied=True), topic, 3, {})
+    error = refused(ErrorCode.PARTITION_CLOSED, lambda: delay(instance, topic, due_ms, "b", number=1))
+    assert error.facts == {"writable_partitions": 3, "first_writable_partition": 2}
+    assert instance.topic_cache.read_through(topic).generations == (0, 2)
+    assert delay(instance, topic, due_ms, "a") == first, "a repeat is answered as the first"
+    assert delay(instance, topic, due_ms, "b", number=1, partition=2).key.partition == 2

@@ -10,13 +10,16 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.timers.promote_due import promote_due
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.transactions.begin_transactions import begin_transactions
 from penstock_service.transactions.commit_transaction import commit_transaction, stage
 from penstock_service.transactions.transaction_part import TransactionPart
 from tests.service.timers.delays import delay, delayed, sent
+from tests.support.interleaving import catch_kill, killed_at
 from tests.support.refusals import refused
 from tests.support.service import (
     LOST_ANSWER,
+    UNAVAILABLE,
     Intercepted,
     SteppedClock,
     another_instance,
@@ -136,3 +139,39 @@ def test_due_time_that_is_long_past_at_the_commit_is_refused(
     clock.time_ms += 120_000
     refused(ErrorCode.INVALID_REQUEST, lambda: commit_transaction(instance, part(), [], 1))
     assert list(instance.stores.timers.due_minutes(FAR)) == []
+
+
+@pytest.mark.parametrize("is_staged", [True, False])
+def test_delayed_part_opens_a_generation_that_an_operator_left(
+    instance: Instance, clock: SteppedClock, is_staged: bool
+) -> None:
+    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    topic = new_topic(instance, partitions=2, ordering_on_change="wait")
+    with catch_kill():
+        alter_topic(killed_at(instance, 1, is_applied=True), topic, 3, {})
+    late = part(delayed(topic, clock.now_ms() + 5_000, "later"))
+    error = refused(
+        ErrorCode.PARTITION_CLOSED,
+        lambda: stage(instance, late, 0) if is_staged else commit_transaction(instance, late, [], 0),
+    )
+    assert error.facts == {"writable_partitions": 3, "first_writable_partition": 2}
+    assert instance.topic_cache.read_through(topic).generations == (0, 2)
+
+
+def test_commit_that_was_applied_is_answered_when_its_generation_cannot_be_opened(instance: Instance) -> None:
+    begin_transactions(instance.stores.transactions, instance.entropy, NAME)
+    topic = new_topic(instance, partitions=1, ordering_on_change="wait")
+    stale = another_instance(instance)
+    first = commit_transaction(stale, part(entry(topic, 0, batch("a"))), [], 0)
+    with catch_kill():
+        alter_topic(killed_at(instance, 3, is_applied=True), topic, 2, {})
+
+    def fail(*_: object) -> None:
+        raise UNAVAILABLE
+
+    broken = another_instance(instance, topics=Intercepted(instance.stores.topics, open_generation=fail))
+    assert commit_transaction(broken, part(entry(topic, 0, batch("a"))), [], 0) == first
+    refused(
+        ErrorCode.PARTITION_CLOSED,
+        lambda: commit_transaction(broken, part(entry(topic, 0, batch("b")), number=1), [], 0),
+    )

@@ -32,14 +32,20 @@ from penstock.producer.batching.batch_bounds import (
 )
 from penstock.producer.batching.batch_failures import final_error, timed_out
 from penstock.producer.batching.delayed_queues import close_delayed, delayed_queue, share_delayed
-from penstock.producer.batching.moved_batches import MovedBatches, may_send, records_to_turn, writable_after
+from penstock.producer.batching.moved_batches import (
+    KeyPlacement,
+    MovedBatches,
+    may_send,
+    places_after,
+    records_to_turn,
+    writable_after,
+)
 from penstock.producer.batching.producer_batch import Numbering, PartitionQueue, ProducerBatch, TopicQueues
 from penstock.producer.delays import Timer
 from penstock.retry import NEVER_MS, RetryPolicy
 from penstock_core.errors import Category, ErrorCode, PenstockError
 from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_REQUEST_TIMERS_MAX
 from penstock_core.records.codec import BatchBuilder, Headers, Record
-from penstock_core.records.partitioner import partition_for_key
 from penstock_core.records.producer_state import SEQUENCE_MAX
 from penstock_core.records.record_batch import BATCH_HEADER_BYTES, Compression
 
@@ -206,6 +212,7 @@ class Accumulator:
                 self._delivered(entry, result)
                 finished += entry.batches
             elif (writable := self._other_partitions(entry, result)) is not None:
+                finished += self._keep_pinned(entry, result)
                 self._refused(entry, *writable, now_ms)
             else:
                 finished += self._failed(entry, result, now_ms, chance)
@@ -346,19 +353,32 @@ class Accumulator:
             return None
         return writable_after(entry.batches, error)
 
+    def _keep_pinned(self, entry: Entry, error: PenstockError) -> list[ProducerBatch]:
+        """The batches of a closed partition that the application has named fail: they do not move."""
+        pinned = [batch for batch in entry.batches if batch.is_pinned]
+        for batch in pinned:
+            self._finish(batch, final_error(batch, error))
+        return pinned
+
     def _refused(self, entry: Entry, first: int, partitions: int, now_ms: int) -> None:
-        """The partition of the entry is closed, and has stored none of its records: they move, now or at the turn."""
+        """The partition of the entry is closed, and has stored none of its records: they move, now or at the turn.
+
+        Delayed records move at once: their order is that of their times.
+        """
         queue, topic = entry.queue, entry.queue.topic
+        moving = [batch for batch in entry.batches if not batch.is_pinned]
         queue.numbering, queue.sent_together, queue.retry_at_ms, queue.sent_ms = None, 0, 0, None
         topic.fresh_until_ms = 0  # describe it before the next send
-        if first > topic.first and queue.timer is None:
-            topic.coming = max((first, partitions), topic.coming or (0, 0))
-            queue.batches.extendleft(reversed(entry.batches))
-            self._queues[queue] = None
-            return
-        if first == topic.first:
+        if first > topic.first:
+            topic.await_turn(*max((first, partitions), topic.coming or (0, 0)))
+        elif first == topic.first and topic.coming is None:
             topic.turn(first, partitions)
-        self._move(topic, entry.batches, now_ms)
+        if first > topic.first and queue.timer is None:
+            queue.batches.extendleft(reversed(moving))
+            if queue.batches:
+                self._queues[queue] = None
+        else:
+            self._move(topic, moving, now_ms)
 
     def _turn_topics(self, topics: Iterable[TopicQueues], now_ms: int) -> None:
         """Moves the records of topics that may turn, in the order in which they wait."""
@@ -379,13 +399,15 @@ class Accumulator:
         for batch in batches:
             self.buffered_bytes -= batch.buffered_bytes
             batch.buffered_bytes = 0
-            self._moved.move(batch, partial(self._add_again, topic, batch.timer, now_ms))
+            place_of = places_after(topic, batch.timer, self._choose)
+            self._moved.move(batch, partial(self._add_again, topic, batch.timer, place_of, now_ms))
 
-    def _add_again(self, topic: TopicQueues, timer: Timer | None, now_ms: int, record: Record) -> ProducerBatch:
-        partition = None if record.key is None else topic.first + partition_for_key(record.key, topic.partitions)
+    def _add_again(
+        self, topic: TopicQueues, timer: Timer | None, place_of: KeyPlacement, now_ms: int, record: Record
+    ) -> ProducerBatch:
         size = record_size(record.key, record.value, record.headers)
         fields = (record.key, record.value, record.headers, record.timestamp)
-        return self._add(topic, partition, *fields, now_ms, timer, size)
+        return self._add(topic, place_of(record.key), *fields, now_ms, timer, size)
 
     def _sources_finished(self) -> list[ProducerBatch]:
         finished, self._finished_sources = self._finished_sources, []

@@ -9,11 +9,16 @@ have failed, or are known not to be stored. Until then the topic *turns*: record
 partitions, and these send nothing but what was sent before. Then all of them move, in their order.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from penstock.producer.batching.producer_batch import PartitionQueue, ProducerBatch, TopicQueues
+from penstock.producer.delays import Timer
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.records.codec import Record, decode
+from penstock_core.records.partitioner import partition_for_key
+
+KeyPlacement: TypeAlias = Callable[[bytes | None], int | None]
 
 
 class MovedBatches:
@@ -53,11 +58,11 @@ class MovedBatches:
         return finished
 
 
-def writable_after(batches: Iterable[ProducerBatch], error: PenstockError) -> tuple[int, int] | None:
+def writable_after(batches: Sequence[ProducerBatch], error: PenstockError) -> tuple[int, int] | None:
     """The first partition and the number of those that take the records of batches whose partition is closed.
 
-    None if the records stay: a try of theirs may have been applied, the application has named their partition, or the
-    refusal does not tell.
+    None if the records stay: a try of theirs may have been applied, the application has named the partition of all, or
+    the refusal does not tell.
     """
     writable = error.facts.get("writable_partitions")
     first = error.facts.get("first_writable_partition", 0)
@@ -65,7 +70,19 @@ def writable_after(batches: Iterable[ProducerBatch], error: PenstockError) -> tu
         return None
     if not isinstance(writable, int) or not isinstance(first, int):
         return None
-    return None if any(batch.maybe_applied or batch.is_pinned for batch in batches) else (first, max(1, writable))
+    if any(batch.maybe_applied for batch in batches) or all(batch.is_pinned for batch in batches):
+        return None
+    return first, max(1, writable)
+
+
+def places_after(topic: TopicQueues, timer: Timer | None, choose: Callable[[int], int]) -> KeyPlacement:
+    """Where the records of a moved batch go, by key. None leaves the choice to the topic's sticky partition.
+
+    Delayed records do not wait until the topic has turned. Those without a key stay together, in one timer.
+    """
+    first, partitions = (topic.first, topic.partitions) if timer is None else topic.newest
+    keyless = None if timer is None else first + choose(partitions)
+    return lambda key: keyless if key is None else first + partition_for_key(key, partitions)
 
 
 def may_send(queue: PartitionQueue) -> bool:

@@ -234,18 +234,36 @@ class TopicQueues:
         """True if the partition takes records, as far as the producer knows."""
         return self.first <= partition < self.first + self.partitions
 
+    def may_take(self, partition: int) -> bool:
+        """True if you may name the partition: it takes records now, or once the topic has turned."""
+        first, partitions = self.newest
+        return self.takes(partition) or first <= partition < first + partitions
+
+    @property
+    def newest(self) -> tuple[int, int]:
+        """The first partition and the number of those that take records, or will once the topic has turned."""
+        return self.coming or (self.first, self.partitions)
+
     def update(self, partitions: int, batch_bytes: int, batch_bytes_max: int, first: int = 0) -> None:
         """Take a description of the topic. If its partitions are new ones, it turns to them once that keeps order."""
         self.batch_bytes = min(batch_bytes, batch_bytes_max)
         self.batch_bytes_max = batch_bytes_max
         if first > self.first and any(queue.batches or queue.in_flight for queue in self.queues):
-            self.coming = (first, partitions)
+            self.await_turn(first, partitions)
         else:
             self.turn(first, partitions)
+
+    def await_turn(self, first: int, partitions: int) -> None:
+        """Records without a key, and keys, go to these partitions once that keeps order (moved_batches.py)."""
+        self.coming = first, partitions
+        self._extend(first + partitions)
 
     def turn(self, first: int, partitions: int) -> None:
         """From now on records go to these partitions."""
         if (self.first, self.partitions) != (first, partitions):
             self.sticky = StickyPartition()
         self.first, self.partitions, self.coming = first, partitions, None
-        self.queues += [PartitionQueue(self, each) for each in range(len(self.queues), first + partitions)]
+        self._extend(first + partitions)
+
+    def _extend(self, end: int) -> None:
+        self.queues += [PartitionQueue(self, each) for each in range(len(self.queues), end)]

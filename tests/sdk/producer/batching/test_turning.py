@@ -5,13 +5,22 @@ import pytest
 from penstock.errors import UnknownPartitionError
 from penstock.producer.batching.accumulator import Accumulator, Entry
 from penstock.producer.batching.producer_batch import ProducerBatch, TopicQueues
+from penstock.producer.delays import Timer
+from penstock.producer.delivery import outcome_of
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
 from penstock_core.log.index import partition_closed
 from penstock_core.records.partitioner import partition_for_key
 from tests.sdk.client_kinds import ClientKind
-from tests.sdk.producer.batching.accumulator_fixtures import MAYBE, SETTINGS, new_accumulator, new_topic, values_of
+from tests.sdk.producer.batching.accumulator_fixtures import (
+    MAYBE,
+    SETTINGS,
+    append,
+    new_accumulator,
+    new_topic,
+    values_of,
+)
 
 DEADLINE_S = 30.0
 CLOSED = partition_closed(PartitionKey(TopicId("t"), Partition(0)), 2, 3)
@@ -98,6 +107,54 @@ def test_record_whose_partition_the_application_named_fails_and_holds_up_nothing
     assert batch.outcome.code is ErrorCode.PARTITION_CLOSED
 
 
+def test_records_behind_one_whose_partition_the_application_named_move_without_it() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    pinned = put(accumulator, topic, b"1" * 300)
+    pinned.is_pinned = True
+    behind = put(accumulator, topic, b"2" * 300)
+    assert pinned is not behind
+    assert accumulator.complete(accumulator.drain(10), [CLOSED], 10, 0.0) == [pinned]
+    assert pinned.outcome is CLOSED
+    assert taken(accumulator, 30) == [(3 + partition_for_key(b"k", 2), b"2" * 300)]
+    assert (outcome_of(behind, 0), accumulator.buffered_bytes) == (0, 0)
+
+
+def test_coming_partition_may_be_named_while_the_topic_turns() -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    put(accumulator, topic, b"1")
+    entries = accumulator.drain(10)
+    describe(topic, 3, 2)
+    assert [topic.may_take(each) for each in (2, 3, 4, 5)] == [True, True, True, False]
+    batch = accumulator.append(topic, 4, b"k", b"2", (), 5, 20)
+    assert taken(accumulator, 40) == [(4, b"2")]
+    assert batch is not None
+    accumulator.complete(entries, [7], 50, 0.0)
+    assert (topic.first, topic.coming) == (3, None)
+
+
+def delayed(accumulator: Accumulator, topic: TopicQueues, partition: int | None, value: bytes) -> ProducerBatch:
+    key = None if partition is None else b"k"
+    batch = accumulator.append(topic, partition, key, value, (), 5, 0, Timer(9_000, "0" * 32, False))
+    assert batch is not None
+    return batch
+
+
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_delayed_records_move_at_once_to_the_partitions_that_the_refusal_tells(is_keyed: bool) -> None:
+    accumulator, topic = new_accumulator(), new_topic()
+    held = append(accumulator, topic, 2, b"0")
+    late = delayed(accumulator, topic, partition_for_key(b"k", 3) if is_keyed else None, b"1")
+    entries = accumulator.drain(20)
+    refusals = [CLOSED if entry.queue.timer else MAYBE for entry in entries]
+    accumulator.complete(entries, refusals, 20, 0.0)
+    assert (topic.first, topic.coming) == (0, (3, 2)), "the topic waits for the batch that may be stored"
+    [entry] = [each for each in accumulator.drain(40) if each.queue.timer]
+    assert entry.queue.partition == (3 + partition_for_key(b"k", 2) if is_keyed else 3)
+    assert (entry.batches[0].timer, values_of(entry)) == (Timer(9_000, "0" * 32, False), [b"1"])
+    accumulator.complete([entry], [-1], 50, 0.0)
+    assert (outcome_of(late, 0), held.outcome) == (-1, None)
+
+
 def test_idle_topic_turns_at_once() -> None:
     topic = new_topic()
     describe(topic, 3, 2)
@@ -105,6 +162,18 @@ def test_idle_topic_turns_at_once() -> None:
     assert [topic.takes(each) for each in (2, 3, 4, 5)] == [False, True, True, False]
     describe(topic, 0, 1)
     assert (topic.first, topic.partitions) == (0, 1), "it was made anew"
+
+
+def test_producer_sends_delayed_records_of_a_changed_topic_again(clients: ClientKind, service: MemoryPenstock) -> None:
+    admin = service.admin()
+    admin.create_topic("turned", 2, config={"ordering_on_change": "wait"})
+    with clients.producer() as producer:
+        producer.send("turned", b"first", key=b"k").result(DEADLINE_S)
+        admin.set_partitions("turned", 1)
+        sent = [producer.send("turned", b"v", key=b"k", delay_ms=60_000, cancellable=each) for each in (False, True)]
+        assert [each.result(DEADLINE_S).partition for each in sent] == [2, 2]
+    names = [each.scheduled_id for each in admin.list_scheduled("turned")]
+    assert sent[1].result().scheduled_id in names
 
 
 def test_producer_and_group_keep_the_order_of_keys_across_changes(clients: ClientKind, service: MemoryPenstock) -> None:
