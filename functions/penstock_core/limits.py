@@ -115,6 +115,7 @@ WAITING_HEARTBEAT_MS = 1_000  # a member that waits for another to release asks 
 ACQUIRE_MAX = 100  # leases that one heartbeat acquires: DynamoDB's BatchGetItem takes 100 keys
 GROUP_CHECK_MS_MAX = 30_000  # new topics and partitions may go unnoticed so long
 GROUP_CHECK_MS_MIN = 1_000
+GROUP_PATIENCE = 10  # a group that waits for a generation is checked after this part of its wait, within both
 OFFSETS_RETENTION_MS_DEFAULT = 90 * 24 * 3_600_000
 OFFSETS_RETENTION_MS_MIN = 60_000
 OFFSETS_RETENTION_MS_MAX = 100 * 365 * 24 * 3_600_000

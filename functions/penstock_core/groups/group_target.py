@@ -78,6 +78,10 @@ class TargetAssignment:
         """The first partition of the topic that came after the group had begun to read; None if it is not in here."""
         return self._late_from.get(topic_id)
 
+    def ends(self) -> Mapping[TopicId, int]:
+        """The number of partitions of each topic that the target has given away."""
+        return {topic.topic_id: len(topic.owners) for topic in self.topics}
+
     def is_late(self, key: PartitionKey) -> bool:
         """True if the partition came after the group had begun to read."""
         late_from = self.late_from(key.topic_id)

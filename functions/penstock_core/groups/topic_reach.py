@@ -14,17 +14,15 @@ class TopicReach:
     `late_from` is the first partition of the generation behind the oldest one for which the group has committed. All
     from there on came after the group had begun to read. It is None for a group without a commit in older generations.
 
-    `holder` is the first partition that the group must finish before it reads on behind `end`, None if none waits.
+    `holder` is the first partition that the group must finish before it reads on behind `end`, None if none waits. It
+    was closed at `closed_ms`.
     """
 
     start: int
     end: int
     late_from: int | None = None
     holder: int | None = None
-
-    def is_short_of(self, topic: Topic) -> bool:
-        """True if a generation of the topic waits for the group."""
-        return self.end < topic.partitions
+    closed_ms: int = 0
 
 
 def topic_reach(topic: Topic, unread: Collection[int], begun: Collection[int]) -> TopicReach:

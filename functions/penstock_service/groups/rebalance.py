@@ -20,10 +20,13 @@ from penstock_core.groups.group import (
     state_after_rebalance,
 )
 from penstock_core.groups.group_target import EMPTY_TARGET, TargetAssignment, encode_target, make_target
+from penstock_core.groups.topic_reach import TopicReach
 from penstock_core.ids import EPOCH_BYTES, GROUP_EPOCH_BYTES, GroupName, random_start
 from penstock_core.limits import (
     GROUP_CHECK_CLAIM_MS,
+    GROUP_CHECK_MS_MAX,
     GROUP_CHECK_MS_MIN,
+    GROUP_PATIENCE,
     REBALANCE_ATTEMPTS_MAX,
     SUBSCRIPTION_LOOK_UPS_MAX,
 )
@@ -106,7 +109,8 @@ def rebalance(
             return state, previous
         members = _end_sessions(instance, group)
         topics = _subscribed_topics(instance.stores.topics, instance.topic_cache, instance.executor, members)
-        reaches = readable_ends(instance, group, topics)
+        known = {} if previous is None or is_forced else previous.ends()
+        reaches = readable_ends(instance, group, topics, known)
         now_ms = instance.clock.now_ms()
         if previous is not None and previous.fits(members, topics, reaches) and not is_forced:
             new, target = state_after_check(state, members, now_ms), previous
@@ -121,8 +125,10 @@ def rebalance(
                 instance.entropy.random_bytes(_TARGET_ID_BYTES).hex(),
             )
             instance.stores.memberships.put_target(group, new.epoch, new.target_id, encode_target(target))
-        if members and any(reaches[topic.topic_id].is_short_of(topic) for topic in topics if topic.topic_id in reaches):
-            new = replace(new, next_check_ms=now_ms + GROUP_CHECK_MS_MIN)  # a generation may be open soon
+        held_up = [reaches[each.topic_id] for each in topics if each.topic_id in reaches]
+        waits_ms = [_patience_ms(new, reach, now_ms) for reach in held_up if reach.holder is not None]
+        if members and waits_ms:  # a generation may be open soon
+            new = replace(new, next_check_ms=min(new.next_check_ms, now_ms + min(waits_ms)))
         try:
             instance.stores.memberships.change_group(state, new)
         except PenstockError as error:
@@ -135,6 +141,15 @@ def rebalance(
             _remove_old_targets(instance.stores.memberships, instance.telemetry, new)
         return new, target
     return find_group(instance.stores.memberships, group), None
+
+
+def _patience_ms(state: GroupState, reach: TopicReach, now_ms: int) -> int:
+    """The time until the next look if a generation may be open: a tenth of the time that the group has waited.
+
+    It waits since the generation that it reads was closed, or since it got that.
+    """
+    waited_ms = now_ms - max(state.changed_at_ms, reach.closed_ms)
+    return max(GROUP_CHECK_MS_MIN, min(GROUP_CHECK_MS_MAX, waited_ms // GROUP_PATIENCE))
 
 
 def find_group(memberships: MembershipStore, group: GroupName) -> GroupState:

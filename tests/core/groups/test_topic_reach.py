@@ -23,8 +23,3 @@ TOPIC = Topic(
 )
 def test_reach_follows_from_what_is_unread_and_begun(unread: list[int], begun: list[int], expected: TopicReach) -> None:
     assert topic_reach(TOPIC, unread, begun) == expected
-
-
-@pytest.mark.parametrize(("end", "is_short"), [(4, True), (7, False)])
-def test_reach_is_short_when_a_generation_waits(end: int, *, is_short: bool) -> None:
-    assert TopicReach(start=2, end=end).is_short_of(TOPIC) is is_short

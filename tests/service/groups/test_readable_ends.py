@@ -1,12 +1,12 @@
 """A group reads a generation of partitions once it has committed the ones before (docs/adr/0051)."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from penstock_core.ids import GroupName
-from penstock_core.limits import GROUP_CHECK_MS_MAX, GROUP_CHECK_MS_MIN
+from penstock_core.ids import GroupName, PartitionKey
+from penstock_core.limits import GROUP_CHECK_MS_MAX, GROUP_CHECK_MS_MIN, GROUP_PATIENCE
 from penstock_service.groups.readable_ends import readable_ends
 from penstock_service.groups.reset_offsets import ResetTo, reset_offsets
 from penstock_service.instance.instance import Instance
@@ -17,6 +17,7 @@ from tests.support.group_member import GroupMember, settle
 from tests.support.service import Intercepted, SteppedClock, another_instance, counted_instance, new_topic, send
 
 TOPIC = "waiting"
+_SOON_MS = 2 * GROUP_CHECK_MS_MAX // GROUP_PATIENCE
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def m(instance: Instance) -> GroupMember:
     return GroupMember(instance, "m", topics=(TOPIC,))
 
 
-def look_again(clock: SteppedClock, *members: GroupMember, after_ms: int = GROUP_CHECK_MS_MIN) -> None:
+def look_again(clock: SteppedClock, *members: GroupMember, after_ms: int = _SOON_MS) -> None:
     clock.time_ms += after_ms
     for each in members:
         each.beat()
@@ -150,3 +151,41 @@ def test_topics_with_one_generation_cost_nothing(instance: Instance, m: GroupMem
     counts.clear()
     assert readable_ends(counted, GroupName("billing"), [topic]) == {}
     assert not counts
+
+
+def test_group_that_waits_is_read_from_the_generation_that_it_reads(instance: Instance, m: GroupMember) -> None:
+    for partitions in (1, 2, 1):
+        alter_topic(instance, TOPIC, partitions, {})
+    topic, group = instance.topic_cache.read_through(TOPIC), GroupName("billing")
+    asked: list[PartitionKey] = []
+
+    def heads(original: Callable[..., object], keys: Sequence[PartitionKey]) -> object:
+        asked.extend(keys)
+        return original(keys)
+
+    watched = another_instance(instance, log=Intercepted(instance.stores.log, heads=heads))
+    assert readable_ends(watched, group, [topic], {topic.topic_id: 2})[topic.topic_id].end == 2
+    assert [key.partition for key in asked] == [0, 1]
+    truncate(instance, TOPIC, {0: 2})
+    assert readable_ends(watched, group, [topic], {topic.topic_id: 2})[topic.topic_id].end == topic.partitions
+    asked.clear()
+    assert readable_ends(watched, group, [topic])[topic.topic_id].end == topic.partitions
+    assert len(asked) == topic.first_writable
+
+
+def test_group_that_waits_long_is_checked_less_often(instance: Instance, clock: SteppedClock, m: GroupMember) -> None:
+    m.settle()
+    alter_topic(instance, TOPIC, 3, {})
+    look_again(clock, m, after_ms=GROUP_CHECK_MS_MAX)
+    waits: list[int] = []
+    for _ in range(60):
+        state = instance.stores.memberships.get_group(GroupName("billing"))
+        assert state is not None
+        waits.append(state.next_check_ms - clock.now_ms())
+        look_again(clock, m, after_ms=max(0, waits[-1]))
+    assert waits[0] <= 3_000
+    assert all(GROUP_CHECK_MS_MIN <= each <= GROUP_CHECK_MS_MAX for each in waits)
+    assert waits[-1] > 5 * GROUP_CHECK_MS_MIN
+    m.commit(0, 2, TOPIC)
+    look_again(clock, m, after_ms=GROUP_CHECK_MS_MAX)
+    assert m.partitions == [0, 1, 2, 3, 4]
