@@ -115,7 +115,10 @@ def test_topic_is_stored_with_its_generations(ports: Ports) -> None:
     opening = waiting.with_opening(2)
     ports.topics.replace(waiting, opening)
     opened = opening.with_next_generation()
-    ports.topics.replace(opening, opened)
+    ports.topics.open_generation(opening)
+    with pytest.raises(PenstockError) as late:
+        ports.topics.open_generation(opening)
+    assert late.value.code is ErrorCode.CONCURRENT_UPDATE
     assert ports.topics.get(topic().name) == opened
     assert (opened.generations, opened.partitions, opened.layout) == ((0, 4), 6, 1)
     for old in (topic(), waiting, opening):
@@ -138,3 +141,13 @@ def test_replace_is_refused_when_only_the_layout_has_changed(ports: Ports) -> No
 
 def test_appended_head_stays_as_it_was_otherwise() -> None:
     assert appended(replace(EMPTY_HEAD, layout=3), ref_at(1_000)).layout == 3
+
+
+def test_generation_opens_and_leaves_a_setting_that_changed_meanwhile(ports: Ports) -> None:
+    create(ports, topic())
+    opening = replace(topic(), writable=2, layout=1).with_opening(3)
+    ports.topics.replace(topic(), opening)
+    changed = replace(opening, config=TopicConfig(retention_ms=7_200_000))
+    ports.topics.replace(opening, changed)
+    ports.topics.open_generation(opening)
+    assert ports.topics.get(opening.name) == changed.with_next_generation()

@@ -60,7 +60,9 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("read", _TOPICS): _PROVISION | _ALL - {"Promote", "Dispatch"},
     ("scan", _TOPICS): _PROVISION | _ALL - _CONSUMERS - _SCHEDULERS - _WITHOUT_LISTS,
     ("write", _TOPICS): _PROVISION | {"Topics", "Audit"},  # Audit makes the topic of the trail
-    ("write", f"{_TOPICS}.partitions"): frozenset(("Retention",)),  # it takes drained ones away
+    ("write", f"{_TOPICS}.partitions"): frozenset(  # they end changes
+        ("Retention", "Produce", "RecordsProduce", "Transactions", "Share", "Deliver")
+    ),
     ("delete", _TOPICS): _PROVISION | {"Topics", "Audit"},
     ("read", f"{_TOPICS}{keys.AUDIT}"): frozenset(("Audit",)),
     ("write", f"{_TOPICS}{keys.AUDIT}"): _PROVISION | _CHANGERS,

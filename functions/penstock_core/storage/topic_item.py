@@ -31,8 +31,8 @@ HEADS = "heads"
 GENERATIONS = "generation_starts"
 OPENING = "opening_partitions"
 ORDERING = "ordering_on_change"
-# that `retiring` names
-RETIREMENT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT)
+# that `retiring` and `next_generation` name
+LAYOUT_ATTRIBUTES = ("pk", "sk", "topic_id", "partitions", "heads", WRITABLE, LAYOUT, GENERATIONS, OPENING)
 TOPIC_OPTIONAL = ("was_compacted", WRITABLE, LAYOUT, HEADS, GENERATIONS, OPENING, ORDERING)
 
 
@@ -90,6 +90,25 @@ def retiring(old: Topic, new: Topic) -> ConditionalUpdate:
         update=f"SET {', '.join(sets)}{removals}",
         condition=f"topic_id = :id AND #partitions = :old AND {LAYOUT} = :layout",
         values=values,
+        names={"#partitions": "partitions"},
+    )
+
+
+def next_generation(old: Topic) -> ConditionalUpdate:
+    """Lets the generation that `old` opens take the records, if nobody has done so since. It touches no setting."""
+    stored, wanted = topic_item(old), topic_item(old.with_next_generation())
+    return ConditionalUpdate(
+        key=topic_key(old.name),
+        update=f"SET #partitions = :new, {GENERATIONS} = :generations REMOVE {WRITABLE}, {HEADS}, {OPENING}",
+        condition=f"topic_id = :id AND #partitions = :old AND {LAYOUT} = :layout AND {OPENING} = :opening",
+        values={
+            ":new": wanted["partitions"],
+            ":generations": wanted[GENERATIONS],
+            ":id": stored["topic_id"],
+            ":old": stored["partitions"],
+            ":layout": stored[LAYOUT],
+            ":opening": stored[OPENING],
+        },
         names={"#partitions": "partitions"},
     )
 

@@ -45,6 +45,13 @@ class TopicStore(Protocol):
         conditional update.
         """
 
+    def open_generation(self, old: Topic) -> None:
+        """Lets the generation that `old` opens take the records: then it is as `with_next_generation` says.
+
+        It touches no setting. Raises CONCURRENT_UPDATE if the topic has other partitions by now, or another layout, or
+        opens none. One conditional update.
+        """
+
     def delete(self, topic: Topic, now_ms: int) -> None:
         """Removes the topic and leaves a note of its data, both or neither.
 

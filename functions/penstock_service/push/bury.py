@@ -15,14 +15,18 @@ from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.records.codec import NewRecord
 from penstock_core.share.bury import BurialCause
 from penstock_core.share.dead_letter import DeadLetterOrigin, dead_letter
+from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.push.lane_work import LaneWork, overtaken
-from penstock_service.push.move_with_state import move_with_state, same_partition
+from penstock_service.push.move_with_state import move_with_state
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
-from penstock_service.share.dead_letters.move_records import MovedRecords, encoded
+from penstock_service.share.dead_letters.place_records import fitting, place_records, places_keys
 
 _LONGEST = 1_000  # failures: more than any pause doubles for
-_FEWER = 4
+
+
+class _Stuck(Exception):  # noqa: N818 - the state of the records, which is no error of the caller
+    """The dead-letter topic cannot take the records now."""
 
 
 def bury(
@@ -34,31 +38,33 @@ def bury(
 ) -> DeliveryState:
     """The state behind the records, which lie below `end`, or behind as many as fit into one batch.
 
-    One put per zone, one transaction, one read of the head. If the topic cannot take them, one write of the pause.
+    One put per zone, one transaction, one read of the heads; all again after a refusal by a closed partition. If the
+    topic cannot take them, one write of the pause.
     """
     instance, name = work.instance, work.subscription.config.dead_letter_topic
     window = UpdateWindow.open(instance.clock)
-    topic = None if name is None else instance.topic_cache.find(name)
-    if topic is None:
-        return _wait(work, place[1], state, f"topic {name!r} does not exist: create it, or name another one")
     letters = [_letter(work, place, state, each) for each in records]
-    data, count = encoded(letters), len(letters)
-    while data is None and count > 1:
-        count = max(1, count // _FEWER)
-        data = encoded(letters[:count])
-    if data is None:
-        return _wait(work, place[1], state, "a record is larger than a batch may be")
-    if count < len(records):
-        end = Offset(records[count].record.offset)
-    moved = MovedRecords(topic=topic, key=same_partition(topic, place[1]), data=data)
+
+    def move_letters() -> tuple[DeliveryState, int]:
+        topic = None if name is None else instance.topic_cache.find(name)
+        if topic is None:
+            raise _Stuck(f"topic {name!r} does not exist: create it, or name another one")
+        by_key = places_keys(instance, topic, place[0])
+        moved, count = fitting(letters, lambda some: place_records(topic, some, place[1].partition, by_key=by_key))
+        if moved is None:
+            raise _Stuck("a record is larger than a batch may be")
+        behind = end if count == len(records) else Offset(records[count].record.offset)
+        return move_with_state(instance, place[1], moved, move(state, behind, count), window), count
+
     try:
-        buried = move_with_state(instance, place[1], moved, move(state, end, count), window)
+        buried, count = move_again_if_closed(instance, [] if name is None else [name], move_letters)
+    except _Stuck as stuck:
+        return _wait(work, place[1], state, str(stuck))
     except PenstockError as error:
-        if not (is_head_gone(error) or is_head_closed(error)):
+        if name is None or not (is_head_gone(error) or is_head_closed(error)):
             raise
-        instance.topic_cache.forget(topic.name)
-        was = "deleted" if is_head_gone(error) else "altered"
-        return _wait(work, place[1], state, f"topic {topic.name!r} was {was}")
+        instance.topic_cache.forget(name)
+        return _wait(work, place[1], state, f"topic {name!r} was {'deleted' if is_head_gone(error) else 'altered'}")
     instance.telemetry.count("push_dead_lettered", count)
     return buried
 

@@ -1,7 +1,7 @@
 """Move records of a partition to another topic, in one transaction with the subscription's state there."""
 
-from penstock_core.ids import PartitionKey
-from penstock_core.log.topic import Topic
+from collections.abc import Sequence
+
 from penstock_core.push.delivery import DeliveryState
 from penstock_core.push.delivery_key import DeliveryKey
 from penstock_core.transaction import DeliveryCommit
@@ -11,23 +11,15 @@ from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
 
 
-def same_partition(topic: Topic, key: DeliveryKey) -> PartitionKey:
-    """The partition of `topic` for the records of a partition: that of its number. So records of one key stay in order.
-
-    A topic with fewer writable partitions begins anew with the first.
-    """
-    return PartitionKey(topic.topic_id, topic.writable_place(key.partition))
-
-
 def move_with_state(
-    instance: Instance, key: DeliveryKey, moved: MovedRecords, state: DeliveryState, window: UpdateWindow
+    instance: Instance, key: DeliveryKey, moved: Sequence[MovedRecords], state: DeliveryState, window: UpdateWindow
 ) -> DeliveryState:
-    """Appends the batch and stores `state`, both or neither. Each exactly once: the state's version refuses a second.
+    """Appends the batches and stores `state`, all or nothing. Each exactly once: the state's version refuses a second.
 
     Costs what `move_records` costs, and one read after a refusal: the own first attempt may have been applied. Raises
     CONCURRENT_UPDATE if another delivery has changed the state, and what `move_records` raises.
     """
-    is_done = move_records(instance, [moved], DeliveryCommit(key=key, state=state), window)
+    is_done = move_records(instance, moved, DeliveryCommit(key=key, state=state), window)
     if not is_done and instance.stores.push.find_deliveries([key]).get(key) != state:
         raise overtaken(key)
     return state

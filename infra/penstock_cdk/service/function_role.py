@@ -81,7 +81,8 @@ def _topics_item_statements(grants: Grants, tables: Tables) -> Iterator[iam.Poli
         yield tables.audit_statement("Query", "DeleteItem")
     if grants.settles_deletions:
         yield tables.deletions_statement()
-        yield tables.retirements_statement()
+    if grants.ends_changes:
+        yield tables.layouts_statement()
 
 
 def _quota_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStatement]:

@@ -33,6 +33,7 @@ class Grants:
     subscriptions, which the groups table has, too. `reaches_targets` allows to assume the role that calls the targets
     of subscriptions. `notes_changes` allows to note what a request changes, and `settles_audit` to read these notes.
     `spends_quotas` allows to read the quotas and to charge their buckets, `sets_quotas` to list, put and delete quotas.
+    `ends_changes` allows to open partitions that an unfinished change has left closed, and to take drained ones away.
     `claims_resources` allows to read the quotas, and to read, put and delete the claims of principals.
     """
 
@@ -50,6 +51,7 @@ class Grants:
     takes_repairs: bool = False
     keeps_cursor: bool = False
     settles_deletions: bool = False
+    ends_changes: bool = False
     sweeps_zones: bool = False
     writes_archive: bool = False
     arms_waiters: bool = False
@@ -72,8 +74,10 @@ class Grants:
 
 # Delayed segments go into the archive. Their timers are put, and read if their due time is past.
 # An append is an UpdateItem of the head. A roll puts a page. A producer that leaves the head gets an item of its own
-# by PutItem, and an UpdateItem of the head removes its entry.
+# by PutItem, and an UpdateItem of the head removes its entry. A refusal by a closed partition ends the change of the
+# topic's partitions that an operator who died has left (docs/adr/0051).
 _RECORDS_PRODUCE = Grants(
+    ends_changes=True,
     topics=("GetItem",),
     log=("GetItem", "UpdateItem", "PutItem"),
     writes_zones=True,
@@ -142,6 +146,7 @@ GRANTS: Mapping[str, Grants] = {
     # to their topic: it is an append there.
     "share": replace(
         _FETCH,
+        ends_changes=True,
         log=(*_FETCH.log, "UpdateItem", "PutItem"),
         notes_changes=True,
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),
@@ -201,7 +206,8 @@ GRANTS: Mapping[str, Grants] = {
     ),
     "retention": Grants(
         topics=("GetItem", "Query", "Scan"),
-        log=("GetItem", "BatchGetItem", "Query", "UpdateItem", "DeleteItem"),
+        log=("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
+        ends_changes=True,
         groups=("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem"),
         pushes=("Query",),
         keeps_cursor=True,
@@ -221,6 +227,7 @@ GRANTS: Mapping[str, Grants] = {
     # No grant names a target: each lets in the role that `deliver` assumes.
     DELIVER: replace(
         _FETCH,
+        ends_changes=True,
         spends_quotas=False,
         log=(*_FETCH.log, "UpdateItem", "PutItem"),
         shares=("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "ConditionCheckItem"),  # those of parallel mode
@@ -260,6 +267,7 @@ GRANTS: Mapping[str, Grants] = {
     AUDIT: replace(
         _RECORDS_PRODUCE,
         spends_quotas=False,
+        ends_changes=False,
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         schedules_records=False,
         settles_audit=True,

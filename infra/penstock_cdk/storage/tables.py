@@ -10,7 +10,7 @@ from constructs import Construct
 from penstock_cdk.settings import StageSettings
 from penstock_core.storage import keys
 from penstock_core.storage.head_updates import WAITER_ATTRIBUTES
-from penstock_core.storage.topic_item import RETIREMENT_ATTRIBUTES
+from penstock_core.storage.topic_item import LAYOUT_ATTRIBUTES
 
 TTL_ATTRIBUTE = "expires_at_s"
 
@@ -58,12 +58,12 @@ class Tables(Construct):
             conditions={"ForAllValues:StringEquals": {"dynamodb:Attributes": list(WAITER_ATTRIBUTES)}},
         )
 
-    def retirements_statement(self) -> iam.PolicyStatement:
-        """Allows to take drained partitions away from a topic, and to change no setting of it."""
+    def layouts_statement(self) -> iam.PolicyStatement:
+        """Allows to end a change of a topic's partitions, and to change no setting of it."""
         return iam.PolicyStatement(
             actions=["dynamodb:UpdateItem"],
             resources=[self.topics.table_arn],
-            conditions={"ForAllValues:StringEquals": {"dynamodb:Attributes": list(RETIREMENT_ATTRIBUTES)}},
+            conditions={"ForAllValues:StringEquals": {"dynamodb:Attributes": list(LAYOUT_ATTRIBUTES)}},
         )
 
     def shares_statement(self, *actions: str) -> iam.PolicyStatement:

@@ -66,6 +66,7 @@ TRANSACT_ATTEMPTS = 10
 KEY = PartitionKey(TopicId("t1"), Partition(0))
 TOPIC = Topic(name=TopicName("orders"), topic_id=TopicId("t1"), partitions=3, created_at_ms=5)
 DRAINED = TOPIC.with_writable(2)
+OPENING = TOPIC.with_opening(2)
 NOTE = note_of(TOPIC, 4, is_being_created=True)
 SEQUENCE = ProducerSequence(producer_id=7, epoch=0, first_sequence=0, last_sequence=0)
 REF = ref_at(1)
@@ -155,6 +156,7 @@ REPEATED: Mapping[str, Write] = {
     "transactions.release": lambda stores: stores.transactions.release(PRODUCER_ID),
     "log.move_to_layout": lambda stores: stores.log.move_to_layout(KEY, 1, None),
     "topics.retire": lambda stores: stores.topics.retire(DRAINED, DRAINED.with_partitions(2)),
+    "topics.open_generation": lambda stores: stores.topics.open_generation(OPENING),
     "share.create_state": lambda stores: stores.share.create_state(SHARE, Offset(0)),
     "share.update": lambda stores: stores.share.update(SHARE, SHARE_UPDATE),
     "share.reset": lambda stores: stores.share.reset(SHARE, SHARE_STATE, Offset(0)),

@@ -7,9 +7,12 @@ from penstock_core.ids import Offset
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE, PUSH_VISIBILITY_MS
 from penstock_core.push.batch import Answered, Failed, Failure
 from penstock_core.records.codec import NewRecord, Record, decode
+from penstock_core.records.partitioner import partition_for_key
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
+from tests.support.interleaving import catch_kill, killed_at
 from tests.support.push_deliveries import Deliveries, refusing
-from tests.support.service import Intercepted, ask, key_of, new_topic, with_stores
+from tests.support.service import Intercepted, another_instance, ask, key_of, new_topic, with_stores
 
 REFUSED = Failed(failure=Failure.REFUSAL, error="it does not fit")
 
@@ -156,3 +159,18 @@ def test_dead_letter_has_the_reason_deliveries_when_all_its_deliveries_died() ->
     deliveries.run()
     [letter] = letters(deliveries)
     assert dict(letter.headers)["penstock.dead-letter.reason"] == b"deliveries"
+
+
+def test_dead_letters_open_a_generation_that_an_operator_left() -> None:
+    deliveries = burying()
+    new_topic(deliveries.instance, "dead", ordering_on_change="wait")
+    deliveries.answer = lambda _: REFUSED
+    deliveries.append("a")
+    deliveries.run()
+    with catch_kill():
+        alter_topic(killed_at(another_instance(deliveries.instance), 3, is_applied=True), "dead", 2, {})
+    deliveries.append(NewRecord(1, b"k", b"b", ()))
+    deliveries.run()
+    assert [record.value for record in letters(deliveries)] == [b"a"]
+    assert [record.value for record in letters(deliveries, 1 + partition_for_key(b"k", 2))] == [b"b"]
+    assert deliveries.instance.topic_cache.read_through("dead").generations == (0, 1)

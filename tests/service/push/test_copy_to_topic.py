@@ -1,12 +1,17 @@
 from typing import Any
 
+import pytest
+
 from penstock_core.ids import TopicName
 from penstock_core.push.targets.hops import HOPS_HEADER
 from penstock_core.push.targets.target import TopicTarget
 from penstock_core.records.codec import NewRecord, Record, decode
+from penstock_core.records.partitioner import partition_for_key
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
+from tests.support.interleaving import catch_kill, killed_at
 from tests.support.push_deliveries import Deliveries
-from tests.support.service import Intercepted, ask, new_topic, with_stores
+from tests.support.service import Intercepted, another_instance, ask, new_topic, with_stores
 
 
 def copying(partitions: int = 1, **settings: Any) -> Deliveries:
@@ -85,3 +90,21 @@ def test_target_that_is_missing_is_waited_for() -> None:
     new_topic(deliveries.instance, "copies")
     deliveries.run()
     assert [each.value for each in copies(deliveries)] == [b"b"]
+
+
+@pytest.mark.parametrize("call", [None, 2])
+def test_copies_follow_their_keys_to_a_new_generation(call: int | None) -> None:
+    """Also when the operator died in the middle: the copy opens the generation."""
+    deliveries = copying(partitions=2, batch_records=10)
+    new_topic(deliveries.instance, "copies", 1, ordering_on_change="wait")
+    deliveries.append(NewRecord(1, b"k", b"before", ()))
+    deliveries.run()
+    altering = another_instance(deliveries.instance)
+    with catch_kill():
+        alter_topic(altering if call is None else killed_at(altering, call, is_applied=True), "copies", 3, {})
+    deliveries.append(*(NewRecord(2, key, key, ()) for key in (b"k", b"l", b"m")))
+    deliveries.run()
+    assert [each.value for each in copies(deliveries)] == [b"before"]
+    for key in (b"k", b"l", b"m"):
+        assert key in [each.value for each in copies(deliveries, 1 + partition_for_key(key, 3))]
+    assert deliveries.counts()["records_pushed"] == 4

@@ -1,17 +1,20 @@
 """With ordering_on_change=wait a change closes all partitions, and new ones take the records (docs/adr/0051)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from penstock_core.errors import ErrorCode
-from penstock_core.limits import TOPIC_PARTITIONS_MAX
+from penstock_core.ids import PartitionKey
+from penstock_core.limits import APPEND_MS_MAX, TOPIC_PARTITIONS_MAX
 from penstock_service.index.open_generation import open_generation
 from penstock_service.instance.instance import Instance
 from penstock_service.retention.retain import retain
 from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.create_topic import create_topic
+from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.describe_topic import describe_topic
 from tests.service.records.test_idempotence import numbered, tell
 from tests.support.interleaving import catch_kill, killed_at
@@ -19,6 +22,7 @@ from tests.support.refusals import refused
 from tests.support.service import (
     UNAVAILABLE,
     Intercepted,
+    SteppedClock,
     another_instance,
     appended,
     head_of,
@@ -157,7 +161,7 @@ def test_refused_append_may_be_tried_again_when_storage_fails_while_a_generation
     def fail(*_: object) -> None:
         raise UNAVAILABLE
 
-    broken = another_instance(instance, topics=Intercepted(instance.stores.topics, replace=fail))
+    broken = another_instance(instance, topics=Intercepted(instance.stores.topics, open_generation=fail))
     refused(ErrorCode.STORAGE_UNAVAILABLE, partial(send, broken, topic, "a", partition=0))
     refused(CLOSED, partial(send, instance, topic, "a", partition=0))
 
@@ -168,3 +172,18 @@ def test_generation_opens_although_a_setting_changes_meanwhile(instance: Instanc
     changed = replace(opening, config=replace(opening.config, retention_ms=7_200_000))
     instance.stores.topics.replace(opening, changed)
     assert open_generation(instance, opening) == changed.with_next_generation()
+
+
+def test_opener_that_was_held_up_brings_no_head_of_a_deleted_topic_back(
+    instance: Instance, clock: SteppedClock, topic: str
+) -> None:
+    opening = instance.topic_cache.read_through(topic).with_opening(3)
+
+    def stall(do: Callable[..., object], *arguments: object) -> object:
+        clock.time_ms += APPEND_MS_MAX + 1
+        return do(*arguments)
+
+    held_up = another_instance(instance, log=Intercepted(instance.stores.log, move_to_layout=stall))
+    delete_topic(instance, topic)
+    refused(ErrorCode.STORAGE_UNAVAILABLE, lambda: open_generation(held_up, opening))
+    assert not instance.stores.log.heads([PartitionKey(opening.topic_id, each) for each in opening.coming_partitions()])

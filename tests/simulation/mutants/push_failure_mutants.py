@@ -42,7 +42,7 @@ def apart(instance: Any, key: Any, moved: Any, state: Any, window: Any) -> Any:
     """Records are moved whatever another delivery has done meanwhile."""
     old = instance.stores.push.find_deliveries([key]).get(key)
     again = replace(state, version=1 if old is None else old.version + 1)
-    done = move_records(instance, [moved], DeliveryCommit(key=key, state=again), window)
+    done = move_records(instance, moved, DeliveryCommit(key=key, state=again), window)
     return again if done else apart(instance, key, moved, state, window)
 
 

@@ -31,7 +31,6 @@ from penstock_service.share.acquire.look import Taken
 from penstock_service.share.batches import read_batches
 from penstock_service.share.batches.read_batches import FoundBatches
 from penstock_service.share.dead_letters import bury, redrive
-from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
 from penstock_service.transactions import share_commits
 from tests.simulation.mutants.mutant import Mutant, Patch
 
@@ -239,10 +238,12 @@ def _are_finished(state: ShareState, entries: Sequence[AckEntry]) -> bool:
 def _position_before_the_append() -> Patch:
     """The hidden group goes on first. If the append then fails, the dead letters are lost."""
 
-    def move(self: redrive._Redrive, moved: Sequence[MovedRecords], share: ShareCommit, window: UpdateWindow) -> bool:
+    original = redrive._Redrive._move
+
+    def move(self: redrive._Redrive, portion: Any, share: ShareCommit, window: UpdateWindow) -> bool:
         self._instance.stores.share.update(share.key, share.update)
         nothing = ShareCommit(key=share.key, update=ShareUpdate(generation=share.update.generation))
-        return move_records(self._instance, moved, nothing, window)
+        return original(self, portion, nothing, window)
 
     return patch.object(redrive._Redrive, "_move", move)
 

@@ -13,6 +13,7 @@ from penstock_core.storage.topic_item import (
     LAYOUT,
     ORDERING,
     TOPIC_OPTIONAL,
+    next_generation,
     parse_topic,
     retiring,
     topic_item,
@@ -103,6 +104,10 @@ class DynamoDbTopicStore:
 
     def retire(self, old: Topic, new: Topic) -> None:
         if not self._client.update_if(self._table, retiring(old, new)):
+            raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request")
+
+    def open_generation(self, old: Topic) -> None:
+        if not self._client.update_if(self._table, next_generation(old)):
             raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request")
 
     def delete(self, topic: Topic, now_ms: int) -> None:

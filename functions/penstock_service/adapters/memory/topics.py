@@ -69,6 +69,13 @@ class MemoryTopicStore:
                 stored, partitions=new.partitions, writable=new.writable_partitions, heads=new.head_count
             )
 
+    def open_generation(self, old: Topic) -> None:
+        with self._lock:
+            stored = self._topics.get(old.name)
+            if stored is None or _layout(stored) != _layout(old) or stored.opening != old.opening:
+                raise PenstockError(ErrorCode.CONCURRENT_UPDATE, f"topic {old.name!r} was altered by another request")
+            self._topics[old.name] = replace(old.with_next_generation(), config=stored.config)
+
     def delete(self, topic: Topic, now_ms: int) -> None:
         with self._lock:
             stored = self._topics.get(topic.name)

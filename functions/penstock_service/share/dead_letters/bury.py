@@ -6,20 +6,18 @@ they were read. So of two that bury the same records, one is refused, and finds 
 ```
 1 read of the records    1 put per zone    1 transaction: head of the dead-letter topic + share item
 ```
-The partition is the one with the source partition's number, modulo the topic's writable partitions. So dead letters of
-one key stay in order. If the topic is missing, or refuses the records, they wait for the longest pause, and a log line
-that an alarm watches tells of it.
+place_records.py tells which partitions take them, so that dead letters of one key stay in order. If the topic is
+missing, or refuses the records, they wait for the longest pause, and a log line that an alarm watches tells of it.
 
 Records that the group's filter does not take are finished, and leave no dead letter: their lock may have ended before
 any filter saw them. A record that a client rejected was handed out, so it goes to the topic whatever the filter is now.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.filters.filter import matches
-from penstock_core.ids import PartitionKey
 from penstock_core.limits import DEAD_LETTERS_AT_ONCE
 from penstock_core.log.topic import Topic
 from penstock_core.records.codec import NewRecord, Record, decode
@@ -29,12 +27,14 @@ from penstock_core.share.record_set import normalized
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareState
 from penstock_core.transaction import ShareCommit
+from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.instance.instance import Instance
-from penstock_service.records.append import is_head_closed, is_head_gone
+from penstock_service.records.append import is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.batches.read_batches import StoredBatch, WantedRecords, read_batches
 from penstock_service.share.batches.sift import filter_of
-from penstock_service.share.dead_letters.move_records import MovedRecords, encoded, move_records
+from penstock_service.share.dead_letters.move_records import MovedRecords, move_records
+from penstock_service.share.dead_letters.place_records import place_records, places_keys
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 
@@ -55,7 +55,7 @@ def bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> bo
     if state is None or not has_burials(state, group.config, instance.clock.now_ms()):
         return False
     try:
-        return _bury(instance, group, partition, state)
+        return _bury(instance, group, partition)
     except _Stuck as stuck:
         instance.telemetry.log(
             "dead_letters_stuck",
@@ -72,53 +72,60 @@ def bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> bo
         return False
 
 
-def _bury(instance: Instance, group: ShareGroup, partition: SharePartition, state: ShareState) -> bool:
+def _bury(instance: Instance, group: ShareGroup, partition: SharePartition) -> bool:
     window = UpdateWindow.open(instance.clock)
-    target, key = _target(instance, group, partition)
-    plan, letters, data = _plan(instance, group, partition, state)
-    if plan.update is None:
-        return False
-    if not data:  # retention or compaction has removed them all, or the filter takes none
-        return instance.stores.share.update(partition.key, plan.update).is_applied
-    moved, share = [MovedRecords(topic=target, key=key, data=data)], ShareCommit(key=partition.key, update=plan.update)
+    name = group.config.dead_letter_topic or ""
+
+    def move_letters() -> tuple[bool, int]:
+        target = _target(instance, group)
+        plan, letters, moved = _plan(instance, group, partition, target)
+        if plan.update is None:
+            return False, 0
+        if not moved:  # retention or compaction has removed them all, or the filter takes none
+            return instance.stores.share.update(partition.key, plan.update).is_applied, 0
+        is_done = move_records(instance, moved, ShareCommit(key=partition.key, update=plan.update), window)
+        if group.config.is_by_key:
+            wake_workers(instance, [partition.key])  # a transaction does not tell if somebody waits for the keys
+        return is_done, letters
+
     try:
-        is_done = move_records(instance, moved, share, window)
+        is_done, letters = move_again_if_closed(instance, [name], move_letters)
     except PenstockError as error:
         if is_head_gone(error):
-            instance.topic_cache.forget(target.name)
-            raise _Stuck(f"topic {target.name!r} was deleted") from error
-        if is_head_closed(error):
-            instance.topic_cache.forget(target.name)  # the next acquire sees which partitions are writable now
+            instance.topic_cache.forget(name)
+            raise _Stuck(f"topic {name!r} was deleted") from error
         raise
-    if group.config.is_by_key:
-        wake_workers(instance, [partition.key])  # a transaction does not tell if somebody waits for the keys
-    if is_done:
+    if is_done and letters:
         instance.telemetry.count("share_records_dead_lettered", letters)
     return is_done
 
 
 def _plan(
-    instance: Instance, group: ShareGroup, partition: SharePartition, state: ShareState
-) -> tuple[BuryPlan, int, bytes]:
-    """The plan, for as many records as can be read at once and fit into one batch; its dead letters, and the batch."""
+    instance: Instance, group: ShareGroup, partition: SharePartition, target: Topic
+) -> tuple[BuryPlan, int, Sequence[MovedRecords]]:
+    """The plan, for as many records as can be read and moved at once; its dead letters, and their batches."""
+    assert partition.state is not None
+    by_key = places_keys(instance, target, partition.topic)
     records_max = DEAD_LETTERS_AT_ONCE
     while True:
-        plan = plan_bury(state, group.config, instance.clock.now_ms(), records_max)
+        plan = plan_bury(partition.state, group.config, instance.clock.now_ms(), records_max)
         letters = _letters(instance, group, partition, plan)
-        data = None if letters is None else encoded(letters)
-        if letters is not None and data is not None:
-            return plan, len(letters), data
+        moved = None
+        if letters is not None:
+            moved = place_records(target, letters, partition.key.partition, by_key=by_key)
+        if letters is not None and moved is not None:
+            return plan, len(letters), moved
         if records_max == 1:
             raise _Stuck("a record cannot be read, or it is larger than a batch may be")
         records_max = max(1, records_max // _FEWER)
 
 
-def _target(instance: Instance, group: ShareGroup, partition: SharePartition) -> tuple[Topic, PartitionKey]:
+def _target(instance: Instance, group: ShareGroup) -> Topic:
     name = group.config.dead_letter_topic
     topic = None if name is None else instance.topic_cache.find(name)
     if topic is None:
         raise _Stuck(f"topic {name!r} does not exist: create it, or name another one")
-    return topic, PartitionKey(topic.topic_id, topic.writable_place(partition.key.partition))
+    return topic
 
 
 def _letters(

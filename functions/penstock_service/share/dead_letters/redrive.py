@@ -33,12 +33,14 @@ from penstock_core.share.record_set import Range, RecordSet, normalized
 from penstock_core.share.share_group import SHARE_GROUP_ID_BYTES, ShareGroup, new_share_group_id, redrive_name
 from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.transaction import ShareCommit
+from penstock_service.index.open_partitions import move_again_if_closed
 from penstock_service.instance.instance import Instance
 from penstock_service.records.append import is_head_closed, is_head_gone
 from penstock_service.segments.update_window import UpdateWindow
 from penstock_service.share.batches.read_batches import WantedRecords, read_batches
 from penstock_service.share.batches.sift import decoded_among
 from penstock_service.share.dead_letters.move_records import MovedRecords, encoded, move_records
+from penstock_service.share.dead_letters.place_records import keeps_keys, place_of
 
 _LOCK_MS = 60_000
 _NONCE_BYTES = 6
@@ -164,34 +166,37 @@ class _Redrive:
         if locked is None:
             return False
         state, found = locked
-        portion = self._sorted_out(key, head, found)
-        acknowledgements = [*_acknowledgements(found, portion)]
-        plan = plan_acknowledge(state, self._group.config, acknowledgements, self._instance.clock.now_ms())
-        if plan.update is None:
+        names: list[str] = []  # of the topics that the records go to
+
+        def move() -> bool:
+            portion = self._sorted_out(key, head, found)
+            names[:] = sorted({topic.name for topic in portion.topics.values()})
+            acknowledgements = [*_acknowledgements(found, portion)]
+            plan = plan_acknowledge(state, self._group.config, acknowledgements, self._instance.clock.now_ms())
+            if plan.update is None or not self._move(portion, ShareCommit(key=key, update=plan.update), window):
+                return False
+            self.moved += RecordSet(normalized(portion.moved)).count
+            self.skipped += RecordSet(normalized(portion.skipped)).count
+            return True
+
+        try:
+            return move_again_if_closed(self._instance, names, move)
+        except PenstockError as error:
+            if not (is_head_gone(error) or is_head_closed(error)):
+                raise
+            for name in names:
+                self._instance.topic_cache.forget(name)  # deleted or altered meanwhile: look it up again next time
             return False
+
+    def _move(self, portion: _Portion, share: ShareCommit, window: UpdateWindow) -> bool:
+        """Move the records of the portion. False if another call has them."""
         moved = [
             MovedRecords(topic=portion.topics[target], key=target, data=encoded(records) or b"")
             for target, records in portion.by_target.items()
         ]
         if moved:
-            is_done = self._move(moved, ShareCommit(key=key, update=plan.update), window)
-        else:
-            is_done = self._instance.stores.share.update(key, plan.update).is_applied
-        if is_done:
-            self.moved += RecordSet(normalized(portion.moved)).count
-            self.skipped += RecordSet(normalized(portion.skipped)).count
-        return is_done
-
-    def _move(self, moved: Sequence[MovedRecords], share: ShareCommit, window: UpdateWindow) -> bool:
-        """Move the records. False also if a topic was deleted or altered meanwhile: look it up again next time."""
-        try:
             return move_records(self._instance, moved, share, window)
-        except PenstockError as error:
-            if not (is_head_gone(error) or is_head_closed(error)):
-                raise
-            for each in moved:
-                self._instance.topic_cache.forget(each.topic.name)
-            return False
+        return self._instance.stores.share.update(share.key, share.update).is_applied
 
     def _locked(self, key: ShareKey, head: Head) -> tuple[ShareState, list[Grant]] | None:
         share = self._instance.stores.share
@@ -280,7 +285,8 @@ class _Redrive:
         topic = _found(self._instance, name)
         if topic is None or topic.topic_id == self._topic.topic_id:
             return None
-        return topic, PartitionKey(topic.topic_id, topic.writable_place(_number(told.get("partition", ""))))
+        number = _number(told.get("partition", ""))
+        return topic, place_of(topic, record.key, number, by_key=keeps_keys(topic))
 
 
 def _number(text: str) -> int:

@@ -12,6 +12,7 @@ from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.share.acknowledge import acknowledge
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import (
@@ -131,6 +132,17 @@ def test_partition_follows_the_source(instance: Instance) -> None:
         finish(instance, take(instance), AckType.REJECT)
     found = {partition: [h["partition"] for _, h in dead_letters(instance, partition)] for partition in range(2)}
     assert {partition: sorted(numbers) for partition, numbers in found.items()} == {0: ["0", "2"], 1: ["1"]}
+
+
+def test_dead_letters_open_a_generation_that_an_operator_left(instance: Instance) -> None:
+    filled_topic(instance, records=2)
+    new_topic(instance, "dead", 1, ordering_on_change="wait")
+    new_group(instance, dead_letter_topic="dead")
+    held = take(instance)
+    with catch_kill():
+        alter_topic(killed_at(another_instance(instance), 3, is_applied=True), "dead", 2, {})
+    finish(instance, held, AckType.REJECT)
+    assert [len(dead_letters(instance, partition)) for partition in range(3)] == [0, 2, 0]
 
 
 def test_missing_topic_lets_the_records_wait_and_is_told(queue: Instance, clock: SteppedClock) -> None:

@@ -7,6 +7,7 @@ import pytest
 from penstock_core.errors import ErrorCode
 from penstock_core.filters.policy import parse_filter
 from penstock_core.records.codec import NewRecord, decode, encode
+from penstock_core.records.partitioner import partition_for_key
 from penstock_core.share.acknowledge import AckType
 from penstock_core.share.dead_letter import HEADER_PREFIX
 from penstock_core.zones.quorum import Acks
@@ -14,6 +15,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.share.admin.describe_share_group import list_share_groups
 from penstock_service.share.dead_letters.redrive import Redriven, RedriveWish, redrive
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_service.topics.truncate import truncate
 from tests.service.share.sharing import finish, new_group, offsets_in, take
@@ -155,3 +157,14 @@ def test_two_redrives_at_once(dead: Instance, clock: SteppedClock, place: int) -
         if not redrive(dead, "dead", wish()).remaining:
             break
     assert come_back(dead) == [str(number) for number in range(10)]
+
+
+def test_dead_letters_go_to_their_keys_partitions_in_a_new_generation(dead: Instance) -> None:
+    alter_topic(dead, "orders", None, {"ordering_on_change": "wait"})
+    with catch_kill():
+        alter_topic(killed_at(another_instance(dead), 2, is_applied=True), "orders", 5, {})
+    assert redrive(dead, "dead", wish()) == Redriven(moved=10, remaining=0, skipped=0)
+    own = 2 + partition_for_key(b"k", 5)
+    found = {each: [*decode(ask(dead, "orders", partition=each).data)] for each in range(2, 7)}
+    assert [number for number, records in found.items() if records] == [own]
+    assert len(found[own]) == 10
