@@ -64,9 +64,16 @@ EXPRESS = BucketPrices(
     retrieved=prices.EXPRESS_RETRIEVED_BYTES,
 )
 
-_S3_PUTS = {"PutObject", "CopyObject", "ListObjectsV2", "CreateMultipartUpload", "UploadPart"}
+_S3_PUTS = {
+    "PutObject",
+    "CopyObject",
+    "ListObjectsV2",
+    "CreateMultipartUpload",
+    "UploadPart",
+    "CompleteMultipartUpload",
+}
 _S3_GETS = {"GetObject", "HeadObject", "CreateSession"}
-_S3_FREE = {"DeleteObject", "DeleteObjects"}
+_S3_FREE = {"DeleteObject", "DeleteObjects", "AbortMultipartUpload"}
 
 
 @dataclass(slots=True)

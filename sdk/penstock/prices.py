@@ -1,8 +1,8 @@
 """The prices of AWS, in the one table of Penstock. Every figure in dollars is computed from it.
 
-List prices of `REGION` on `DATE`, in the first tier, without free tiers, discounts and taxes. `penstock doctor`, the
-benches, the test of the bill and the docs read this table. To change a price, change its line here and nowhere else,
-and set `DATE`.
+List prices of `REGION` on `DATE`, in the first tier, without free tiers, discounts and taxes. `penstock doctor`,
+`penstock cost`, the benches, the test of the bill and the docs read this table. To change a price, change its line here
+and nowhere else, and set `DATE`.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,16 @@ DAYS_PER_MONTH = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """`usd` dollars for each `per` units. `source` is the page of AWS that states it."""
+    """`usd` dollars for each `per` units. `source` is the page that states it.
+
+    `is_verified` is False for a figure from memory or from a third party, which was not seen on that page.
+    """
 
     usd: float
     per: int
     unit: str
     source: str
+    is_verified: bool = True
 
     def of(self, quantity: float) -> float:
         """The dollars of `quantity` units."""
@@ -39,9 +43,11 @@ _EVENTS = "aws.amazon.com/eventbridge/pricing"
 _KMS = "aws.amazon.com/kms/pricing"
 _KINESIS = "aws.amazon.com/kinesis/data-streams/pricing"
 _LAMBDA = "aws.amazon.com/lambda/pricing"
+_MSK = "aws.amazon.com/msk/pricing"
 _S3 = "aws.amazon.com/s3/pricing"
 _SQS = "aws.amazon.com/sqs/pricing"
 _VPC = "aws.amazon.com/vpc/pricing"
+_WARPSTREAM = "warpstream.com/pricing"
 _XRAY = "aws.amazon.com/xray/pricing"
 
 # API Gateway, HTTP API. A request, its answer with it, counts once for each 512 KB that it begins.
@@ -80,13 +86,36 @@ EXPRESS_UPLOADED_BYTES = Price(usd=0.0032, per=GB, unit="byte", source=_S3)
 EXPRESS_RETRIEVED_BYTES = Price(usd=0.0006, per=GB, unit="byte", source=_S3)
 EXPRESS_GB_MONTHS = Price(usd=0.11, per=1, unit="GB-month", source=_S3)
 
-# SQS, standard queues. A receive that finds nothing costs too. FIFO costs 0.50.
+# SQS. A receive that finds nothing costs too.
 SQS_REQUESTS = Price(usd=0.40, per=MILLION, unit="request of 64 KB", source=_SQS)
+SQS_FIFO_REQUESTS = Price(usd=0.50, per=MILLION, unit="request of 64 KB", source=_SQS)
 
-# Kinesis Data Streams on demand, to compare. A record counts in whole KB.
+# Kinesis Data Streams on demand, to compare. A record counts in whole KB. The first day of retention is free.
 KINESIS_BYTES_IN = Price(usd=0.08, per=GB, unit="byte", source=_KINESIS)
 KINESIS_BYTES_OUT = Price(usd=0.04, per=GB, unit="byte", source=_KINESIS)
 KINESIS_STREAM_HOURS = Price(usd=0.04, per=1, unit="hour of a stream", source=_KINESIS)
+KINESIS_WEEK_GB_MONTHS = Price(usd=0.10, per=1, unit="GB-month from day 2 to 7", source=_KINESIS, is_verified=False)
+KINESIS_LONG_GB_MONTHS = Price(usd=0.023, per=1, unit="GB-month from day 8", source=_KINESIS, is_verified=False)
+# The same in the mode Advantage, which has no hours of streams and a minimum for each account and region.
+KINESIS_ADVANTAGE_BYTES_IN = Price(usd=0.032, per=GB, unit="byte", source=_KINESIS)
+KINESIS_ADVANTAGE_BYTES_OUT = Price(usd=0.016, per=GB, unit="byte", source=_KINESIS)
+KINESIS_ADVANTAGE_GB_MONTHS = Price(usd=0.023, per=1, unit="GB-month from day 2", source=_KINESIS, is_verified=False)
+KINESIS_ADVANTAGE_MINIMUM_DAYS = Price(usd=100.0, per=1, unit="day, at least", source=_KINESIS)
+
+# Kafka, to compare. MSK Express has broker hours by size; a broker here is an express.m7g.large.
+MSK_SERVERLESS_HOURS = Price(usd=0.75, per=1, unit="hour of a cluster", source=_MSK, is_verified=False)
+MSK_SERVERLESS_PARTITION_HOURS = Price(usd=0.0015, per=1, unit="hour of a partition", source=_MSK, is_verified=False)
+MSK_SERVERLESS_BYTES_IN = Price(usd=0.10, per=GB, unit="byte", source=_MSK, is_verified=False)
+MSK_SERVERLESS_BYTES_OUT = Price(usd=0.05, per=GB, unit="byte", source=_MSK, is_verified=False)
+MSK_SERVERLESS_GB_MONTHS = Price(usd=0.10, per=1, unit="GB-month", source=_MSK, is_verified=False)
+MSK_EXPRESS_BROKER_HOURS = Price(usd=0.408, per=1, unit="hour of a broker", source=_MSK, is_verified=False)
+MSK_EXPRESS_BYTES_IN = Price(usd=0.01, per=GB, unit="byte", source=_MSK, is_verified=False)
+MSK_EXPRESS_GB_MONTHS = Price(usd=0.10, per=1, unit="GB-month", source=_MSK, is_verified=False)
+# WarpStream in your own account, tier Dev, to compare. Its agents and its S3 come on your bill of AWS.
+WARPSTREAM_CLUSTER_HOURS = Price(usd=0.138, per=1, unit="hour of a cluster", source=_WARPSTREAM, is_verified=False)
+WARPSTREAM_BYTES_IN = Price(usd=0.01, per=1024**3, unit="byte, not compressed", source=_WARPSTREAM, is_verified=False)
+WARPSTREAM_GIB_MONTHS = Price(usd=0.01, per=1, unit="GiB-month", source=_WARPSTREAM, is_verified=False)
+AGENT_HOURS = Price(usd=0.0816, per=1, unit="hour of an m7g.large", source=_EC2, is_verified=False)
 
 # CloudWatch. A metric counts once for each set of dimensions, by the hours in which it is published.
 ALARMS = Price(usd=0.10, per=1, unit="metric of an alarm and month", source=_CLOUDWATCH)

@@ -9,6 +9,7 @@ from penstock.cli.audit import audit
 from penstock.cli.completion import completion
 from penstock.cli.config import config
 from penstock.cli.console import console
+from penstock.cli.cost import cost
 from penstock.cli.dead_letters import dead_letters
 from penstock.cli.dev import dev
 from penstock.cli.doctor import doctor
@@ -86,6 +87,7 @@ for command in (
     jobs,
     audit,
     metrics,
+    cost,
     console,
     doctor,
     config,

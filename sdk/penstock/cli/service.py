@@ -53,6 +53,13 @@ TEXT_COLUMNS = frozenset(
         "default",
         "source",
         "effect",
+        "change",
+        "part",
+        "what",
+        "unit",
+        "system",
+        "note",
+        "dearest",
     ]
 )
 FILE_COLUMNS = 10_000  # without a terminal: never wrap lines that a program may read

@@ -1,0 +1,218 @@
+"""`penstock cost`: what a workload costs in a month, or what a day's real use has cost."""
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.options.duration import DURATION
+from penstock.cli.options.size import SIZE
+from penstock.cli.options.times import TIME
+from penstock.cli.service import Service, service_command, show_table
+from penstock.prices import DATE, REGION
+
+if TYPE_CHECKING:
+    from penstock.cost.estimate import Estimate
+    from penstock.cost.usage import DayUsage
+    from penstock.cost.workload import Workload
+
+_PROFILES = ("express3", "express2", "standard1")
+_GIB = 1024**3
+_DAY_MS = 86_400_000
+_LINES = 12  # of a bill that a table shows
+
+
+@click.command()
+@click.option("--rate", type=float, help="Records a second.")
+@click.option("--size", type=SIZE, default="1KiB", show_default=True, help="Bytes of a record, after compression.")
+@click.option("--consumers", type=int, default=1, show_default=True, help="Consumers, each of all records.")
+@click.option("--retention", type=DURATION, default="14d", show_default=True, help="How long records are kept.")
+@click.option("--profile", type=click.Choice(_PROFILES), default="express3", show_default=True, help="Storage profile.")
+@click.option("--partitions", type=int, default=6, show_default=True, help="Partitions of the topic.")
+@click.option("--producers", type=int, default=1, show_default=True, help="Producers that share the rate.")
+@click.option("--linger", type=float, default=5.0, show_default=True, help="linger_ms of the producers.")
+@click.option("--request", type=SIZE, help="Bytes of a produce request, instead of --linger and --producers.")
+@click.option("--keys", "has_keys", is_flag=True, help="Records have keys, so a request goes to many partitions.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the month by rate into this .png or .svg."
+)
+@click.option("--from-usage", is_flag=True, help="Price a day's real counts, by topic, instead of a rate.")
+@click.option("--day", type=TIME, default="yesterday", show_default=True, help="The day of --from-usage, in UTC.")
+@click.option("--stage", default="penstock", show_default=True, help="The stage whose metrics --from-usage reads.")
+@service_command
+def cost(service: Service, **options: Any) -> None:
+    """Estimate the month of a workload, or price yesterday's use, from counted calls and list prices.
+
+    The estimate names the levers, the largest first, and stands beside Kinesis, SQS, MSK and WarpStream.
+    """
+    from penstock.cost.workload import Workload  # it is needed here only
+
+    if (options["rate"] is None) != options["from_usage"]:
+        raise click.UsageError("give --rate for an estimate, or --from-usage for a day's real counts")
+    workload = Workload(
+        records_per_s=options["rate"] or 0.0,
+        record_bytes=options["size"],
+        consumers=options["consumers"],
+        retention_days=options["retention"] / _DAY_MS,
+        partitions=options["partitions"],
+        producers=options["producers"],
+        linger_ms=options["linger"],
+        request_bytes=options["request"],
+        has_keys=options["has_keys"],
+    )
+    if options["from_usage"]:
+        _show_day(service, options["profile"], workload, options["day"] // _DAY_MS * _DAY_MS, options["stage"])
+        return
+    if options["plot"] is not None:
+        from penstock.cost.plot import write_plot
+
+        write_plot(options["plot"], workload)
+    _show_month(service, options["profile"], workload)
+
+
+def _show_month(service: Service, profile: str, workload: "Workload") -> None:
+    from penstock.cost.estimate import estimate
+    from penstock.cost.levers import levers
+    from penstock.cost.others import NAMES, estimates
+
+    month = estimate(profile, workload)
+    saving = levers(profile, workload)
+    beside = [month, *(estimate(each, workload) for each in _PROFILES if each != profile)]
+    rows = [_row(each, workload) for each in beside]
+    rows += [
+        _row(each, workload) if not isinstance(each, str) else (name, None, None, None, each)
+        for name, each in zip(NAMES, estimates(workload), strict=True)
+    ]
+    rows.sort(key=lambda row: (row[1] is None, row[1] or 0.0))
+    if service.as_json:
+        service.say(_document(month, workload, saving, rows), "")
+        return
+    click.echo(_heading(profile, workload, month.usd))
+    if saving:
+        show_table(
+            "levers, the largest first", ("change", "saves $"), ((each.change, _usd(each.saves_usd)) for each in saving)
+        )
+    show_table(
+        "the bill, the dearest first",
+        ("part", "what", "quantity", "unit", "$"),
+        ((each.part, each.what, f"{each.quantity:,.0f}", each.unit, _usd(each.usd)) for each in month.lines[:_LINES]),
+    )
+    show_table(
+        "beside others, a month",
+        ("system", "$", "$/GiB", "$/million records", "note"),
+        ((row[0], *(None if each is None else _usd(each) for each in row[1:4]), row[4]) for row in rows),
+    )
+    for remark in _remarks():
+        click.echo(remark)
+
+
+def _heading(profile: str, workload: "Workload", usd: float) -> str:
+    return (
+        f"About ${_usd(usd)} a month on {profile}, in {REGION} by list prices of {DATE}: "
+        f"{workload.requests_per_s:,.1f} produce requests a second, of {workload.bytes_per_request:,.0f} bytes"
+    )
+
+
+def _remarks() -> list[str]:
+    from penstock.cost.counted import counted_at, function_ms
+
+    each_ms, mib_ms = function_ms()
+    return [
+        f"Penstock's calls are counted ({counted_at()}). The time of a function is assumed: {each_ms:g} ms, and "
+        f"{mib_ms:g} ms for each MiB.",
+        "Other systems are computed from their billing rules. Left out: free tiers, discounts, traffic, your clients.",
+    ]
+
+
+def _row(month: "Estimate", workload: "Workload") -> tuple[str, float | None, float | None, float | None, str]:
+    from penstock.cost.workload import SECONDS_PER_MONTH
+
+    records = workload.records_per_s * SECONDS_PER_MONTH
+    if not records:
+        return month.system, month.usd, None, None, month.note
+    size = records * workload.record_bytes
+    return month.system, month.usd, month.usd / size * _GIB, month.usd / records * 1_000_000, month.note
+
+
+def _document(month: "Estimate", workload: "Workload", saving: Any, rows: Any) -> dict[str, Any]:
+    names = ("system", "usd_per_month", "usd_per_gib", "usd_per_million_records", "note")
+    return {
+        "system": month.system,
+        "usd_per_month": month.usd,
+        "workload": asdict(workload)
+        | {"requests_per_s": workload.requests_per_s, "bytes_per_request": workload.bytes_per_request},
+        "levers": [asdict(each) for each in saving],
+        "lines": [asdict(each) for each in month.lines],
+        "systems": [dict(zip(names, row, strict=True)) for row in rows],
+        "prices": {"region": REGION, "date": DATE},
+        "remarks": _remarks(),
+    }
+
+
+def _show_day(service: Service, profile: str, assumed: "Workload", start_ms: int, stage: str) -> None:
+    from penstock.cost.day_price import price_day
+
+    usage = _usage(service, start_ms, stage)
+    found = price_day(profile, usage, replace(assumed, records_per_s=0.0))
+    day = datetime.fromtimestamp(start_ms / 1_000, UTC).date().isoformat()
+    document = {
+        "day": day,
+        "source": usage.source,
+        "profile": profile,
+        "usd": sum(each.usd for each in found),
+        "topics": [
+            asdict(each.day) | {"usd": each.usd, "lines": [asdict(line) for line in each.lines]} for each in found
+        ],
+        "missing": list(usage.missing),
+    }
+    service.show(
+        document,
+        title=f"{day}, counted by {usage.source}, at list prices of {DATE}",
+        columns=("topic", "records in", "bytes in", "records out", "bytes out", "dearest", "$"),
+        rows=(
+            (
+                each.day.topic,
+                *(
+                    None if count is None else f"{count:,.0f}"
+                    for count in (
+                        each.day.records_received,
+                        each.day.bytes_received,
+                        each.day.records_sent,
+                        each.day.bytes_sent,
+                    )
+                ),
+                each.lines[0].what if each.lines else None,
+                _usd(each.usd),
+            )
+            for each in found
+        ),
+    )
+    if not service.as_json:
+        for each in usage.missing:
+            click.echo(f"not counted: {each}")
+
+
+def _usage(service: Service, start_ms: int, stage: str) -> "DayUsage":
+    """The stage's metrics, or the offsets where there are none."""
+    from penstock.admin.admin import Admin
+    from penstock.configuration import find_configuration
+    from penstock.cost.usage import usage_from_metrics, usage_from_offsets
+    from penstock.local_files import is_loopback
+
+    context = click.get_current_context()
+    if context.obj is None:  # else it is a test's transport
+        configuration = find_configuration(context.params.get("url"), context.params.get("region"))
+        if not is_loopback(configuration.url):
+            from penstock.jobs.deployed import client
+
+            counted = usage_from_metrics(client("cloudwatch", configuration.region), stage, start_ms / 1_000)
+            if counted is not None:
+                return counted
+    return usage_from_offsets(Admin(transport=service.transport), start_ms)
+
+
+def _usd(usd: float) -> str:
+    """Dollars with cents, and small ones with three digits that count."""
+    return f"{usd:,.2f}" if usd >= 1 else f"{usd:.3g}"

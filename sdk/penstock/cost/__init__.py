@@ -1,0 +1,6 @@
+"""What a workload costs in a month, and what yesterday's real use cost.
+
+`counted.json` has what AWS meters of single requests, captured from the handlers (`python -m bench.money capture`). All
+dollars are these counts times `penstock.prices`. others.py prices the same workload on other systems, from their
+billing rules and not from captured calls.
+"""

@@ -1,0 +1,140 @@
+"""The counts of single requests: captured from the handlers, interpolated between the captured sizes.
+
+A count has the name of its line in `penstock.prices`, but for `WAKE_UPS` (messages to readers that wait) and
+`INDEX_BYTES` (that stay in DynamoDB).
+"""
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from penstock import prices
+from penstock_core.limits import KIB
+
+Counts = dict[str, float]
+
+PROFILES = ("express3", "express2", "standard1")
+_FRAME_BYTES = KIB  # around the records of a request, at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """The counts of one storage profile's requests."""
+
+    profile: str
+    found: Mapping[str, Any]
+    many_partitions: int
+    many_segments: int
+
+    def append(self, request_bytes: float, partitions: float = 1.0) -> Counts:
+        """One produce request to so many partitions, with its share of rolls."""
+        extra = _difference(self.found["append_to_many"], _between(self.found["append"], 6 * KIB))
+        one = _between(self.found["append"], request_bytes)
+        counts = _sum(one, _times(extra, (partitions - 1) / (self.many_partitions - 1)))
+        return counts | {"API_REQUESTS": _api_requests(request_bytes)}
+
+    def fetch(self, answer_bytes: float, segments: float = 1.0, partitions: float = 1.0) -> Counts:
+        """One fetch that asks for so many partitions, and finds the records of so many produce requests."""
+        one = _between(self.found["fetch"], KIB)
+        many = _between(self.found["fetch"], self.many_segments * KIB)
+        per_segment = _times(_difference(self.found["fetch_of_many_segments"], many), 1 / (self.many_segments - 1))
+        per_partition = _times(_difference(self.found["fetch_of_many_partitions"], one), 1 / (self.many_partitions - 1))
+        counts = _sum(
+            _between(self.found["fetch"], answer_bytes),
+            _times(per_segment, segments - 1),
+            _times(per_partition, partitions - 1),
+        )
+        return counts | {"API_REQUESTS": _api_requests(answer_bytes)}
+
+    def arming_fetch(self, partitions: float) -> Counts:
+        """One fetch at the end that arms so many partitions, and the messages of the append that wakes its reader."""
+        return self._of_many("arming_fetch", "arming_fetch_of_many", partitions)
+
+    def commit(self, partitions: float) -> Counts:
+        """One commit of a group's offsets of so many partitions."""
+        return self._of_many("commit", "commit_of_many", partitions)
+
+    def idle_member_hour(self) -> Counts:
+        """An hour of a member of a group that waits and gets nothing."""
+        return dict(self.found["idle_member_hour"])
+
+    def tier(self, request_bytes: float) -> Counts:
+        """The share of one produce request in the run that moves its bytes to the archive; nothing without zones."""
+        return _between(self.found["tier"], request_bytes) if "tier" in self.found else {}
+
+    @property
+    def idle_stage_usd_per_month(self) -> float:
+        """The dollars of a stage that nobody uses, with its alarms."""
+        return float(self.found["idle_stage_usd_per_month"])
+
+    @property
+    def zones(self) -> int:
+        """The number of S3 Express zones that hold each record at first."""
+        return int(self.found["append"][str(KIB)].get("EXPRESS_PUTS", 0))
+
+    def _of_many(self, one: str, many: str, partitions: float) -> Counts:
+        extra = _difference(self.found[many], self.found[one])
+        return _sum(self.found[one], _times(extra, (partitions - 1) / (self.many_partitions - 1)))
+
+
+@cache
+def counted(profile: str) -> Counted:
+    """The counts of a profile. Raises LookupError for an unknown one."""
+    document = _document()
+    if profile not in document["profiles"]:
+        raise LookupError(f"{profile!r} is no storage profile: use {', '.join(PROFILES)}")
+    return Counted(
+        profile=profile,
+        found=document["profiles"][profile],
+        many_partitions=document["many_partitions"],
+        many_segments=document["many_segments"],
+    )
+
+
+def counted_at() -> str:
+    """The day of the capture."""
+    return str(_document()["counted_at"])
+
+
+def function_ms() -> tuple[float, float]:
+    """The assumed milliseconds of a function for each request, and for each MiB that it moves."""
+    return float(_document()["function_ms"]), float(_document()["function_ms_per_mib"])
+
+
+@cache
+def _document() -> Mapping[str, Any]:
+    document: Mapping[str, Any] = json.loads((files("penstock") / "cost" / "counted.json").read_text())
+    return document
+
+
+def _api_requests(moved_bytes: float) -> float:
+    return max(1, math.ceil((moved_bytes + _FRAME_BYTES) / prices.API_REQUEST_BYTES))
+
+
+def _between(by_size: Mapping[str, Counts], size: float) -> Counts:
+    """The counts at a size, on the line between the captured sizes around it, or through the last two."""
+    sizes = sorted(map(int, by_size))
+    at = min(max(bisect_left(sizes, size), 1), len(sizes) - 1)
+    low, high = sizes[at - 1], sizes[at]
+    share = max(0.0, (size - low) / (high - low))
+    return _sum(_times(by_size[str(low)], 1 - share), _times(by_size[str(high)], share))
+
+
+def _sum(*parts: Mapping[str, float]) -> Counts:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
+
+
+def _times(counts: Mapping[str, float], factor: float) -> Counts:
+    return {name: value * factor for name, value in counts.items()}
+
+
+def _difference(more: Mapping[str, float], less: Mapping[str, float]) -> Counts:
+    """What `more` has more of each, 0 at least."""
+    names: Iterable[str] = dict.fromkeys((*more, *less))
+    return {name: max(0.0, more.get(name, 0.0) - less.get(name, 0.0)) for name in names}

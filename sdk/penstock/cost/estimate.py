@@ -1,0 +1,159 @@
+"""The month of a workload on Penstock: counts of all its requests, times the price table."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock import prices
+from penstock.cost.counted import Counted, Counts, counted
+from penstock.cost.workload import ANSWER_MS, HOURS_PER_MONTH, SECONDS_PER_MONTH, Workload
+from penstock_core.limits import BATCH_BYTES_MAX, TIERED_SWEEP_GRACE_MS, TIERING_MS_MAX
+
+COMMIT_S = 5.0  # between two commits of a consumer's offsets
+ZONE_HOURS = (TIERING_MS_MAX + TIERED_SWEEP_GRACE_MS) / 3_600_000 + 2.0
+"""The hours that bytes lie in S3 Express: until `tier` moves them, and until `sweep` has removed the copies."""
+
+_WHAT = {
+    "API_REQUESTS": "API Gateway requests",
+    "LAMBDA_REQUESTS": "Lambda requests",
+    "LAMBDA_GB_SECONDS": "Lambda time",
+    "WRITE_UNITS": "DynamoDB writes",
+    "READ_UNITS": "DynamoDB reads",
+    "S3_PUTS": "S3 puts",
+    "S3_GETS": "S3 gets",
+    "EXPRESS_PUTS": "S3 Express puts",
+    "EXPRESS_GETS": "S3 Express gets",
+    "EXPRESS_UPLOADED_BYTES": "S3 Express uploads",
+    "EXPRESS_RETRIEVED_BYTES": "S3 Express retrievals",
+    "LOGGED_BYTES": "log lines",
+    "APPSYNC_OPERATIONS": "wake-ups",
+    "APPSYNC_MINUTES": "connections that wait",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostLine:
+    """A line of a bill: the part of the work, what AWS bills, how much of it a month has, and the dollars."""
+
+    part: str
+    what: str
+    quantity: float
+    unit: str
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A month on one system: its lines, the dearest first."""
+
+    system: str
+    lines: Sequence[CostLine]
+    note: str = ""
+
+    @property
+    def usd(self) -> float:
+        """The dollars of the month."""
+        return sum(line.usd for line in self.lines)
+
+    @property
+    def is_verified(self) -> bool:
+        """No figure of it is from memory or second hand."""
+        return not self.note.startswith("unverified")
+
+
+def by_price(lines: Sequence[CostLine]) -> tuple[CostLine, ...]:
+    """The lines that cost something, the dearest first."""
+    return tuple(sorted((line for line in lines if line.usd > 0), key=lambda line: -line.usd))
+
+
+def line(part: str, what: str, quantity: float, price: prices.Price) -> CostLine:
+    """So many units at that price."""
+    return CostLine(part=part, what=what, quantity=quantity, unit=price.unit, usd=price.of(quantity))
+
+
+def estimate(profile: str, workload: Workload) -> Estimate:
+    """The month on Penstock with that storage profile. Raises LookupError for an unknown one."""
+    counts = counted(profile)
+    lines: list[CostLine] = []
+    for part, found in _monthly(counts, workload).items():
+        lines += priced(part, found)
+    lines += _storage(counts, workload)
+    lines.append(
+        CostLine(
+            part="idle",
+            what="the stage, with its alarms",
+            quantity=1,
+            unit="month",
+            usd=counts.idle_stage_usd_per_month,
+        )
+    )
+    return Estimate(system=f"Penstock {profile}", lines=by_price(lines))
+
+
+def priced(part: str, counts: Mapping[str, float]) -> list[CostLine]:
+    """Counts by the names of the price table as lines."""
+    return [line(part, what, counts[name], getattr(prices, name)) for name, what in _WHAT.items() if counts.get(name)]
+
+
+def fetches_per_s(workload: Workload) -> tuple[float, float]:
+    """The fetches of one consumer a second that find records, and those that find none and wait for a wake-up.
+
+    A busy consumer asks again as soon as it has an answer. One that meets the end of the topic waits to be woken: the
+    chance of that is that no request comes for the time of an answer.
+    """
+    requests = workload.requests_per_s
+    answers = 1_000 / ANSWER_MS
+    waits = requests * math.exp(-requests / answers)
+    return max(min(requests, answers), workload.bytes_per_s / BATCH_BYTES_MAX), waits
+
+
+def _monthly(counts: Counted, workload: Workload) -> dict[str, Counts]:
+    """The counts of a month by part of the work."""
+    requests = workload.requests_per_s
+    found, waits = fetches_per_s(workload)
+    consumers = workload.consumers
+    produce = _scaled(counts.append(workload.bytes_per_request, workload.partitions_per_request), requests)
+    produce.pop("INDEX_BYTES")
+    parts = {"produce": produce}
+    if found and consumers:
+        fetch = counts.fetch(workload.bytes_per_s / found, max(1.0, requests / found), min(workload.partitions, 100))
+        parts["consume"] = _scaled(fetch, found * consumers)
+        woken = counts.arming_fetch(min(workload.partitions, 100))
+        messages = min(woken.pop("WAKE_UPS"), workload.partitions_per_request)
+        parts["wait"] = _scaled(woken, waits * consumers)
+        parts["wait"]["APPSYNC_OPERATIONS"] = _monthly_of(waits * messages * (1 + consumers))
+        touched = min(workload.partitions, requests * COMMIT_S * workload.partitions_per_request)
+        commits = min(1 / COMMIT_S, requests)
+        parts["commit"] = _scaled(counts.commit(max(1.0, touched)), commits * consumers)
+    if consumers:
+        idle = {name: value * HOURS_PER_MONTH * consumers for name, value in counts.idle_member_hour().items()}
+        parts["idle"] = idle
+    tier = _scaled(counts.tier(workload.bytes_per_request), requests)
+    tier.pop("INDEX_BYTES", None)
+    parts["move to the archive"] = tier
+    return parts
+
+
+def _storage(counts: Counted, workload: Workload) -> list[CostLine]:
+    """The bytes of records and of the index, once the topic is as old as its retention."""
+    retention_s = workload.retention_days * 86_400
+    zone_s = min(retention_s, ZONE_HOURS * 3_600) if counts.zones else 0.0
+    archive_s = max(0.0, retention_s - (TIERING_MS_MAX / 1_000 if counts.zones else 0.0))
+    index = counts.append(workload.bytes_per_request, workload.partitions_per_request)["INDEX_BYTES"]
+    kept = counts.tier(workload.bytes_per_request).get("INDEX_BYTES", index)
+    young_s = min(retention_s, TIERING_MS_MAX / 1_000)
+    index_bytes = workload.requests_per_s * (index * young_s + kept * (retention_s - young_s))
+    stored = workload.bytes_per_s / prices.GB
+    return [
+        line("store", "S3 Express", stored * zone_s * counts.zones, prices.EXPRESS_GB_MONTHS),
+        line("store", "S3", stored * archive_s, prices.S3_GB_MONTHS),
+        line("store", "the index in DynamoDB", index_bytes / prices.GB, prices.TABLE_GB_MONTHS),
+    ]
+
+
+def _scaled(counts: Mapping[str, float], per_s: float) -> Counts:
+    return {name: value * _monthly_of(per_s) for name, value in counts.items()}
+
+
+def _monthly_of(per_s: float) -> float:
+    return per_s * SECONDS_PER_MONTH

@@ -1,0 +1,59 @@
+"""`penstock cost` estimates without a service, and prices a day with one."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from penstock.testing import MemoryPenstock
+from tests.sdk.cli.command import run, run_json
+
+
+def test_estimate_shows_levers_bill_and_others_and_needs_no_service() -> None:
+    result = run(None, "cost", "--rate", "1000", "--size", "1KiB", "--consumers", "2", "--retention", "7d")
+    assert result.exit_code == 0, result.output
+    order = [result.stdout.index(text) for text in ("About $", "levers, the largest", "the bill,", "beside others")]
+    assert order == sorted(order)
+    assert "Kinesis Advantage" in result.stdout
+    assert "unverified prices" in result.stdout
+
+
+def test_estimate_as_json_has_the_same_parts(service: MemoryPenstock) -> None:
+    found = run_json(service.transport, "cost", "--rate", "1000", "--profile", "standard1", "--request", "64KiB")
+    assert found["system"] == "Penstock standard1"
+    assert found["usd_per_month"] == pytest.approx(sum(line["usd"] for line in found["lines"]))
+    assert len(found["systems"]) == 10
+    assert found["workload"]["bytes_per_request"] == 65_536
+
+
+def test_plot_is_drawn_beside_the_estimate(tmp_path: Path) -> None:
+    result = run(None, "cost", "--rate", "10", "--plot", str(tmp_path / "month.png"))
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "month.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_day_of_a_service_is_priced_by_topic_and_says_what_is_missing(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+    with service.producer() as producer:
+        producer.send("orders", b"x").result()
+    today = datetime.now(UTC).date().isoformat()
+    found = run_json(service.transport, "cost", "--from-usage", "--day", "today")
+    assert found["day"] == today
+    assert [(topic["topic"], topic["records_received"]) for topic in found["topics"]] == [("orders", 1)]
+    assert found["usd"] > 0
+    assert any(text.startswith("bytes:") for text in found["missing"])
+    shown = run(service.transport, "cost", "--from-usage")
+    assert "not counted: reads" in shown.stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("--rate", "1", "--from-usage")])
+def test_rate_or_usage_is_wanted_and_not_both(arguments: tuple[str, ...]) -> None:
+    result = run(None, "cost", *arguments)
+    assert result.exit_code == 2
+    assert "give --rate" in result.output
+
+
+def test_number_without_sense_is_refused() -> None:
+    result = run(None, "cost", "--rate", "1", "--partitions", "0")
+    assert result.exit_code == 1
+    assert "use a number from 1" in result.output

@@ -1,0 +1,56 @@
+"""The counts of the SDK are those that were captured, and lie on lines between them."""
+
+import math
+
+import pytest
+
+from penstock import prices
+from penstock.cost.counted import PROFILES, counted
+from penstock_core.limits import BATCH_BYTES_MAX, KIB, MIB
+
+ZONES = {"express3": 3, "express2": 2, "standard1": 0}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_append_puts_once_into_each_zone(profile: str) -> None:
+    counts = counted(profile).append(KIB)
+    assert counts.get("EXPRESS_PUTS", 0) == ZONES[profile] == counted(profile).zones
+    assert counts.get("S3_PUTS", 0) == (1 if profile == "standard1" else 0)
+
+
+@pytest.mark.parametrize("size", [KIB, 100 * KIB, 600 * KIB, BATCH_BYTES_MAX])
+def test_api_counts_each_512_kib_that_a_request_begins(size: int) -> None:
+    """The rule of the model is that of the capture, at each captured size and between them."""
+    found = counted("express3").found["append"]
+    assert counted("express3").append(size)["API_REQUESTS"] == math.ceil((size + KIB) / prices.API_REQUEST_BYTES)
+    for captured, counts in found.items():
+        assert counted("express3").append(int(captured))["API_REQUESTS"] == counts["API_REQUESTS"]
+
+
+def test_counts_between_two_captured_sizes_lie_on_a_line() -> None:
+    counts = counted("express3")
+    low, middle, high = (counts.append(size)["EXPRESS_UPLOADED_BYTES"] for size in (64 * KIB, 160 * KIB, 256 * KIB))
+    assert middle == pytest.approx((low + high) / 2)
+    assert high == pytest.approx(3 * 256 * KIB, rel=0.01)
+
+
+def test_captured_many_are_given_back_for_many_partitions_and_segments() -> None:
+    counts = counted("standard1")
+    many = counts.found["append_to_many"]
+    assert counts.append(6 * KIB, 6)["WRITE_UNITS"] == pytest.approx(many["WRITE_UNITS"], rel=0.01)
+    assert counts.fetch(4 * KIB, segments=4)["S3_GETS"] == pytest.approx(
+        counts.found["fetch_of_many_segments"]["S3_GETS"]
+    )
+    assert counts.fetch(KIB, partitions=6)["READ_UNITS"] == pytest.approx(
+        counts.found["fetch_of_many_partitions"]["READ_UNITS"]
+    )
+
+
+def test_profile_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(LookupError, match="express3, express2, standard1"):
+        counted("express9")
+
+
+def test_bytes_move_to_the_archive_only_where_there_are_zones() -> None:
+    assert counted("standard1").tier(MIB) == {}
+    assert counted("express2").tier(KIB)["EXPRESS_GETS"] > 0
