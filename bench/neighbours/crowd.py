@@ -21,14 +21,13 @@ from penstock_core.limits import FETCH_WAIT_MS_MAX
 from penstock_core.quotas.wait_pool import VARIABLE
 
 ACCOUNT = 10
-POOL = 5
-RATIO_MAX = 1.5
+POOL = ACCOUNT // 4  # as a stage that knows its account has by default
 _FUNCTION = "penstock-fetch"
 
 
 @click.command(help=__doc__)
 @reported("neighbours_crowd")
-@click.option("--consumers", default=30, show_default=True, type=click.IntRange(1))
+@click.option("--consumers", default=20, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=30, show_default=True, type=click.IntRange(5), help="Of each measurement.")
 def main(report: Report, consumers: int, seconds: int) -> None:
     sides: dict[str, tuple[Calls, Calls]] = {}
@@ -40,7 +39,7 @@ def main(report: Report, consumers: int, seconds: int) -> None:
 
         for side, pool, size in (
             ("no crowd", f"bench={POOL}", 0),
-            ("a crowd, and half of the account may wait", f"bench={POOL}", consumers),
+            ("a crowd, and a quarter of the account may wait", f"bench={POOL}", consumers),
             ("a crowd, without a pool", None, consumers),
         ):
             calls = sides[side] = Calls(), Calls()
@@ -58,12 +57,8 @@ def main(report: Report, consumers: int, seconds: int) -> None:
             for side, calls in sides.items()
         ],
     )
-    quiet_p99, bound_p99 = (sides[side][0].quantile_ms(0.99) for side in [*sides][:2])
-    report.show(
-        "p99 of the producer beside the crowd", [{"multiple": round(bound_p99 / quiet_p99, 2), "bound": RATIO_MAX}]
-    )
     is_served = not any(sides[side][0].failed for side in [*sides][:2])
-    report.judge(holds=is_served and bound_p99 <= RATIO_MAX * quiet_p99)
+    report.judge(holds=is_served and sides[[*sides][2]][0].failed > 0)
 
 
 @contextmanager

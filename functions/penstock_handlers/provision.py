@@ -53,7 +53,7 @@ class Kind:
     check: Callable[[Change], None]
     find: Callable[[Instance, str], str | None]
     put: Callable[[Change, Instance, CloudFormation], None]
-    delete: Callable[[Instance, str], None]
+    delete: Callable[[Instance, str], object]
 
 
 def settle(change: Change, to: Instance, stack: CloudFormation) -> Settled:

@@ -85,8 +85,8 @@ def describe(
 @app.operation("DELETE /v1/share-groups/<group>", "deleteShareGroup", "Delete a share group", status_code=204)
 def delete(group: Annotated[str, Path()]) -> Response[None]:
     """Delete a share group. All of its locks are lost."""
-    delete_share_group(instance_of(app), group)
-    forget_claim(instance_of(app), principal_name(app), ClaimKind.SHARE_GROUP, group)
+    share_group_id = delete_share_group(instance_of(app), group)
+    forget_claim(instance_of(app), principal_name(app), ClaimKind.SHARE_GROUP, group, share_group_id)
     return Response(status_code=204)
 
 

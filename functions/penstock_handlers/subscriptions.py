@@ -97,8 +97,8 @@ def resume(name: Annotated[str, Path()]) -> SubscriptionAnswer:
 @app.operation("DELETE /v1/subscriptions/<name>", "deleteSubscription", "Delete a subscription", status_code=204)
 def delete(name: Annotated[str, Path()]) -> Response[None]:
     """Delete a subscription. Its records stay in their topics."""
-    delete_subscription(instance_of(app), name)
-    forget_claim(instance_of(app), principal_name(app), ClaimKind.SUBSCRIPTION, name)
+    subscription_id = delete_subscription(instance_of(app), name)
+    forget_claim(instance_of(app), principal_name(app), ClaimKind.SUBSCRIPTION, name, subscription_id)
     return Response(status_code=204)
 
 

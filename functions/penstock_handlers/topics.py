@@ -114,8 +114,8 @@ def alter(topic: Annotated[str, Path()], request: AlterTopic) -> TopicAnswer:
 @app.operation("DELETE /v1/topics/<topic>", "deleteTopic", "Delete a topic", status_code=204)
 def delete(topic: Annotated[str, Path()]) -> Response[None]:
     """Delete a topic with its records."""
-    delete_topic(instance_of(app), topic)
-    forget_claim(instance_of(app), principal_name(app), ClaimKind.TOPIC, topic)
+    topic_id = delete_topic(instance_of(app), topic)
+    forget_claim(instance_of(app), principal_name(app), ClaimKind.TOPIC, topic, topic_id)
     return Response(status_code=204)
 
 

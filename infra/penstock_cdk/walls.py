@@ -55,8 +55,9 @@ def reserved_concurrency(account: int) -> Mapping[str, int]:
 def wait_pool(function: str, settings: "Instances") -> WaitPool | None:
     """Returns the pool of waiting time of a function, None for one whose requests never wait.
 
-    By default a function with a reserve lets half of it wait. The others have one pool together: half of the account,
-    or `WAITS_DEFAULT_MAX` if nobody told how many instances it has. `waits_max` is one pool for all functions.
+    By default a function with a reserve lets half of it wait. The others have one pool together: a quarter of the
+    account, which they share with all other functions, or `WAITS_DEFAULT_MAX` if nobody told how many instances it has.
+    `waits_max` is one pool for all functions.
     """
     if function not in _WAITING:
         return None
@@ -66,7 +67,7 @@ def wait_pool(function: str, settings: "Instances") -> WaitPool | None:
     if reserved is not None:
         return WaitPool(name=function, instances=max(1, reserved // 2))
     account = settings.account_concurrency
-    return WaitPool(name=_SHARED_POOL, instances=WAITS_DEFAULT_MAX if account is None else max(1, account // 2))
+    return WaitPool(name=_SHARED_POOL, instances=WAITS_DEFAULT_MAX if account is None else max(1, account // 4))
 
 
 def check_reserved(reserved: Mapping[str, int], functions: Mapping[str, object], account: int | None) -> None:

@@ -43,9 +43,15 @@ def test_claims_are_those_of_one_principal_until_they_are_dropped(ports: Ports) 
     larger = replace(topic, partitions=5)
     ports.quotas.put_claim("arn:a", larger)
     assert {*ports.quotas.claims("arn:a")} == {larger, group}
+    for other in (replace(topic, resource_id="t2"), replace(topic, claimed_at_ms=NOW - 1)):
+        ports.quotas.drop_claim("arn:a", other)
+    assert {*ports.quotas.claims("arn:a")} == {larger, group}
     for _ in range(2):
-        ports.quotas.drop_claim("arn:a", ClaimKind.TOPIC, "a")
+        ports.quotas.drop_claim("arn:a", topic)
     assert [*ports.quotas.claims("arn:a")] == [group] == [*ports.quotas.claims("arn:a:b")]
+    for _ in range(2):
+        ports.quotas.forget_claim("arn:a", ClaimKind.GROUP, "a", "")
+    assert [*ports.quotas.claims("arn:a")] == []
 
 
 def test_bucket_begins_once(ports: Ports) -> None:

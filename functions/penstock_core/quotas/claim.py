@@ -24,7 +24,9 @@ class ClaimKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One resource of a principal. `resource_id` tells it from a later one of its name, "" for a group.
+    """One resource of a principal. `resource_id` tells it from another one of its name, "" for a group.
+
+    Of creations of one name at once, each has a claim. They count as one, since one of them wins.
 
     `partitions` are those of a topic that the principal has made. Partitions that retention took away count on.
     """
@@ -36,9 +38,9 @@ class Claim:
     claimed_at_ms: int
 
     @property
-    def place(self) -> tuple[ClaimKind, str]:
+    def place(self) -> tuple[ClaimKind, str, str]:
         """A principal has one claim of each place."""
-        return self.kind, self.name
+        return self.kind, self.name, self.resource_id
 
 
 _COUNT_OF = {
@@ -58,13 +60,17 @@ def counts_of(claim: Claim, *, is_new: bool) -> frozenset[Count]:
 
 
 def totals(claims: Iterable[Claim]) -> dict[Count, int]:
-    """The counts of the claims together, by limit."""
-    found = dict.fromkeys(Count, 0)
+    """The counts of the claims together, by limit. Of one kind and name, the claim with most partitions counts."""
+    partitions: dict[tuple[ClaimKind, str], int] = {}
     for claim in claims:
-        count = _COUNT_OF[claim.kind]
+        named = claim.kind, claim.name
+        partitions[named] = max(partitions.get(named, 0), claim.partitions)
+    found = dict.fromkeys(Count, 0)
+    for (kind, _), number in partitions.items():
+        count = _COUNT_OF[kind]
         if count is not None:
             found[count] += 1
-        found[Count.PARTITIONS] += claim.partitions
+        found[Count.PARTITIONS] += number
     return found
 
 

@@ -1,12 +1,13 @@
 """The quotas of the stage, remembered between requests, so that a warm request reads none.
 
 Remembered quotas may be up to `TTL_MS` old: a change takes so long until all instances go by it. If they cannot be
-read, the instance goes by those that it remembers, and without any by none: a trouble of ours refuses no request.
+read, the instance goes by those that it remembers, and without any by none: a trouble of ours refuses no request. But
+it refuses creations then, since nothing would ever take back one too many.
 """
 
 from collections.abc import Mapping
 
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.quotas.quota import DEFAULT, Count, Quota, Rate, Subject, merged, merged_counts
 from penstock_service.instance.moment import Moment
 from penstock_service.instance.telemetry import Telemetry
@@ -24,6 +25,7 @@ class QuotaCache:
         self._clock = clock
         self._telemetry = telemetry
         self._asked: Moment | None = None
+        self._is_known = False  # they were read once
         self._quotas: Mapping[tuple[Subject, str], Quota] = {}
         self._subjects: frozenset[Subject] = frozenset()
 
@@ -34,8 +36,18 @@ class QuotaCache:
         return merged(self._quotas.get((subject, DEFAULT)), self._quotas.get((subject, name)), rate)
 
     def counts_of(self, principal: str) -> Mapping[Count, int]:
-        """The limits of what the principal may create, without those that are missing. One query as `rate_of`."""
-        if not self.has_quotas(Subject.PRINCIPAL):
+        """The limits of what the principal may create, without those that are missing. One query as `rate_of`.
+
+        Raises STORAGE_UNAVAILABLE if the instance does not know the quotas and cannot read them.
+        """
+        has_quotas = self.has_quotas(Subject.PRINCIPAL)
+        if not self._is_known:
+            self.forget()
+            raise PenstockError(
+                ErrorCode.STORAGE_UNAVAILABLE,
+                "the quotas cannot be read now, so nothing is created: try again",
+            )
+        if not has_quotas:
             return {}
         default, own = ((Subject.PRINCIPAL, name) for name in (DEFAULT, principal))
         return merged_counts(self._quotas.get(default), self._quotas.get(own))
@@ -60,4 +72,5 @@ class QuotaCache:
         else:
             self._quotas = {(quota.subject, quota.name): quota for quota in found}
             self._subjects = frozenset(quota.subject for quota in found)
+            self._is_known = True
         self._asked = asked

@@ -42,10 +42,13 @@ class QuotaStore(Protocol):
         """All claims of the principal, with those put before the call. One consistent query for each MB."""
 
     def put_claim(self, principal: str, claim: Claim) -> None:
-        """Stores the claim in place of the one of that kind and name. One put."""
+        """Stores the claim in place of the one of that kind, name and id. One put."""
 
-    def drop_claim(self, principal: str, kind: ClaimKind, name: str) -> None:
-        """Removes the claim, if it is there. One delete."""
+    def drop_claim(self, principal: str, claim: Claim) -> None:
+        """Removes the claim if it is there, unless it was put at another time. One conditional delete."""
+
+    def forget_claim(self, principal: str, kind: ClaimKind, name: str, resource_id: str) -> None:
+        """Removes the claim of that kind, name and id, if it is there. One delete."""
 
     def begin(self, key: BucketKey, old: Bucket | None, new: Bucket) -> ChargeOutcome:
         """Stores `new` in place of `old`, if `old` is still what is stored. One conditional put."""

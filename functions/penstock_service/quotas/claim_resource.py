@@ -35,24 +35,27 @@ def claim_resource(instance: Instance, principal: str, claim: Claim) -> None:
         return
     before = {each.place: each for each in quotas.claims(principal)}.get(claim.place)
     quotas.put_claim(principal, claim)
-    is_new = before is None or before.resource_id != claim.resource_id
-    counts = counts_of(claim, is_new=is_new)
+    # A group has no id: the claim that is there may be one that a failed call has left.
+    counts = counts_of(claim, is_new=before is None or not claim.resource_id)
     claims = quotas.claims(principal)
     if exceeded(limits, counts, claims):
         claims = _without_gone(instance, principal, claims, claim)
     if error := exceeded(limits, counts, claims):
         if before is None:
-            quotas.drop_claim(principal, claim.kind, claim.name)
+            quotas.drop_claim(principal, claim)
         else:
             quotas.put_claim(principal, before)
         raise error
 
 
-def forget_claim(instance: Instance, principal: str, kind: ClaimKind, name: str) -> None:
-    """Drops the claim of a resource that this principal has deleted. One delete. Raises nothing: it only counts on."""
+def forget_claim(instance: Instance, principal: str, kind: ClaimKind, name: str, resource_id: str = "") -> None:
+    """Drops the claim of a resource that this principal has deleted. One delete. Raises nothing: it only counts on.
+
+    The resource may be made anew meanwhile. Its claim has another id, and stays.
+    """
     if principal:
         with suppress(PenstockError):
-            instance.stores.quotas.drop_claim(principal, kind, name)
+            instance.stores.quotas.forget_claim(principal, kind, name, resource_id)
 
 
 def _without_gone(instance: Instance, principal: str, claims: Sequence[Claim], new: Claim) -> list[Claim]:
@@ -67,10 +70,10 @@ def _without_gone(instance: Instance, principal: str, claims: Sequence[Claim], n
         first = int.from_bytes(instance.entropy.random_bytes(4), "big") % len(ripe)
         ripe = [*ripe[first:], *ripe[:first]][:CLAIMS_CHECKED_MAX]
     found = instance.executor.map(lambda claim: _is_there(instance, claim), ripe).all_ok()
-    gone = {claim.place for claim, is_here in zip(ripe, found, strict=True) if not is_here}
-    for kind, name in gone:
-        instance.stores.quotas.drop_claim(principal, kind, name)
-    return [each for each in claims if each.place not in gone]
+    gone = [claim for claim, is_here in zip(ripe, found, strict=True) if not is_here]
+    for claim in gone:
+        instance.stores.quotas.drop_claim(principal, claim)
+    return [each for each in claims if each not in gone]
 
 
 def _is_there(instance: Instance, claim: Claim) -> bool:

@@ -14,6 +14,8 @@ def claim_topic(instance: Instance, principal: str, topic: Topic) -> None:
 def claim_partitions(instance: Instance, principal: str, old: Topic, new: Topic) -> None:
     """Claims the partitions that an alteration makes. Partitions that only open again are claimed already.
 
+    An alteration that died may have claimed them before, so a claim never has more than the topic will have.
+
     One query if there are any, and as `claim_resource`. Of alterations of one topic at the same time, the claim may
     count one only, until the next.
     """
@@ -24,7 +26,7 @@ def claim_partitions(instance: Instance, principal: str, old: Topic, new: Topic)
     known = {each.kind: each for each in instance.stores.quotas.claims(principal) if each.resource_id == new.topic_id}
     kind = ClaimKind.TOPIC if ClaimKind.TOPIC in known else ClaimKind.PARTITIONS
     before = known[kind].partitions if kind in known else 0
-    claim_resource(instance, principal, _claim(instance, kind, new, before + added))
+    claim_resource(instance, principal, _claim(instance, kind, new, min(before + added, end)))
 
 
 def _claim(instance: Instance, kind: ClaimKind, topic: Topic, partitions: int) -> Claim:

@@ -3,12 +3,12 @@
 from contextlib import suppress
 
 from penstock_core.errors import PenstockError
-from penstock_core.ids import PartitionKey, parse_own_topic_name
+from penstock_core.ids import PartitionKey, TopicId, parse_own_topic_name
 from penstock_service.instance.instance import Instance
 
 
-def delete_topic(instance: Instance, name: str) -> None:
-    """Once this returns, no append to the topic succeeds and its name is free.
+def delete_topic(instance: Instance, name: str) -> TopicId:
+    """The id of the topic. Once this returns, no append to the topic succeeds and its name is free.
 
     One read, one transaction, one delete per partition, and one update. The transaction leaves a note under the topic's
     id, so that retention finds the pages and bytes to delete. Raises INVALID_NAME for a topic of the service,
@@ -22,3 +22,4 @@ def delete_topic(instance: Instance, name: str) -> None:
     instance.executor.map(instance.stores.log.delete_head, keys).all_ok()
     with suppress(PenstockError):  # retention does it later
         instance.stores.topics.note_heads_removed(topic.topic_id, instance.clock.now_ms())
+    return topic.topic_id

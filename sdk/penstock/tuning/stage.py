@@ -30,7 +30,11 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("function_sizes", _DEFAULTS, "The memory and the time of each function."),
     ("account_concurrency", None, "The instances that your account has in the region; functions get shares of them."),
     ("reserved_concurrency", {}, "Instances by function that it may use, and no other."),
-    ("waits_max", None, "So many instances may wait for records at once; without it half of what is reserved, or 50."),
+    (
+        "waits_max",
+        None,
+        "So many instances may wait for records; else half of the reserved ones, or a quarter of all.",
+    ),
     ("request_rate", _DEFAULTS, "Requests a second that API Gateway lets through for each route."),
     ("route_rates", _DEFAULTS, "Lower rates by function, for each of its routes."),
     ("timer_retry_s", 60, "A promotion of delayed records that failed is tried again after so long."),

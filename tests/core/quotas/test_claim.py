@@ -33,3 +33,12 @@ def test_claim_may_exceed_its_own_limits_only() -> None:
     assert counts_of(CLAIMS[0], is_new=True) == {Count.TOPICS, Count.PARTITIONS}
     assert counts_of(CLAIMS[0], is_new=False) == counts_of(CLAIMS[1], is_new=True) == {Count.PARTITIONS}
     assert counts_of(CLAIMS[3], is_new=True) == {Count.GROUPS}
+
+
+def test_claims_of_creations_of_one_name_at_once_count_as_one_with_the_most_partitions() -> None:
+    racers = [
+        Claim(kind=ClaimKind.TOPIC, name="a", resource_id=each, partitions=number, claimed_at_ms=0)
+        for each, number in (("1", 2), ("2", 5))
+    ]
+    found = totals([*CLAIMS, *racers])
+    assert (found[Count.TOPICS], found[Count.PARTITIONS]) == (1, 7)

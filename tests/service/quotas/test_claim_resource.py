@@ -1,6 +1,7 @@
 """Quotas of what a principal creates: refused before it is made, whatever the order of creations at once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from penstock_service.quotas.admin.set_quota import put_quota
 from penstock_service.quotas.claim_resource import claim_resource, forget_claim
 from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic
-from tests.support.service import Intercepted, SteppedClock, with_stores
+from tests.support.service import Intercepted, SteppedClock, another_instance, with_stores
 
 ADA = "arn:aws:iam::1:user/ada"
 
@@ -42,7 +43,7 @@ def test_claim_above_the_limit_is_refused_and_taken_back(instance: Instance) -> 
     assert names(instance) == {"a", "b"}
     claim_resource(instance, "arn:aws:iam::1:user/bob", group(instance, "c"))
     claim_resource(instance, ADA, group(instance, "b"))  # a repeat
-    forget_claim(instance, ADA, ClaimKind.SUBSCRIPTION, "a")
+    forget_claim(instance, ADA, ClaimKind.SUBSCRIPTION, "a", "a")
     claim_resource(instance, ADA, group(instance, "c"))
 
 
@@ -124,3 +125,45 @@ def test_call_at_a_limit_reads_resources_of_its_own_kind_only(instance: Instance
     shared = Claim(kind=ClaimKind.SHARE_GROUP, name="w", resource_id="1", claimed_at_ms=instance.clock.now_ms())
     with pytest.raises(PenstockError, match="groups_max=1"):
         claim_resource(walled, ADA, shared)
+
+
+def test_group_is_counted_although_a_call_that_failed_has_left_its_claim(instance: Instance) -> None:
+    put_quota(instance, "principal", ADA, {"groups_max": 1})
+    now_ms = instance.clock.now_ms()
+    for name in ("there", "left"):
+        instance.stores.quotas.put_claim(ADA, Claim(kind=ClaimKind.GROUP, name=name, claimed_at_ms=now_ms))
+    with pytest.raises(PenstockError, match="groups_max=1"):
+        claim_resource(instance, ADA, Claim(kind=ClaimKind.GROUP, name="left", claimed_at_ms=now_ms + 1))
+
+
+def test_deletion_leaves_the_claim_of_a_resource_that_was_made_anew(instance: Instance) -> None:
+    topic_id = delete_topic_of(instance, "a")
+    create_topic(instance, "a", 1, {}, ADA)
+    forget_claim(instance, ADA, ClaimKind.TOPIC, "a", topic_id)
+    [claim] = instance.stores.quotas.claims(ADA)
+    assert claim.resource_id != topic_id
+
+
+def test_late_removal_of_a_refused_claim_leaves_the_one_of_the_next_try(instance: Instance) -> None:
+    first = Claim(kind=ClaimKind.GROUP, name="g", claimed_at_ms=instance.clock.now_ms())
+    second = replace(first, claimed_at_ms=first.claimed_at_ms + 1)
+    instance.stores.quotas.put_claim(ADA, first)
+    instance.stores.quotas.put_claim(ADA, second)
+    instance.stores.quotas.drop_claim(ADA, first)
+    assert [*instance.stores.quotas.claims(ADA)] == [second]
+
+
+def test_creation_is_refused_when_the_quotas_cannot_be_read(instance: Instance) -> None:
+    def fail(*_: object) -> None:
+        raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "no answer")
+
+    put_quota(instance, "principal", ADA, {"topics_max": 0})
+    deaf = another_instance(instance, quotas=Intercepted(instance.stores.quotas, list=fail))
+    with pytest.raises(PenstockError, match="nothing is created") as refused:
+        create_topic(deaf, "a", 1, {}, ADA)
+    assert (refused.value.code, refused.value.maybe_applied) == (ErrorCode.STORAGE_UNAVAILABLE, False)
+
+
+def delete_topic_of(instance: Instance, name: str) -> str:
+    create_topic(instance, name, 1, {}, ADA)
+    return delete_topic(instance, name)

@@ -1,5 +1,6 @@
 """Every mutant that the simulator must find."""
 
+from tests.simulation.mutants.claim_mutants import CLAIM_MUTANTS
 from tests.simulation.mutants.compaction_mutants import COMPACTION_MUTANTS
 from tests.simulation.mutants.draining_mutants import DRAINING_MUTANTS
 from tests.simulation.mutants.filter_mutants import FILTER_MUTANTS
@@ -32,4 +33,5 @@ MUTANTS = (
     *SHARE_MUTANTS,
     *PUSH_MUTANTS,
     *PUSH_FAILURE_MUTANTS,
+    *CLAIM_MUTANTS,
 )

@@ -45,7 +45,7 @@ READS = {
     *("members", "find_members", "get_target", "retired", "find_merged", "find_states", "list_groups"),
     "hidden_groups",
     *("get_subscription", "list_subscriptions", "orphaned_states", "subscriptions_of", "find_lane", "find_deliveries"),
-    "states_of",
+    *("states_of", "claims", "entries", "is_registered"),
 }
 REPEATABLE = {
     *(f"zone.{method}" for method in ("put", "overwrite", "delete")),
@@ -61,6 +61,7 @@ REPEATABLE = {
     *(f"share.{method}" for method in ("update", "create_state", "begin_state", "begin_states")),
     *(f"share.{method}" for method in ("forget_group", "delete_state")),
     *(f"push.{method}" for method in ("put_lane", "put_delivery", "note_orphans", "forget_orphans", "delete_states")),
+    *("quotas.put_claim", "quotas.drop_claim", "quotas.forget_claim", "audit.put", "audit.forget"),
     "transactions.move",
     "compaction.swap",
     "compaction.move_tail",

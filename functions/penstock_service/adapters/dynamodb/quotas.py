@@ -7,7 +7,7 @@ from penstock_core.limits import QUOTAS_MAX
 from penstock_core.quotas.bucket import Bucket, BucketKey
 from penstock_core.quotas.claim import Claim, ClaimKind
 from penstock_core.quotas.quota import Quota, Subject, too_many_quotas
-from penstock_core.storage.item import Item
+from penstock_core.storage.item import Item, number
 from penstock_core.storage.keys import QUOTAS
 from penstock_core.storage.quotas.bucket_item import bucket_charge, bucket_key, bucket_put, parse_bucket
 from penstock_core.storage.quotas.claim_item import claim_item, claim_key, claims_pk, parse_claim
@@ -64,8 +64,18 @@ class DynamoDbQuotaStore:
     def put_claim(self, principal: str, claim: Claim) -> None:
         self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=claim_item(principal, claim))
 
-    def drop_claim(self, principal: str, kind: ClaimKind, name: str) -> None:
-        key = claim_key(principal, kind, name)
+    def drop_claim(self, principal: str, claim: Claim) -> None:
+        self._client.conditional(
+            "delete_item",
+            is_repeatable=True,
+            TableName=self._table,
+            Key=claim_key(principal, *claim.place),
+            ConditionExpression="claimed_at_ms = :claimed",
+            ExpressionAttributeValues={":claimed": number(claim.claimed_at_ms)},
+        )
+
+    def forget_claim(self, principal: str, kind: ClaimKind, name: str, resource_id: str) -> None:
+        key = claim_key(principal, kind, name, resource_id)
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=key)
 
     def charge(self, key: BucketKey, bucket: Bucket, units: int, now_ms: int) -> ChargeOutcome:

@@ -18,7 +18,7 @@ class MemoryQuotaStore:
         self._lock = threading.Lock()
         self._quotas: dict[tuple[Subject, str], Quota] = {}
         self._buckets: dict[BucketKey, Bucket] = {}
-        self._claims: dict[str, dict[tuple[ClaimKind, str], Claim]] = {}
+        self._claims: dict[str, dict[tuple[ClaimKind, str, str], Claim]] = {}
 
     def put(self, quota: Quota) -> None:
         with self._lock:
@@ -43,9 +43,15 @@ class MemoryQuotaStore:
         with self._lock:
             self._claims.setdefault(principal, {})[claim.place] = claim
 
-    def drop_claim(self, principal: str, kind: ClaimKind, name: str) -> None:
+    def drop_claim(self, principal: str, claim: Claim) -> None:
         with self._lock:
-            self._claims.get(principal, {}).pop((kind, name), None)
+            stored = self._claims.get(principal, {}).get(claim.place)
+            if stored is not None and stored.claimed_at_ms == claim.claimed_at_ms:
+                del self._claims[principal][claim.place]
+
+    def forget_claim(self, principal: str, kind: ClaimKind, name: str, resource_id: str) -> None:
+        with self._lock:
+            self._claims.get(principal, {}).pop((kind, name, resource_id), None)
 
     def charge(self, key: BucketKey, bucket: Bucket, units: int, now_ms: int) -> ChargeOutcome:
         with self._lock:

@@ -12,8 +12,8 @@ from penstock_service.push.find_subscription import find_subscription
 from penstock_service.push.parallel.parallel_group import parallel_group_name
 
 
-def delete_subscription(instance: Instance, name: str) -> None:
-    """Remove the subscription. A delivery that runs already may go on for a minute.
+def delete_subscription(instance: Instance, name: str) -> SubscriptionId:
+    """Remove the subscription, and give its id. A delivery that runs already may go on for a minute.
 
     One read, one transaction, and what `remove_states` costs; the subscription is gone even if that fails. Raises
     INVALID_NAME, UNKNOWN_SUBSCRIPTION, and CONCURRENT_UPDATE if somebody else changes it meanwhile.
@@ -24,6 +24,7 @@ def delete_subscription(instance: Instance, name: str) -> None:
         remove_states(instance, found.subscription_id)
     except PenstockError as error:
         instance.telemetry.log("subscription_states_left", subscription=name, error=str(error))
+    return found.subscription_id
 
 
 def remove_states(instance: Instance, subscription_id: SubscriptionId) -> None:

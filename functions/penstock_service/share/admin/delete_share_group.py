@@ -4,13 +4,14 @@ No state is made once the group is gone (`ShareStore.begin_state`). As long as t
 deletes the states that a deletion has left (retention/remove_share_states.py).
 """
 
+from penstock_core.ids import ShareGroupId
 from penstock_core.share.share_group import deletion_note
 from penstock_service.instance.instance import Instance
 from penstock_service.share.share_partitions import partitions_of
 
 
-def delete_share_group(instance: Instance, name: str) -> None:
-    """Remove the group. All locks are lost.
+def delete_share_group(instance: Instance, name: str) -> ShareGroupId:
+    """Remove the group, and give its id. All locks are lost.
 
     One read of the group and of each topic, one transaction, one delete for each partition, and one for the note. The
     note stays if one of the topics was deleted: the removal of the topic takes its states along. Raises INVALID_NAME,
@@ -25,3 +26,4 @@ def delete_share_group(instance: Instance, name: str) -> None:
     instance.executor.map(instance.stores.share.delete_state, keys).all_ok()
     if {key.topic_id for key in keys} == {*group.topics.values()}:
         instance.stores.share.forget_group(deletion_note(group))
+    return group.share_group_id

@@ -20,3 +20,8 @@ def test_claim_comes_back(claim: Claim) -> None:
 def test_claims_of_a_principal_lie_together() -> None:
     item = claim_item(ADA, Claim(kind=ClaimKind.GROUP, name="g", claimed_at_ms=5))
     assert (item["pk"], item["sk"]) == ({"S": f"#claims#{ADA}"}, {"S": "group#g"})
+
+
+def test_claims_of_one_name_lie_apart_by_their_ids() -> None:
+    item = claim_item(ADA, Claim(kind=ClaimKind.TOPIC, name="t", resource_id="i1", claimed_at_ms=5))
+    assert item["sk"] == {"S": "topic#t#i1"}
