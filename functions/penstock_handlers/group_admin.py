@@ -139,6 +139,8 @@ def _member(member: Member, is_shown: Callable[[str], bool]) -> GroupMemberAnswe
         "topics": [*filter(is_shown, member.subscription.topics)],
         "patterns": [*member.subscription.patterns],
         "epoch": member.epoch,
+        "session": member.session,
+        "sequence": member.sequence,
         "joined_at_ms": member.joined_at_ms,
         "session_ends_at_ms": member.deadline_ms,
     }
@@ -147,6 +149,7 @@ def _member(member: Member, is_shown: Callable[[str], bool]) -> GroupMemberAnswe
 def _partition(each: GroupPartition) -> GroupPartitionAnswer:
     return {
         "topic": each.topic,
+        "topic_id": each.partition.topic_id,
         "partition": each.partition.partition,
         "assigned_to": None if each.assigned_to is None else each.assigned_to.member_id,
         "owner": None if each.owner is None else each.owner.member_id,

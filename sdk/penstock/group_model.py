@@ -18,7 +18,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member with a live session. If its `epoch` is older than the group's, it has a rebalance to hear of."""
+    """A member with a live session. If its `epoch` is older than the group's, it has a rebalance to hear of.
+
+    A process that goes on for the member names `session`, and a higher `sequence` with each heartbeat.
+    """
 
     member_id: str
     instance_id: str | None
@@ -28,6 +31,8 @@ class GroupMember:
     epoch: int
     joined_at_ms: int
     session_ends_at_ms: int
+    session: int = 0
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,7 @@ class GroupPartition:
     lag: int | None
     oldest_age_ms: int | None
     waits_for: int | None = None
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

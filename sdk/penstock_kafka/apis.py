@@ -7,12 +7,13 @@ from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Api
 from penstock_kafka.dispatch.registry import Registry
 from penstock_kafka.fetch.apis import apis as fetch
+from penstock_kafka.groups.apis import apis as groups
 from penstock_kafka.metadata.apis import apis as metadata
 from penstock_kafka.offsets.apis import apis as offsets
 from penstock_kafka.produce.apis import apis as produce
 from penstock_kafka.transactions.apis import apis as transactions
 
-ROOMS: tuple[Callable[[Context], Iterable[Api]], ...] = (metadata, produce, fetch, offsets, transactions, admin)
+ROOMS: tuple[Callable[[Context], Iterable[Api]], ...] = (metadata, produce, fetch, offsets, groups, transactions, admin)
 
 
 def open_registry(context: Context) -> Registry:

@@ -1,1 +1,1 @@
-"""Groups of consumers, classic and of KIP-848, and their offsets."""
+"""Consumer groups of Kafka clients as groups of the service (docs/adr/0057)."""

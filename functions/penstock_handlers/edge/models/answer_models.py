@@ -240,7 +240,7 @@ class GroupList(TypedDict):
 
 
 class GroupMemberAnswer(TypedDict):
-    """A member whose session goes on. `epoch` is the newest that it knows."""
+    """A member whose session goes on. `epoch` is the newest that it knows, `sequence` that of its newest heartbeat."""
 
     member_id: str
     instance_id: str | None
@@ -248,6 +248,8 @@ class GroupMemberAnswer(TypedDict):
     topics: list[str]
     patterns: list[str]
     epoch: int
+    session: int
+    sequence: int
     joined_at_ms: int
     session_ends_at_ms: int
 
@@ -261,6 +263,7 @@ class GroupPartitionAnswer(TypedDict):
     """
 
     topic: str
+    topic_id: str
     partition: int
     assigned_to: str | None
     owner: str | None

@@ -1,0 +1,1 @@
+"""Groups as operators see them."""

@@ -1,0 +1,152 @@
+"""DescribeGroups and ConsumerGroupDescribe: one group, in the words of the classic and of the newer protocol.
+
+Each group can be described by both. Java's tools ask for the newer one first, and older tools for the classic one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from penstock.group_model import GroupDescription, GroupMember, GroupPartition
+from penstock.model import TopicPartition
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_kafka.dispatch.api import Answer, Call
+from penstock_kafka.errors import KafkaError, error_message
+from penstock_kafka.groups.admin.list_groups import state_of
+from penstock_kafka.groups.classic.consumer_protocol import write_assignment, write_subscription
+from penstock_kafka.groups.classic.join_group import PROTOCOL_TYPE
+from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.members.member_ids import kafka_id
+from penstock_kafka.groups.members.sessions import Sessions
+from penstock_kafka.groups.topic_uuids import uuid_of_id
+
+_GROUPS_MAX = 100
+_NOT_FOUND_VERSION = 6  # from here on a group that does not exist is an error
+_EPOCH_BITS = 0x7FFFFFFF  # the service's epochs have more bits than Kafka's
+_CONSUMER = 1  # member type of the newer protocol
+_CLASSIC_ASSIGNORS = {"round_robin": "roundrobin"}
+_SERVER_ASSIGNORS = {"sticky": "uniform"}
+
+
+class DescribeGroups:
+    """Answers DescribeGroups."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def answer(self, call: Call) -> Answer:
+        """Each group with its members, their topics and their partitions."""
+        names = [str(each) for each in call.request.groups]
+        return {"groups": [await self._group(each, call.version, len(names)) for each in names]}
+
+    async def _group(self, group: str, version: int, count: int) -> Answer:
+        if count > _GROUPS_MAX:
+            return _refused(group, KafkaError.invalid_request, "too many groups")
+        try:
+            found = await self._sessions.service.describe(group)
+        except PenstockError as error:
+            if error.code is ErrorCode.UNKNOWN_GROUP and version < _NOT_FOUND_VERSION:
+                return _refused(group, KafkaError.none, "") | {"group_state": "Dead"}
+            return _refused(group, group_error(error), error_message(error))
+        owned = _owned(found.partitions)
+        assignor = str(found.group.config.get("assignor", ""))
+        return {
+            "error_code": KafkaError.none,
+            "group_id": group,
+            "group_state": state_of(len(found.members)),
+            "protocol_type": PROTOCOL_TYPE,
+            "protocol_data": _CLASSIC_ASSIGNORS.get(assignor, assignor),
+            "members": [
+                {
+                    "member_id": kafka_id(each.member_id),
+                    "group_instance_id": each.instance_id,
+                    "client_id": each.client_id,
+                    "client_host": "",
+                    "member_metadata": write_subscription([*each.topics, *each.patterns]),
+                    "member_assignment": write_assignment(
+                        TopicPartition(held.topic, held.partition) for held in owned.get(each.member_id, ())
+                    ),
+                }
+                for each in found.members
+            ],
+        }
+
+
+class ConsumerGroupDescribe:
+    """Answers ConsumerGroupDescribe."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def answer(self, call: Call) -> Answer:
+        """Each group with its members, what they have, and what the service's target gives them."""
+        names = [str(each) for each in call.request.group_ids]
+        return {"groups": [await self._group(each, len(names)) for each in names]}
+
+    async def _group(self, group: str, count: int) -> Answer:
+        if count > _GROUPS_MAX:
+            return _refused(group, KafkaError.invalid_request, "too many groups")
+        try:
+            found = await self._sessions.service.describe(group)
+        except PenstockError as error:
+            return _refused(group, group_error(error), error_message(error))
+        epoch = found.group.epoch & _EPOCH_BITS
+        assignor = str(found.group.config.get("assignor", ""))
+        return {
+            "error_code": KafkaError.none,
+            "group_id": group,
+            "group_state": state_of(len(found.members)),
+            "group_epoch": epoch,
+            "assignment_epoch": epoch,
+            "assignor_name": _SERVER_ASSIGNORS.get(assignor, assignor),
+            "members": [_member(found, each) for each in found.members],
+        }
+
+
+def _member(found: GroupDescription, member: GroupMember) -> Answer:
+    owned = [each for each in found.partitions if each.owner == member.member_id]
+    target = [each for each in found.partitions if each.assigned_to == member.member_id]
+    return {
+        "member_id": kafka_id(member.member_id),
+        "instance_id": member.instance_id,
+        "rack_id": None,
+        "member_epoch": member.epoch & _EPOCH_BITS,
+        "client_id": member.client_id,
+        "client_host": "",
+        "subscribed_topic_names": [*member.topics],
+        "subscribed_topic_regex": "|".join(member.patterns) or None,
+        "assignment": {"topic_partitions": _by_topic(owned)},
+        "target_assignment": {"topic_partitions": _by_topic(target)},
+        "member_type": _CONSUMER,
+    }
+
+
+def _owned(partitions: Iterable[GroupPartition]) -> Mapping[str, Sequence[GroupPartition]]:
+    found: dict[str, list[GroupPartition]] = {}
+    for each in partitions:
+        if each.owner is not None:
+            found.setdefault(each.owner, []).append(each)
+    return found
+
+
+def _by_topic(partitions: Iterable[GroupPartition]) -> list[Answer]:
+    found: dict[tuple[str, str], list[int]] = {}
+    for each in partitions:
+        found.setdefault((each.topic_id, each.topic), []).append(each.partition)
+    return [
+        {"topic_id": uuid_of_id(topic_id), "topic_name": topic, "partitions": numbers}
+        for (topic_id, topic), numbers in found.items()
+    ]
+
+
+def _refused(group: str, code: KafkaError, message: str) -> dict[str, object]:
+    return {
+        "error_code": code,
+        "error_message": message or None,
+        "group_id": group,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+    }

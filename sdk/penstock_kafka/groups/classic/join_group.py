@@ -1,0 +1,192 @@
+"""JoinGroup of Kafka's classic protocol: a consumer joins, or names what it keeps and asks for its new assignment.
+
+Kafka lets the members of a generation wait for each other, and one of them assign the partitions. Here the service
+assigns (docs/adr/0057). So each member joins by itself, all of them are followers of a leader that does not exist, and
+SyncGroup tells each one its part. A member waits for partitions only while it holds none.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from penstock.model import TopicPartition
+from penstock.system import monotonic_ms, new_member_id
+from penstock_core.errors import PenstockError
+from penstock_core.groups.group import Subscription, parse_subscription
+from penstock_core.limits import (
+    HEARTBEAT_INTERVAL_MS_DEFAULT,
+    HEARTBEATS_PER_SESSION_MIN,
+    SESSION_TIMEOUT_MS_MAX,
+    SESSION_TIMEOUT_MS_MIN,
+)
+from penstock_kafka.dispatch.api import Answer, Call
+from penstock_kafka.errors import KafkaError, RequestRefused
+from penstock_kafka.groups.classic.consumer_protocol import ClassicSubscription, read_subscription
+from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames
+from penstock_kafka.groups.members.member_ids import service_id
+from penstock_kafka.groups.members.sessions import Sessions
+
+PROTOCOL_TYPE = "consumer"
+LEADER = "penstock"  # no member has this id: ids that the gateway makes end in 32 digits
+JOIN_WAIT_MS_MAX = 10_000
+_ID_REQUIRED_VERSION = 4  # KIP-394: a client asks for its id first
+_CLIENT_ID_SHOWN = 60  # characters of it in a member id, of 100
+_ASSIGNORS = {"range": "range", "roundrobin": "round_robin", "RoundRobinAssigner": "round_robin"}
+
+
+class JoinGroup:
+    """Answers JoinGroup."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def answer(self, call: Call) -> Answer:
+        """The generation and the assignor's name; the member's assignment comes with SyncGroup."""
+        member_id = str(call.request.member_id)
+        try:
+            protocol, offered = _offered(call)
+            if not member_id:
+                member_id = made_member_id(call.client_id)
+                if call.version >= _ID_REQUIRED_VERSION and call.request.group_instance_id is None:
+                    return _refused(KafkaError.member_id_required, member_id)
+                member = self._new(call, member_id)
+            else:
+                member = await self._known(call, member_id, offered)
+            await self._join(call, member, protocol, offered)
+        except (PenstockError, RequestRefused) as error:
+            return _refused(group_error(error), member_id)
+        return {
+            "error_code": KafkaError.none,
+            "generation_id": member.generation,
+            "protocol_type": PROTOCOL_TYPE,
+            "protocol_name": protocol,
+            "leader": LEADER,
+            "member_id": member_id,
+            "members": [],
+        }
+
+    async def _known(self, call: Call, member_id: str, offered: ClassicSubscription) -> KafkaMember:
+        """A member that goes on. One that keeps nothing may begin anew, wherever it was."""
+        names = _names(call, member_id)
+        member = self._sessions.book.find(names.group, names.member_id)
+        if member is not None:
+            return member
+        if offered.owned or names.instance_id is not None:
+            return await self._sessions.find(names, 0)
+        return self._new(call, member_id)
+
+    def _new(self, call: Call, member_id: str) -> KafkaMember:
+        member = KafkaMember(names=_names(call, member_id))
+        self._sessions.book.remember(member)
+        return member
+
+    async def _join(self, call: Call, member: KafkaMember, protocol: str, offered: ClassicSubscription) -> None:
+        member.is_classic, member.protocol = True, protocol
+        member.subscription = _subscription(offered)
+        member.joins += 1
+        join, is_new = member.joins, member.session == 0
+        member.holds(offered.owned)
+        until_ms = monotonic_ms() + min(_rebalance_ms(call), JOIN_WAIT_MS_MAX)
+        while True:
+            answer = await self._sessions.beat(member, _config(call, protocol) if is_new else None)
+            if is_new:
+                self._sessions.book.hurry(member.names.group, member)
+            is_new = False
+            unheard = member.wanted_back - offered.owned
+            member.release_unheard(offered.owned)
+            pause_ms = 0 if unheard else answer.heartbeat_after_ms
+            if member.joins != join:
+                raise RequestRefused(KafkaError.rebalance_in_progress, "the client has sent another JoinGroup")
+            if _is_settled(member, offered.owned, pause_ms) or monotonic_ms() + pause_ms > until_ms:
+                break
+            if await _is_gone(call, pause_ms):
+                break
+        if member.assignment != member.told:
+            self._sessions.book.hurry(member.names.group, member)  # it may have let go of what another one waits for
+        member.tell(self._sessions.now_ms())
+
+
+def made_member_id(client_id: str) -> str:
+    """A new member id, which shows the client's."""
+    return f"{re.sub('[^A-Za-z0-9_-]', '_', client_id)[:_CLIENT_ID_SHOWN]}-{new_member_id()}"
+
+
+def _offered(call: Call) -> tuple[str, ClassicSubscription]:
+    """The first protocol that the client offers. Raises RequestRefused for those whose leader assigns."""
+    request = call.request
+    if request.protocol_type != PROTOCOL_TYPE or not request.protocols:
+        raise RequestRefused(
+            KafkaError.inconsistent_group_protocol,
+            f"protocol type {str(request.protocol_type)[:100]!r}: the service assigns partitions to consumers, and "
+            "nothing else",
+        )
+    first = request.protocols[0]
+    name = str(first.name)
+    if name == "stream":
+        raise RequestRefused(KafkaError.inconsistent_group_protocol, "Kafka Streams assigns tasks by itself")
+    try:
+        return name, read_subscription(first.metadata)
+    except ValueError as error:
+        raise RequestRefused(KafkaError.inconsistent_group_protocol, str(error)) from error
+
+
+def _subscription(offered: ClassicSubscription) -> Subscription:
+    return parse_subscription(offered.topics, ())
+
+
+def _names(call: Call, member_id: str) -> MemberNames:
+    return MemberNames(
+        group=str(call.request.group_id),
+        member_id=service_id(member_id),
+        instance_id=getattr(call.request, "group_instance_id", None),
+        client_id=call.client_id,
+    )
+
+
+def _config(call: Call, protocol: str) -> Mapping[str, Any]:
+    """Settings of the group, if this member makes it."""
+    asked_ms = _milliseconds(call.request.session_timeout)
+    session_ms = max(SESSION_TIMEOUT_MS_MIN, min(asked_ms, SESSION_TIMEOUT_MS_MAX))
+    interval_ms = min(HEARTBEAT_INTERVAL_MS_DEFAULT, session_ms // HEARTBEATS_PER_SESSION_MIN)
+    config = {"session_timeout_ms": session_ms, "heartbeat_interval_ms": interval_ms}
+    return {**config, "assignor": _ASSIGNORS[protocol]} if protocol in _ASSIGNORS else config
+
+
+def _rebalance_ms(call: Call) -> int:
+    return _milliseconds(getattr(call.request, "rebalance_timeout", call.request.session_timeout))
+
+
+def _milliseconds(time: timedelta) -> int:
+    return int(time.total_seconds() * 1_000)
+
+
+def _is_settled(member: KafkaMember, owned: frozenset[TopicPartition], pause_ms: int) -> bool:
+    """True if the client should hear of its assignment now.
+
+    It has all of it, or must let go of a part first, or goes on reading what it kept while the rest comes.
+    """
+    return member.is_complete or bool(member.wanted_back) or (bool(owned) and pause_ms > 0)
+
+
+async def _is_gone(call: Call, pause_ms: int) -> bool:
+    """Wait so long. True if the client has closed its connection."""
+    try:
+        async with asyncio.timeout(pause_ms / 1_000):
+            await call.peer.gone.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _refused(code: KafkaError, member_id: str) -> Answer:
+    return {
+        "error_code": code,
+        "generation_id": -1,
+        "protocol_name": "",
+        "leader": "",
+        "member_id": member_id,
+        "members": [],
+    }

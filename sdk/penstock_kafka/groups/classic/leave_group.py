@@ -1,0 +1,69 @@
+"""LeaveGroup of the classic protocol: members go, by themselves or by an operator's word."""
+
+from dataclasses import dataclass
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_kafka.dispatch.api import Answer, Call
+from penstock_kafka.errors import KafkaError, RequestRefused
+from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames
+from penstock_kafka.groups.members.member_ids import service_id
+from penstock_kafka.groups.members.sessions import Sessions
+
+_SEVERAL_VERSION = 3  # from here on a request names several members
+_MEMBERS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Leaver:
+    member_id: str
+    instance_id: str | None
+
+
+class LeaveGroup:
+    """Answers LeaveGroup."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def answer(self, call: Call) -> Answer:
+        """The outcome for each member. A static member may be named by its instance id alone."""
+        group, request = str(call.request.group_id), call.request
+        if call.version < _SEVERAL_VERSION:
+            leaver = _Leaver(member_id=str(request.member_id), instance_id=None)
+            return {"error_code": await self._left(group, leaver), "members": []}
+        if len(request.members) > _MEMBERS_MAX:
+            return {"error_code": KafkaError.invalid_request, "members": []}
+        leavers = [
+            _Leaver(member_id=str(each.member_id), instance_id=each.group_instance_id) for each in request.members
+        ]
+        return {
+            "error_code": KafkaError.none,
+            "members": [
+                {
+                    "member_id": each.member_id,
+                    "group_instance_id": each.instance_id,
+                    "error_code": await self._left(group, each),
+                }
+                for each in leavers
+            ],
+        }
+
+    async def _left(self, group: str, leaver: _Leaver) -> KafkaError:
+        try:
+            await self._sessions.leave(await self._member(group, leaver))
+        except (PenstockError, RequestRefused) as error:
+            return group_error(error)
+        return KafkaError.none
+
+    async def _member(self, group: str, leaver: _Leaver) -> KafkaMember:
+        """The member to remove. Without a member id, a read of the group finds the process of the instance."""
+        member_id = service_id(leaver.member_id)
+        if not member_id and leaver.instance_id is not None:
+            found = (await self._sessions.service.describe(group)).members
+            member_id = next((each.member_id for each in found if each.instance_id == leaver.instance_id), "")
+        if not member_id:
+            raise PenstockError(ErrorCode.UNKNOWN_MEMBER, f"group {group} has no such member")
+        names = MemberNames(group=group, member_id=member_id, instance_id=leaver.instance_id)
+        known = self._sessions.book.find(group, member_id)
+        return known or KafkaMember(names=names)

@@ -1,0 +1,1 @@
+"""The newer protocol, in which the broker assigns (KIP-848)."""

@@ -1,0 +1,145 @@
+"""ConsumerGroupHeartbeat (KIP-848), the newer protocol: it becomes the service's heartbeat.
+
+| member epoch | the client                                  | the gateway                                   |
+|--------------|---------------------------------------------|-----------------------------------------------|
+| 0            | joins                                       | joins, and answers the partitions granted     |
+| above 0      | stays, and says what it holds if it changed | claims what the client holds or was promised  |
+| -1           | leaves                                      | leaves                                        |
+| -2           | a static member stops for a short while     | forgets it: the session ends by itself        |
+
+An answer has the assignment if it is another one than the client was told, and after each full request: then the answer
+before may be lost.
+"""
+
+from penstock.model import TopicPartition
+from penstock_core.errors import PenstockError
+from penstock_core.groups.group import Subscription, parse_subscription
+from penstock_core.limits import WAITING_HEARTBEAT_MS
+from penstock_kafka.dispatch.api import Answer, Call, Request, Uuid
+from penstock_kafka.errors import KafkaError, RequestRefused, error_message
+from penstock_kafka.groups.classic.join_group import made_member_id
+from penstock_kafka.groups.consumer.topic_regex import pattern_of
+from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames
+from penstock_kafka.groups.members.member_ids import kafka_id, service_id
+from penstock_kafka.groups.members.sessions import Sessions
+from penstock_kafka.groups.topic_uuids import uuid_of_id
+
+_JOINS, _LEAVES, _LEAVES_FOR_A_WHILE = 0, -1, -2
+_ASSIGNORS = {"range": "range", "uniform": "sticky"}
+
+
+class ConsumerGroupHeartbeat:
+    """Answers ConsumerGroupHeartbeat."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def answer(self, call: Call) -> Answer:
+        """The member's epoch, and its assignment where it has changed."""
+        request = call.request
+        try:
+            if request.member_epoch == _JOINS:
+                return await self._join(call)
+            if request.member_epoch > 0:
+                return await self._stay(request)
+            return await self._leave(request)
+        except (PenstockError, RequestRefused) as error:
+            return {
+                "error_code": group_error(error),
+                "error_message": error_message(error),
+                "member_id": request.member_id,
+                "member_epoch": max(0, request.member_epoch),
+            }
+
+    async def _join(self, call: Call) -> Answer:
+        request = call.request
+        member_id = str(request.member_id) or made_member_id(call.client_id)
+        if request.subscribed_topic_names is None and not getattr(request, "subscribed_topic_regex", None):
+            raise RequestRefused(KafkaError.invalid_request, "a member joins with a subscription")
+        member = KafkaMember(names=_names(request, member_id, call.client_id), is_classic=False)
+        member.subscription = _subscription(request, Subscription())
+        assignor = request.server_assignor
+        if assignor is not None and assignor not in _ASSIGNORS:
+            raise RequestRefused(
+                KafkaError.unsupported_assignor, f"assignor {assignor[:100]!r}: use {', '.join(_ASSIGNORS)}"
+            )
+        self._sessions.book.remember(member)
+        await self._sessions.beat(member, {} if assignor is None else {"assignor": _ASSIGNORS[assignor]})
+        self._sessions.book.hurry(member.names.group, member)
+        return self._told(member, is_full=True)
+
+    async def _stay(self, request: Request) -> Answer:
+        names = _names(request, str(request.member_id))
+        member = await self._sessions.find(names, request.member_epoch)
+        if request.member_epoch > member.generation:
+            raise RequestRefused(KafkaError.fenced_member_epoch, f"the member's epoch is {member.generation}")
+        member.is_classic = False
+        member.subscription = _subscription(request, member.subscription or Subscription())
+        owned = request.topic_partitions
+        if owned is not None:
+            member.owned = _held(member, owned)
+        if member.owned is not None:
+            promised = member.owned | member.told
+            if promised != member.claimed:
+                member.holds(promised)
+        await self._sessions.catch_up(member, (member.owned or frozenset()) | member.told)
+        is_full = owned is not None or request.subscribed_topic_names is not None
+        return self._told(member, is_full=is_full)
+
+    async def _leave(self, request: Request) -> Answer:
+        member_id = str(request.member_id)
+        names = _names(request, member_id)
+        member = self._sessions.book.find(names.group, names.member_id)
+        if request.member_epoch == _LEAVES_FOR_A_WHILE:
+            if member is not None:
+                self._sessions.book.forget(member)
+        else:
+            await self._sessions.leave(member or KafkaMember(names=names))
+        return {"error_code": KafkaError.none, "member_id": member_id, "member_epoch": request.member_epoch}
+
+    def _told(self, member: KafkaMember, *, is_full: bool) -> Answer:
+        is_new = member.is_untold or member.assignment != member.told
+        if is_new or member.generation < 0:
+            member.tell(self._sessions.now_ms())
+        interval_ms = member.heartbeat_after_ms if member.is_complete else WAITING_HEARTBEAT_MS
+        return {
+            "error_code": KafkaError.none,
+            "member_id": kafka_id(member.names.member_id),
+            "member_epoch": member.generation,
+            "heartbeat_interval": interval_ms or WAITING_HEARTBEAT_MS,
+            "assignment": {"topic_partitions": _by_topic_id(member)} if is_new or is_full else None,
+        }
+
+
+def _names(request: Request, member_id: str, client_id: str = "") -> MemberNames:
+    return MemberNames(
+        group=str(request.group_id),
+        member_id=service_id(member_id),
+        instance_id=request.instance_id,
+        client_id=client_id,
+    )
+
+
+def _subscription(request: Request, known: Subscription) -> Subscription:
+    """The subscription after this request, which may say nothing of it."""
+    names, expression = request.subscribed_topic_names, getattr(request, "subscribed_topic_regex", None)
+    if names is None and expression is None:
+        return known
+    topics = known.topics if names is None else map(str, names)
+    patterns = known.patterns if expression is None else ([pattern_of(expression)] if expression else [])
+    return parse_subscription(topics, patterns)
+
+
+def _held(member: KafkaMember, owned: Request) -> frozenset[TopicPartition]:
+    """The partitions that the client names, of those for which the member has a lease."""
+    known = {(uuid_of_id(lease.topic_id), each.partition): each for each, lease in member.leases.items()}
+    named = ((each.topic_id, int(number)) for each in owned for number in each.partitions)
+    return frozenset(known[key] for key in named if key in known)
+
+
+def _by_topic_id(member: KafkaMember) -> list[Answer]:
+    found: dict[Uuid, list[int]] = {}
+    for each in sorted(member.told):
+        found.setdefault(uuid_of_id(member.leases[each].topic_id), []).append(each.partition)
+    return [{"topic_id": topic_id, "partitions": numbers} for topic_id, numbers in found.items()]

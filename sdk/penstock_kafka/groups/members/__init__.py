@@ -1,0 +1,1 @@
+"""Clients as members: their leases, their sessions, and how another gateway goes on with them."""

@@ -1,0 +1,39 @@
+"""The members that this gateway serves. It may forget one at any time: the service knows enough to go on with it."""
+
+from collections import OrderedDict
+
+from penstock_kafka.groups.members.member import KafkaMember
+
+_MEMBERS_MAX = 10_000
+
+
+class MemberBook:
+    """Members by group and member id, `_MEMBERS_MAX` at most."""
+
+    def __init__(self) -> None:
+        self._members: OrderedDict[tuple[str, str], KafkaMember] = OrderedDict()
+
+    def find(self, group: str, member_id: str) -> KafkaMember | None:
+        """The member, if the gateway serves it."""
+        member = self._members.get((group, member_id))
+        if member is not None:
+            self._members.move_to_end((group, member_id))
+        return member
+
+    def remember(self, member: KafkaMember) -> None:
+        """Serve this member, in place of one of the same id."""
+        self._members[member.names.group, member.names.member_id] = member
+        while len(self._members) > _MEMBERS_MAX:
+            self._members.popitem(last=False)
+
+    def forget(self, member: KafkaMember) -> None:
+        """Serve it no more. Another object of the same id stays."""
+        key = (member.names.group, member.names.member_id)
+        if self._members.get(key) is member:
+            del self._members[key]
+
+    def hurry(self, group: str, but: KafkaMember) -> None:
+        """Let the other members of the group ask the service with their next heartbeat: something has changed."""
+        for (name, _), member in self._members.items():
+            if name == group and member is not but:
+                member.due_ms = 0

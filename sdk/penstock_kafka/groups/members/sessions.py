@@ -1,0 +1,126 @@
+"""Sessions of Kafka clients with the service: heartbeats, the end of a session, and members of other gateways."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from penstock.group.heartbeat import HeartbeatResponse
+from penstock.model import TopicPartition
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.groups.sessions import unknown_member
+from penstock_core.ids import GroupName, MemberName
+from penstock_kafka.groups.members.group_service import GroupService
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames, restored
+from penstock_kafka.groups.members.member_book import MemberBook
+
+_HEARTBEAT_TRIES = 4  # of one heartbeat that meets another one of its member, or a gateway with a clock ahead
+_ROUNDS_MAX = 8  # heartbeats that the service wants at once, for one request of a client
+_LOG = logging.getLogger("penstock.kafka.groups")
+
+
+class Sessions:
+    """The members of a gateway, and their heartbeats. `now_ms` is the wall clock: sequences come from it."""
+
+    def __init__(self, service: GroupService, now_ms: Callable[[], int]) -> None:
+        self.service = service
+        self.book = MemberBook()
+        self.now_ms = now_ms
+        self._locks: WeakKeyDictionary[KafkaMember, asyncio.Lock] = WeakKeyDictionary()
+
+    async def find(self, names: MemberNames, generation: int) -> KafkaMember:
+        """The member: one that this gateway serves, or one that another gateway has served until now.
+
+        The description of the group costs more than a heartbeat, but only the first request of a client pays it. Raises
+        UNKNOWN_MEMBER, and MEMBER_FENCED if another process has the instance id.
+        """
+        member = self.book.find(names.group, names.member_id)
+        return member or await self._take_over(names, generation)
+
+    async def beat(self, member: KafkaMember, config: Mapping[str, Any] | None = None) -> HeartbeatResponse:
+        """One heartbeat of the member to the service, and its answer taken. A member has one on its way at a time.
+
+        Raises UNKNOWN_MEMBER and MEMBER_FENCED, and then forgets the member; or what the service raises.
+        """
+        async with self._locks.setdefault(member, asyncio.Lock()):
+            return await self._beat(member, config or {})
+
+    async def catch_up(self, member: KafkaMember, held: Collection[TopicPartition] | None = None) -> None:
+        """Heartbeats until the service wants none at once. `held` has what the client has heard of, None for `told`."""
+        for _ in range(_ROUNDS_MAX):
+            answer = await self.beat(member)
+            member.release_unheard(member.told if held is None else held)
+            if answer.is_complete or answer.heartbeat_after_ms > 0:
+                return
+
+    async def leave(self, member: KafkaMember) -> None:
+        """The member leaves the group. A member that the service does not know has left."""
+        self.book.forget(member)
+        try:
+            await self.service.heartbeat(member.names.group, member.leave_body(self.now_ms()))
+        except PenstockError as error:
+            if error.code is not ErrorCode.STALE_HEARTBEAT:
+                raise
+            await self._learn_sequence(member)
+            await self.service.heartbeat(member.names.group, member.leave_body(self.now_ms()))
+        self.book.hurry(member.names.group, member)
+
+    async def _beat(self, member: KafkaMember, config: Mapping[str, Any]) -> HeartbeatResponse:
+        for attempt in range(_HEARTBEAT_TRIES):
+            try:
+                answer = await self.service.heartbeat(member.names.group, member.heartbeat_body(self.now_ms(), config))
+            except PenstockError as error:
+                await self._recover(member, error, is_last=attempt == _HEARTBEAT_TRIES - 1)
+            else:
+                member.answered(answer, self.now_ms())
+                return answer
+        raise AssertionError("the last try returns or raises")
+
+    async def _take_over(self, names: MemberNames, generation: int) -> KafkaMember:
+        try:
+            description = await self.service.describe(names.group)
+        except PenstockError as error:
+            if error.code is ErrorCode.UNKNOWN_GROUP:
+                raise _unknown(names) from error
+            raise
+        known = self.book.find(names.group, names.member_id)  # another request of the client was faster
+        if known is not None:
+            return known
+        found = next((each for each in description.members if each.member_id == names.member_id), None)
+        if found is None:
+            if names.instance_id and any(each.instance_id == names.instance_id for each in description.members):
+                raise PenstockError(
+                    ErrorCode.MEMBER_FENCED, f"another process has joined as instance {names.instance_id}"
+                )
+            raise _unknown(names)
+        member = restored(names.group, found, description.partitions, generation)
+        self.book.remember(member)
+        _LOG.info("group %s: member %s comes from another gateway", names.group, names.member_id)
+        return member
+
+    async def _recover(self, member: KafkaMember, error: PenstockError, *, is_last: bool) -> None:
+        """Make the next try possible, or raise."""
+        if error.code in (ErrorCode.UNKNOWN_MEMBER, ErrorCode.MEMBER_FENCED):
+            self.book.forget(member)
+            raise error
+        if is_last:
+            raise error
+        if error.code is ErrorCode.STALE_HEARTBEAT:
+            await self._learn_sequence(member)
+        elif error.code is not ErrorCode.CONCURRENT_UPDATE:
+            raise error
+
+    async def _learn_sequence(self, member: KafkaMember) -> None:
+        """Take the sequence that the service knows. Another gateway's clock may be ahead of this one's."""
+        names = member.names
+        description = await self.service.describe(names.group)
+        found = next((each for each in description.members if each.member_id == names.member_id), None)
+        if found is None:
+            self.book.forget(member)
+            raise _unknown(names)
+        member.sequence = max(member.sequence, found.sequence)
+
+
+def _unknown(names: MemberNames) -> PenstockError:
+    return unknown_member(GroupName(names.group), MemberName(names.member_id))

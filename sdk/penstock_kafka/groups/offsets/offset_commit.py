@@ -1,0 +1,194 @@
+"""OffsetCommit: as a member under its leases, or without a member where no member owns the partition.
+
+Kafka lets the last commit win. The service lets offsets only rise, unless a commit names the one that it goes back from
+(docs/adr/0022). The gateway names it for a client that may go back:
+
+| the commit comes from                                      | below the group's offset                              |
+|------------------------------------------------------------|-------------------------------------------------------|
+| a member, and the gateway knows the group's offset         | goes back: the client has sought there                |
+| a member, and another gateway has committed, or served it  | refused, until the client has joined again            |
+| a client without a member (generation -1)                  | goes back: an operator's tool, or manual assignment   |
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.api.calls import offset_item, seen_commit
+from penstock.model import TopicPartition
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import COMMIT_METADATA_BYTES_MAX
+from penstock_kafka.dispatch.api import Answer, Call, Request
+from penstock_kafka.errors import KafkaError, RequestRefused
+from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.members.member import KafkaMember, MemberNames
+from penstock_kafka.groups.members.member_ids import service_id
+from penstock_kafka.groups.members.sessions import Sessions
+
+Refusals = dict[TopicPartition, KafkaError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetToCommit:
+    """An offset, and the text that the client keeps with it."""
+
+    offset: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committer:
+    """The client that commits: a member in a generation, or none (generation -1)."""
+
+    names: MemberNames
+    generation: int
+
+    @property
+    def is_member(self) -> bool:
+        """True if the client says that it is a member."""
+        return bool(self.names.member_id) or self.generation >= 0
+
+
+class OffsetCommit:
+    """Answers OffsetCommit."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def answer(self, call: Call) -> Answer:
+        """The outcome for each partition."""
+        request = call.request
+        offsets = {
+            TopicPartition(str(topic.name), int(each.partition_index)): OffsetToCommit(
+                offset=int(each.committed_offset), metadata=each.committed_metadata or ""
+            )
+            for topic in request.topics
+            for each in topic.partitions
+        }
+        try:
+            refused = await self.commit(_committer(request), offsets)
+        except RequestRefused as error:
+            refused = dict.fromkeys(offsets, error.code)
+        return {"topics": [_told(topic, refused) for topic in request.topics]}
+
+    async def commit(self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit]) -> Refusals:
+        """The refused partitions. A refusal of the committer is one of all its partitions."""
+        refused = {each: code for each, asked in offsets.items() if (code := _bad(asked)) is not None}
+        good = {each: asked for each, asked in offsets.items() if each not in refused}
+        if not good:
+            return refused
+        try:
+            if not committer.is_member:
+                return refused | await self._commit_alone(committer, good)
+            member = await self._sessions.find(committer.names, committer.generation)
+            return refused | await self._commit_as_member(member, committer, good)
+        except (PenstockError, RequestRefused) as error:
+            return refused | dict.fromkeys(good, group_error(error))
+
+    async def _commit_alone(self, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit]) -> Refusals:
+        items = {each: _item(each, asked) for each, asked in offsets.items()}
+        service = self._sessions.service
+        errors = await service.commit(committer.names.group, [*items.values()], {})
+        back = {each: error for each, error in errors.items() if error.code is ErrorCode.OFFSET_BEHIND}
+        errors = _but(errors, back) | await self._go_back(committer.names.group, items, back, {})
+        return {each: group_error(error) for each, error in errors.items()}
+
+    async def _commit_as_member(
+        self, member: KafkaMember, committer: Committer, offsets: Mapping[TopicPartition, OffsetToCommit]
+    ) -> Refusals:
+        """Under the lease of each partition. One that the member has no lease of counts if no member owns it."""
+        stale = KafkaError.illegal_generation if member.is_classic else KafkaError.stale_member_epoch
+        refused = {each: stale for each in offsets if not member.may_commit(each, committer.generation)}
+        good = {each: asked for each, asked in offsets.items() if each not in refused}
+        leased = {each: _item(each, asked, member) for each, asked in good.items() if each in member.leases}
+        others = {each: _item(each, asked) for each, asked in good.items() if each not in member.leases}
+        names = {"member_id": member.names.member_id}
+        if member.names.instance_id is not None:
+            names["instance_id"] = member.names.instance_id
+        errors = await self._commit_leased(member, leased, names) if leased else {}
+        if others:
+            errors |= await self._sessions.service.commit(member.names.group, [*others.values()], {})
+        lost = KafkaError.illegal_generation if member.is_classic else KafkaError.unknown_member_id
+        by_lease = {ErrorCode.LEASE_FENCED: lost, ErrorCode.LEASE_HELD: lost, ErrorCode.OFFSET_BEHIND: lost}
+        return refused | {each: by_lease.get(error.code) or group_error(error) for each, error in errors.items()}
+
+    async def _commit_leased(
+        self, member: KafkaMember, items: Mapping[TopicPartition, Mapping[str, Any]], names: Mapping[str, str]
+    ) -> dict[TopicPartition, PenstockError]:
+        """Commit under leases. A lease that turns out to be another one's, or used elsewhere, is lost."""
+        used = {each: member.leases[each] for each in items}
+        group = member.names.group
+        errors = await self._sessions.service.commit(group, [*items.values()], names)
+        back = {
+            each: error
+            for each, error in errors.items()
+            if error.code is ErrorCode.OFFSET_BEHIND and member.may_go_back(each, error.facts["committed_offset"])
+        }
+        errors = _but(errors, back) | await self._go_back(group, items, back, names)
+        for each, item in items.items():
+            error = errors.get(each)
+            if error is None:
+                member.known[each] = item["offset"]
+            elif member.leases.get(each) == used[each] and (
+                error.code is ErrorCode.LEASE_FENCED or (error.code is ErrorCode.OFFSET_BEHIND and not member.is_untold)
+            ):
+                member.lost(each)
+        return errors
+
+    async def _go_back(
+        self,
+        group: str,
+        items: Mapping[TopicPartition, Mapping[str, Any]],
+        back: Mapping[TopicPartition, PenstockError],
+        names: Mapping[str, str],
+    ) -> dict[TopicPartition, PenstockError]:
+        """Commit these again, each back from the commit that its error names. Another commit may come first."""
+        if not back:
+            return {}
+        again = [{**items[each], "back_from": seen_commit(error)} for each, error in back.items()]
+        return await self._sessions.service.commit(group, again, names)
+
+
+def _committer(request: Request) -> Committer:
+    names = MemberNames(
+        group=str(request.group_id),
+        member_id=service_id(str(request.member_id)),
+        instance_id=getattr(request, "group_instance_id", None),
+    )
+    return Committer(names=names, generation=request.generation_id_or_member_epoch)
+
+
+def _but(
+    errors: Mapping[TopicPartition, PenstockError], others: Mapping[TopicPartition, PenstockError]
+) -> dict[TopicPartition, PenstockError]:
+    return {each: error for each, error in errors.items() if each not in others}
+
+
+def _bad(asked: OffsetToCommit) -> KafkaError | None:
+    if len(asked.metadata.encode()) > COMMIT_METADATA_BYTES_MAX:
+        return KafkaError.offset_metadata_too_large
+    return KafkaError.offset_out_of_range if asked.offset < 0 else None
+
+
+def _item(each: TopicPartition, asked: OffsetToCommit, member: KafkaMember | None = None) -> dict[str, Any]:
+    lease = None if member is None else member.leases[each]
+    return offset_item(
+        each,
+        asked.offset,
+        metadata=asked.metadata,
+        lease_epoch=None if lease is None else lease.lease_epoch,
+        topic_id=None if lease is None else lease.topic_id,
+    )
+
+
+def _told(topic: Request, refused: Mapping[TopicPartition, KafkaError]) -> Answer:
+    return {
+        "name": topic.name,
+        "partitions": [
+            {
+                "partition_index": each.partition_index,
+                "error_code": refused.get(TopicPartition(str(topic.name), int(each.partition_index)), KafkaError.none),
+            }
+            for each in topic.partitions
+        ],
+    }

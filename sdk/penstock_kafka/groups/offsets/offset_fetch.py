@@ -1,0 +1,96 @@
+"""OffsetFetch: the offsets that groups have committed.
+
+Every committed offset is stable: a transaction commits its offsets at its end, together with its records.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from penstock.model import CommittedOffset, TopicPartition
+from penstock_core.errors import PenstockError
+from penstock_kafka.dispatch.api import Answer, Call, Request
+from penstock_kafka.errors import KafkaError
+from penstock_kafka.groups.group_errors import group_error
+from penstock_kafka.groups.members.sessions import Sessions
+
+_SEVERAL_VERSION = 8  # from here on a request names several groups
+_GROUPS_MAX = 100
+_TOPICS_ASKED_MAX = 4  # for more, one list of all is cheaper
+_NOT_COMMITTED = -1
+
+
+class OffsetFetch:
+    """Answers OffsetFetch."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def answer(self, call: Call) -> Answer:
+        """The offsets of each group, -1 where there is none. They carry no leader epochs: logs are never truncated."""
+        request = call.request
+        if call.version < _SEVERAL_VERSION:
+            return await self._group(str(request.group_id), request.topics)
+        if len(request.groups) > _GROUPS_MAX:
+            refused = [{"group_id": each.group_id, "error_code": KafkaError.invalid_request} for each in request.groups]
+            return {"groups": refused}
+        return {
+            "groups": [
+                {**await self._group(str(each.group_id), each.topics), "group_id": each.group_id}
+                for each in request.groups
+            ]
+        }
+
+    async def _group(self, group: str, topics: Sequence[Request] | None) -> Answer:
+        """The offsets of these topics, or all (None)."""
+        names = None if topics is None else [str(each.name) for each in topics]
+        asked = names if names is not None and len(names) <= _TOPICS_ASKED_MAX else None
+        try:
+            found = await self._sessions.service.committed(group, asked)
+        except PenstockError as error:
+            return _refused(topics or (), group_error(error))
+        if topics is None:
+            wanted: dict[str, list[int]] = {}
+            for topic, number in found:
+                wanted.setdefault(topic, []).append(number)
+        else:
+            wanted = {str(each.name): [int(number) for number in each.partition_indexes] for each in topics}
+        return {
+            "error_code": KafkaError.none,
+            "topics": [
+                {"name": name, "partitions": [_told(found, TopicPartition(name, number)) for number in numbers]}
+                for name, numbers in wanted.items()
+            ],
+        }
+
+
+def _told(found: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition) -> Answer:
+    committed = found.get(partition)
+    return {
+        "partition_index": partition.partition,
+        "committed_offset": _NOT_COMMITTED if committed is None else committed.offset,
+        "committed_leader_epoch": -1,
+        "metadata": "" if committed is None else committed.metadata,
+        "error_code": KafkaError.none,
+    }
+
+
+def _refused(topics: Sequence[Request], code: KafkaError) -> Answer:
+    """The code for the group and, for versions that have no such field, for each partition."""
+    return {
+        "error_code": code,
+        "topics": [
+            {
+                "name": each.name,
+                "partitions": [
+                    {
+                        "partition_index": number,
+                        "committed_offset": _NOT_COMMITTED,
+                        "committed_leader_epoch": -1,
+                        "metadata": "",
+                        "error_code": code,
+                    }
+                    for number in each.partition_indexes
+                ],
+            }
+            for each in topics
+        ],
+    }

@@ -1,0 +1,110 @@
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.testing import MemoryPenstock
+from penstock_kafka.dispatch.api import ApiKey
+from tests.kafka.groups.desk import NOBODY, GroupDesk, committed, run
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryPenstock]:
+    with MemoryPenstock() as service:
+        service.create_topic("orders", partitions=2)
+        with service.producer() as producer:
+            for number in range(40):
+                producer.send("orders", value=b"v", partition=number % 2)
+        yield service
+
+
+def test_member_commits_and_seeks_back(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        member = await desk.join()
+        assert await desk.commit(member, {0: 10, 1: 4}) == {0: "none", 1: "none"}
+        assert await desk.commit(member, {0: 3}) == {0: "none"}
+
+    run(work())
+    assert committed(service) == {0: 3, 1: 4}
+
+
+def test_zombie_does_not_rewind_what_the_next_owner_has_committed(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk, other = GroupDesk(service), GroupDesk(service)
+        zombie = await desk.join()
+        await desk.commit(zombie, {0: 5, 1: 5})
+        await other.ask(
+            ApiKey.LEAVE_GROUP, 5, group_id="g", members=[{"member_id": zombie["member_id"], "group_instance_id": None}]
+        )
+        owner = await other.join()
+        assert await other.commit(owner, {0: 9, 1: 9}) == {0: "none", 1: "none"}
+        # At its own gateway, which still has its leases, and at one that asks the service.
+        assert await desk.commit(zombie, {0: 6, 1: 12}) == {0: "illegal_generation", 1: "illegal_generation"}
+        assert await GroupDesk(service).commit(zombie, {0: 6}) == {0: "unknown_member_id"}
+        # The zombie has lost its leases. Partitions that a member owns are no one else's.
+        assert await desk.commit(zombie, {0: 7}) == {0: "illegal_generation"}
+
+    run(work())
+    assert committed(service) == {0: 9, 1: 9}
+
+
+def test_commit_of_an_old_generation_is_refused_by_member_and_generation(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        old = await desk.join()
+        new = await desk.join(old["member_id"])
+        assert await desk.commit(old, {0: 2}) == {0: "illegal_generation"}
+        assert await desk.commit(new, {0: 1}) == {0: "none"}
+        assert await desk.commit({"member_id": "stranger", "generation_id": 7}, {0: 2}) == {0: "unknown_member_id"}
+
+    run(work())
+    assert committed(service) == {0: 1}
+
+
+def test_tool_commits_without_a_member_only_while_no_member_owns(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        assert await desk.commit(NOBODY, {0: 8}) == {0: "none"}
+        assert await desk.commit(NOBODY, {0: 2}) == {0: "none"}  # kafka-consumer-groups --reset-offsets
+        assert await desk.commit(NOBODY, {0: 21}) == {0: "offset_out_of_range"}
+        await desk.join()
+        assert await desk.commit(NOBODY, {0: 3}) == {0: "unknown_member_id"}
+
+    run(work())
+    assert committed(service) == {0: 2}
+
+
+def test_commit_refuses_what_the_service_cannot_keep(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        member = await desk.join()
+        assert await desk.commit(member, {0: 1}, metadata="m" * 4_097) == {0: "offset_metadata_too_large"}
+        assert await desk.commit(member, {0: -1, 1: 1}) == {0: "offset_out_of_range", 1: "none"}
+        assert await desk.commit(member, {9: 1}) == {9: "unknown_topic_or_partition"}
+
+    run(work())
+
+
+def test_offset_fetch_answers_several_groups_with_metadata(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        desk = GroupDesk(service)
+        await desk.commit(NOBODY, {0: 8}, metadata="seen by app")
+        topics = [{"name": "orders", "partition_indexes": [0, 1]}, {"name": "none", "partition_indexes": [0]}]
+        answer = await desk.ask(
+            ApiKey.OFFSET_FETCH,
+            9,
+            groups=[{"group_id": "g", "topics": topics}, {"group_id": "h", "topics": None}],
+            require_stable=True,
+        )
+        first, second = answer["groups"]
+        found = {
+            (topic["name"], each["partition_index"]): (each["committed_offset"], each["metadata"])
+            for topic in first["topics"]
+            for each in topic["partitions"]
+        }
+        assert found == {("orders", 0): (8, "seen by app"), ("orders", 1): (-1, ""), ("none", 0): (-1, "")}
+        assert (second["group_id"], second["error_code"].name, second["topics"]) == ("h", "none", [])
+        old = await desk.ask(ApiKey.OFFSET_FETCH, 5, group_id="g", topics=None)
+        assert [each["name"] for each in old["topics"]] == ["orders"]
+
+    run(work())
