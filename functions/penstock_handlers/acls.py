@@ -7,12 +7,21 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from penstock_core.acls.access import Access
 from penstock_core.acls.principal import Principal, named_principal
 from penstock_core.acls.right import Kind, Operation, Right
-from penstock_core.acls.rule import ALLOW, parse_operation, parse_principal_pattern, parse_resource, parse_rule
+from penstock_core.acls.rule import ALLOW, Rule, parse_operation, parse_principal_pattern, parse_resource, parse_rule
+from penstock_core.acls.tokens import full_principal
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import ACL_CHANGES_MAX, ACL_LIST_MAX, ACL_PRINCIPAL_LENGTH_MAX
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import PAGED, Digits, JsonApp, caller_of, fitting_page, instance_of, serve_with
-from penstock_handlers.edge.models.acl_models import AclChanges, AclDecision, AclList, ChangeAcls, CheckAcl, rule_answer
+from penstock_handlers.edge.models.acl_models import (
+    AclChanges,
+    AclDecision,
+    AclList,
+    AclRuleJson,
+    ChangeAcls,
+    CheckAcl,
+    rule_answer,
+)
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.acls.list_acls import list_acls
 
@@ -31,7 +40,7 @@ def list_all(
 ) -> AclList:
     """List the access rules by resource, `limit` at a time, from behind `after`."""
     if principal is not None:
-        principal = str(parse_principal_pattern(principal))
+        principal = str(parse_principal_pattern(_full(principal)))
     rules, next_after = list_acls(instance_of(app), limit, after, principal=principal, resource=resource)
     page, next_after = fitting_page([rule_answer(rule) for rule in rules], next_after, lambda last: rules[last].place)
     return {"acls": page, "next_after": next_after}
@@ -47,7 +56,7 @@ def change(request: ChangeAcls) -> AclChanges:
             limit=ACL_CHANGES_MAX,
         )
     done = change_acls(
-        instance_of(app), [each.rule() for each in request.add], [each.rule() for each in request.remove]
+        instance_of(app), [_rule(each) for each in request.add], [_rule(each) for each in request.remove]
     )
     return {
         "added": [rule_answer(rule) for rule in sorted(done.added, key=lambda rule: rule.place)],
@@ -68,7 +77,7 @@ def delete(
     permission: Annotated[str, Query()] = ALLOW,
 ) -> AclChanges:
     """Remove one access rule. A rule that is not there is no error."""
-    rule = parse_rule(principal, operation, resource, permission)
+    rule = parse_rule(_full(principal), operation, resource, permission)
     done = change_acls(instance_of(app), [], [rule])
     return {"added": [], "removed": [rule_answer(each) for each in done.removed]}
 
@@ -94,12 +103,21 @@ def check(request: CheckAcl) -> AclDecision:
 
 def _named(request: CheckAcl, caller: Access) -> Principal:
     """The principal of the request. Only a caller who may describe the service asks for another than itself."""
-    pattern = parse_principal_pattern(request.principal or "")
+    pattern = parse_principal_pattern(_full(request.principal or ""))
     if pattern.is_prefix:
         raise PenstockError(ErrorCode.INVALID_REQUEST, f"principal={request.principal!r:.100}: name one principal")
     if pattern.text != caller.principal.name:
         caller.require(Operation.DESCRIBE, Kind.SERVICE, "")
     return named_principal(pattern.text)
+
+
+def _rule(given: AclRuleJson) -> Rule:
+    """The rule. Raises INVALID_REQUEST that names the part, its value and the way out."""
+    return parse_rule(_full(given.principal), given.operation, given.resource, given.permission)
+
+
+def _full(principal: str) -> str:
+    return full_principal(principal, instance_of(app).acl_cache.settings.tokens)
 
 
 serve = serve_with(app)

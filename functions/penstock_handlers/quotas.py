@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
+from penstock_core.acls.tokens import full_principal
 from penstock_core.limits import PRINCIPAL_LENGTH_MAX, QUOTAS_MAX
-from penstock_core.quotas.quota import Quota
+from penstock_core.quotas.quota import Quota, Subject
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import Digits, JsonApp, fitting_page, instance_of, serve_with
 from penstock_handlers.edge.models.quota_models import PutQuota, QuotaAnswer, QuotaList
@@ -30,7 +31,7 @@ def list_all(
 @app.operation("PUT /v1/quotas", "putQuota", "Set the quota of a principal or a topic, or a default")
 def put(request: PutQuota) -> QuotaAnswer:
     """Set all limits of one quota. A limit that you leave out is taken away, and the default holds for it."""
-    return _answer(put_quota(instance_of(app), request.subject, request.name, request.limits))
+    return _answer(put_quota(instance_of(app), request.subject, _full(request.subject, request.name), request.limits))
 
 
 @app.operation(
@@ -45,8 +46,13 @@ def delete(
     name: Annotated[str, Query(max_length=PRINCIPAL_LENGTH_MAX)],
 ) -> Response[None]:
     """Delete one quota: the default holds from then on. Deleting a default leaves no bound."""
-    delete_quota(instance_of(app), subject, name)
+    delete_quota(instance_of(app), subject, _full(subject, name))
     return Response(status_code=204)
+
+
+def _full(subject: str, name: str) -> str:
+    """A principal with its issuer, and a topic as it is."""
+    return full_principal(name, instance_of(app).acl_cache.settings.tokens) if subject == Subject.PRINCIPAL else name
 
 
 def _answer(quota: Quota) -> QuotaAnswer:

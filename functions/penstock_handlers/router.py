@@ -6,6 +6,7 @@ In AWS, API Gateway routes requests (infra/penstock_cdk/service/routes.py). A te
 import base64
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote, urlencode
 
 from penstock_handlers import (
@@ -81,6 +82,7 @@ ROUTES: Mapping[str, Serve] = {
     "GET /v1/groups/{group}/offsets": groups.serve,
 }
 _PATTERNS = [(re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route)), route) for route in ROUTES]
+Caller = str | Mapping[str, Any]
 LOCAL_ADDRESS = "127.0.0.1"
 LOCAL_PRINCIPAL = "arn:aws:iam::000000000000:user/local"
 
@@ -92,15 +94,15 @@ def dispatch(
     headers: Mapping[str, str],
     body: bytes,
     instance: Instance,
-    principal_arn: str = LOCAL_PRINCIPAL,
+    caller: Caller = LOCAL_PRINCIPAL,
 ) -> tuple[int, dict[str, str], bytes]:
     """Answer as API Gateway and the functions behind it do: status, headers, body.
 
-    Signatures are not checked: the caller is `principal_arn`.
+    Neither signatures nor tokens are checked: `caller` is an ARN, or the claims of a token.
     """
     route, parameters = route_of(method, path)
     if route in ROUTES:
-        event = _event(route, method, path, query, headers, body, principal_arn)
+        event = _event(route, method, path, query, headers, body, caller)
         result = answer(ROUTES[route], {**event, "pathParameters": parameters}, instance)
     else:
         result = error_result(unknown_route(method, path))
@@ -124,7 +126,7 @@ def _event(
     query: Mapping[str, str],
     headers: Mapping[str, str],
     body: bytes,
-    principal_arn: str,
+    caller: Caller,
 ) -> Event:
     return {
         "version": "2.0",
@@ -134,7 +136,7 @@ def _event(
         "queryStringParameters": dict(query),
         "headers": {name.lower(): value for name, value in headers.items()},
         "requestContext": {
-            "authorizer": {"iam": {"userArn": principal_arn}},
+            "authorizer": {"iam": {"userArn": caller}} if isinstance(caller, str) else {"jwt": {"claims": caller}},
             "http": {"method": method, "path": unquote(path), "sourceIp": LOCAL_ADDRESS},
             "stage": "$default",
         },

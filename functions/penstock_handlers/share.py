@@ -83,7 +83,7 @@ def _within_quotas(
 ) -> Acquired:
     """The answer of `take`, for as much of the request as rights and quotas leave."""
     wish = _acquire_wish(event, instance, fields)
-    return acquire_within_quotas(instance, principal_of(event).name, _group(event), wish, take)
+    return acquire_within_quotas(instance, principal_of(event, instance).name, _group(event), wish, take)
 
 
 def _acknowledge(event: Event, instance: Instance) -> Result:

@@ -60,7 +60,7 @@ def _begin(event: Event, instance: Instance) -> Result:
     refuse_unknown(fields, "transactional_id", "nonce", "producer_id", "epoch")
     name = take(fields, "transactional_id", str)
     access_of(event, instance).require(Operation.WRITE, Kind.TRANSACTIONAL_ID, name)
-    begin = Begin(nonce=_nonce(fields), last=_last_epoch(fields), principal=principal_of(event).digest)
+    begin = Begin(nonce=_nonce(fields), last=_last_epoch(fields), principal=principal_of(event, instance).digest)
     state = begin_transactions(instance.stores.transactions, instance.entropy, name, begin)
     return json_result(
         {
@@ -92,7 +92,7 @@ def _transact(event: Event, instance: Instance) -> Result:
     producer = TransactionalProducer(
         transactional_id=parse_transactional_id(take(header, "transactional_id", str)),
         epoch=take_number(header, "epoch", 0, PRODUCER_EPOCH_MAX),
-        principal=principal_of(event).digest,
+        principal=principal_of(event, instance).digest,
     )
     number = take_number(header, "transaction", 0, OFFSET_MAX)
     acks = parse_acks(header.get("acks", "quorum"))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from penstock_cdk.declared.share_group import ShareGroup
     from penstock_cdk.declared.subscription import Subscription
     from penstock_cdk.declared.topic import Topic
+    from penstock_cdk.jwt import Jwt
     from penstock_cdk.overrides import settings_of_app
     from penstock_cdk.penstock import Penstock
     from penstock_cdk.settings import STAGES, Canary, Metrics, RestoredTables, StageSettings
@@ -19,6 +20,7 @@ _MODULES = {
     "Penstock": "penstock_cdk.penstock",
     "Canary": "penstock_cdk.settings",
     "Group": "penstock_cdk.declared.group",
+    "Jwt": "penstock_cdk.jwt",
     "Metrics": "penstock_cdk.settings",
     "RestoredTables": "penstock_cdk.settings",
     "STAGES": "penstock_cdk.settings",
@@ -33,6 +35,7 @@ __all__ = [
     "STAGES",
     "Canary",
     "Group",
+    "Jwt",
     "Metrics",
     "Penstock",
     "RestoredTables",

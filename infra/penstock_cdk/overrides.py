@@ -6,6 +6,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from penstock_cdk.jwt import Jwt
 from penstock_cdk.settings import AT_ONCE, METRICS_OF, Metrics, RestoredTables, StageSettings, settings_of_context
 from penstock_cdk.walls import reserved_concurrency
 
@@ -72,6 +73,17 @@ def _metrics(settings: StageSettings, value: str) -> StageSettings:
     return replace(settings, metrics=Metrics(of=METRICS_OF[of], has_dashboard="dashboard" in more, **counts))
 
 
+def _jwt(settings: StageSettings, value: str) -> StageSettings:
+    """Takes `off`, or the issuer and its audiences: `https://login.example,penstock`."""
+    if value == "off":
+        return replace(settings, jwt=None)
+    issuer, *audiences = (part.strip() for part in value.split(","))
+    try:
+        return replace(settings, jwt=Jwt(issuer=issuer, audiences=audiences))
+    except ValueError as error:
+        raise ValueError(f"jwt={value!r:.300}: give off, or ISSUER,AUDIENCE: {error}") from error
+
+
 def _pairs(setting: str, value: str, allowed: str) -> dict[str, str]:
     """The `name=value` parts of a text with commas. Raises ValueError for another part, and for a name given twice."""
     pairs = [part.partition("=") for part in value.split(",")]
@@ -90,6 +102,7 @@ OVERRIDES: Mapping[str, Callable[[StageSettings, str], StageSettings]] = {
     "restored_tables": _restored,
     "canary": _canary,
     "metrics": _metrics,
+    "jwt": _jwt,
 }
 CONTEXT_NAMES = ("stage", "region", "profile", *OVERRIDES)
 

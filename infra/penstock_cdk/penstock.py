@@ -38,6 +38,7 @@ from penstock_cdk.service.repair import Repair, RepairQueues
 from penstock_cdk.service.schedules import Schedules
 from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import PROMOTE, TimerQueues, TimerSource
+from penstock_cdk.service.token_api import TokenApi
 from penstock_cdk.service.wake_ups import WakeUps
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.shipment import Shipment, built_shipment
@@ -107,19 +108,19 @@ class Penstock(Construct):
         releases = Releases(self, "Releases", settings=settings, functions=functions)
         entries = releases.entries
         api = Api(self, "Api", settings=settings, functions=entries)
+        self._token_api = self._api_of_tokens(settings, entries, api)
         Schedules(self, "Schedules", settings=settings, functions=entries)
         if queues is not None:
             Repair(self, "Repair", settings=settings, tables=storage.tables, queues=queues, functions=entries)
         TimerSource(self, "TimerSource", settings=settings, queues=timers, promote=entries[PROMOTE])
         PushSource(self, "PushSource", settings=settings, tables=storage.tables, queues=push, functions=entries)
-        repairs = None if queues is None else queues.repairs
         spark = SparkJobs(
             self,
             "Jobs",
             settings=settings,
             packages=shipment.packages,
             storage=storage,
-            repairs=repairs,
+            repairs=None if queues is None else queues.repairs,
             wake_ups=wake_ups,
         )
         self._empty_on_delete(settings, storage, spark)
@@ -135,6 +136,17 @@ class Penstock(Construct):
         self._storage_outputs(storage, queues)
         self._starting_outputs(timers, push, wake_ups)
         self._job_outputs(spark)
+
+    def _api_of_tokens(
+        self, settings: StageSettings, functions: Mapping[str, lambda_.IFunction], api: Api
+    ) -> TokenApi | None:
+        """The second API, where the stage takes tokens."""
+        if settings.jwt is None:
+            return None
+        made = TokenApi(self, "TokenApi", settings=settings, jwt=settings.jwt, functions=functions, api=api)
+        self._output("TokenApiUrl", made.url)
+        self._output("TokenApiId", made.api_id)
+        return made
 
     def _measured(self, settings: StageSettings, functions: Mapping[str, lambda_.Function]) -> Pins:
         if settings.metrics.has_dashboard:
@@ -252,6 +264,13 @@ class Penstock(Construct):
         return self._api.url
 
     @property
+    def token_url(self) -> str:
+        """The URL of the API for callers with tokens. Raises ValueError for a stage without `jwt`."""
+        if self._token_api is None:
+            raise ValueError(f"stage {self.settings.name} takes no tokens: give it jwt=Jwt(issuer=…, audiences=[…])")
+        return self._token_api.url
+
+    @property
     def environment(self) -> dict[str, str]:
         """The variables by which the SDK finds this Penstock, for a function or a container."""
         return {"PENSTOCK_URL": self.url}
@@ -281,13 +300,14 @@ class Penstock(Construct):
         storage: StageStorage,
         spark: SparkJobs,
     ) -> None:
-        """Makes the alarms, and the canary that two of them stop."""
+        """Makes the alarms, and the canary that two or three of them stop."""
+        tokens = self._token_api
         alarms = Alarms(
             self,
             "Alarms",
             settings=settings,
             functions=functions,
-            api_id=api.api_id,
+            api_ids={"api": api.api_id, **({} if tokens is None else {"token-api": tokens.api_id})},
             log_table=storage.tables.log,
         )
         if settings.canary is not None and settings.canary.is_gradual:

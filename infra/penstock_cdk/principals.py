@@ -6,7 +6,7 @@ from aws_cdk import aws_iam as iam
 
 
 def principal_name(given: iam.IGrantable | str) -> str:
-    """The ARN of a role or user, or of what runs as a role. Text stays as it is: an ARN, `jwt:…`, or a pattern of them.
+    """The ARN of a role or user, or of what runs as a role. Text stays as it is: an ARN, or a pattern of them.
 
     Raises ValueError for a principal that has no ARN, such as a service.
     """

@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from penstock_cdk.jwt import Jwt
 from penstock_cdk.principals import principal_name
 from penstock_cdk.settings import AclDefault, Canary, Metrics, StageSettings
 from penstock_cdk.storage_profile import Profile
@@ -41,6 +42,7 @@ class Properties(TypedDict, total=False):
     and the jobs run on Glue only. `tags` are on every resource.
     `acl_default` is `allow` or `deny`, for what no access rule is about. With either of them, grants write rules.
     `super_principals` are roles, users or ARNs that may do everything; `deny` needs one of them (docs/how-to/acls.md).
+    `jwt` adds an API for callers with tokens (docs/how-to/jwt.md).
     """
 
     name: str
@@ -58,6 +60,7 @@ class Properties(TypedDict, total=False):
     tags: Mapping[str, str]
     super_principals: Sequence[iam.IGrantable | str]
     acl_default: AclDefault
+    jwt: Jwt | None
 
 
 def settings_of_properties(scope: Construct, settings: StageSettings | None, properties: Properties) -> StageSettings:
@@ -121,4 +124,5 @@ _CHANGES: Mapping[str, Callable[[StageSettings, Any], StageSettings]] = {
     "tags": lambda settings, tags: replace(settings, tags=tags),
     "super_principals": lambda settings, given: replace(settings, super_principals=tuple(map(principal_name, given))),
     "acl_default": lambda settings, default: replace(settings, acl_default=default),
+    "jwt": lambda settings, jwt: replace(settings, jwt=jwt),
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from penstock_cdk.jwt import Jwt
 from penstock_cdk.storage_profile import PROFILES, Profile, ZonePlan, profile_of_region, zone_plans
 from penstock_cdk.walls import REQUEST_RATE, ROUTE_RATES, RequestRate, check_reserved
 from penstock_core.limits import (
@@ -221,6 +222,7 @@ class StageSettings:
     `acl_default` decides about a right that no access rule is about: None, as `allow`, gives it. Unless it is None, the
     grants of the construct write rules. `super_principals` may do everything, whatever the
     rules say: a stage that denies by default needs one, to make the first rules (docs/how-to/acls.md).
+    With `jwt`, the stage has a second API, for callers with tokens (docs/how-to/jwt.md).
 
     `emr_release` is the release of the EMR Serverless application, None for no application. All its runs together use
     `emr_vcpus_max` vCPU at most, each with 4 GB. With `has_catalog`, jobs archive topics into tables of Glue's catalog,
@@ -273,6 +275,7 @@ class StageSettings:
     canary: Canary | None = None
     acl_default: AclDefault | None = None
     super_principals: tuple[str, ...] = ()
+    jwt: Jwt | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError if nothing could stop the canary, if nobody could make rules, and for wrong reserves."""
@@ -282,6 +285,8 @@ class StageSettings:
             raise ValueError(f"stage {self.name} denies by default, and nobody could make rules: set super_principals")
         if self.waits_max is not None and self.waits_max < 0:
             raise ValueError(f"waits_max={self.waits_max}: give the instances that may wait at once, 0 or more")
+        if token := next((each for each in self.super_principals if each.startswith("jwt:")), None):
+            raise ValueError(f"super principal {token!r:.100}: a token is none, add rules for it (penstock acls add)")
         check_reserved(self.reserved_concurrency, self.function_sizes, self.account_concurrency)
 
     @property

@@ -65,9 +65,9 @@ from penstock.errors import (
 )
 from penstock.group_model import Group, GroupDescription, GroupMember, GroupPartition, ResetOffset
 from penstock.heat_model import HotPartition, TopicHeat
-from penstock.http.async_transport import AsyncTransport
+from penstock.http.async_transport import AsyncTransport, async_token_transport
 from penstock.http.http_message import Response
-from penstock.http.transport import HttpTransport, Transport
+from penstock.http.transport import HttpTransport, Transport, token_transport
 from penstock.model import (
     CommittedOffset,
     ConsumerRecord,
@@ -190,4 +190,6 @@ __all__ = [
     "UnknownPartitionError",
     "UnknownTopicError",
     "Zone",
+    "async_token_transport",
+    "token_transport",
 ]

@@ -4,6 +4,8 @@
   `penstock local up` writes that file, so without arguments you reach the local stack. `local_files` says when such a
   file is trusted. A URL of http:// to another machine takes PENSTOCK_ALLOW_HTTP=1.
 - Region: the argument, the URL's host (`….execute-api.<region>.amazonaws.com`), AWS_REGION, botocore's chain.
+- Token: the argument, PENSTOCK_TOKEN_FILE, PENSTOCK_TOKEN. With one of them, there are no credentials to find. If the
+  file gave the URL, what you exported does not count.
 - Credentials: botocore's chain, with refresh. If the file gave the URL, it gives keys and region too, and what you
   exported for AWS does not count. If you gave the local stack's URL yourself, the environment goes before the file.
 """
@@ -17,6 +19,7 @@ from urllib.parse import urlsplit
 
 from penstock.errors import NotConfiguredError
 from penstock.local_files import FOLDER, LOCAL_ENV_NAMES, find_local_file, is_loopback, read_local_file
+from penstock.tokens import TOKEN, TOKEN_FILE, BearerTokens, TokenProvider, token_of_file, token_of_variable
 
 LOCAL_ENV = FOLDER / "local.env"
 ALLOW_HTTP = "PENSTOCK_ALLOW_HTTP"  # an environment variable
@@ -44,6 +47,13 @@ class Credentials(Protocol):
         """The credentials of now. May call AWS. Raises NotConfiguredError if they cannot be refreshed."""
 
 
+class _NoCredentials:
+    """A caller with a token has none."""
+
+    def get_frozen_credentials(self) -> FrozenCredentials:
+        raise NotConfiguredError("a client with a token signs nothing, and receives no wake-ups")
+
+
 class StaticCredentials(NamedTuple):
     """Credentials that never change."""
 
@@ -64,10 +74,15 @@ class Configuration:
     region: str
     credentials: Credentials
     is_local: bool = False  # the URL is that of a local.env
+    tokens: BearerTokens | None = None  # in place of credentials
 
 
 def find_configuration(
-    url: str | None = None, region: str | None = None, *, environ: Mapping[str, str] | None = None
+    url: str | None = None,
+    region: str | None = None,
+    *,
+    token: TokenProvider | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Configuration:
     """The service's address and the caller's identity, by the rules above.
 
@@ -87,13 +102,31 @@ def find_configuration(
     if found != local.get("PENSTOCK_URL"):
         local = {}
     elif not given:
-        environ = {}  # exported keys and an exported region are for AWS
+        environ = {}  # exported keys, tokens and an exported region are for AWS
+    provider = token or _token_provider(environ)
+    if provider is not None:
+        return Configuration(
+            url=found.rstrip("/"),
+            region=region or "",
+            credentials=_NoCredentials(),
+            is_local=bool(local),
+            tokens=BearerTokens(provider),
+        )
     return Configuration(
         url=found.rstrip("/"),
         region=region or _region(found, environ, local),
         credentials=_credentials(environ, local),
         is_local=bool(local),
     )
+
+
+def _token_provider(environ: Mapping[str, str]) -> TokenProvider | None:
+    file, has_token = environ.get(TOKEN_FILE), bool(environ.get(TOKEN))
+    if file and has_token:
+        raise NotConfiguredError(f"both {TOKEN_FILE} and {TOKEN} are set: set one of them")
+    if file:
+        return token_of_file(file)
+    return token_of_variable() if has_token else None
 
 
 def _region(url: str, environ: Mapping[str, str], local: Mapping[str, str]) -> str:

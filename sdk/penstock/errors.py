@@ -262,9 +262,11 @@ _BY_CATEGORY: dict[Category, type[PenstockError]] = {
     Category.CORRUPT: CorruptError,
 }
 
+_NO_TOKEN = 401  # API Gateway: without a token, or with one that it does not take
 # The codes of statuses: of answers that API Gateway or Lambda give in place of the service, and of codes that a newer
 # service has and this version does not know.
 _BY_STATUS = {
+    401: ErrorCode.ACCESS_DENIED,
     403: ErrorCode.ACCESS_DENIED,
     404: ErrorCode.UNKNOWN_ROUTE,
     409: ErrorCode.CONCURRENT_UPDATE,
@@ -313,7 +315,7 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes, *,
     if isinstance(document, dict) and isinstance(document.get("error"), dict):
         error = error_from_json(document["error"], status)
     else:
-        error = _gateway_error(status, document, is_read=is_read)
+        error = _gateway_error(status, document, headers, is_read=is_read)
     retry_after = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
     if retry_after.isascii() and retry_after.isdigit() and "retry_after_ms" not in error.facts:
         error.facts["retry_after_ms"] = int(retry_after) * SECOND_MS
@@ -331,10 +333,16 @@ def as_maybe_applied(error: PenstockError) -> PenstockError:
     return twin
 
 
-def _gateway_error(status: int, document: object, *, is_read: bool) -> PenstockError:
+def _gateway_error(status: int, document: object, headers: Mapping[str, str], *, is_read: bool) -> PenstockError:
     said = document.get("message") or document.get("Message") if isinstance(document, dict) else None
     code = _code_of_status(status)
-    if code is ErrorCode.ACCESS_DENIED:
+    if status == _NO_TOKEN:
+        why = next((value for name, value in headers.items() if name.lower() == "www-authenticate"), "no reason given")
+        message = (
+            f"{said or 'Unauthorized'} ({why:.300}): this URL takes tokens, so check that the client has one "
+            "(PENSTOCK_TOKEN_FILE), that it has not expired, and that issuer and audience are those of the stage"
+        )
+    elif code is ErrorCode.ACCESS_DENIED:
         message = (
             f"{said or 'Forbidden'}: check that the credentials belong to the account of this URL and have not "
             "expired, that region and clock are right, and that the IAM policy allows execute-api:Invoke on this route"

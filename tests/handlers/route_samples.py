@@ -11,7 +11,7 @@ from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import ErrorCode
 from penstock_core.records import frame
 from penstock_handlers.edge.access.route_rights import Where
-from penstock_handlers.router import dispatch
+from penstock_handlers.router import Caller, dispatch
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
@@ -72,16 +72,24 @@ class World:
 
     instance: Instance
     facts: Facts
+    caller: Caller = ADA
+    principal: str = ADA_ROLE
 
     def grant(self, *rights: Right, denied: Right | None = None) -> None:
-        rules = [parse_rule(ADA_ROLE, each.operation.value, each.resource) for each in rights]
+        rules = [parse_rule(self.principal, each.operation.value, each.resource) for each in rights]
         if denied is not None:
-            rules.append(parse_rule(ADA_ROLE, denied.operation.value, denied.resource, "deny"))
+            rules.append(parse_rule(self.principal, denied.operation.value, denied.resource, "deny"))
         change_acls(self.instance, rules, [])
 
     def call(self, sample: Sample) -> Answer:
         method, _, path = sample.route.partition(" ")
-        return as_ada(self.instance, method, sample.filled(path, self.facts), sample.sent(self.facts), **sample.query)
+        path, body = sample.filled(path, self.facts), sample.sent(self.facts)
+        return Answer(*dispatch(method, path, sample.query, {}, body, self.instance, self.caller))
+
+    def send(self, method: str, path: str, body: Any = None, **query: str) -> Answer:
+        """A call of the caller, with a body of JSON."""
+        data = b"" if body is None else json.dumps(body).encode()
+        return Answer(*dispatch(method, path, query, {}, data, self.instance, self.caller))
 
 
 def is_served(answer: Answer, needed: Sequence[Needed]) -> bool:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock_core.records import frame
-from penstock_handlers.router import dispatch
+from penstock_handlers.router import LOCAL_PRINCIPAL, dispatch
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.instance.instance import Instance
 
@@ -103,7 +103,11 @@ def gateway_event(method: str, path: str, body: str | None = None, *, is_base64:
         "rawPath": path,
         "rawQueryString": "",
         "headers": {"content-type": "application/json", "authorization": "AWS4-HMAC-SHA256 Credential=AKIASECRET"},
-        "requestContext": {"http": {"method": method, "path": path}, "stage": "$default"},
+        "requestContext": {
+            "authorizer": {"iam": {"userArn": LOCAL_PRINCIPAL}},
+            "http": {"method": method, "path": path},
+            "stage": "$default",
+        },
         "body": body,
         "isBase64Encoded": is_base64,
     }

@@ -86,6 +86,8 @@ def test_refused_call_reaches_no_store(sample: Sample) -> None:
     """Before any work: a caller without any right, on an instance that knows the rules."""
     is_noted = sample.route in AUDITED  # the note of a change comes before the handler, and is dropped again
     checked = {Where.PATH, *EITHER} if is_noted else {*Where} - {Where.SHOWN}
+    if sample.route in AUDITED and AUDITED[sample.route].right is not None:
+        checked.add(Where.BODY)
     if not any(each.where in checked for each in sample.needed):
         return
     prepared = world()

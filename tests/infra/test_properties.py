@@ -13,7 +13,7 @@ from aws_cdk.assertions import Template
 from constructs import Construct
 
 from bench.bill.synthesized import empty_shipment
-from penstock_cdk import Canary, Penstock, StageSettings
+from penstock_cdk import Canary, Jwt, Penstock, StageSettings
 from penstock_cdk.properties import Properties, default_name, settings_of_properties
 
 pytestmark = pytest.mark.synth
@@ -47,6 +47,7 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
             "metrics": "all",
             "acl_default": "deny",
             "super_principals": ["arn:aws:iam::111122223333:role/admin"],
+            "jwt": Jwt(issuer="https://login.example", audiences=["penstock"]),
         },
     )
     assert (settings.name, settings.profile, settings.region) == ("shop", "standard1", "eu-west-1")
@@ -60,12 +61,13 @@ def test_every_property_changes_its_setting(stack: Stack) -> None:
     assert settings.tags == {"team": "shop"}
     assert settings.metrics.of == "all"
     assert settings.acl_default == "deny"
+    assert settings.jwt == Jwt(issuer="https://login.example", audiences=["penstock"])
     assert settings.super_principals == ("arn:aws:iam::111122223333:role/admin",)
     assert set(Properties.__annotations__) == {
         *("name", "storage_profile", "log_retention", "audit_log_retention", "topic_retention"),
         *("removal_policy", "alarms"),
         *("alarm_topic", "canary", "account_concurrency", "emr_release", "tags"),
-        *("metrics", "acl_default", "super_principals"),
+        *("metrics", "acl_default", "super_principals", "jwt"),
     }, "a new property is asserted above"
 
 

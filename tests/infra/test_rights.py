@@ -170,7 +170,7 @@ def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp
         settings=settings,
         shipment=shipment,
         acl_default="deny",
-        super_principals=[ops, "jwt:https://i#o"],
+        super_principals=[ops, "arn:aws:iam::1:user/o"],
     )
     orders = queue.topic("orders")
     orders.grant_produce(app)
@@ -193,7 +193,7 @@ def test_grants_write_access_rules_where_the_stage_says_what_it_does_without(tmp
     [produce] = [each for each in functions_in(resources).values() if ".produce." in each["Handler"]]
     variables = produce["Environment"]["Variables"]
     assert variables["PENSTOCK_ACL_DEFAULT"] == "deny"
-    assert json.loads(name_of(variables["PENSTOCK_SUPER_PRINCIPALS"])) == ["<Ops>", "jwt:https://i#o"]
+    assert json.loads(name_of(variables["PENSTOCK_SUPER_PRINCIPALS"])) == ["<Ops>", "arn:aws:iam::1:user/o"]
 
 
 def test_stage_that_denies_by_default_needs_somebody_who_makes_rules() -> None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 _DIGEST_DIGITS = 32  # 128 bits
 _REMEMBERED = 1_024
-_JWT = "jwt:"
+JWT = "jwt:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,11 @@ class Principal:
 
     name: str
     digest: str
+
+    @property
+    def is_token(self) -> bool:
+        """True for the subject of a token."""
+        return is_token(self.name)
 
 
 ANONYMOUS = Principal(name="", digest="")
@@ -46,13 +51,18 @@ def iam_principal(arn: str) -> Principal:
 @lru_cache(_REMEMBERED)
 def jwt_principal(issuer: str, subject: str) -> Principal:
     """The principal of a token. An issuer's URL has no `#`, so no subject looks like that of another issuer."""
-    name = f"{_JWT}{issuer}#{subject}"
+    name = f"{JWT}{issuer}#{subject}"
     return Principal(name=name, digest=_digest(name))
 
 
 def named_principal(name: str) -> Principal:
     """The principal of a name as rules write it."""
-    return Principal(name=name, digest=_digest(name)) if name.startswith(_JWT) else iam_principal(name)
+    return Principal(name=name, digest=_digest(name)) if name.startswith(JWT) else iam_principal(name)
+
+
+def is_token(name: str) -> bool:
+    """True if the name of a principal is that of a token's subject."""
+    return name.startswith(JWT)
 
 
 def role_of_session(arn: str) -> str:

@@ -1,5 +1,8 @@
 """Decisions by all rules: deny wins, then allow, then the stage's default.
 
+A token's subject is a stranger until a rule names it. Neither the stage's default nor its super principals are about
+it, and of the patterns that allow, only those are that name its issuer. Each pattern that denies is about it.
+
 The rules are sorted once for each principal, and kept. A check then costs a few look-ups, however many rules there are.
 """
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock_core.acls.name_pattern import NamePattern, NamePatterns
+from penstock_core.acls.principal import is_token
 from penstock_core.acls.right import IMPLY_DESCRIBE, Kind, Operation, Right
 from penstock_core.acls.rule import Rule
 from penstock_core.acls.settings import AclSettings
@@ -99,9 +103,15 @@ class RuleSet:
         for beginning, those in self._by_beginning.items():
             if principal.startswith(beginning):
                 rules += those
+        if is_token(principal):
+            return PrincipalRules((rule for rule in rules if _is_about_tokens(rule)), allows_by_default=False)
         return PrincipalRules(
             rules, allows_by_default=self.settings.allows_by_default, is_super=self._super.match(principal)
         )
+
+
+def _is_about_tokens(rule: Rule) -> bool:
+    return not rule.is_allow or (is_token(rule.principal.text) and "#" in rule.principal.text)
 
 
 def _places(rule: Rule) -> Iterable[_Place]:

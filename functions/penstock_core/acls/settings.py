@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock_core.acls.name_pattern import NamePattern
 from penstock_core.acls.rule import ALLOW, DENY, parse_principal_pattern
+from penstock_core.acls.tokens import TokenSettings, token_settings_of
 
 DEFAULT_VARIABLE = "PENSTOCK_ACL_DEFAULT"
 SUPER_VARIABLE = "PENSTOCK_SUPER_PRINCIPALS"
@@ -13,15 +14,20 @@ SUPER_VARIABLE = "PENSTOCK_SUPER_PRINCIPALS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclSettings:
-    """`allows_by_default` gives each right that no rule is about. `super_principals` may do everything at all times."""
+    """`allows_by_default` gives each right that no rule is about. `super_principals` may do everything at all times.
+
+    Neither is about subjects of tokens. With `tokens`, the stage takes those of that issuer.
+    """
 
     allows_by_default: bool = True
     super_principals: tuple[NamePattern, ...] = ()
+    tokens: TokenSettings | None = None
 
 
 def acl_settings_of(environ: Mapping[str, str]) -> AclSettings:
     """The settings in `PENSTOCK_ACL_DEFAULT` (allow, deny) and `PENSTOCK_SUPER_PRINCIPALS` (a JSON array of patterns).
 
+    `token_settings_of` reads those of tokens.
     Without the variables everything is allowed. Raises ValueError and INVALID_REQUEST for values that mean nothing.
     """
     default = environ.get(DEFAULT_VARIABLE, ALLOW)
@@ -29,5 +35,7 @@ def acl_settings_of(environ: Mapping[str, str]) -> AclSettings:
         raise ValueError(f"{DEFAULT_VARIABLE}={default!r}: must be {ALLOW} or {DENY}")
     patterns = json.loads(environ.get(SUPER_VARIABLE, "[]"))
     return AclSettings(
-        allows_by_default=default == ALLOW, super_principals=tuple(parse_principal_pattern(each) for each in patterns)
+        allows_by_default=default == ALLOW,
+        super_principals=tuple(parse_principal_pattern(each) for each in patterns),
+        tokens=token_settings_of(environ),
     )

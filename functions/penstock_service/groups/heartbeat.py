@@ -34,11 +34,11 @@ from penstock_core.limits import (
 )
 from penstock_service.groups.acquire_leases import acquire_leases
 from penstock_service.groups.claim_group import claim_group
+from penstock_service.groups.look_at_watched import look_at_watched
 from penstock_service.groups.rebalance import check_group, create_group, rebalance
 from penstock_service.instance.instance import Instance
 from penstock_service.ports.groups import MembershipStore
 from penstock_service.ports.runtime import Clock
-from penstock_service.records.still_armed import still_armed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,8 @@ def heartbeat(
         member = member or _known_member(instance.stores.memberships, group, beat)
         state, target = _target_for(instance, state, member)
         answer = _reconcile(instance, state, target, member, beat, access)
-    return _look_at_watched(instance, beat, _check_if_due(instance, state, answer))
+    answer = _check_if_due(instance, state, answer)
+    return replace(answer, armed=look_at_watched(instance, state, beat.name, beat.watched, access))
 
 
 def leave(instance: Instance, group_name: str, beat: HeartbeatRequest) -> HeartbeatAnswer:
@@ -295,17 +296,6 @@ def _check_if_due(instance: Instance, state: GroupState, answer: HeartbeatAnswer
         instance.telemetry.count("group_checks_failed")
         return answer
     return answer if checked.epoch == state.epoch else replace(answer, is_complete=False, heartbeat_after_ms=0)
-
-
-def _look_at_watched(instance: Instance, beat: HeartbeatRequest, answer: HeartbeatAnswer) -> HeartbeatAnswer:
-    """Look at the watched heads. An error of the look does not fail the heartbeat: the member fetches instead."""
-    if not beat.watched:
-        return answer
-    try:
-        return replace(answer, armed=still_armed(instance, beat.watched))
-    except PenstockError:
-        instance.telemetry.count("watched_looks_failed")
-        return answer
 
 
 def _extend_session(

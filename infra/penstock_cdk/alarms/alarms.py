@@ -23,9 +23,9 @@ _STREAM_AGE_MS_MAX = 600_000
 class Alarms(Construct):
     """`api-5xx`, `concurrency`, `log-writes-throttled`, `produce-slow` and `stream-age`, each behind the stage's name.
 
-    A stage that repairs no zones has no `stream-age`. The first three ring when it happened in three of the last
-    fifteen minutes. So neither one cold start that takes too long nor one burst rings them. `stop_a_release` has those
-    that tell of a new version that fails its callers.
+    A stage that repairs no zones has no `stream-age`, and one that takes tokens has `token-api-5xx` beside `api-5xx`.
+    The first three ring when it happened in three of the last fifteen minutes. So neither one cold start that takes too
+    long nor one burst rings them. `stop_a_release` has those that tell of a new version that fails its callers.
     """
 
     def __init__(
@@ -35,22 +35,12 @@ class Alarms(Construct):
         *,
         settings: StageSettings,
         functions: Mapping[str, lambda_.Function],
-        api_id: str,
+        api_ids: Mapping[str, str],
         log_table: dynamodb.ITable,
     ) -> None:
         super().__init__(scope, construct_id)
         self._settings = settings
-        failing = self._watch_again_and_again(
-            "api-5xx",
-            "API Gateway answers 5xx",
-            cloudwatch.Metric(
-                namespace="AWS/ApiGateway",
-                metric_name="5xx",
-                dimensions_map={"ApiId": api_id},
-                period=_MINUTE,
-                statistic="Sum",
-            ),
-        )
+        failing = [self._watch_api(name, api_id) for name, api_id in api_ids.items()]
         # Without a dimension, Lambda counts all functions of the account and region, which share its concurrency.
         self._watch_again_and_again(
             "concurrency",
@@ -78,9 +68,19 @@ class Alarms(Construct):
             periods=5,
             bad_periods=3,
         )
-        self.stop_a_release = (failing, slow)
+        self.stop_a_release = (*failing, slow)
         if "replicate" in functions:
             self._watch_stream(functions["replicate"])
+
+    def _watch_api(self, name: str, api_id: str) -> cloudwatch.Alarm:
+        metric = cloudwatch.Metric(
+            namespace="AWS/ApiGateway",
+            metric_name="5xx",
+            dimensions_map={"ApiId": api_id},
+            period=_MINUTE,
+            statistic="Sum",
+        )
+        return self._watch_again_and_again(f"{name}-5xx", "API Gateway answers 5xx", metric)
 
     def _watch_stream(self, replicate: lambda_.Function) -> None:
         ring(

@@ -15,9 +15,9 @@ from penstock_cdk.service.routes import ROUTES, Route
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.walls import RequestRate
 
-_STAGE = "$default"  # the stage whose name is not in the URL
+STAGE = "$default"  # the stage whose name is not in the URL
 
-_ACCESS_LOG_FIELDS = {
+ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTimeEpoch",
     "route": "$context.routeKey",
@@ -26,11 +26,11 @@ _ACCESS_LOG_FIELDS = {
     "error": "$context.error.message",
     "integrationStatus": "$context.integration.integrationStatus",  # of Lambda itself: 429 if it started nothing
     "sourceIp": "$context.identity.sourceIp",
-    "userArn": "$context.identity.userArn",
     "latencyMs": "$context.responseLatency",
     "integrationLatencyMs": "$context.integrationLatency",
     "responseBytes": "$context.responseLength",
 }
+_CALLER = {"userArn": "$context.identity.userArn"}
 
 
 class Api(Construct):
@@ -53,13 +53,13 @@ class Api(Construct):
             default_authorizer=HttpIamAuthorizer(),
             create_default_stage=False,
         )
-        access_log = self._access_log(settings)
+        access_log = self.access_log = self._access_log(settings)
         rate = settings.request_rate
         stage = apigatewayv2.CfnStage(
             self,
             "Stage",
             api_id=self._http_api.api_id,
-            stage_name=_STAGE,
+            stage_name=STAGE,
             auto_deploy=True,
             default_route_settings=None
             if rate is None
@@ -67,13 +67,13 @@ class Api(Construct):
                 throttling_rate_limit=rate.per_second, throttling_burst_limit=rate.burst
             ),
             route_settings={
-                f"{route.method} {route.path}": _throttle(settings.route_rates[route.function])
+                f"{route.method} {route.path}": throttle(settings.route_rates[route.function])
                 for route in ROUTES
                 if route.function in settings.route_rates
             }
             or None,
             access_log_settings=apigatewayv2.CfnStage.AccessLogSettingsProperty(
-                destination_arn=access_log.log_group_arn, format=json.dumps(_ACCESS_LOG_FIELDS)
+                destination_arn=access_log.log_group_arn, format=json.dumps({**ACCESS_LOG_FIELDS, **_CALLER})
             ),
         )
         integrations = {
@@ -126,9 +126,10 @@ class Api(Construct):
         return Stack.of(self).format_arn(
             service="execute-api",
             resource=self._http_api.api_id,
-            resource_name=f"{_STAGE}/{route.method}{path}",
+            resource_name=f"{STAGE}/{route.method}{path}",
         )
 
 
-def _throttle(rate: RequestRate) -> dict[str, int]:
+def throttle(rate: RequestRate) -> dict[str, int]:
+    """The settings of a route with that rate, as a stage has them."""
     return {"ThrottlingRateLimit": rate.per_second, "ThrottlingBurstLimit": rate.burst}

@@ -20,6 +20,7 @@ from penstock_cdk.settings import AUDIT, METRICS_NAMESPACE, StageSettings
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.walls import wait_pool
 from penstock_core.acls.settings import DEFAULT_VARIABLE, SUPER_VARIABLE
+from penstock_core.acls.tokens import CLAIM_VARIABLE, ISSUER_VARIABLE
 from penstock_core.quotas.wait_pool import VARIABLE as WAITS_VARIABLE
 from penstock_core.quotas.wait_pool import format_wait_pool
 
@@ -155,7 +156,8 @@ def _acl_environment(settings: StageSettings) -> dict[str, str]:
     """The variables that decide without access rules. A stage that allows all by default has no variable."""
     default = {} if settings.acl_default is None else {DEFAULT_VARIABLE: settings.acl_default}
     principals = {SUPER_VARIABLE: json.dumps(settings.super_principals)} if settings.super_principals else {}
-    return {**default, **principals}
+    tokens = {} if settings.jwt is None else {ISSUER_VARIABLE: settings.jwt.issuer, CLAIM_VARIABLE: settings.jwt.claim}
+    return {**default, **principals, **tokens}
 
 
 def _wait_environment(settings: StageSettings, name: str) -> dict[str, str]:

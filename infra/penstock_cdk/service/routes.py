@@ -1,4 +1,7 @@
-"""Every route of the HTTP API and its function. A test holds that docs/openapi.json has the same routes."""
+"""Every route of the HTTP API and its function. A test holds that docs/openapi.json has the same routes.
+
+The API for tokens has `TOKEN_ROUTES` only. A test holds that the handlers take no token on any other.
+"""
 
 from dataclasses import dataclass
 
@@ -115,3 +118,24 @@ ROUTES = (
     DELETE_ACL,
     CHECK_ACL,
 )
+
+_IAM_ONLY = (
+    WAKE_UPS,
+    RELEASE_PRODUCER,
+    LIST_SUBSCRIPTIONS,
+    PUT_SUBSCRIPTION,
+    DESCRIBE_SUBSCRIPTION,
+    DELETE_SUBSCRIPTION,
+    PAUSE_SUBSCRIPTION,
+    RESUME_SUBSCRIPTION,
+    LIST_QUOTAS,
+    PUT_QUOTA,
+    DELETE_QUOTA,
+    LIST_ZONES,
+    MOVE_ZONE,
+    LIST_ACLS,
+    CHANGE_ACLS,
+    DELETE_ACL,
+    CHECK_ACL,
+)
+TOKEN_ROUTES = tuple(route for route in ROUTES if route not in _IAM_ONLY)

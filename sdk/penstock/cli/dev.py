@@ -66,6 +66,13 @@ _OTHER_FILES = ("local", "jobs")  # in .penstock
     metavar="NAME",
     help="Write keys of a user of this name to .penstock/NAME.env. You may repeat it.",
 )
+@click.option(
+    "--token",
+    "subjects",
+    multiple=True,
+    metavar="NAME",
+    help="Write a token (JWT) of this subject to .penstock/NAME.env. You may repeat it.",
+)
 @click.option("--console/--no-console", "has_console", default=True, help="Serve the console too, on a free port.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object once the server answers.")
 @click.option("--verbose", is_flag=True, help="Print a line for each request on stderr.")
@@ -75,6 +82,7 @@ def dev(
     topics: tuple[str, ...],
     acl_default: str,
     principals: tuple[str, ...],
+    subjects: tuple[str, ...],
     has_console: bool,
     as_json: bool,
     verbose: bool,
@@ -96,7 +104,9 @@ def dev(
         raise click.ClickException(f"{error}: `penstock dev` needs `pip install 'penstock[dev]'`") from error
     log_to_stderr(verbose=verbose)
     env_file = EnvFile(Path.cwd())
-    others = {_checked_principal(name): EnvFile(Path.cwd(), name) for name in principals}
+    _check_names(principals, subjects)
+    others = {name: EnvFile(Path.cwd(), name) for name in (*principals, *subjects)}
+    access = DevAccess(denies_by_default=acl_default == "deny", principals=principals, subjects=subjects)
     if answering := env_file.answering():
         raise click.ClickException(
             f"a server answers at {answering}, which {env_file.path} names: stop it, or work in another folder"
@@ -108,7 +118,7 @@ def dev(
         raise click.ClickException(_port_error(port, error)) from error
     with listening:
         try:
-            service = DevService(data, DevAccess(denies_by_default=acl_default == "deny", principals=[*others]))
+            service = DevService(data, access)
             try:
                 service.create(wanted)
                 link = DevConsole(as_json=as_json) if has_console else None
@@ -174,13 +184,16 @@ def _keys_written(service: "DevService", port: int, files: Mapping[str, "EnvFile
             file.remove(environments[name])
 
 
-def _checked_principal(name: str) -> str:
-    if not _PRINCIPAL.fullmatch(name) or name in _OTHER_FILES:
-        raise click.BadParameter(
-            f"{name!r:.100}: give 1 to 64 of A-Z a-z 0-9 _ -, but not {' or '.join(_OTHER_FILES)}",
-            param_hint="--principal",
-        )
-    return name
+def _check_names(principals: tuple[str, ...], subjects: tuple[str, ...]) -> None:
+    for hint, names in (("--principal", principals), ("--token", subjects)):
+        for name in names:
+            if not _PRINCIPAL.fullmatch(name) or name in _OTHER_FILES:
+                raise click.BadParameter(
+                    f"{name!r:.100}: give 1 to 64 of A-Z a-z 0-9 _ -, but not {' or '.join(_OTHER_FILES)}",
+                    param_hint=hint,
+                )
+    if twice := {*principals} & {*subjects}:
+        raise click.BadParameter(f"{min(twice)!r} is a --principal, too: give two names", param_hint="--token")
 
 
 class DevConsole:

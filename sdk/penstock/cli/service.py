@@ -101,11 +101,15 @@ class Service:
 
 
 def service_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --url, --region and --json to a command. Its first argument is then a Service."""
+    """Adds --url, --region, --token-file and --json to a command. Its first argument is then a Service."""
 
-    def with_service(url: str | None, region: str | None, as_json: bool, **options: Any) -> None:
+    def with_service(
+        url: str | None, region: str | None, token_file: str | None, as_json: bool, **options: Any
+    ) -> None:
         given = click.get_current_context().obj  # a test's transport
-        transport = CommandTransport(lambda: open_transport(url, region, given), _ignore if as_json else _tell)
+        transport = CommandTransport(
+            lambda: open_transport(url, region, given, token_file=token_file), _ignore if as_json else _tell
+        )
         try:
             with without_logs_of_failed_calls():
                 command(Service(transport=transport, as_json=as_json), **options)
@@ -119,6 +123,11 @@ def service_command(command: Callable[..., None]) -> Callable[..., None]:
     click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")(
         with_service
     )
+    click.option(
+        "--token-file",
+        metavar="FILE",
+        help="The file with a token (JWT), in place of AWS keys. Also PENSTOCK_TOKEN_FILE.",
+    )(with_service)
     click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")(
         with_service
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from penstock.dev.tokens import DevTokens, TokenRefused
 from penstock.http.sigv4 import Claim, Keys, Scope, SignatureRefused, check_signature, read_claim
 from penstock_core.errors import PenstockError
 from penstock_handlers.router import dispatch
@@ -36,6 +37,12 @@ class Refused(Exception):  # noqa: N818 - it is an answer
         self.answer = Answer(status, JSON_HEADERS, json.dumps({"message": message}).encode())
 
 
+class TokenCaller(NamedTuple):
+    """The claims of a token that the server has checked."""
+
+    claims: Mapping[str, str]
+
+
 class Caller(NamedTuple):
     """The keys that a client signs with, and the principal that it then is."""
 
@@ -47,7 +54,7 @@ class Caller(NamedTuple):
 class Gateway:
     """Lets requests through that one of `callers` signed, for one of `hosts`, and that come from no web page.
 
-    `callers` has them by their access keys.
+    `callers` has them by their access keys. A token of `tokens` stands for a signature.
 
     `settle` returns once all that the answer may tell of is stored. No answer of the handlers leaves before that.
     """
@@ -57,9 +64,10 @@ class Gateway:
     scope: Scope
     hosts: frozenset[str]
     settle: Callable[[], None]
+    tokens: DevTokens | None = None
 
-    def admit(self, target: str, headers: HeaderPairs, now_s: float) -> Claim:
-        """What the request's signature claims, by its headers alone. Raises Refused.
+    def admit(self, target: str, headers: HeaderPairs, now_s: float) -> Claim | TokenCaller:
+        """What the request's signature claims, by its headers alone, or whose token it has. Raises Refused.
 
         A page in a browser sends an Origin that is not ours, or a Host that its own DNS names for 127.0.0.1. Neither
         can be allowed, so both are refused, and there are no CORS headers.
@@ -74,6 +82,8 @@ class Gateway:
             raise Refused(403, "Forbidden: the request's target must be a path")
         if not target.isascii():
             raise Refused(400, "Bad Request: percent-encode what is not ASCII in the request's target")
+        if (token := _bearer(headers)) is not None:
+            return self._token_caller(token, now_s)
         try:
             claim = read_claim(self.scope, headers, now_s)
         except SignatureRefused as refused:
@@ -82,21 +92,47 @@ class Gateway:
             raise Refused(403, "Forbidden: an access key of another server; ours is in .penstock/local.env")
         return claim
 
-    def respond(self, claim: Claim, method: str, target: str, headers: HeaderPairs, body: bytes) -> Answer:
-        """The handlers' answer, if the signature is right. Raises Refused. May take as long as a fetch may wait."""
-        caller = self.callers[claim.access_key]
+    def _token_caller(self, token: str, now_s: float) -> TokenCaller:
+        if self.tokens is None:
+            raise Refused(401, "Unauthorized: this server takes no tokens")
         try:
-            check_signature(claim, caller.keys, self.scope, method, target, headers, body)
-        except SignatureRefused as refused:
-            raise Refused(403, f"Forbidden: {refused}") from refused
+            return TokenCaller(self.tokens.claims(token, now_s))
+        except TokenRefused as refused:
+            raise Refused(401, f"Unauthorized: {refused}") from refused
+
+    def respond(
+        self, claim: Claim | TokenCaller, method: str, target: str, headers: HeaderPairs, body: bytes
+    ) -> Answer:
+        """The handlers' answer, if the signature is right. Raises Refused. May take as long as a fetch may wait."""
+        caller = self._caller(claim, method, target, headers, body)
         path, _, query = target.partition("?")
         parameters, named = _joined(parse_qsl(query, True)), _joined(headers)
-        answer = Answer(*dispatch(method, path, parameters, named, body, self.instance, caller.principal_arn))
+        answer = Answer(*dispatch(method, path, parameters, named, body, self.instance, caller))
         try:
             self.settle()
         except PenstockError as error:
             return Answer(error.code.http_status, JSON_HEADERS, json.dumps({"error": error.to_json()}).encode())
         return answer
+
+    def _caller(
+        self, claim: Claim | TokenCaller, method: str, target: str, headers: HeaderPairs, body: bytes
+    ) -> str | Mapping[str, str]:
+        """The ARN, or the claims. Raises Refused if the signature is not that of the whole request."""
+        if isinstance(claim, TokenCaller):
+            return claim.claims
+        caller = self.callers[claim.access_key]
+        try:
+            check_signature(claim, caller.keys, self.scope, method, target, headers, body)
+        except SignatureRefused as refused:
+            raise Refused(403, f"Forbidden: {refused}") from refused
+        return caller.principal_arn
+
+
+def _bearer(headers: HeaderPairs) -> str | None:
+    """The token of the one Authorization header, None if there is another number of them or another scheme."""
+    given = [value.strip() for name, value in headers if name.lower() == "authorization"]
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _joined(pairs: HeaderPairs) -> dict[str, str]:

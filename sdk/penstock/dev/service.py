@@ -16,13 +16,16 @@ from penstock.dev.deliveries import Deliveries
 from penstock.dev.gateway import Caller, Gateway
 from penstock.dev.http_server import HttpServer
 from penstock.dev.targets import DevTargets
+from penstock.dev.tokens import ISSUER, DevTokens
 from penstock.errors import TopicExistsError
 from penstock.http.signature import SERVICE
 from penstock.http.sigv4 import Keys, Scope
-from penstock.system import new_member_id
+from penstock.system import new_member_id, wall_clock_ms
 from penstock.testing import MemoryTransport
+from penstock.tokens import TOKEN
 from penstock_core.acls.rule import parse_principal_pattern
 from penstock_core.acls.settings import AclSettings
+from penstock_core.acls.tokens import TokenSettings
 from penstock_handlers.edge.lambda_function import logger as handlers_logger
 from penstock_handlers.router import LOCAL_PRINCIPAL
 from penstock_service.adapters.memory.delivery_queue import MemoryDeliveryQueue
@@ -44,10 +47,14 @@ _WATCH_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevAccess:
-    """The access rules of a server: `acl_default`, and the names of users beside the one that may do everything."""
+    """The access rules of a server: `acl_default`, and the names of users beside the one that may do everything.
+
+    `subjects` have tokens in place of keys.
+    """
 
     denies_by_default: bool = False
     principals: Sequence[str] = ()
+    subjects: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +82,17 @@ class DevService:
         stores = replace(stores, deliveries=queue, targets=DevTargets(self._clock))
         access = access or DevAccess()
         settings = AclSettings(
-            allows_by_default=not access.denies_by_default, super_principals=(parse_principal_pattern(LOCAL_PRINCIPAL),)
+            allows_by_default=not access.denies_by_default,
+            super_principals=(parse_principal_pattern(LOCAL_PRINCIPAL),),
+            tokens=TokenSettings(issuer=ISSUER),
         )
         self.instance = Instance.new(stores, runtime, acl_settings=settings)
         self.keys = Keys(self._remembered("access_key", "penstock-dev-"), self._remembered("secret_key", ""))
         self.callers = {LOCAL: Caller(self.keys, LOCAL_PRINCIPAL)} | {
             name: Caller(self._keys_of(name), f"{_USERS}{name}") for name in access.principals
         }
+        self.tokens = DevTokens(secret=self._remembered("token_secret", ""))
+        self.subjects = frozenset(access.subjects)
         self._background = Background(self.instance, self.settle)
         self._deliveries = Deliveries(self.instance, queue, self.settle)
 
@@ -106,9 +117,12 @@ class DevService:
 
     def environment(self, port: int, name: str = LOCAL) -> Mapping[str, str]:
         """The environment variables by which clients find the service, and with which they are that caller."""
+        url = f"http://{HOST}:{port}"
+        if name in self.subjects:
+            return {"PENSTOCK_URL": url, TOKEN: self.tokens.issue(name, wall_clock_ms() / 1_000)}
         keys = self.callers[name].keys
         return {
-            "PENSTOCK_URL": f"http://{HOST}:{port}",
+            "PENSTOCK_URL": url,
             "AWS_REGION": REGION,
             "AWS_ACCESS_KEY_ID": keys.access_key,
             "AWS_SECRET_ACCESS_KEY": keys.secret_key,
@@ -157,6 +171,7 @@ async def serve(
         scope=Scope(region=REGION, service=SERVICE),
         hosts=frozenset([f"{HOST}:{port}", f"localhost:{port}"]),
         settle=service.settle,
+        tokens=service.tokens,
     )
     server = HttpServer(gateway)
     try:

@@ -9,7 +9,7 @@ from yarl import URL
 
 from penstock.configuration import Configuration
 from penstock.http.http_message import Response
-from penstock.http.signature import event_headers, sign
+from penstock.http.signature import SignedRequest, event_headers, has_newer_token, sign
 from penstock.http.transport import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, no_answer
 
 # These are raised before the first byte of the request leaves.
@@ -36,6 +36,13 @@ class AiohttpTransport:
     ) -> Response:
         """Send one signed request."""
         signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
+        answer = await self._send(signed, method, path, body)
+        if await asyncio.to_thread(has_newer_token, self._configuration, signed, answer.status):
+            signed = await asyncio.to_thread(sign, self._configuration, method, path, query, headers, body)
+            answer = await self._send(signed, method, path, body)
+        return answer
+
+    async def _send(self, signed: SignedRequest, method: str, path: str, body: bytes) -> Response:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=ANSWER_TIMEOUT_S)
             self._session = aiohttp.ClientSession(timeout=timeout, skip_auto_headers=("Accept-Encoding",))

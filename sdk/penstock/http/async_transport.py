@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from penstock.configuration import find_configuration
+from penstock.configuration import Configuration, find_configuration
 from penstock.errors import NotConfiguredError
 from penstock.http.http_message import Response
+from penstock.tokens import TokenProvider
 
 
 class AsyncTransport(Protocol):
@@ -31,8 +32,20 @@ def open_async_transport(
     """
     if transport is not None:
         return transport
+    return _by_aiohttp(find_configuration(url, region))
+
+
+def async_token_transport(token: TokenProvider, url: str | None = None) -> AsyncTransport:
+    """As `token_transport`, for the asynchronous clients. `token` is called in a thread, so it may wait.
+
+    Raises NotConfiguredError, also if aiohttp is not installed.
+    """
+    return _by_aiohttp(find_configuration(url, token=token))
+
+
+def _by_aiohttp(configuration: Configuration) -> AsyncTransport:
     try:
         from penstock.http.aiohttp_transport import AiohttpTransport
     except ModuleNotFoundError as error:
         raise NotConfiguredError(f"{error}: the asynchronous clients need `pip install 'penstock[async]'`") from error
-    return AiohttpTransport(find_configuration(url, region))
+    return AiohttpTransport(configuration)

@@ -1,4 +1,4 @@
-"""AWS Signature Version 4 of a request, for every transport."""
+"""The proof of the caller in a request, for every transport: AWS Signature Version 4, or a token."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,6 +10,8 @@ from penstock.system import wall_clock_ms
 
 SERVICE = "execute-api"
 EVENTS_SERVICE = "appsync"
+_BEARER = "Bearer "
+_REFUSED = 401  # by API Gateway, which has looked at a token
 
 # AppSync Events wants these among the signed headers.
 _EVENT_HEADERS = {
@@ -34,14 +36,26 @@ def sign(
     headers: Mapping[str, str],
     body: bytes,
 ) -> SignedRequest:
-    """The request, signed now. It hashes the body, and may call for fresh credentials, so it may be slow.
+    """The request, signed now, or with the token of now.
 
-    Raises NotConfiguredError if the credentials cannot be refreshed.
+    It hashes the body, and may call for fresh credentials, so it may be slow.
+
+    Raises NotConfiguredError if credentials or token cannot be refreshed.
     """
     url = configuration.url + quote(path)
     if query:
         url += "?" + urlencode(query, quote_via=quote)
+    if configuration.tokens is not None:
+        own = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+        return SignedRequest(url, {**own, "Authorization": f"{_BEARER}{configuration.tokens.current()}"})
     return SignedRequest(url, _signed(configuration, SERVICE, method, url, headers, body))
+
+
+def has_newer_token(configuration: Configuration, signed: SignedRequest, status: int) -> bool:
+    """True if the answer refuses the request's token, and there is another one since. Then nothing has been done."""
+    if status != _REFUSED or configuration.tokens is None:
+        return False
+    return configuration.tokens.renewed(signed.headers["Authorization"].removeprefix(_BEARER))
 
 
 def event_headers(configuration: Configuration, host: str, body: bytes) -> dict[str, str]:

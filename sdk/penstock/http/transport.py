@@ -9,8 +9,9 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from penstock.configuration import Configuration, find_configuration
 from penstock.errors import ConnectionFailedError, NotConfiguredError
 from penstock.http.http_message import Response
-from penstock.http.signature import event_headers, sign
+from penstock.http.signature import SignedRequest, event_headers, has_newer_token, sign
 from penstock.system import fork_count, wall_clock_ms
+from penstock.tokens import TokenProvider, token_of_file
 from penstock_core.limits import SDK_CONNECTIONS_MAX, SDK_IDLE_CONNECTION_MS_MAX
 
 CONNECT_TIMEOUT_S = 5
@@ -52,7 +53,7 @@ def event_signer(transport: object) -> EventSigner:
 
 
 class HttpTransport:
-    """Signed HTTPS by AWS Signature Version 4, on a pool of kept-alive connections.
+    """HTTPS, signed by AWS Signature Version 4 or with a token, on a pool of kept-alive connections.
 
     The body is hashed and sent without a copy. No retries here, and no redirects. Connections that were idle for
     `SDK_IDLE_CONNECTION_MS_MAX` are not used again: after the freeze of a Lambda function they may be dead, and a
@@ -80,6 +81,12 @@ class HttpTransport:
         if wall_clock_ms() - self._used_at_ms > SDK_IDLE_CONNECTION_MS_MAX:
             self._pool.clear()
         signed = sign(self._configuration, method, path, query, headers, body)
+        answer = self._send(signed, method, path, body)
+        if has_newer_token(self._configuration, signed, answer.status):
+            answer = self._send(sign(self._configuration, method, path, query, headers, body), method, path, body)
+        return answer
+
+    def _send(self, signed: SignedRequest, method: str, path: str, body: bytes) -> Response:
         try:
             answer = self._pool.request(method, signed.url, headers=signed.headers, body=body or None, redirect=False)
         except HTTPError as error:
@@ -110,6 +117,23 @@ def no_answer(configuration: Configuration, what: str, *, maybe_sent: bool) -> C
     return ConnectionFailedError(f"{hint}no answer from {configuration.url} to {what}", maybe_applied=maybe_sent)
 
 
-def open_transport(url: str | None = None, region: str | None = None, transport: Transport | None = None) -> Transport:
+def open_transport(
+    url: str | None = None,
+    region: str | None = None,
+    transport: Transport | None = None,
+    *,
+    token_file: str | None = None,
+) -> Transport:
     """`transport` if it is given, else HTTP to the configured service. Opens no connection yet."""
-    return transport or HttpTransport(find_configuration(url, region))
+    token = None if token_file is None else token_of_file(token_file)
+    return transport or HttpTransport(find_configuration(url, region, token=token))
+
+
+def token_transport(token: TokenProvider, url: str | None = None) -> HttpTransport:
+    """HTTP with tokens in place of AWS keys, as the argument `transport` of a client. Opens no connection yet.
+
+    `token` is called for the first request, and again a minute before the token ends that it gave. It may be slow, and
+    several clients may share it if it is thread-safe. `url` is that of the API for tokens, by default PENSTOCK_URL.
+    Raises NotConfiguredError.
+    """
+    return HttpTransport(find_configuration(url, token=token))

@@ -1,6 +1,7 @@
 """The environment variables that Penstock reads, by the program that reads them."""
 
 from penstock.configuration import ALLOW_HTTP
+from penstock.tokens import TOKEN, TOKEN_FILE
 from penstock.tuning.setting import Section, Setting
 
 DEFAULT_STACK = "Penstock"
@@ -30,6 +31,12 @@ CONNECTION = Section(
             is_secret=True,
         ),
         Setting(name="AWS_SECRET_ACCESS_KEY", default=None, effect="The secret of that key.", is_secret=True),
+        Setting(
+            name=TOKEN_FILE,
+            default=None,
+            effect="The file with a token (JWT) to send in place of a signature; clients read it anew in time.",
+        ),
+        Setting(name=TOKEN, default=None, effect="The token itself, if there is no such file.", is_secret=True),
         Setting(name="AWS_PROFILE", default=None, effect="The profile of AWS's configuration files to sign with."),
     ),
 )
@@ -55,6 +62,7 @@ STORAGE = Section(
             name="PENSTOCK_DELIVERIES", default=None, effect="The queue of deliveries, and the switch of its rule."
         ),
         Setting(name="PENSTOCK_TARGETS", default=None, effect="The role that deliveries run under, and its networks."),
+        Setting(name="PENSTOCK_JWT_ISSUER", default=None, effect="The issuer of the tokens that name callers."),
         Setting(name="PENSTOCK_JWT_CLAIM", default="sub", effect="The claim of a token that names its principal."),
         Setting(name="PENSTOCK_AUDIT_RETENTION_MS", default=None, effect="The retention that the topic `_audit` gets."),
         Setting(name="PENSTOCK_ACL_DEFAULT", default=None, effect="Whether rights without a rule are given."),

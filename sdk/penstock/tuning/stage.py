@@ -69,6 +69,7 @@ _SETTINGS: tuple[tuple[str, Any, str], ...] = (
     ("canary", None, "The share of requests that a new version gets at first, and for how long."),
     ("acl_default", None, "Rights that no access rule is about are given (`allow`) or refused (`deny`)."),
     ("super_principals", False, "Principals that may do everything, whatever the rules say."),
+    ("jwt", None, "Issuer, audiences and claim of the tokens that a second API takes; without it there is none."),
 )
 STAGE = Section(
     name="stage",

@@ -105,3 +105,35 @@ def test_rule_set_forgets_principals_beyond_its_bound() -> None:
     for number in range(ACL_PRINCIPALS_REMEMBERED_MAX + 1):
         rules.of(f"arn:aws:iam::1:user/{number}")
     assert rules.of(ADA).decide(READ_ORDERS).is_allowed
+
+
+ALICE = "jwt:https://login.example#alice"
+
+
+@pytest.mark.parametrize(
+    ("principal", "permission", "is_allowed"),
+    [
+        (ALICE, "allow", True),
+        ("jwt:https://login.example#al*", "allow", True),
+        ("jwt:https://login.example#*", "allow", True),
+        ("jwt:https://login*", "allow", False),
+        ("jwt:*", "allow", False),
+        ("*", "allow", False),
+        ("jwt:https://login.example#alic", "allow", False),
+        ("jwt:https://other.example#alice", "allow", False),
+        ("*", "deny", False),
+    ],
+)
+def test_token_has_a_right_only_by_a_rule_that_names_its_issuer(
+    principal: str, permission: str, is_allowed: bool
+) -> None:
+    settings = AclSettings(allows_by_default=True, super_principals=(parse_name_pattern("*"),))
+    rules = RuleSet([parse_rule(principal, "read", "topic:orders", permission)], settings)
+    assert rules.of(ALICE).decide(READ_ORDERS).is_allowed is is_allowed
+
+
+@pytest.mark.parametrize("pattern", ["*", "jwt:*", ALICE[:-1] + "*", ALICE])
+def test_every_denial_is_about_tokens(pattern: str) -> None:
+    denied = parse_rule(pattern, "read", "topic:orders", "deny")
+    rules = RuleSet([parse_rule(ALICE, "all", "*"), denied], AclSettings())
+    assert not rules.of(ALICE).decide(READ_ORDERS).is_allowed

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock_core.acls.right import Operation
 from penstock_core.groups.group import group_config_to_json
 from penstock_core.ids import ZoneName, parse_group_name
 from penstock_core.log.topic import config_to_json
@@ -27,7 +28,8 @@ ReadState = Callable[[Instance, str], State]
 class AuditedRoute:
     """The action of a route, the kind of resource that it changes, and how to read that resource before.
 
-    `parameter` is the part of the path that names the resource, empty where the body's or the query's `name` does.
+    `right` is one on the topic of that name which the caller needs, where no path names it: without it, no note is
+    taken. `parameter` is the part of the path that names the resource, empty where the `name` of body or query does.
     With `has_dry_run`, a body with `dry_run` changes nothing. Other routes take no such field, or ignore the body.
     """
 
@@ -36,6 +38,7 @@ class AuditedRoute:
     parameter: str
     read: ReadState | None = None
     has_dry_run: bool = False
+    right: Operation | None = None
 
     def name(self, event: Event, body: Any) -> str:
         """The name of the resource, as far as the request tells one."""
@@ -101,7 +104,7 @@ def state_of_quota(instance: Instance, name: str) -> State:
 
 
 AUDITED: Mapping[str, AuditedRoute] = {
-    "POST /v1/topics": AuditedRoute(action="create_topic", kind="topic", parameter=""),
+    "POST /v1/topics": AuditedRoute(action="create_topic", kind="topic", parameter="", right=Operation.CREATE),
     "PATCH /v1/topics/{topic}": AuditedRoute(
         action="alter_topic", kind="topic", parameter="topic", read=state_of_topic
     ),

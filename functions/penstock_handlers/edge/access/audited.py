@@ -7,10 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock_core.acls.right import Kind
 from penstock_core.audit.audit_entry import AuditEntry, Caller
 from penstock_core.errors import PenstockError
 from penstock_handlers.edge.access.audit_routes import AUDITED, AuditedRoute
 from penstock_handlers.edge.access.principal import principal_of
+from penstock_handlers.edge.access.request_access import access_of
 from penstock_handlers.edge.http import Event, Result, text_of
 from penstock_service.audit.note_change import Change, begin_change, drop_change, end_change
 from penstock_service.instance.instance import Instance
@@ -21,15 +23,20 @@ _REFUSED = 400  # the first status of an error
 def with_trail(serve: Callable[[Event, Instance], Result], event: Event, instance: Instance) -> Result:
     """The result of `serve`. Costs two puts and the read of the state before, for a route of `AUDITED`.
 
-    Raises what `serve` raises, and the error of storage if the note cannot be written. Nothing was done then.
+    A caller without the route's `right` leaves no note, and neither does a request that names no resource. Raises
+    NOT_AUTHORIZED, what `serve` raises, and the error of storage if the note cannot be written. Nothing was done then.
     """
     route = AUDITED.get(event.get("routeKey", ""))
     body = None if route is None else _body_of(event)
     if route is None or (route.has_dry_run and isinstance(body, Mapping) and body.get("dry_run") is True):
         return serve(event, instance)
     name = route.name(event, body)
+    if route.right is not None:
+        if not name:
+            return serve(event, instance)  # which refuses a request that names nothing
+        access_of(event, instance).require(route.right, Kind.TOPIC, name)
     change = Change(action=route.action, kind=route.kind, name=name, before=_before(route, instance, name))
-    entry = begin_change(instance, caller_of(event), change)
+    entry = begin_change(instance, caller_of(event, instance), change)
     try:
         result = serve(event, instance)
     except PenstockError as error:
@@ -43,11 +50,11 @@ def with_trail(serve: Callable[[Event, Instance], Result], event: Event, instanc
     return result
 
 
-def caller_of(event: Event) -> Caller:
+def caller_of(event: Event, instance: Instance) -> Caller:
     """The principal, the address and the id of a request."""
     context = event["requestContext"]
     return Caller(
-        principal=principal_of(event).name,
+        principal=principal_of(event, instance).name,
         address=str((context.get("http") or {}).get("sourceIp", "")),
         request_id=str(context.get("requestId", "")),
     )

@@ -15,8 +15,11 @@ R = TypeVar("R")
 
 
 def access_of(event: Event, instance: Instance) -> Access:
-    """The caller's rights. Reads no storage if the rules were looked at lately (`acl_cache`)."""
-    return instance.acl_cache.access_of(principal_of(event))
+    """The caller's rights. Reads no storage if the rules were looked at lately (`acl_cache`).
+
+    Raises NOT_AUTHORIZED, as `principal_of`.
+    """
+    return instance.acl_cache.access_of(principal_of(event, instance))
 
 
 def where_allowed(

@@ -11,6 +11,7 @@ from enum import Enum
 
 from penstock_core.acls.access import Access
 from penstock_core.acls.right import Kind, Operation
+from penstock_handlers.edge.access.token_routes import check_caller
 from penstock_handlers.edge.http import Event, unknown_route
 
 
@@ -137,13 +138,14 @@ ROUTE_RIGHTS: Mapping[str, tuple[Need, ...]] = {
 
 
 def check_path(event: Event, access: Access) -> None:
-    """Raises NOT_AUTHORIZED for a right that the caller does not have on what the path names.
+    """Raises NOT_AUTHORIZED for a right that the caller does not have on what the path names, and as `check_caller`.
 
     A route that the table does not have is none: UNKNOWN_ROUTE refuses each call of it.
     """
     route, parameters = event["routeKey"], event.get("pathParameters") or {}
     if route not in ROUTE_RIGHTS:
         raise unknown_route(*route.partition(" ")[::2])
+    check_caller(route, access)
     either: list[Need] = []
     for need in ROUTE_RIGHTS[route]:
         if need.where is Where.PATH:

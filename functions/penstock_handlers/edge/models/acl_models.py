@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from penstock_core.acls.rule import Rule, parse_rule
+from penstock_core.acls.rule import Rule
 from penstock_core.limits import ACL_CHANGES_MAX
 from penstock_handlers.edge.models.request_models import JsonRequest
 
@@ -17,10 +17,6 @@ class AclRuleJson(JsonRequest):
     operation: str
     resource: str
     permission: Literal["allow", "deny"] = "allow"
-
-    def rule(self) -> Rule:
-        """The rule. Raises INVALID_REQUEST that names the part, its value and the way out."""
-        return parse_rule(self.principal, self.operation, self.resource, self.permission)
 
 
 class ChangeAcls(JsonRequest):

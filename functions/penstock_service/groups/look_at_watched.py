@@ -1,0 +1,32 @@
+"""The look at the partitions on which a member sleeps, as far as they are its own and it may read them."""
+
+from collections.abc import Mapping
+
+from penstock_core.acls.access import Access
+from penstock_core.errors import PenstockError
+from penstock_core.groups.group import GroupState
+from penstock_core.ids import MemberName, Offset, PartitionKey
+from penstock_service.instance.instance import Instance
+from penstock_service.records.still_armed import still_armed
+
+
+def look_at_watched(
+    instance: Instance, state: GroupState, name: MemberName, watched: Mapping[PartitionKey, Offset], access: Access
+) -> frozenset[PartitionKey] | None:
+    """The watched partitions on which the member may sleep on. None if it watches none, or if the look failed.
+
+    The target tells the topics of the member's partitions. Of other partitions, and of topics that the caller may not
+    read, the answer tells nothing: the member fetches them, and learns what it may know. One read of the heads, and one
+    query of the target unless it is remembered. An error does not fail the heartbeat.
+    """
+    if not watched:
+        return None
+    try:
+        target = instance.group_cache.target_of(state)
+        own = {} if target is None else target.part_of(name)
+        readable = {*access.readable({own[key] for key in watched if key in own})}
+        seen = {key: offset for key, offset in watched.items() if key in own and own[key] in readable}
+        return still_armed(instance, seen)
+    except PenstockError:
+        instance.telemetry.count("watched_looks_failed")
+        return None
