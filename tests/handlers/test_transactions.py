@@ -129,6 +129,7 @@ def test_nonce_that_is_none_is_refused(orders: Service, nonce: object) -> None:
     assert len(answer.error["message"]) < 300
 
 
+OPERATOR = "arn:aws:iam::111122223333:user/operator"
 ROLE = "arn:aws:sts::111122223333:assumed-role/ledger/"
 
 
@@ -142,16 +143,16 @@ def test_id_belongs_to_the_role_whatever_its_session(orders: Service) -> None:
     wish = {"transactional_id": "ledger"}
     assert call_as(orders, f"{ROLE}i-0abc", "/v1/producers", wish)[0] == 200
     assert call_as(orders, f"{ROLE}i-0def", "/v1/producers", wish)[1]["epoch"] == 1
-    for stranger in (ROLE.replace("ledger", "other"), "arn:aws:iam::111122223333:user/ledger", ""):
+    for stranger in (ROLE.replace("ledger", "other"), "arn:aws:iam::111122223333:user/ledger"):
         status, answer = call_as(orders, stranger, "/v1/producers", wish)
         assert (status, answer["error"]["code"]) == (403, "ACCESS_DENIED")
         assert "'ledger'" in answer["error"]["message"]
-    assert call_as(orders, "", "/v1/producers/ledger/release", None) == (200, {})
+    assert call_as(orders, OPERATOR, "/v1/producers/ledger/release", None) == (200, {})
     assert call_as(orders, ROLE.replace("ledger", "other"), "/v1/producers", wish)[1]["epoch"] == 2
     assert call_as(orders, f"{ROLE}i-0abc", "/v1/producers", wish)[0] == 403
 
 
 def test_release_of_an_id_that_never_began_is_refused(orders: Service) -> None:
-    assert call_as(orders, "", "/v1/producers/nobody/release", None)[0] == 404
-    assert call_as(orders, "", "/v1/producers/a%20b/release", None)[0] == 400
-    assert call_as(orders, "", "/v1/producers/ledger/release", {"force": True})[0] == 400
+    assert call_as(orders, OPERATOR, "/v1/producers/nobody/release", None)[0] == 404
+    assert call_as(orders, OPERATOR, "/v1/producers/a%20b/release", None)[0] == 400
+    assert call_as(orders, OPERATOR, "/v1/producers/ledger/release", {"force": True})[0] == 400

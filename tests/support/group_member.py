@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from penstock_core.acls.access import UNRESTRICTED, Access
 from penstock_core.errors import PenstockError
 from penstock_core.groups.group import Subscription, parse_subscription
 from penstock_core.groups.lease import Lease, SeenCommit
@@ -31,6 +32,7 @@ class GroupMember:
     held: dict[PartitionKey, Lease] = field(default_factory=dict)
     revoked: list[PartitionKey] = field(default_factory=list)
     late: set[PartitionKey] = field(default_factory=set)
+    access: Access = UNRESTRICTED
 
     @property
     def partitions(self) -> list[int]:
@@ -50,7 +52,8 @@ class GroupMember:
             "owned": None if self.is_complete or self.epoch == 0 else frozenset(self.held),
             "config": self.config,
         }
-        told = heartbeat(self.instance, self.group, HeartbeatRequest(**{**beat, **changes}))  # type: ignore[arg-type]
+        request = HeartbeatRequest(**{**beat, **changes})  # type: ignore[arg-type]
+        told = heartbeat(self.instance, self.group, request, self.access)
         if not self.hears_nothing:
             self._obey(told)
         return told

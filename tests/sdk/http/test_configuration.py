@@ -17,6 +17,8 @@ AWS_REGION=eu-west-3
 def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in (
         "PENSTOCK_URL",
+        "PENSTOCK_TOKEN",
+        "PENSTOCK_TOKEN_FILE",
         "AWS_ACCESS_KEY_ID",
         "AWS_SECRET_ACCESS_KEY",
         "AWS_SESSION_TOKEN",
@@ -106,3 +108,43 @@ def test_missing_region_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch)
 def test_url_without_scheme_is_refused() -> None:
     with pytest.raises(NotConfiguredError, match="https://"):
         find_configuration("penstock.example")
+
+
+URL = "https://abc.execute-api.eu-west-1.amazonaws.com"
+
+
+@pytest.mark.usefixtures("aws_keys")
+def test_token_goes_before_keys_that_are_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert find_configuration(URL).tokens is None
+    monkeypatch.setenv("PENSTOCK_TOKEN", "of-the-variable")
+    found = find_configuration(URL).tokens
+    assert found is not None
+    assert found.current() == "of-the-variable"
+    monkeypatch.delenv("PENSTOCK_TOKEN")
+    (tmp_path / "token").write_text("of-the-file\n")
+    monkeypatch.setenv("PENSTOCK_TOKEN_FILE", str(tmp_path / "token"))
+    found = find_configuration(URL).tokens
+    assert found is not None
+    assert found.current() == "of-the-file"
+    given = find_configuration(URL, token=lambda: "given").tokens
+    assert given is not None
+    assert given.current() == "given"
+
+
+def test_two_places_of_a_token_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TOKEN", "x")
+    monkeypatch.setenv("PENSTOCK_TOKEN_FILE", "y")
+    with pytest.raises(NotConfiguredError, match="set one of them"):
+        find_configuration(URL)
+
+
+@pytest.mark.usefixtures("local_stack")
+def test_exported_token_is_not_sent_to_a_service_that_a_file_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TOKEN", "of-aws")
+    assert find_configuration().tokens is None
+
+
+def test_client_with_a_token_signs_no_events() -> None:
+    configuration = find_configuration(URL, token=lambda: "given")
+    with pytest.raises(NotConfiguredError, match="wake-ups"):
+        configuration.credentials.get_frozen_credentials()

@@ -6,6 +6,11 @@ from functools import partial
 
 import pytest
 
+from penstock_core.acls.access import Access
+from penstock_core.acls.principal import iam_principal
+from penstock_core.acls.rule import parse_rule
+from penstock_core.acls.rule_set import RuleSet
+from penstock_core.acls.settings import AclSettings
 from penstock_core.errors import ErrorCode
 from penstock_core.groups.group import parse_subscription
 from penstock_core.ids import GroupName, Offset, Partition, PartitionKey
@@ -21,6 +26,7 @@ from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat
 from penstock_service.instance.instance import Instance
 from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.topics.create_topic import create_topic
 from penstock_service.topics.delete_topic import delete_topic
 from tests.support.group_member import GroupMember, holders, settle
 from tests.support.refusals import refused
@@ -343,8 +349,36 @@ def test_idle_heartbeat_tells_which_watched_partitions_are_still_armed(instance:
     counts.clear()
     told = a.beat(watched=watched)
     assert (told.armed, told.is_complete) == (frozenset({first}), True)
+    assert counts - idle == {"log.heads": 1, "memberships.get_target": 1}  # the instance remembers the target
+    counts.clear()
+    assert a.beat(watched=watched).armed == frozenset({first})
     assert counts - idle == {"log.heads": 1}
     send(instance, "orders", "x")  # it takes the waiter
+    assert a.beat(watched=watched).armed == frozenset()
+
+
+def test_heartbeat_tells_nothing_of_partitions_that_are_not_the_members(instance: Instance, a: GroupMember) -> None:
+    a.settle()
+    waking = with_stores(instance, wake_ups=MemoryWakeUps())
+    create_topic(instance, "secret", 1, {})
+    key = PartitionKey(instance.topic_cache.get("secret").topic_id, Partition(0))
+    assert instance.stores.log.arm(key, Offset(0), instance.clock.now_ms())[0]
+    a.instance = waking
+    assert a.beat(watched={key: Offset(0)}).armed == frozenset()
+
+
+def test_heartbeat_tells_nothing_of_a_topic_that_the_caller_may_no_longer_read(
+    instance: Instance, a: GroupMember
+) -> None:
+    a.settle()
+    a.instance = with_stores(instance, wake_ups=MemoryWakeUps())
+    watched = _watched(instance, 1)
+    [first] = watched
+    assert instance.stores.log.arm(first, watched[first], instance.clock.now_ms())[0]
+    assert a.beat(watched=watched).armed == frozenset({first})
+    denied = RuleSet([parse_rule("*", "read", "topic:orders", "deny")], AclSettings())
+    ada = iam_principal("arn:aws:iam::1:user/ada")
+    a.access = Access(principal=ada, rules=denied.of(ada.name))
     assert a.beat(watched=watched).armed == frozenset()
 
 
