@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_apigatewayv2_authorizers import HttpJwtAuthorizer
-from aws_cdk.aws_apigatewayv2_integrations import HttpLambdaIntegration
 from constructs import Construct
 
 from penstock_cdk.jwt import Jwt
-from penstock_cdk.service.api import ACCESS_LOG_FIELDS, STAGE, Api, throttle
+from penstock_cdk.service.api import ACCESS_LOG_FIELDS, STAGE, Api, integration_of, throttle
 from penstock_cdk.service.routes import TOKEN_ROUTES, Route
 from penstock_cdk.settings import StageSettings
 from penstock_cdk.walls import RequestRate
@@ -60,8 +59,7 @@ class TokenApi(Construct):
             ),
         )
         integrations = {
-            name: HttpLambdaIntegration(name.title().replace("_", ""), functions[name])
-            for name in {route.function: None for route in TOKEN_ROUTES}
+            name: integration_of(name, functions[name]) for name in {route.function: None for route in TOKEN_ROUTES}
         }
         for route in TOKEN_ROUTES:
             added = self._http_api.add_routes(
