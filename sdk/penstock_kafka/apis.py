@@ -1,6 +1,7 @@
 """The rooms that serve APIs. Each has a module `apis` with `apis(context)`: the APIs, bound to the room's state."""
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from penstock_kafka.admin.apis import apis as admin
 from penstock_kafka.context import Context
@@ -11,11 +12,14 @@ from penstock_kafka.groups.apis import apis as groups
 from penstock_kafka.metadata.apis import apis as metadata
 from penstock_kafka.offsets.apis import apis as offsets
 from penstock_kafka.produce.apis import apis as produce
+from penstock_kafka.security.apis import login_apis
+from penstock_kafka.security.users import Users
 from penstock_kafka.transactions.apis import apis as transactions
 
 ROOMS: tuple[Callable[[Context], Iterable[Api]], ...] = (metadata, produce, fetch, offsets, groups, transactions, admin)
 
 
-def open_registry(context: Context) -> Registry:
-    """All APIs of the gateway."""
-    return Registry(api for room in ROOMS for api in room(context))
+def open_registry(context: Context, users: Users | None = None) -> Registry:
+    """All APIs of the gateway, and those of the login if there are users."""
+    login = () if users is None else login_apis(users)
+    return Registry(chain(login, *(room(context) for room in ROOMS)))

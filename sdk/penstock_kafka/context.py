@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock_kafka.figures import Figures
 from penstock_kafka.service.service import Service
 from penstock_kafka.settings import Settings
 
@@ -21,6 +22,7 @@ class Context:
 
     service: Service
     settings: Settings
+    figures: Figures = field(default_factory=Figures)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     tasks: set["asyncio.Task[Any]"] = field(default_factory=set)
 

@@ -2,10 +2,13 @@
 
 import socket
 import ssl
+from dataclasses import dataclass
 
 from penstock.http.async_transport import AsyncTransport
 from penstock_kafka.apis import open_registry
 from penstock_kafka.context import Context
+from penstock_kafka.metrics_endpoint import MetricsEndpoint
+from penstock_kafka.security.users import Users
 from penstock_kafka.service.service import Service
 from penstock_kafka.settings import Settings
 from penstock_kafka.wire.budget import ByteBudget
@@ -15,20 +18,39 @@ from penstock_kafka.wire.server import Server
 REQUEST_BYTES_MAX = 64 * 1024 * 1024  # of all requests that are read or handled
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """TLS and users, for clients on other hosts."""
+
+    tls: ssl.SSLContext | None = None
+    users: Users | None = None
+
+
 class Gateway:
     """Serves Kafka's protocol on a socket that listens already."""
 
-    def __init__(self, transport: AsyncTransport, settings: Settings, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, transport: AsyncTransport, settings: Settings, protection: Protection | None = None) -> None:
+        protection = protection or Protection()
         self._context = Context(service=Service(transport), settings=settings)
-        desk = Desk(registry=open_registry(self._context), budget=ByteBudget(REQUEST_BYTES_MAX))
-        self._server = Server(desk, connections_max=settings.connections_max, tls=tls)
+        budget = ByteBudget(REQUEST_BYTES_MAX)
+        desk = Desk(
+            registry=open_registry(self._context, protection.users),
+            budget=budget,
+            figures=self._context.figures,
+            wants_login=protection.users is not None,
+        )
+        self._server = Server(desk, connections_max=settings.connections_max, tls=protection.tls)
+        self.metrics = MetricsEndpoint(self._context.figures, self._server, budget)
 
-    async def start(self, listening: socket.socket) -> None:
-        """Serve from now on."""
+    async def start(self, listening: socket.socket, metrics: socket.socket | None = None) -> None:
+        """Serve from now on, and the metrics if there is a socket for them."""
         await self._server.start(listening)
+        if metrics is not None:
+            await self.metrics.start(metrics)
 
     async def close(self) -> None:
-        """Answer what was asked, then end."""
+        """Answer the open requests, then end."""
         await self._server.close()
         await self._context.close()
+        await self.metrics.close()
         await self._context.service.close()

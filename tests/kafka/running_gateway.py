@@ -14,7 +14,7 @@ from kio.serial import entity_reader
 
 from penstock.http.async_transport import AsyncTransport
 from penstock.testing import MemoryPenstock, ThreadedTransport
-from penstock_kafka.gateway import Gateway
+from penstock_kafka.gateway import Gateway, Protection
 from penstock_kafka.settings import Address, Settings
 from penstock_kafka.wire.server import listen
 
@@ -38,7 +38,10 @@ class RunningGateway:
 
 @contextmanager
 def running_gateway(
-    service: MemoryPenstock, settings: Settings = SETTINGS, transport: AsyncTransport | None = None
+    service: MemoryPenstock,
+    settings: Settings = SETTINGS,
+    transport: AsyncTransport | None = None,
+    protection: Protection | None = None,
 ) -> Iterator[RunningGateway]:
     """Serve until the block ends. The settings' port is that of the socket."""
     listening = listen("127.0.0.1", 0)
@@ -49,7 +52,7 @@ def running_gateway(
     thread.start()
 
     async def start() -> Gateway:
-        gateway = Gateway(transport or ThreadedTransport(service.transport), settings)
+        gateway = Gateway(transport or ThreadedTransport(service.transport), settings, protection)
         await gateway.start(listening)
         return gateway
 
@@ -72,8 +75,8 @@ def request_bytes(key: int, version: int, correlation_id: int, body: bytes, *, i
 
 def read_answer(link: socket.socket, key: int, version: int) -> tuple[int, Any]:
     """The next answer: its correlation id and its body. Raises EOFError if the connection has ended."""
-    kind: Any = load_response_schema(key, version)
     frame = _exactly(link, struct.unpack(">i", _exactly(link, 4))[0])
+    kind: Any = load_response_schema(key, version)  # now, as the gateway's thread has imported it
     header, size = entity_reader(kind.__header_schema__)(frame, 0)
     body, _ = entity_reader(kind)(frame, size)
     return header.correlation_id, body

@@ -43,17 +43,12 @@ class _Commands(click.Group):
         return sorted({*super().list_commands(context), *(each.name for each in entry_points(group=PLUGINS))})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """The command of this name. Raises ClickException if its package cannot be imported."""
+        """The command of this name."""
         own = super().get_command(context, name)
         if own is not None:
             return own
         for each in entry_points(group=PLUGINS, name=name):
-            try:
-                found = each.load()
-            except ModuleNotFoundError as error:
-                raise click.ClickException(
-                    f"{error}: `penstock {name}` needs `pip install 'penstock[{name}]'`"
-                ) from error
+            found = each.load()
             return found if isinstance(found, click.Command) else None
         return None
 

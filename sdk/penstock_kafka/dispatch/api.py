@@ -71,6 +71,7 @@ class Peer:
     number: int  # of the connection, from 1
     address: str
     principal: str | None = None  # of a client that SASL has authenticated
+    is_refused: bool = False  # the connection ends after the answer
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -95,11 +96,13 @@ class Api:
     """An API of Kafka in a range of versions, and its handler.
 
     Requests of a connection are handled one after the other, and answered in order. If the API `is_pipelined`, its
-    requests begin in order and run side by side: what must stay in order, the handler does before its first await.
+    requests begin in order and run side by side: the handler does before its first await what must stay in order. Where
+    users log in, only APIs that are `is_before_login` serve a client that has not.
     """
 
     key: ApiKey
     versions: tuple[int, int]  # the lowest and the highest
     handler: Handler
     is_pipelined: bool = False
+    is_before_login: bool = False
     bytes_max: int = 1024 * 1024  # of one request

@@ -12,7 +12,7 @@ class Registry:
     """APIs by their keys. It serves ApiVersions itself."""
 
     def __init__(self, apis: Iterable[Api]) -> None:
-        own = Api(key=ApiKey.API_VERSIONS, versions=_API_VERSIONS, handler=self._api_versions)
+        own = Api(key=ApiKey.API_VERSIONS, versions=_API_VERSIONS, handler=self._api_versions, is_before_login=True)
         self._apis: dict[int, Api] = {}
         for each in (own, *apis):
             if each.key in self._apis:

@@ -170,6 +170,7 @@ class Reader:
         try:
             answer = await self._fetched(body, len(chunk))
             data = answer.body
+            self._context.figures.fetched_bytes += len(data)
             self._budget.give_back(held - len(data))
             held = len(data)
         except PenstockError as error:
@@ -191,6 +192,7 @@ class Reader:
         deadline_ms = monotonic_ms() + _RETRY_MS_MAX
         failures = 0
         while True:
+            self._context.figures.fetch_calls += 1
             try:
                 answer = fetch_answer(request, await self._context.service.try_once(request), count)
                 if sum(each.get("length", 0) for each in answer.partitions) != len(answer.body):

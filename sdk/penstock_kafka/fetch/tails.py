@@ -164,6 +164,7 @@ class Tails:
         is_polling = self._watch.is_polling(monotonic_ms())
         poll_ms_max = self._context.settings.poll_ms_max
         request = _poll_request(ends, poll_ms_max if is_polling else min(poll_ms_max, _BRIEF_POLL_MS))
+        self._context.figures.fetch_calls += 1
         try:
             answer = fetch_answer(request, await self._context.service.try_once(request), len(ends))
             found = _with_news(answer, [*ends])

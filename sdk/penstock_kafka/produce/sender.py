@@ -105,6 +105,8 @@ class Sender:
 
     async def _try(self, runs: Sequence[Run]) -> list[Outcome]:
         request = _request(runs)
+        self._context.figures.produce_calls += 1
+        self._context.figures.produced_bytes += sum(run.size for run in runs)
         try:
             return produce_results(request, await self._context.service.try_once(request), len(runs))
         except PenstockError as error:

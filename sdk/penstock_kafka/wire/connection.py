@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
 from penstock_kafka.dispatch.api import Api, ApiKey, Call, Peer
 from penstock_kafka.dispatch.messages import (
@@ -31,11 +32,13 @@ from penstock_kafka.dispatch.messages import (
 )
 from penstock_kafka.dispatch.registry import Registry
 from penstock_kafka.errors import RequestRefused
+from penstock_kafka.figures import Figures
 from penstock_kafka.wire.budget import ByteBudget
 
 _log = logging.getLogger("penstock.kafka")
 
 PIPELINED_MAX = 32  # requests of one connection that run side by side
+LOGIN_S_MAX = 30.0  # between two requests of a client that has not logged in
 IDLE_S_MAX = 600.0  # between two requests, as Kafka's connections.max.idle.ms
 FRAME_S_MAX = 30.0  # from the first byte of a request to its last
 WRITE_S_MAX = 30.0  # of one answer
@@ -68,6 +71,8 @@ class Desk:
 
     registry: Registry
     budget: ByteBudget
+    figures: Figures
+    wants_login: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +135,7 @@ class Connection:
     async def _read_frame(self) -> bytes | None:
         """The next request, whose bytes the budget counts from now on; None if the client has closed."""
         try:
-            async with asyncio.timeout(IDLE_S_MAX):
+            async with asyncio.timeout(IDLE_S_MAX if self._is_in else LOGIN_S_MAX):
                 head = await self._reader.readexactly(_LENGTH_BYTES)
         except asyncio.IncompleteReadError as error:
             if error.partial:
@@ -163,14 +168,29 @@ class Connection:
             answer = write_unsupported_versions(prefix.correlation_id, self._desk.registry.versions())
             await self._open.put(_OpenRequest(size=len(frame), answer=_said(answer)))
             return
+        if not (self._is_in or api.is_before_login):
+            raise MalformedRequestError(f"a request to {api.key.name} comes before SASL/PLAIN has named a user")
         client_id, request = read_request(prefix, frame)
         if not api.is_pipelined:
             await self._open.join()
         call = Call(key=api.key, version=prefix.version, client_id=client_id, peer=self._peer, request=request)
-        answering = asyncio.ensure_future(_handled(api, call, prefix))
+        answering = asyncio.ensure_future(self._handled(api, call, prefix))
         await self._open.put(_OpenRequest(size=len(frame), answer=answering, afterwards=call.afterwards))
         if not api.is_pipelined:
             await self._open.join()
+        if self._peer.is_refused:
+            raise MalformedRequestError("SASL/PLAIN was given a wrong name or password")
+
+    @property
+    def _is_in(self) -> bool:
+        return not self._desk.wants_login or self._peer.principal is not None
+
+    async def _handled(self, api: Api, call: Call, prefix: Prefix) -> bytes | None:
+        began_ms = monotonic_ms()
+        answer = await api.handler(call)
+        self._desk.figures.requests[api.key.name.lower()] += 1
+        self._desk.figures.request_ms[api.key.name.lower()] += monotonic_ms() - began_ms
+        return None if answer is None else write_answer(prefix, answer)
 
     async def _answer_all(self) -> None:
         while (request := await self._open.get()) is not None:
@@ -215,17 +235,14 @@ class Connection:
         """Log the reason of the connection's end."""
         error = None if task.cancelled() else task.exception()
         name = f"connection {self._peer.number} from {self._peer.address}"
+        if isinstance(error, MalformedRequestError):
+            self._desk.figures.malformed_requests += 1
         if isinstance(error, MalformedRequestError | PenstockError | RequestRefused):
             _log.warning("%s ends: %s", name, error)
         elif isinstance(error, OSError | EOFError | TimeoutError):
             _log.debug("%s ends: %r", name, error)
         elif error is not None:
             _log.error("%s ends by a defect", name, exc_info=error)
-
-
-async def _handled(api: Api, call: Call, prefix: Prefix) -> bytes | None:
-    answer = await api.handler(call)
-    return None if answer is None else write_answer(prefix, answer)
 
 
 async def _said(answer: bytes) -> bytes:

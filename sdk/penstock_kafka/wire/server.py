@@ -13,6 +13,7 @@ from penstock_kafka.wire.connection import Connection, Desk, PeerReader
 _log = logging.getLogger("penstock.kafka")
 
 DRAIN_S_MAX = 10.0  # for open requests, when the gateway stops
+_HANDSHAKE_S_MAX = 10.0  # of TLS
 _BACKLOG = 1_024
 
 
@@ -35,7 +36,10 @@ class Server:
     async def start(self, listening: socket.socket) -> None:
         """Accept connections from now on."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._protocol, sock=listening, ssl=self._tls, backlog=_BACKLOG)
+        handshake_s = None if self._tls is None else _HANDSHAKE_S_MAX
+        self._server = await loop.create_server(
+            self._protocol, sock=listening, ssl=self._tls, ssl_handshake_timeout=handshake_s, backlog=_BACKLOG
+        )
 
     async def close(self) -> None:
         """Accept no more, answer the requests that came whole, then close all connections."""
@@ -59,9 +63,11 @@ class Server:
     def _accept(self, reader: PeerReader, writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
         address = str(writer.get_extra_info("peername"))
         if len(self._connections) >= self._connections_max:
+            self._desk.figures.refused_connections += 1
             _log.warning("a connection from %s is refused: %d are open already", address, self._connections_max)
             writer.transport.abort()
             return
+        self._desk.figures.connections += 1
         plain = writer.get_extra_info("socket")
         with contextlib.suppress(OSError):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

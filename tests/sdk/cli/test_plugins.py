@@ -1,0 +1,34 @@
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import penstock.cli
+from penstock.cli import main
+from tests.support.child_process import bare_environment
+
+
+class _Found:
+    name = "extra"
+
+    def load(self) -> object:
+        import click
+
+        return click.Command("extra", help="From elsewhere.", callback=lambda: click.echo("ran"))
+
+
+def test_command_of_another_package_is_listed_and_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(penstock.cli, "entry_points", lambda group, name="extra": [_Found()] if name == "extra" else [])
+    assert "extra" in CliRunner().invoke(main, ["--help"]).output
+    assert CliRunner().invoke(main, ["extra"]).output == "ran\n"
+    assert "No such command 'none'" in CliRunner().invoke(main, ["none"]).output
+
+
+@pytest.mark.slow
+def test_gateway_without_its_extra_names_the_extra() -> None:
+    program = "import sys; sys.modules['kio'] = None; from penstock_kafka.command import kafka; kafka()"
+    environment = {**bare_environment(), "PENSTOCK_URL": "http://127.0.0.1:1", "AWS_REGION": "us-east-1"}
+    environment |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, env=environment)
+    assert "`penstock kafka` needs `pip install 'penstock[kafka]'`" in done.stderr.decode()
