@@ -1,5 +1,6 @@
 """Every mutant that the simulator must find."""
 
+from tests.simulation.mutants.audit_mutants import AUDIT_MUTANTS
 from tests.simulation.mutants.claim_mutants import CLAIM_MUTANTS
 from tests.simulation.mutants.compaction_mutants import COMPACTION_MUTANTS
 from tests.simulation.mutants.draining_mutants import DRAINING_MUTANTS
@@ -34,4 +35,5 @@ MUTANTS = (
     *PUSH_MUTANTS,
     *PUSH_FAILURE_MUTANTS,
     *CLAIM_MUTANTS,
+    *AUDIT_MUTANTS,
 )

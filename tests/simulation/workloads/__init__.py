@@ -5,6 +5,7 @@ from random import Random
 
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.workloads import (
+    auditing,
     claiming,
     commits,
     crowding,
@@ -76,12 +77,13 @@ WORKLOADS: dict[str, Install] = {
     "draining": draining.install,
     "generations": generations.install,
     "claiming": claiming.install,
+    "auditing": auditing.install,
 }
 MIXED = "mixed"
 OF_ZONES = {"zone_loss", "zone_moves", "recover_zones", "repair", "replicate", "scrub"}  # senseless with one zone
 # The seed does not combine these with others. `pushing` would make a run a quarter longer, which is little. But the
 # seeds that draw it have not all been run yet.
-ALONE = {"claiming", "generations", "pushing", "redriving", "repeating", "waking"}
+ALONE = {"auditing", "claiming", "generations", "pushing", "redriving", "repeating", "waking"}
 _TAKE_LONG = {"crowding", "recover_zones", "retention", "sweep"}
 
 
