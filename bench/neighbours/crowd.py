@@ -22,13 +22,14 @@ from penstock_core.quotas.wait_pool import VARIABLE
 
 ACCOUNT = 10
 POOL = ACCOUNT // 4  # as a stage that knows its account has by default
+WARM_UP_S = 10  # a new instance takes seconds here, and counts as one that runs
 _FUNCTION = "penstock-fetch"
 
 
 @click.command(help=__doc__)
 @reported("neighbours_crowd")
-@click.option("--consumers", default=20, show_default=True, type=click.IntRange(1))
-@click.option("--seconds", default=30, show_default=True, type=click.IntRange(5), help="Of each measurement.")
+@click.option("--consumers", default=14, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=15, show_default=True, type=click.IntRange(5), help="Of each measurement.")
 def main(report: Report, consumers: int, seconds: int) -> None:
     sides: dict[str, tuple[Calls, Calls]] = {}
     with Admin() as admin, user("crowd") as transport, topic(admin, "c-1") as quiet, topic(admin, "c-2") as busy:
@@ -47,7 +48,7 @@ def main(report: Report, consumers: int, seconds: int) -> None:
             with _pool(pool), _account(ACCOUNT):
                 paced(partial(produce, transport, busy, Calls()), seconds=3, pause_s=0.1)
                 with beside(*[partial(wait, calls=calls[1])] * size):
-                    time.sleep(3)
+                    time.sleep(WARM_UP_S)
                     paced(send, seconds=seconds, pause_s=0.1)
     report.show("the producer", [calls[0].row(side) for side, calls in sides.items()])
     report.show(

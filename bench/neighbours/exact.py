@@ -20,8 +20,8 @@ TOLERANCE = 0.1
 
 @click.command(help=__doc__)
 @reported("neighbours_exact")
-@click.option("--quota", default=10, show_default=True, type=click.IntRange(1), help="Produces a second.")
-@click.option("--clients", default=8, show_default=True, type=click.IntRange(1))
+@click.option("--quota", default=5, show_default=True, type=click.IntRange(1), help="Produces a second.")
+@click.option("--clients", default=4, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=40, show_default=True, type=click.IntRange(20))
 def main(report: Report, quota: int, clients: int, seconds: int) -> None:
     served: list[Calls] = [Calls() for _ in range(clients)]

@@ -1,7 +1,7 @@
 """One team at the full rate of its quota, beside another team: what that does to the other team's p99.
 
 Team B calls at a steady pace. Rounds go in turns: B alone, then beside team A, whose clients send as much as their
-quota lets them, and stay away when the service says so. The last kind of round takes A's quota away, for comparison.
+quota lets them, and stay away when the service says so. One round comes before A has a quota, for comparison.
 """
 
 import threading
@@ -23,12 +23,12 @@ CLIENTS = 4
 
 @click.command(help=__doc__)
 @reported("neighbours_teams")
-@click.option("--rounds", default=4, show_default=True, type=click.IntRange(1), help="Of each kind.")
-@click.option("--seconds", default=20, show_default=True, type=click.IntRange(5), help="Of one round.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Of each kind.")
+@click.option("--seconds", default=15, show_default=True, type=click.IntRange(5), help="Of one round.")
 @click.option(
     "--quota", default=4, show_default=True, type=click.IntRange(1), help="Team A's produces and fetches a second."
 )
-@click.option("--pause-ms", default=20, show_default=True, type=click.IntRange(0), help="Of team B, behind each call.")
+@click.option("--pause-ms", default=50, show_default=True, type=click.IntRange(0), help="Of team B, behind each call.")
 def main(report: Report, rounds: int, seconds: int, quota: int, pause_ms: int) -> None:
     alone, beside_a = (Calls(), Calls()), (Calls(), Calls())
     unbounded, of_a, of_free_a = (Calls(), Calls()), Calls(), Calls()
@@ -47,17 +47,16 @@ def main(report: Report, rounds: int, seconds: int, quota: int, pause_ms: int) -
 
             paced(both, seconds=seconds, pause_s=pause_ms / 1_000)
 
-        limits = {"produce_requests_per_s": quota, "fetch_requests_per_s": quota}
-        with _quota(admin, f"{USERS}team-a", limits):
+        paced(lambda: _warm(a, theirs), seconds=3, pause_s=0.1)
+        measure((Calls(), Calls()))
+        with _team(a, theirs, of_free_a):
+            measure(unbounded)
+        with _quota(admin, f"{USERS}team-a", {"produce_requests_per_s": quota, "fetch_requests_per_s": quota}):
             paced(lambda: _warm(a, theirs), seconds=QUOTA_AGE_S, pause_s=1.0)
-            measure((Calls(), Calls()))
             for _ in range(rounds):
                 measure(alone)
                 with _team(a, theirs, of_a):
                     measure(beside_a)
-        paced(lambda: _warm(a, theirs), seconds=QUOTA_AGE_S, pause_s=1.0)
-        with _team(a, theirs, of_free_a):
-            measure(unbounded)
     names = ("produce", "fetch")
     kinds = (("alone", alone), ("beside team A", beside_a), ("beside team A without a quota", unbounded))
     report.show("team B", [pair[at].row(f"{name}, {kind}") for at, name in enumerate(names) for kind, pair in kinds])

@@ -120,7 +120,7 @@ def _settle(simulation: Simulation) -> None:
 
 
 def _check_end(simulation: Simulation, trail: _Trail) -> None:
-    """Once notes are old, one run leaves none. Then each change that took effect is in the trail, and no other is done."""
+    """Once notes are old, one run leaves none. Each change that took effect is in the trail then; no other is done."""
     simulation.jump(AUDIT_UNKNOWN_MS + _LATE_MS)
     instance = simulation.undisturbed()
     settle_audit(instance, AUDIT_RETENTION_MS_DEFAULT, budget_ms=_BUDGET_MS)
