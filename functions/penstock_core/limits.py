@@ -379,6 +379,25 @@ AUDIT_UNKNOWN_MS = 5 * 60_000  # a request that has told no result by then is de
 AUDIT_AT_ONCE = 20  # notes in one batch: 2.6 MiB at most, which an append takes
 AUDIT_RETENTION_MS_DEFAULT = 365 * 24 * 3_600_000
 
+# `penstock import`.
+IMPORT_CHUNK_RECORDS = 20_000  # records of one transaction
+IMPORT_CHUNK_BYTES = 8 * MIB  # of their keys, values and headers: a chunk is in memory
+IMPORT_CHUNK_MS = 1_000  # a chunk is committed then, however few records it has
+IMPORT_PARTITIONS_MAX = 90  # that take records of one chunk: TRANSACTION_PARTS_MAX, with room for the note
+IMPORT_READ_RECORDS = 2_000  # in one call of librdkafka
+IMPORT_READ_MS = 200  # that such a call waits for them
+IMPORT_QUEUED_KIB = 32 * KIB  # read ahead by librdkafka, of all partitions
+IMPORT_CALL_MS_MAX = 15_000  # one request to a Kafka cluster
+IMPORT_SILENCE_MS_MAX = 120_000  # brokers that fail for so long end the try
+IMPORT_FAILURES_MAX = 20  # tries in a row that fail
+IMPORT_BACKOFF_MS_MAX = 10_000  # between two of them
+IMPORT_GROUPS_MS = 10_000  # between two moves of groups, with --follow
+IMPORT_REPORT_MS = 1_000  # between two events of progress with --json
+IMPORT_MESSAGES = 500  # of a queue, in one transaction
+IMPORT_MESSAGE_IDS_KEPT = 100_000  # of messages that were taken: a later repeat of one is taken for a new message
+IMPORT_VISIBILITY_S = 120  # received messages are hidden for so long
+IMPORT_QUEUE_WAIT_MS = 5_000  # a receive waits so long; then the queue counts as empty
+
 # The Python SDK.
 HOT_KEY_SHARE = 0.5  # of a hot partition's newest records: with more of one key, more partitions do not help
 HOT_PARTITION_FACTOR = 2  # times the mean of the other partitions

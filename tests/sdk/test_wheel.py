@@ -26,6 +26,7 @@ def test_wheel_holds_the_packages_of_penstock_only(tmp_path: Path) -> None:
     assert packages == {
         "penstock",
         "penstock_kafka",
+        "penstock_import",
         "penstock_core",
         "penstock_service",
         "penstock_handlers",

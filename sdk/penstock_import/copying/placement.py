@@ -1,0 +1,46 @@
+"""The partition of a copied record: the number that it had, or the one that its key hashes to."""
+
+from dataclasses import dataclass
+
+from penstock.errors import InvalidError
+from penstock.model import Topic
+from penstock_core.errors import ErrorCode
+from penstock_core.records.partitioner import partition_for_key
+from penstock_import.source.records import SourceRecord, SourceTopic
+
+KEEP, REHASH = "keep", "rehash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """`mode` is KEEP or REHASH; the topic takes records in `count` partitions from `first` on.
+
+    Both keep the order of each key: a key's records lie in one partition of the source, and go to one partition. A
+    record without a key keeps its number as far as there are partitions.
+    """
+
+    mode: str
+    first: int
+    count: int
+
+    def target(self, record: SourceRecord) -> int:
+        """The partition that the record goes to."""
+        if self.mode == KEEP:
+            return record.partition
+        if record.key is None:
+            return self.first + record.partition % self.count
+        return self.first + partition_for_key(record.key, self.count)
+
+
+def placement_for(mode: str, source: SourceTopic, topic: Topic) -> Placement:
+    """The placement of records of `source` in `topic`. Raises InvalidError if they cannot keep their numbers."""
+    placement = Placement(mode=mode, first=topic.first_writable_partition, count=topic.writable_partitions)
+    is_same = placement.first == 0 and placement.count == source.partitions
+    if mode == KEEP and not is_same:
+        raise InvalidError(
+            ErrorCode.INVALID_REQUEST,
+            f"topic {source.topic!r} of Kafka has {source.partitions} partitions, and topic {topic.name!r} takes "
+            f"records in {topic.writable_partitions} from {topic.first_writable_partition} on: create a topic of "
+            f"{source.partitions} partitions, or use --partitions rehash, which keeps the order of each key",
+        )
+    return placement

@@ -1,0 +1,84 @@
+"""The offsets from which a copy reads the source: those of its notes, or those that the user names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.errors import ConflictError, OffsetOutOfRangeError, UnknownPartitionError
+from penstock_core.errors import ErrorCode
+from penstock_import.progress.progress_topic import progress_topic
+from penstock_import.source.records import PartitionBounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSettings:
+    """The options of the user for the begin. `offsets` and `from_beginning` are for the first run only.
+
+    `appends` allows a first run into a topic that has records. `skips_expired` goes on behind records that the source
+    removed before they were copied.
+    """
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    from_beginning: bool = False
+    appends: bool = False
+    skips_expired: bool = False
+
+    @property
+    def names_a_start(self) -> bool:
+        """The user has said where to begin."""
+        return self.from_beginning or bool(self.offsets)
+
+
+def first_positions(
+    settings: StartSettings,
+    topic: str,
+    held: Mapping[int, PartitionBounds],
+    known: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> dict[int, int]:
+    """The offset of each partition to read from. `held` are the source's bounds, `known` what the notes say.
+
+    `ends` are those of the topic that takes the records. Raises ConflictError if the user's start does not fit the
+    notes, or the notes do not fit the source, and OffsetOutOfRangeError for records that are gone.
+    """
+    if known and settings.names_a_start:
+        raise ConflictError(
+            ErrorCode.CONCURRENT_UPDATE,
+            f"the copy to {topic!r} has begun: go on without --from and --from-beginning. To copy anew, delete the "
+            f"topics {topic!r} and {progress_topic(topic)!r}",
+        )
+    if not known and any(ends.values()) and not settings.appends:
+        raise ConflictError(
+            ErrorCode.CONCURRENT_UPDATE,
+            f"topic {topic!r} holds {sum(ends.values()):,} records, and no note of a copy is there: use --append to "
+            "copy behind them, or choose another topic by --to",
+        )
+    unknown = settings.offsets.keys() - held.keys()
+    if unknown:
+        raise UnknownPartitionError(
+            ErrorCode.UNKNOWN_PARTITION, f"--from {min(unknown)}=…: the source has the partitions 0 to {len(held) - 1}"
+        )
+    return {
+        partition: _position(partition, bounds, known.get(partition, settings.offsets.get(partition)), settings)
+        for partition, bounds in held.items()
+    }
+
+
+def _position(partition: int, bounds: PartitionBounds, wanted: int | None, settings: StartSettings) -> int:
+    if wanted is None:
+        return bounds.start
+    if wanted > bounds.end:
+        raise ConflictError(
+            ErrorCode.CONCURRENT_UPDATE,
+            f"partition {partition} of the source ends at {bounds.end}, below {wanted}, where the copy is: the topic "
+            "was made anew, or lost records. Copy the new one to another topic by --to",
+        )
+    if wanted >= bounds.start:
+        return wanted
+    if settings.skips_expired or partition in settings.offsets:
+        return bounds.start
+    raise OffsetOutOfRangeError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"the source has removed the offsets {wanted} to {bounds.start - 1} of partition {partition} before they were "
+        "copied: go on behind them by --skip-expired",
+        partition=partition,
+    )

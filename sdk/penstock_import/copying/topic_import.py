@@ -1,0 +1,95 @@
+"""The import of a topic from begin to end: the copy, the look at its end, and the groups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.system import monotonic_ms
+from penstock_core.errors import PenstockError
+from penstock_core.limits import IMPORT_GROUPS_MS
+from penstock_import.copying.copier import Copier, CopyReport
+from penstock_import.copying.group_mover import GroupMove, GroupMover
+from penstock_import.source.records import TopicSource
+
+
+class ImportReport(CopyReport, Protocol):
+    """The one to tell of the copy, its end, and the groups."""
+
+    def drained(self) -> None:
+        """The copy has reached the present end of the source."""
+
+    def moved(self, moves: Sequence[GroupMove]) -> None:
+        """Groups were moved, or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOutcome:
+    """The end of an import. If `is_complete`, it has copied the records that the source held when it began."""
+
+    records: int
+    skipped: int
+    is_complete: bool
+    is_drained: bool
+    groups: Sequence[GroupMove]
+
+
+class TopicImport:
+    """Runs a copier until the source's present end, or with `follows` until it is stopped."""
+
+    def __init__(
+        self, copier: Copier, reader: TopicSource, mover: GroupMover, report: ImportReport, *, follows: bool
+    ) -> None:
+        self._copier = copier
+        self._reader = reader
+        self._mover = mover
+        self._report = report
+        self._follows = follows
+        self._goal: Mapping[int, int] | None = None
+        self._was_drained = False
+        self._next_move_ms = monotonic_ms() + IMPORT_GROUPS_MS
+        self._moves: Sequence[GroupMove] = ()
+
+    def run(self) -> ImportOutcome:
+        """Copy, and move the groups at the end. With `follows` they are moved again and again."""
+        self._copier.run(self._look)
+        self._move()
+        positions = self._copier.positions
+        return ImportOutcome(
+            records=self._copier.records,
+            skipped=self._copier.skipped,
+            is_complete=self._follows or self._is_at_goal(positions),
+            is_drained=bool(positions) and self._copier.lag == 0,
+            groups=self._moves,
+        )
+
+    def _look(self, positions: Mapping[int, int]) -> bool:
+        """Between two chunks: tell of the end, move groups when it is time. True if the import is over."""
+        if not self._follows:
+            if self._goal is None:
+                self._goal = {each: bounds.end for each, bounds in self._reader.bounds().items()}
+            return self._is_at_goal(positions)
+        is_drained = self._copier.has_read and self._copier.lag == 0
+        if is_drained and not self._was_drained:
+            self._report.drained()
+        self._was_drained = is_drained
+        if monotonic_ms() >= self._next_move_ms:
+            self._move_if_possible()
+        return False
+
+    def _is_at_goal(self, positions: Mapping[int, int]) -> bool:
+        return self._goal is not None and all(positions.get(each, 0) >= end for each, end in self._goal.items())
+
+    def _move_if_possible(self) -> None:
+        try:
+            self._move()
+        except PenstockError as error:
+            if not error.code.is_retriable:
+                raise
+            self._report.waits(error, IMPORT_GROUPS_MS / 1_000)
+        self._next_move_ms = monotonic_ms() + IMPORT_GROUPS_MS
+
+    def _move(self) -> None:
+        moves = self._mover.move(self._copier.positions)
+        if moves and moves != self._moves:
+            self._report.moved(moves)
+        self._moves = moves

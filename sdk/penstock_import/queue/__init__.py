@@ -1,0 +1,1 @@
+"""SQS queues: their messages, the memory of those that were taken, and the drain."""

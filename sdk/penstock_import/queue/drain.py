@@ -1,0 +1,197 @@
+"""The drain of a queue. Each round is receive, commit, delete.
+
+    begin an epoch -> read the notes of ids -> (receive -> commit records and ids -> delete)*
+
+The records of a round and the ids of its messages commit in one transaction, before SQS forgets the messages. A message
+that comes again is known by its id, and is only deleted: after a crash between commit and delete, too. One process
+drains a queue: a new epoch fences each earlier one.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+
+from penstock.admin.admin import Admin
+from penstock.errors import FencedError, RecordTooLargeError
+from penstock.http.transport import Transport
+from penstock.producer.producer import Producer
+from penstock.system import monotonic_ms, random_fraction
+from penstock_core.backoff import full_jitter_ms
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.limits import (
+    IMPORT_BACKOFF_MS_MAX,
+    IMPORT_CHUNK_BYTES,
+    IMPORT_CHUNK_MS,
+    IMPORT_FAILURES_MAX,
+    IMPORT_MESSAGE_IDS_KEPT,
+    IMPORT_MESSAGES,
+)
+from penstock_import.progress.progress_topic import ProgressTopic
+from penstock_import.queue.messages import MessageQueue, QueueMessage
+from penstock_import.queue.taken_ids import TakenIds, decode_ids, encode_ids
+
+_BACKOFF_MS = 200
+
+
+class DrainReport(Protocol):
+    """The one to tell how the drain goes."""
+
+    def drained_so_far(self, records: int, repeats: int, undeleted: int) -> None:
+        """Records taken, messages that came again, and deletes that failed, of this process."""
+
+    def waits(self, error: PenstockError, seconds: float) -> None:
+        """A try has failed, and another one follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainSettings:
+    """The topic to fill. An empty queue ends the drain unless it `follows`; a receive waits `wait_ms`."""
+
+    topic: str
+    wait_ms: int
+    follows: bool = False
+
+
+class Drain:
+    """Drains one queue into one topic."""
+
+    def __init__(self, queue: MessageQueue, transport: Transport, settings: DrainSettings, report: DrainReport) -> None:
+        self.records = 0
+        self.repeats = 0
+        self.undeleted = 0
+        self._queue = queue
+        self._settings = settings
+        self._report = report
+        self._admin = Admin(transport=transport)
+        pair = f"{queue.identity}\n{settings.topic}"
+        self._producer = Producer(
+            transport=transport,
+            transactional_id=f"penstock-import-{sha256(pair.encode()).hexdigest()[:32]}",
+            trace_records=False,
+        )
+        self.progress = ProgressTopic(transport, settings.topic, queue.identity)
+        self._taken = TakenIds()
+        self._in_hand: list[QueueMessage] = []  # received, and not committed yet
+        self._next_note: int | None = None
+        self._is_ready = False
+        self._stopped = threading.Event()
+
+    @property
+    def is_stopped(self) -> bool:
+        """`stop` was called."""
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """End `run` after the round in hand. A signal handler may call it."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """End the producer."""
+        self._producer.close()
+
+    def run(self) -> None:
+        """Drain until the queue is empty, or until `stop`. Raises the error that no further try heals."""
+        failures = 0
+        while not self.is_stopped:
+            try:
+                if not self._is_ready:
+                    self.prepare()
+                if self.step() == 0 and not self._settings.follows:
+                    return
+                failures = 0
+            except PenstockError as error:
+                self._is_ready = False
+                failures += 1
+                if not error.code.is_retriable or failures > IMPORT_FAILURES_MAX:
+                    raise
+                wait_s = full_jitter_ms(failures, _BACKOFF_MS, IMPORT_BACKOFF_MS_MAX, random_fraction()) / 1_000
+                self._report.waits(error, wait_s)
+                self._stopped.wait(wait_s)
+
+    def prepare(self) -> None:
+        """Begin an epoch, and read the ids that were taken: as many notes as ids are kept, at most."""
+        self._fenced_by_others(self._producer.init_transactions)
+        if self._next_note is None:
+            end = self._admin.list_offsets(self.progress.name, "latest")[0] or 0
+            self._next_note = max(0, end - IMPORT_MESSAGE_IDS_KEPT)
+        before = [each for each in self._in_hand if each.message_id in self._taken]
+        for offset, value in self.progress.notes(self._admin, self._next_note):
+            self._taken.add(decode_ids(value))
+            self._next_note = offset + 1
+        # Messages in hand that a commit without an answer has taken are no repeats, although the next round finds them.
+        learnt = sum(each.message_id in self._taken for each in self._in_hand) - len(before)
+        self.records += learnt
+        self.repeats -= learnt
+        self._is_ready = True
+
+    def step(self) -> int:
+        """One round. Returns how many messages it had, repeats included."""
+        if not self._in_hand:
+            self._receive()
+        messages = self._in_hand
+        fresh = self._fresh(messages)
+        if fresh:
+            self._fenced_by_others(lambda: self._commit(fresh))
+        self.records += len(fresh)
+        self.repeats += len(messages) - len(fresh)
+        self._in_hand = []
+        if messages:
+            self.undeleted += self._queue.delete(messages)
+        self._report.drained_so_far(self.records, self.repeats, self.undeleted)
+        return len(messages)
+
+    def _receive(self) -> None:
+        """Fill the hand: the first receive waits, the others take what is there."""
+        deadline_ms = monotonic_ms() + IMPORT_CHUNK_MS
+        size_bytes = 0
+        wait_ms = self._settings.wait_ms
+        while len(self._in_hand) < IMPORT_MESSAGES and size_bytes < IMPORT_CHUNK_BYTES and not self.is_stopped:
+            found = self._queue.receive(wait_ms)
+            self._in_hand += found
+            size_bytes += sum(each.size_bytes for each in found)
+            wait_ms = 0
+            if not found or monotonic_ms() >= deadline_ms:
+                return
+
+    def _fresh(self, messages: Sequence[QueueMessage]) -> list[QueueMessage]:
+        """The messages that were not taken before, each once."""
+        fresh: dict[str, QueueMessage] = {}
+        for each in messages:
+            if each.message_id not in self._taken:
+                fresh.setdefault(each.message_id, each)
+        return list(fresh.values())
+
+    def _commit(self, messages: Sequence[QueueMessage]) -> None:
+        ids = [each.message_id for each in messages]
+        with self._producer.transaction() as transaction:
+            for each in messages:
+                try:
+                    transaction.send(
+                        self._settings.topic,
+                        each.body,
+                        key=each.key,
+                        headers=each.headers,
+                        timestamp_ms=each.sent_ms,
+                    )
+                except RecordTooLargeError as error:
+                    raise RecordTooLargeError(
+                        ErrorCode.RECORD_TOO_LARGE,
+                        f"message {each.message_id} of about {each.size_bytes:,} bytes: {error.message}. Raise "
+                        f"max_batch_bytes of topic {self._settings.topic!r} by `penstock topics alter`",
+                    ) from error
+            noted = transaction.send(self.progress.name, encode_ids(ids), key=self.progress.key, partition=0)
+        self._taken.add(ids)
+        self._next_note = noted.result().offset + 1
+
+    def _fenced_by_others(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except FencedError as error:
+            raise FencedError(
+                error.code,
+                f"another `penstock import` of {self._queue.identity} to {self._settings.topic!r} has begun since: one "
+                "process drains a queue",
+                maybe_applied=error.maybe_applied,
+            ) from error

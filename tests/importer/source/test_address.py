@@ -1,0 +1,55 @@
+import pytest
+
+from penstock.errors import InvalidError
+from penstock_import.source.address import KafkaAddress, QueueAddress, parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("kafka://a/orders", "a:9092"),
+        ("kafka://a:1,b:2/orders", "a:1,b:2"),
+        ("kafka://[::1]:9/orders", "[::1]:9"),
+        ("kafka://[::1]/orders", "[::1]:9092"),
+    ],
+)
+def test_brokers_have_the_usual_port(text: str, servers: str) -> None:
+    assert parse_address(text) == KafkaAddress(servers=servers, topic="orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "queue", "name", "is_url"),
+    [
+        ("sqs://orders.fifo", "orders.fifo", "orders.fifo", False),
+        ("sqs://https://sqs.eu-central-1.amazonaws.com/1/orders", None, "orders", True),
+        ("sqs://sqs.eu-central-1.amazonaws.com/1/orders", None, "orders", True),
+    ],
+)
+def test_queue_is_a_name_or_a_url(text: str, queue: str | None, name: str, is_url: bool) -> None:
+    found = parse_address(text)
+    assert isinstance(found, QueueAddress)
+    assert found.queue == (queue or "https://sqs.eu-central-1.amazonaws.com/1/orders")
+    assert (found.name, found.is_url) == (name, is_url)
+
+
+@pytest.mark.parametrize(
+    ("text", "way_out"),
+    [
+        ("orders", "give kafka://host:port/topic or sqs://queue"),
+        ("kafka://a", "name one topic"),
+        ("kafka:///orders", "no host:port"),
+        ("kafka://a:x/orders", "no host:port"),
+        ("kafka://a:70000/orders", "no host:port"),
+        ("kafka://a/b/c", "name one topic"),
+        ("sqs://", "name the queue"),
+    ],
+)
+def test_address_is_refused_with_the_way_out(text: str, way_out: str) -> None:
+    with pytest.raises(InvalidError, match=way_out):
+        parse_address(text)
+
+
+def test_password_is_not_repeated_when_it_stands_in_the_address() -> None:
+    with pytest.raises(InvalidError, match="--config") as refused:
+        parse_address("kafka://user:geheim@a:1/orders")
+    assert "geheim" not in str(refused.value)
