@@ -43,6 +43,10 @@ class TopicCache:
                 raise
             return None
 
+    def remembers(self, name: str) -> bool:
+        """True for a topic that was there when it was last read, however long ago. Sends no call."""
+        return TopicName(name) in self._remembered
+
     def read_through(self, name: str) -> Topic:
         """The topic as it is now; the cache remembers it. One read. Raises INVALID_NAME or UNKNOWN_TOPIC."""
         topic_name = parse_topic_name(name)

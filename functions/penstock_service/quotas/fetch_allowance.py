@@ -7,6 +7,7 @@ from penstock_core.errors import PenstockError
 from penstock_core.quotas.quota import Subject
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admit import Spender, admit_fetch, give_back_fetch, spend_fetched
+from penstock_service.quotas.count_throttled import count_throttled
 from penstock_service.quotas.spenders import principal_spender, topic_spenders
 
 
@@ -32,15 +33,21 @@ def allow_fetch(instance: Instance, principal: str, topics: Iterable[str], max_b
     Costs what `take_share` costs for each quota, and nothing without quotas. Raises THROTTLED if the principal is over
     its quota, or all topics are: nothing is taken then.
     """
-    names = list(dict.fromkeys(topics))
+    asked = [*topics]
+    names = list(dict.fromkeys(asked))
     caller = principal_spender(principal)
-    max_bytes = admit_fetch(instance, caller, max_bytes)
+    try:
+        max_bytes = admit_fetch(instance, caller, max_bytes)
+    except PenstockError as error:
+        count_throttled(instance, asked, error)
+        raise
     spenders, refused = [caller], dict[str, PenstockError]()
     for spender in topic_spenders(instance, names):
         try:
             max_bytes = admit_fetch(instance, spender, max_bytes)
         except PenstockError as error:
             refused[spender.name] = error
+            count_throttled(instance, [each for each in asked if each == spender.name], error)
         else:
             spenders.append(spender)
     if refused and len(refused) == len(names):

@@ -9,6 +9,7 @@ from penstock_core.quotas.quota import Rate, Subject
 from penstock_core.zones.quorum import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.quotas.admit import admit, give_back
+from penstock_service.quotas.count_throttled import count_throttled
 from penstock_service.quotas.spenders import principal_spender, topic_spender
 from penstock_service.records.produce import ProduceEntry
 from penstock_service.records.produce_or_schedule import Produced, produce_or_schedule
@@ -40,7 +41,11 @@ def admit_produce(instance: Instance, principal: str, entries: Sequence[ProduceE
     The principal gets back what refused entries would have spent. Raises THROTTLED if it is over its quota itself.
     """
     caller, sizes = principal_spender(principal), _sizes(entries)
-    admit(instance, caller, _produce_of(sizes.total()))
+    try:
+        admit(instance, caller, _produce_of(sizes.total()))
+    except PenstockError as spent:
+        count_throttled(instance, [entry.topic for entry in entries], spent)
+        raise
     if not instance.quota_cache.has_quotas(Subject.TOPIC):
         return {}
     refused = {name: error for name, size in sizes.items() if (error := _refusal(instance, name, size)) is not None}
@@ -48,6 +53,8 @@ def admit_produce(instance: Instance, principal: str, entries: Sequence[ProduceE
         left_out = sum(sizes[name] for name in refused)
         is_all = len(refused) == len(sizes)
         give_back(instance, caller, {Rate.PRODUCE_REQUESTS: int(is_all), Rate.PRODUCE_BYTES: left_out})
+    for name, refusal in refused.items():
+        count_throttled(instance, [entry.topic for entry in entries if entry.topic == name], refusal)
     return {index: refused[entry.topic] for index, entry in enumerate(entries) if entry.topic in refused}
 
 
@@ -61,9 +68,10 @@ def admit_whole(instance: Instance, principal: str, entries: Sequence[ProduceEnt
     for place, (spender, size) in enumerate(demands):
         try:
             admit(instance, spender, _produce_of(size))
-        except PenstockError:
+        except PenstockError as error:
             for before, taken in demands[:place]:
                 give_back(instance, before, _produce_of(taken))
+            count_throttled(instance, [entry.topic for entry in entries], error)
             raise
 
 

@@ -85,4 +85,4 @@ def _rules(principal: str, operation: str, resources: Sequence[str], *, deny: bo
 
 def _say(service: Service, change: AccessChange, rules: Sequence[AccessRule], done: str, nothing: str) -> None:
     lines = [f"{done}: {each.permission} {each.principal} {each.operation} {each.resource}" for each in rules]
-    service.say(asdict(change), "\n".join(lines) or nothing)
+    service.say(asdict(change), *(lines or [nothing]))

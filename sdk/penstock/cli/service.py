@@ -95,9 +95,9 @@ class Service:
             return
         show_table(title, columns, rows)
 
-    def say(self, document: Any, text: str) -> None:
-        """Print `document` as one line of JSON, or the text."""
-        click.echo(json.dumps(document) if self.as_json else escaped(text))
+    def say(self, document: Any, *lines: str) -> None:
+        """Print `document` as one line of JSON, or the lines. A line feed in one of them is text of somebody."""
+        click.echo(json.dumps(document) if self.as_json else "\n".join(map(escaped, lines)))
 
 
 def service_command(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,6 +8,7 @@ from penstock.admin.admin import Admin
 from penstock.consumer.fetch_call import fetch_answer
 from penstock.doctor.finding import Finding, Timing, Verdict
 from penstock.doctor.recorder import RecordingTransport
+from penstock.doctor.refusal import remedy_of
 from penstock.errors import AccessDeniedError
 from penstock.http.client import Client
 from penstock.http.http_message import BATCHES_TYPE, JSON_TYPE, HttpRequest
@@ -120,7 +121,7 @@ def _p99(durations: Sequence[float]) -> float:
 
 def _failed(what: str, error: PenstockError) -> Finding:
     if isinstance(error, AccessDeniedError):
-        fact = f"you may not {what} here"
-        return Finding(check=CHECK, verdict=Verdict.UNKNOWN, fact=fact, remedy=f"needs {_ADMIN_ACTION}")
+        fact, remedy = f"you may not {what} here", remedy_of(error, f"needs {_ADMIN_ACTION}")
+        return Finding(check=CHECK, verdict=Verdict.UNKNOWN, fact=fact, remedy=remedy)
     fact = f"could not {what}: {error}"
     return Finding(check=CHECK, verdict=Verdict.MEND, fact=fact, remedy="docs/how-to/troubleshoot.md has the code")

@@ -4,6 +4,7 @@ from email.utils import parsedate_to_datetime
 
 from penstock.doctor.finding import Finding, Verdict
 from penstock.doctor.recorder import RecordingTransport
+from penstock.doctor.refusal import remedy_of
 from penstock.errors import AccessDeniedError
 from penstock.http.client import Client
 from penstock.http.http_message import Document, json_document, json_request
@@ -30,11 +31,12 @@ def service_checks(transport: RecordingTransport) -> list[Finding]:
 
 
 def _refused(error: AccessDeniedError) -> Finding:
+    by_iam = "attach the stack's AdminPolicyArn to the caller, or allow execute-api:Invoke on GET /v1/zones"
     return Finding(
         check="service",
         verdict=Verdict.MEND,
         fact=f"the service refused these credentials: {error.code.name}",
-        remedy="attach the stack's AdminPolicyArn to the caller, or allow execute-api:Invoke on GET /v1/zones",
+        remedy=remedy_of(error, by_iam),
     )
 
 

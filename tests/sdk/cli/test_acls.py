@@ -16,9 +16,11 @@ def test_rules_are_added_listed_checked_and_removed(service: MemoryPenstock) -> 
     added = run_json(transport, *ADD, "group:g*")
     assert [each["resource"] for each in added["added"]] == ["group:g*", "topic:orders"]
     assert "no rule is new" in run(transport, *ADD).stdout
+    two = run(transport, "acls", "add", SHOP, "read", "topic:orders", "group:packing").stdout
+    assert two.splitlines() == [f"added: allow {SHOP} read group:packing", f"added: allow {SHOP} read topic:orders"]
     assert f"deny {SHOP}" in run(transport, *ADD, "--deny").stdout
     found = run_json(transport, "acls", "list", "--resource", "topic:orders")
-    assert [each["permission"] for each in found] == ["allow", "deny"]
+    assert [each["permission"] for each in found if each["operation"] == "write"] == ["allow", "deny"]
     assert SHOP in run(transport, "acls", "list").stdout
     denied = run(transport, "acls", "check", SHOP, "write", "topic:orders")
     assert (denied.exit_code, denied.stdout) == (1, f"{SHOP} may not write topic:orders: a deny rule\n")

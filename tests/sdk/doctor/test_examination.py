@@ -97,6 +97,19 @@ def test_topic_goes_though_records_cannot_be_written(service: MemoryPenstock) ->
     assert service.admin().list_topics() == []
 
 
+def test_refusal_by_an_access_rule_has_the_command_that_grants_the_right() -> None:
+    with MemoryPenstock(denies_by_default=True) as service:
+        report = _examine(service.transport_as("arn:aws:iam::111122223333:role/shop"))
+    assert "`penstock acls add 'arn:aws:iam::111122223333:role/shop' describe 'service'`" in report.findings[0].remedy
+
+
+def test_round_trip_that_an_access_rule_refuses_has_the_command_too(service: MemoryPenstock) -> None:
+    body = b'{"error": {"code": "NOT_AUTHORIZED", "message": "no: `grant it`", "operation": "create"}}'
+    answer = Response(403, {"Content-Type": "application/json"}, body)
+    report = _examine(Altered(service.transport, "POST", "/v1/topics", answer))
+    assert _found(report)["round trip"].remedy == "an access rule decides it: no: `grant it`"
+
+
 def test_record_that_comes_back_changed_is_to_be_mended(service: MemoryPenstock) -> None:
     changing = Altered(service.transport, "POST", "/v1/fetch")
     changing.replaced = (b"29 xxx", b"29 yyy")

@@ -2,8 +2,10 @@
 
 from penstock.console.page import Asked, Moved, Page, Route, Shown
 from penstock.console.paging import paged
+from penstock_core.quotas.quota import Count, Rate
 
-RATES = ("produce_bytes_per_s", "produce_requests_per_s", "fetch_bytes_per_s", "fetch_requests_per_s")
+RATES = tuple(map(str, Rate))
+COUNTS = tuple(map(str, Count))
 SUBJECTS = ("principal", "topic")
 
 
@@ -14,13 +16,19 @@ def show(asked: Asked) -> Shown:
     return Shown(
         template="quotas.html",
         title="Quotas",
-        facts={"quotas": paged(found, asked), "q": wanted, "rates": RATES, "subjects": [(s, s) for s in SUBJECTS]},
+        facts={
+            "quotas": paged(found, asked),
+            "q": wanted,
+            "rates": RATES,
+            "counts": COUNTS,
+            "subjects": [(s, s) for s in SUBJECTS],
+        },
     )
 
 
 def put(asked: Asked) -> Moved:
     """Set all limits of the form; those that are empty are taken away."""
-    limits = {rate: asked.number(rate, 0) for rate in RATES if asked.word(rate)}
+    limits = {limit: asked.number(limit, 0) for limit in (*RATES, *COUNTS) if asked.word(limit)}
     done = asked.admin.set_quota(asked.word("subject"), asked.word("name"), limits)
     return Moved(to="/quotas", said=f"Set the quota of {done.subject} {done.name}. It holds within 30 seconds.")
 
