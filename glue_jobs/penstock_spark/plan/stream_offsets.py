@@ -15,6 +15,7 @@ from penstock_core.log.index import Head
 from penstock_spark.plan.planning import OffsetRange, data_loss
 from penstock_spark.plan.snapshot import PartitionSnapshot
 
+OPEN = 2**62  # behind each layout
 _IDS = "#ids"  # cannot collide: topic names have no "#"
 
 
@@ -29,12 +30,17 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The readable offsets of one partition: `[start_offset, end_offset)`."""
+    """The readable offsets of one partition: `[start_offset, end_offset)`.
+
+    `turn` is the layout in which the partition was closed, OPEN if it takes records. Closed ones of a topic come before
+    later ones, because a key may have moved from one to the other (docs/adr/0051).
+    """
 
     topic: str
     key: PartitionKey
     start_offset: int
     end_offset: int
+    turn: int = OPEN
 
 
 Positions = Sequence[Position]
@@ -74,6 +80,7 @@ def extents_of(snapshots: Sequence[PartitionSnapshot]) -> list[Extent]:
             key=each.key,
             start_offset=each.head.log_start_offset,
             end_offset=each.head.high_watermark,
+            turn=each.head.layout if each.head.is_closed else OPEN,
         )
         for each in snapshots
     ]
@@ -95,7 +102,9 @@ def next_positions(
 ) -> list[Position]:
     """The end of a micro-batch that begins at `start`: at most `offsets_max` offsets, all within the extents.
 
-    The partitions share `offsets_max` in proportion to their unread offsets. A new partition begins at its log start.
+    The partitions share `offsets_max` in proportion to their unread offsets, those of a topic that were closed before
+    the others. So no micro-batch has records of a partition while an earlier one of its topic is left for the next. A
+    new partition begins at its log start.
     Raises OFFSET_OUT_OF_RANGE if a partition of `start` has no extent any more and the read `fails_on_data_loss`.
     """
     read = {each.key: each for each in start}
@@ -105,11 +114,27 @@ def next_positions(
             raise data_loss(gone.topic, gone.key, gone.offset, gone.offset, None)
     begins = [read[each.key].offset if each.key in read else each.start_offset for each in extents]
     waiting = [max(0, each.end_offset - begin) for each, begin in zip(extents, begins, strict=True)]
-    shares = waiting if offsets_max is None else divide(waiting, offsets_max)
+    shares = waiting if offsets_max is None else _in_turn(extents, waiting, offsets_max)
     return [
         Position(topic=each.topic, key=each.key, offset=begin + share)
         for each, begin, share in zip(extents, begins, shares, strict=True)
     ]
+
+
+def _in_turn(extents: Sequence[Extent], waiting: Sequence[int], limit: int) -> list[int]:
+    """Shares as `divide` makes them, of the partitions of each topic whose turn it is. The rest goes to the next."""
+    shares = [0] * len(waiting)
+    while limit > 0 and sum(shares) < sum(waiting):
+        left = [each - share for each, share in zip(waiting, shares, strict=True)]
+        turns: dict[str, int] = {}
+        for each, more in zip(extents, left, strict=True):
+            if more:
+                turns[each.key.topic_id] = min(each.turn, turns.get(each.key.topic_id, OPEN))
+        is_now = [turns.get(each.key.topic_id) == each.turn for each in extents]
+        added = divide([more if now else 0 for more, now in zip(left, is_now, strict=True)], limit)
+        shares = [share + more for share, more in zip(shares, added, strict=True)]
+        limit -= sum(added)
+    return shares
 
 
 def divide(waiting: Sequence[int], limit: int) -> list[int]:

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
+from penstock_service.topics.alter_topic import alter_topic
 from penstock_service.topics.delete_topic import delete_topic
 from penstock_spark.plan.options import Subscription
 from penstock_spark.plan.snapshot import take_snapshot
 from penstock_spark.plan.stream_offsets import (
+    OPEN,
     Extent,
     Position,
     divide,
@@ -78,6 +80,26 @@ def test_a_micro_batch_ends_where_its_start_and_limit_say() -> None:
 
     assert [each.offset for each in found] == [50, 30]
     assert [each.offset for each in limited] == [18, 22], "partition 1 is new, and begins at its log start"
+
+
+def test_partitions_of_a_later_generation_come_once_the_earlier_ones_are_in_the_micro_batch() -> None:
+    extents = [replace(extent(0, 0, 10), turn=1), replace(extent(1, 0, 30), turn=1), replace(extent(2, 0, 5), turn=4)]
+    extents += [extent(3, 0, 100), replace(extent(4, 0, 7), key=PartitionKey(TopicId("cd" * 10), Partition(0)))]
+    start: list[Position] = []
+    found: list[list[int]] = []
+    for limit in (20, 30, 50, 1_000):
+        start = next_positions(start, extents, offsets_max=limit, fails_on_data_loss=True)
+        found.append([each.offset for each in start])
+    assert found == [[4, 13, 0, 0, 3], [10, 30, 3, 0, 7], [10, 30, 5, 48, 7], [10, 30, 5, 100, 7]]
+
+
+def test_extent_of_a_closed_partition_comes_before_those_that_take_records() -> None:
+    instance = patient_instance()
+    topic = new_topic(instance, partitions=1, ordering_on_change="wait")
+    for partitions in (2, 1):
+        alter_topic(instance, topic, partitions, {})
+    found = extents_of(take_snapshot(instance, Subscription(topics=(topic,))))
+    assert [each.turn for each in found] == [1, 2, 2, OPEN]
 
 
 def test_a_target_bounds_what_is_read() -> None:
