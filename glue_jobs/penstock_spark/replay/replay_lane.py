@@ -6,6 +6,10 @@ tells which records have arrived (docs/adr/0010), in the same update that makes 
 
 A lane may start again after a kill, or run twice because Spark took one for dead. Both send the same records with the
 same numbers and skip the records that the target has, so no record appears twice. The lane needs no other notes.
+
+A change of the target's partitions may close them meanwhile (docs/adr/0051). Then each of them has a prefix of the
+lane's records for it, for ever, and the rest goes to the partitions behind. So a lane looks for a record in `earlier`
+partitions first. It finds it there in each run, or in none.
 """
 
 from collections import Counter
@@ -46,7 +50,8 @@ class ReplayTarget:
     """The target of a replay.
 
     `by_key` spreads records by their keys; else each partition goes to the same one in the target. `partitions` take
-    new records there, from `first` on.
+    new records there, from `first` on. `earlier` has the first one and the number of those that took them before, since
+    the replay began. No partition is in two of them.
     """
 
     replay_id: str
@@ -58,6 +63,7 @@ class ReplayTarget:
     records_per_second: float | None  # of each lane
     allows_expired: bool
     first: int = 0
+    earlier: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +80,15 @@ class LaneResult:
     """The result of a lane.
 
     `counts` holds the lane's counts behind its windows. Of the windows' records, `appended` were appended now, and
-    `repeated` by an earlier run.
+    `repeated` by an earlier run. `is_closed`: a partition takes no more records, and the lane has to send its windows
+    again, to other ones. `counts` are those before its windows then.
     """
 
     partition: int
     counts: Mapping[int, int]
     appended: int
     repeated: int
+    is_closed: bool = False
 
 
 def replay_lane(
@@ -88,10 +96,10 @@ def replay_lane(
 ) -> LaneResult:
     """Append the windows' records to the target in order, except the records that it already has.
 
-    Costs, for each target partition, one read of the head, and one of the producer's item if the head has evicted the
-    producer. Then appends about 2 MiB at a time. Raises UNKNOWN_TOPIC if the target was deleted, INVALID_REQUEST for
-    records that retention would remove at once, and the errors of `produce`. The records appended until then stay, and
-    count.
+    Costs, for each target partition, of earlier placements too, one read of the head, and one of the producer's item if
+    the head has evicted the producer. Then appends about 2 MiB at a time. Raises UNKNOWN_TOPIC if the target was
+    deleted, INVALID_REQUEST for records that retention would remove at once, and the errors of `produce`. The records
+    appended until then stay, and count.
 
     Two runs of a replay may meet in a lane. Each turn of the loop needs progress by the other run, so the loop ends.
     """
@@ -103,6 +111,8 @@ def replay_lane(
                 sender.add(rows.read(window, selection))
             return sender.close()
         except PenstockError as error:
+            if error.code is ErrorCode.PARTITION_CLOSED:
+                return sender.refused(lane.counts)
             if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE:
                 raise
             # Another run of this replay sends the same records. Read how far it is; it must have made progress.
@@ -139,14 +149,9 @@ class _Sender:
     def add(self, table: pa.Table) -> None:
         if not self._target.allows_expired:
             _refuse_expired(self._topic, table, self._instance.clock.now_ms())
-        first, count, by_key = self._target.first, self._target.partitions, self._target.by_key
-        own = first + self._lane.partition % count
         for key, value, timestamp_ms, headers in _records(table):
-            partition = first + partition_for_key(key, count) if by_key and key is not None else own
-            number = self._counts[partition]
+            partition, number = self._place(key)
             self._counts[partition] = number + 1
-            if partition not in self.arrived:
-                self.arrived[partition] = _arrived(self._instance, self._target, self._lane.partition, partition)
             if number < self.arrived[partition]:
                 self._repeated += 1
                 continue
@@ -165,6 +170,27 @@ class _Sender:
                 self._waiting_bytes += record_bytes_max(None, None, headers)
             if self._waiting_bytes >= REQUEST_BYTES:
                 self._flush()
+
+    def _place(self, key: bytes | None) -> tuple[int, int]:
+        """The partition of the next record, and its number there: where it is already, or where new records go."""
+        partition = 0
+        for first, count in (*self._target.earlier, (self._target.first, self._target.partitions)):
+            is_keyed = self._target.by_key and key is not None
+            partition = first + (partition_for_key(key or b"", count) if is_keyed else self._lane.partition % count)
+            if partition not in self.arrived:
+                self.arrived[partition] = _arrived(self._instance, self._target, self._lane.partition, partition)
+            if self._counts[partition] < self.arrived[partition]:
+                break
+        return partition, self._counts[partition]
+
+    def refused(self, counts: Mapping[int, int]) -> LaneResult:
+        return LaneResult(
+            partition=self._lane.partition,
+            counts=counts,
+            appended=self._appended,
+            repeated=self._repeated,
+            is_closed=True,
+        )
 
     def close(self) -> LaneResult:
         self._flush()
@@ -270,7 +296,7 @@ def _arrived(instance: Instance, target: ReplayTarget, source: int, partition: i
     key = PartitionKey(topic.topic_id, Partition(partition))
     head = instance.stores.log.heads([key]).get(key)
     if head is None:
-        raise _deleted(target)
+        raise deleted(target)
     producer_id = producer_id_of(target.replay_id, source)
     state = head.producers.get(producer_id) or instance.stores.log.evicted_producer(key, producer_id)
     return 0 if state is None else state.last_sequence + 1
@@ -279,11 +305,12 @@ def _arrived(instance: Instance, target: ReplayTarget, source: int, partition: i
 def _find_topic(instance: Instance, target: ReplayTarget) -> Topic:
     topic = instance.topic_cache.read_through(target.topic)
     if topic.topic_id != target.topic_id:
-        raise _deleted(target)
+        raise deleted(target)
     return topic
 
 
-def _deleted(target: ReplayTarget) -> PenstockError:
+def deleted(target: ReplayTarget) -> PenstockError:
+    """The error for a target that was deleted since the replay began."""
     return PenstockError(
         ErrorCode.UNKNOWN_TOPIC,
         f"topic {target.topic!r} was deleted since the replay into it began: give another --replay-id to begin again",

@@ -40,15 +40,16 @@ from penstock_spark.replay.replay_source import (
     windows_of,
 )
 from penstock_spark.replay.replaying import (
-    LaneRunner,
     ReplayNote,
     ReplayRequest,
     ReplayResult,
     begin_replay,
-    digest_of,
+    default_id,
     finish_replay,
     is_done,
+    placements_of,
     run_replay,
+    turned,
 )
 from penstock_spark.result_store import ResultStore, open_results, results_uri
 from penstock_spark.storage import open_instance
@@ -82,15 +83,17 @@ def main(argv: Sequence[str]) -> None:
         by_key=options.partitioning == "key",
         selection=_selection(options),
     )
-    replay_id = options.replay_id or digest_of(request)
+    replay_id = options.replay_id or default_id(lake, request)
     commit = table.committed().number
     snapshot_id = table.pin(None)[1] if isinstance(table, IcebergTable) else None
     note = begin_replay(lake, replay_id, request, commit, snapshot_id, instance.clock.now_ms())
     if is_done(lake, options.table, replay_id):
         log_event("result", job="replay", replay_id=replay_id, was_done_before=True, appended=0, repeated=0)
         return
+    *earlier, _ = placements_of(lake, replay_id, request)
     windows = windows_of(_plans(instance, lake, options.table, note), request.selection, WINDOW_BYTES)
-    _check_partitions(topic, request, windows)
+    if not earlier:
+        _check_partitions(topic, request, windows)
     log_event("replaying", replay_id=replay_id, partitions=len(windows), commits=note.commit)
     with spark_session("replay") as spark:
         tasks = max(1, min(len(windows), spark.sparkContext.defaultParallelism))
@@ -100,14 +103,22 @@ def main(argv: Sequence[str]) -> None:
             topic_id=topic.topic_id,
             partitions=request.partitions,
             first=request.first,
+            earlier=tuple(earlier),
             by_key=request.by_key,
             compression=Compression[options.compression.upper()],
             records_per_second=None if options.records_per_second is None else options.records_per_second / tasks,
             allows_expired=options.allow_expired,
         )
         rows = _rows(table, note, uri, storage)
-        run_lanes = _lane_runner(spark.sparkContext, tasks, storage, rows, request.selection, target)
-        total: ReplayResult = run_replay(windows, run_lanes, options.round_bytes, log_event)
+
+        def run_lanes(lanes: Sequence[Lane]) -> Sequence[LaneResult]:
+            return _run_lanes(spark.sparkContext, tasks, storage, (rows, request.selection, target), lanes)
+
+        def turn() -> None:
+            nonlocal target
+            target = turned(instance, lake, request, target)
+
+        total: ReplayResult = run_replay(windows, run_lanes, options.round_bytes, log_event, turn)
     finish_replay(lake, options.table, replay_id, total)
     log_event("result", job="replay", replay_id=replay_id, was_done_before=False, **total.facts())
 
@@ -194,16 +205,18 @@ def _rows(table: ArchiveTable, note: ReplayNote, uri: str, storage: Storage) -> 
     return ParquetRows(uri=uri, storage=storage, table=table.name)
 
 
-def _lane_runner(
-    context: "SparkContext", tasks: int, storage: Storage, rows: RowSource, selection: Selection, target: ReplayTarget
-) -> LaneRunner:
-    def run_lanes(lanes: Sequence[Lane]) -> Sequence[LaneResult]:
-        done = context.parallelize(lanes, tasks).map(
-            lambda lane: replay_lane(open_instance(storage), rows, selection, target, lane)
-        )
-        return done.collect()
-
-    return run_lanes
+def _run_lanes(
+    context: "SparkContext",
+    tasks: int,
+    storage: Storage,
+    fixed: tuple[RowSource, Selection, ReplayTarget],
+    lanes: Sequence[Lane],
+) -> Sequence[LaneResult]:
+    rows, selection, target = fixed
+    done = context.parallelize(lanes, tasks).map(
+        lambda lane: replay_lane(open_instance(storage), rows, selection, target, lane)
+    )
+    return done.collect()
 
 
 def _selection(options: argparse.Namespace) -> Selection:
