@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.backoff import full_jitter_ms
+from penstock_core.backoff import full_jitter_ms, look_again_ms
 
 FRACTIONS = st.floats(0, 1, exclude_max=True)
 
@@ -19,3 +19,12 @@ def test_wait_doubles_with_each_attempt_up_to_the_cap() -> None:
 def test_wait_grows_with_the_fraction(attempt: int, one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert full_jitter_ms(attempt, 10, 1_000, low) <= full_jitter_ms(attempt, 10, 1_000, high)
+
+
+def test_wait_until_the_next_look_is_a_part_of_all_waiting_within_bounds() -> None:
+    assert [look_again_ms(waited, 1_000, 30_000, 10) for waited in (0, 9_999, 20_000, 10**9)] == [
+        1_000,
+        1_000,
+        2_000,
+        30_000,
+    ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock_core.backoff import look_again_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import (
     GroupConfig,
@@ -149,7 +150,7 @@ def _patience_ms(state: GroupState, reach: TopicReach, now_ms: int) -> int:
     It waits since the generation that it reads was closed, or since it got that.
     """
     waited_ms = now_ms - max(state.changed_at_ms, reach.closed_ms)
-    return max(GROUP_CHECK_MS_MIN, min(GROUP_CHECK_MS_MAX, waited_ms // GROUP_PATIENCE))
+    return look_again_ms(waited_ms, GROUP_CHECK_MS_MIN, GROUP_CHECK_MS_MAX, GROUP_PATIENCE)
 
 
 def find_group(memberships: MembershipStore, group: GroupName) -> GroupState:

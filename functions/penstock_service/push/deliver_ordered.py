@@ -6,6 +6,8 @@ relies on it, and on condition of its version. So a delivery that was overtaken 
 A batch that succeeds at once costs one write of the state, and no read: `PUSH_READ_AHEAD_BYTES` are read for several
 batches. A batch in trouble costs two writes for each attempt. Evidence is one query of the subscription's states, for
 attempts that may be a record's last.
+
+Partitions of a later generation wait until the subscription has delivered the older ones (later_generations.py).
 """
 
 from collections.abc import Sequence
@@ -37,6 +39,7 @@ from penstock_core.push.window import is_open, waiting
 from penstock_service.push.bury import bury
 from penstock_service.push.copy_to_topic import copy_to_topic
 from penstock_service.push.lane_work import LaneResult, LaneWork, overtaken
+from penstock_service.push.later_generations import later_generations
 from penstock_service.push.read_ahead import RecordsAhead, read_ahead
 
 
@@ -70,9 +73,12 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
     while True:
         heads = stores.log.heads([key.partition_key for key in keys])
         turns: dict[DeliveryKey, _Turn] = {}
+        later = later_generations(work, heads, states)
         for place in work.partitions:
             key, head = place[1], heads.get(place[1].partition_key)
-            if head is not None:  # its topic was deleted
+            if key in later:
+                turns[key] = _Turn(state=states[key], due_ms=later[key])
+            elif head is not None:  # its topic was deleted
                 turns[key] = failed.get(key) or _take_turn(work, place, head, states[key])
         failed = {key: turn for key, turn in turns.items() if turn.has_failed}
         has_moved = any(turn.state != states[key] for key, turn in turns.items())

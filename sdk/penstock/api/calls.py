@@ -94,7 +94,9 @@ def set_partitions(name: str, partitions: int) -> Calls[Topic]:
 
 
 def _change_topic(name: str, body: Mapping[str, Any]) -> Calls[Topic]:
-    return value_of(Topic, (yield json_request("PATCH", topic_path(name), body=body, is_repeatable=True)))
+    # A number of partitions is sent once: after another operator's change, a repeat would begin one more generation.
+    is_repeatable = "partitions" not in body
+    return value_of(Topic, (yield json_request("PATCH", topic_path(name), body=body, is_repeatable=is_repeatable)))
 
 
 def delete_topic(name: str) -> Calls[None]:

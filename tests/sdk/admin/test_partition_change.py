@@ -3,6 +3,7 @@
 import pytest
 
 from penstock.admin.partition_change import moved_share, preview
+from penstock.api import calls
 from penstock.model import PartitionOffsets, Topic, TopicDescription
 from penstock_core.ids import Partition
 from penstock_core.records.partitioner import murmur2
@@ -53,3 +54,9 @@ def test_preview_is_empty_without_a_change_and_short_when_partitions_open_again(
     first, _ = preview(described(4, 2), 3)
     assert first == "Partition 2 takes new records again, and offsets go on."
     assert len(list(preview(described(4, 4), 5))) == 1
+
+
+def test_number_of_partitions_is_sent_once_and_a_setting_again() -> None:
+    """After another operator's change, a repeat would begin one more generation."""
+    requests = [next(calls.set_partitions("orders", 3)), next(calls.alter_topic("orders", {"retention_ms": 1}))]
+    assert [each.is_repeatable for each in requests] == [False, True]
