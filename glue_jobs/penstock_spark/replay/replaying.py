@@ -65,6 +65,10 @@ class ReplayResult:
         return asdict(self)
 
 
+def _stays() -> None:
+    raise PenstockError(ErrorCode.PARTITION_CLOSED, "the target's partitions take no more records")
+
+
 def digest_of(request: ReplayRequest) -> str:
     """A digest of the request, 16 characters. It does not depend on the target's partitions, which may change."""
     facts = asdict(request)
@@ -164,7 +168,7 @@ def run_replay(
     run_lanes: LaneRunner,
     round_bytes: int,
     log_event: EventLogger,
-    turn: Callable[[], None],
+    turn: Callable[[], None] = _stays,
 ) -> ReplayResult:
     """Send the windows of all partitions in parallel, and each partition's windows in order.
 
