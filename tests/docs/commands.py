@@ -40,7 +40,7 @@ def command_complaint(words: Sequence[str]) -> str:
     left = list(words)
     while isinstance(command, click.Group) and left and not left[0].startswith("-"):
         name = left.pop(0)
-        found = command.commands.get(name)
+        found = command.get_command(click.Context(command), name)
         if found is None:
             return f"penstock has no command {name!r} in {' '.join(words)!r}"
         command = found
