@@ -89,8 +89,8 @@ class Reader:
             left_ms = wish.until_ms - monotonic_ms()
             if _is_enough(wish, readings, keys, ends) or left_ms <= 0 or wish.gone.is_set():
                 return self._with_quiet(readings, keys, wish.wanted)
-            self._tails.watch(ends)
-            await self._tails.wait(list(keys.values()), left_ms / 1_000, wish.gone)
+            if self._tails.watch(ends):
+                await self._tails.wait(list(keys.values()), left_ms / 1_000, wish.gone)
             if monotonic_ms() >= wish.until_ms or wish.gone.is_set():
                 return self._with_quiet(readings, keys, wish.wanted)
             wish.release()  # what was read, but is too little to be sent: it is read again
@@ -161,9 +161,9 @@ class Reader:
             }
             for name in chunk
         ]
-        covered = {name: self._tails.coverage(keys[name]) for name in chunk}
+        covers = {name: self._tails.cover(keys[name]) for name in chunk}
         body: dict[str, object] = {"partitions": partitions, "max_bytes": bytes_max, "wait_ms": 0}
-        if any(covered.values()):
+        if any(each.subscription for each in covers.values()):
             body["arm"] = True
         await self._budget.take(bytes_max)
         held = bytes_max
@@ -182,8 +182,10 @@ class Reader:
         at = 0
         for name, each in zip(chunk, answer.partitions, strict=True):
             readings[name], end, at = self._one(name, wish.wanted[name].offset, each, data, at)
+            self._tails.saw(keys[name], readings[name].high_watermark)
             if end is not None:
-                armed_under = covered[name] if each.get("armed") else 0
+                cover = covers[name]
+                armed_under = cover if each.get("armed") and cover.subscription else None
                 ends[keys[name]] = End(end, readings[name].log_start_offset, armed_under)
         return readings
 

@@ -40,12 +40,20 @@ class TailKey(NamedTuple):
     partition: int
 
 
+class Cover(NamedTuple):
+    """The state of a partition's wake-ups when a fetch began. `subscription` is 0 if none covers it."""
+
+    subscription: int
+    woken_to: int
+    blind_wake_ups: int
+
+
 class End(NamedTuple):
-    """The end of a partition as a fetch has found it. `armed_under`: the subscription under which it is armed, or 0."""
+    """The end of a partition as a fetch has found it. `armed_under`: the cover under which it is armed, or None."""
 
     offset: int
     log_start_offset: int
-    armed_under: int
+    armed_under: Cover | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -55,9 +63,21 @@ class Tail:
     quiet_at: int | None = None
     log_start_offset: int = -1  # as it was read last
     armed_under: int = 0  # the number of the subscription; 0: a poll watches it
+    woken_to: int = 0  # the highest offset that a wake-up has told: a wake-up may overtake the answer that armed
+    blind_wake_ups: int = 0  # those that told no offset
     until_ms: int = 0  # when an armed partition is looked at again
     used_ms: int = 0
     waiting: set["asyncio.Future[None]"] = field(default_factory=set)
+
+    def arm(self, offset: int, cover: Cover, now_ms: int) -> bool:
+        """It was armed at this offset. False if it was woken since that fetch began: then its clients read again."""
+        is_overtaken = self.woken_to > max(offset, cover.woken_to) or self.blind_wake_ups != cover.blind_wake_ups
+        if is_overtaken:
+            self.wake()
+            return False
+        self.quiet_at, self.armed_under = offset, cover.subscription
+        self.until_ms = now_ms + SDK_SAFETY_NET_MS
+        return True
 
     def wake(self) -> None:
         """A record may have come."""
@@ -91,25 +111,41 @@ class Tails:
         return True
 
     def coverage(self, key: TailKey) -> int:
-        """The subscription under which a fetch may arm the partition; 0 if there is none."""
+        """The subscription to the wake-ups of the partition; 0 if there is none."""
         return self._watch.coverage(key.topic_id, key.partition)
+
+    def cover(self, key: TailKey) -> Cover:
+        """The cover under which a fetch that begins now may arm the partition."""
+        tail = self._tails.get(key)
+        if tail is None:
+            return Cover(self.coverage(key), 0, 0)
+        return Cover(self.coverage(key), tail.woken_to, tail.blind_wake_ups)
+
+    def saw(self, key: TailKey, high_watermark: int) -> None:
+        """A fetch has seen records up to here. Clients that wait below it are woken, whatever became of a wake-up."""
+        tail = self._tails.get(key)
+        if tail is not None and tail.quiet_at is not None and high_watermark > tail.quiet_at:
+            tail.wake()
 
     def log_start_offset(self, key: TailKey) -> int:
         """The first offset of a quiet partition, as it was read last; -1 if it is not known."""
         tail = self._tails.get(key)
         return -1 if tail is None else tail.log_start_offset
 
-    def watch(self, ends: Mapping[TailKey, "End"]) -> None:
-        """Partitions were read to these ends: watch those that are not armed. Their clients are about to wait."""
+    def watch(self, ends: Mapping[TailKey, "End"]) -> bool:
+        """Partitions were read to these ends: watch those that are not armed. Their clients are about to wait.
+
+        False if one of them was woken meanwhile: then there is something to read.
+        """
         now_ms = monotonic_ms()
+        may_wait = True
         to_poll: dict[TailKey, int] = {}
         for key, end in ends.items():
             tail = self._tails.setdefault(key, Tail())
             self._by_id[(key.topic_id, key.partition)] = key
             tail.used_ms, tail.log_start_offset = now_ms, end.log_start_offset
-            if end.armed_under:
-                tail.quiet_at, tail.armed_under = end.offset, end.armed_under
-                tail.until_ms = now_ms + SDK_SAFETY_NET_MS
+            if end.armed_under is not None:
+                may_wait &= tail.arm(end.offset, end.armed_under, now_ms)
             elif tail.quiet_at != end.offset:
                 to_poll[key] = end.offset
         self._forget(now_ms)
@@ -120,6 +156,7 @@ class Tails:
             if self._polls < _POLLS_MAX:
                 chunk = {key: to_poll[key] for key in keys[start : start + REQUEST_PARTITIONS_MAX]}
                 self._begin_poll(chunk)
+        return may_wait
 
     async def wait(self, keys: Collection[TailKey], timeout_s: float, gone: asyncio.Event) -> None:
         """Until one of these may have a record, the time is over, or the client has gone."""
@@ -148,8 +185,13 @@ class Tails:
         if key is None:
             return
         tail = self._tails[key]
-        if tail.quiet_at is not None and (wake_up.next_offset is None or wake_up.next_offset > tail.quiet_at):
+        if wake_up.next_offset is None:
+            tail.blind_wake_ups += 1
             tail.wake()
+        else:
+            tail.woken_to = max(tail.woken_to, wake_up.next_offset)
+            if tail.quiet_at is not None and tail.woken_to > tail.quiet_at:
+                tail.wake()
 
     def _begin_poll(self, ends: Mapping[TailKey, int]) -> None:
         for key, end in ends.items():

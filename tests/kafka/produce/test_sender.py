@@ -1,0 +1,125 @@
+"""The sender and a service that fails: answers are lost, requests are refused, batches share a fate."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+
+from penstock.errors import ConnectionFailedError
+from penstock.http.http_message import Response
+from penstock.retry import RetryPolicy
+from penstock.system import monotonic_ms
+from penstock.testing import MemoryPenstock, ThreadedTransport
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.codec import BatchBuilder
+from penstock_core.records.record_batch import validate
+from penstock_kafka.context import Context
+from penstock_kafka.produce.lanes import LaneKey, Outcome, PendingBatch
+from penstock_kafka.produce.sender import Sender
+from penstock_kafka.service.service import Service
+from tests.kafka.running_gateway import SETTINGS
+
+SOON_MS = 30_000
+
+
+class LosingTransport(ThreadedTransport):
+    """Loses the answers to the first produce calls: the service has carried them out, or not."""
+
+    def __init__(self, service: MemoryPenstock, losses: int, *, are_applied: bool) -> None:
+        super().__init__(service.transport)
+        self.losses = losses
+        self.are_applied = are_applied
+        self.calls = 0
+
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if path != "/v1/produce":
+            return await super().call(method, path, query, headers, body)
+        self.calls += 1
+        if self.calls > self.losses:
+            return await super().call(method, path, query, headers, body)
+        if self.are_applied:
+            await super().call(method, path, query, headers, body)
+        raise ConnectionFailedError("lost", maybe_applied=self.are_applied)
+
+
+def _batch(value: bytes, *, producer_id: int = -1, sequence: int = -1, deadline_ms: int = SOON_MS) -> PendingBatch:
+    builder = BatchBuilder()
+    builder.append(1_000, None, value)
+    epoch = -1 if producer_id < 0 else 0
+    data = builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return PendingBatch(
+        key=LaneKey("orders", 0, producer_id),
+        data=bytes(data),
+        summary=validate(data),
+        acks="quorum",
+        deadline_ms=monotonic_ms() + deadline_ms,
+        outcome=asyncio.get_running_loop().create_future(),
+    )
+
+
+def _run(transport: ThreadedTransport, work: Callable[[Sender], Awaitable[list[Outcome]]]) -> list[Outcome]:
+    async def run() -> list[Outcome]:
+        context = Context(service=Service(transport), settings=SETTINGS)
+        found = await work(Sender(context, retry=RetryPolicy(backoff_ms=1, backoff_max_ms=2)))
+        await context.close()
+        return found
+
+    return asyncio.run(run())
+
+
+async def _sent(sender: Sender, batches: list[PendingBatch]) -> list[Outcome]:
+    for each in batches:
+        sender.put(each)
+    return list(await asyncio.gather(*(each.outcome for each in batches)))
+
+
+@pytest.fixture
+def service() -> MemoryPenstock:
+    service = MemoryPenstock()
+    service.create_topic("orders")
+    return service
+
+
+def test_numbered_batch_goes_again_and_is_stored_once_when_the_answer_is_lost(service: MemoryPenstock) -> None:
+    transport = LosingTransport(service, 2, are_applied=True)
+    found = _run(
+        transport,
+        lambda sender: _sent(sender, [_batch(b"%d" % n, producer_id=7, sequence=n) for n in range(3)]),
+    )
+    assert found == [0, 1, 2]
+    assert [each.value for each in service.records("orders")] == [b"0", b"1", b"2"]
+    assert transport.calls == 3
+
+
+def test_plain_batch_does_not_go_again_when_it_may_be_stored(service: MemoryPenstock) -> None:
+    transport = LosingTransport(service, 1, are_applied=True)
+    (error,) = _run(transport, lambda sender: _sent(sender, [_batch(b"v")]))
+    assert isinstance(error, PenstockError)
+    assert error.maybe_applied
+    assert transport.calls == 1
+
+
+def test_plain_batch_goes_again_when_it_was_certainly_not_stored(service: MemoryPenstock) -> None:
+    transport = LosingTransport(service, 3, are_applied=False)
+    assert _run(transport, lambda sender: _sent(sender, [_batch(b"v")])) == [0]
+
+
+def test_sender_gives_up_when_the_request_is_over(service: MemoryPenstock) -> None:
+    transport = LosingTransport(service, 10**6, are_applied=False)
+    (error,) = _run(transport, lambda sender: _sent(sender, [_batch(b"v", deadline_ms=20)]))
+    assert isinstance(error, PenstockError)
+    assert not error.maybe_applied
+
+
+def test_batch_that_is_refused_takes_no_other_with_it(service: MemoryPenstock) -> None:
+    service.admin().alter_topic("orders", {"max_batch_bytes": 1_024})
+    found = _run(
+        ThreadedTransport(service.transport),
+        lambda sender: _sent(sender, [_batch(b"a"), _batch(b"b" * 2_000), _batch(b"c")]),
+    )
+    assert (found[0], found[2]) == (0, 1)
+    assert isinstance(found[1], PenstockError)
+    assert found[1].code is ErrorCode.RECORD_TOO_LARGE
+    assert [each.value for each in service.records("orders")] == [b"a", b"c"]
