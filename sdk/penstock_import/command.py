@@ -6,6 +6,7 @@ stayed behind; 2 wrong usage.
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from penstock_import.queue.sqs import SqsQueue, sqs_client
 from penstock_import.report import Report, group_json
 from penstock_import.source.address import KafkaAddress, QueueAddress, parse_address
 from penstock_import.source.properties import parse_properties
+from penstock_import.source.records import TopicSource
 
 _KAFKA_ONLY = {
     "config": "--config",
@@ -102,8 +104,6 @@ def _check_queue_options(options: Mapping[str, Any]) -> None:
 
 
 def _copy(service: Service, address: KafkaAddress, to: str, follow: bool, options: Mapping[str, Any]) -> None:
-    from penstock_import.source.confluent import ConfluentSource  # the extra penstock[import] is for Kafka only
-
     start = StartSettings(
         offsets=parse_offsets(options["start_offsets"]),
         from_beginning=options["from_beginning"],
@@ -112,7 +112,7 @@ def _copy(service: Service, address: KafkaAddress, to: str, follow: bool, option
     )
     properties = parse_properties(options["config"].read_text()) if options["config"] else {}
     admin = Admin(transport=service.transport)
-    reader = ConfluentSource(address, properties)
+    reader = _reader(address, properties)
     try:
         found = reader.describe()
         topic = find_or_create_topic(admin, to, found, reader) if options["create"] else find_topic(admin, to, found)
@@ -126,16 +126,25 @@ def _copy(service: Service, address: KafkaAddress, to: str, follow: bool, option
         groups = GroupSettings(
             groups=options["groups"], topic=to, mode=options["partitions"], may_go_back=options["groups_may_go_back"]
         )
-        with Report(f"{address.topic} to {to}", as_json=service.as_json) as report:
-            copier = Copier(reader, service.transport, settings, report)
+        with (
+            Report(f"{address.topic} to {to}", as_json=service.as_json) as report,
+            closing(Copier(reader, service.transport, settings, report)) as copier,
+        ):
             copier.progress.create(admin)
             mover = GroupMover(admin, reader, copier.progress, groups)
             with stopped_by_signals(copier.stop):
                 outcome = TopicImport(copier, reader, mover, report, follows=follow).run()
-            copier.close()
     finally:
         reader.close()
     _tell_copy(service, to, outcome, report.seconds)
+
+
+def _reader(address: KafkaAddress, properties: Mapping[str, str]) -> TopicSource:
+    try:
+        from penstock_import.source.confluent import ConfluentSource  # SQS needs no librdkafka
+    except ModuleNotFoundError as error:
+        raise click.ClickException(str(error)) from error
+    return ConfluentSource(address, properties)
 
 
 def _tell_copy(service: Service, to: str, outcome: ImportOutcome, seconds: float) -> None:
@@ -166,12 +175,13 @@ def _drain(service: Service, address: QueueAddress, to: str, *, follows: bool) -
     admin.describe_topic(to)  # says so if there is no such topic, or no service
     queue = SqsQueue(sqs_client(None), address)
     settings = DrainSettings(topic=to, wait_ms=IMPORT_QUEUE_WAIT_MS, follows=follows)
-    with Report(f"{address.name} to {to}", as_json=service.as_json) as report:
-        drain = Drain(queue, service.transport, settings, report)
+    with (
+        Report(f"{address.name} to {to}", as_json=service.as_json) as report,
+        closing(Drain(queue, service.transport, settings, report)) as drain,
+    ):
         drain.progress.create(admin)
         with stopped_by_signals(drain.stop):
             drain.run()
-        drain.close()
     left = queue.counts()
     document = {
         "event": "finished",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.admin.admin import Admin
-from penstock.errors import NotFoundError
+from penstock.errors import AccessDeniedError, NotFoundError
 from penstock.model import TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_import.copying.placement import KEEP
@@ -83,8 +83,8 @@ class GroupMover:
     def _has_members(self, group: str) -> bool:
         try:
             return bool(self._admin.describe_group(group).members)
-        except NotFoundError:
-            return False
+        except (NotFoundError, AccessDeniedError):
+            return False  # without the right to look, the service refuses offsets that members own
 
     def _commit(self, group: str, offsets: Mapping[int, int]) -> tuple[int, ...] | str:
         """The partitions in which the group is further already, or the reason of a refusal."""

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from penstock.admin.admin import Admin
 from penstock.consumer.consumer import Consumer
-from penstock.errors import TopicExistsError
+from penstock.errors import TopicExistsError, UnknownTopicError
 from penstock.http.transport import Transport
 from penstock.model import TopicPartition
 from penstock_core.limits import UNLIMITED
@@ -27,9 +27,12 @@ class ProgressTopic:
         self.key = identity.encode()
 
     def create(self, admin: Admin) -> None:
-        """Make sure that it exists. Retention never removes a note."""
-        with suppress(TopicExistsError):
-            admin.create_topic(self.name, 1, {"retention_ms": UNLIMITED})
+        """Make sure that it exists. Retention never removes a note. If it exists, that needs no right to create."""
+        try:
+            admin.describe_topic(self.name)
+        except UnknownTopicError:
+            with suppress(TopicExistsError):  # another process has begun at the same time
+                admin.create_topic(self.name, 1, {"retention_ms": UNLIMITED})
 
     def notes(self, admin: Admin, start_offset: int = 0) -> Iterator[tuple[int, bytes]]:
         """The offset and the value of each note from `start_offset` on, up to the present end. Memory stays bounded."""

@@ -29,7 +29,7 @@ try:
     )
     from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 except ModuleNotFoundError as missing:
-    hint = f"{missing}: `penstock import kafka://…` needs `pip install 'penstock[import]'`"
+    hint = f"{missing}: penstock_import.source.confluent needs `pip install 'penstock[import]'`"
     raise ModuleNotFoundError(hint, name=missing.name) from missing
 
 _CALL_S = IMPORT_CALL_MS_MAX / 1_000
