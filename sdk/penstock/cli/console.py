@@ -7,6 +7,7 @@ import signal
 import sys
 import webbrowser
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import click
 
 from penstock.cli.jobs import DEFAULT_STACK, JobPlaces
 from penstock.cli.local import find_checkout
+from penstock.cli.metrics import address_of, metrics_server
 from penstock.cli.service import CommandError
 from penstock.configuration import find_configuration
 from penstock.http.transport import HttpTransport, Transport
@@ -37,8 +39,17 @@ _PORT_MAX = 65_535
 @click.option("--url", metavar="URL", help="The API's URL; by default PENSTOCK_URL, else the local stack.")
 @click.option("--region", metavar="REGION", help="The AWS region to sign for, if the URL does not tell it.")
 @click.option("--stack", metavar="STACK", help="The stack whose alarms and costs to show; else PENSTOCK_STACK.")
+@click.option("--metrics", metavar="HOST:PORT", help="Answer Prometheus there too, at /metrics.")
 @click.option("--json", "as_json", is_flag=True, help="Print the link as JSON, for programs.")
-def console(port: int, no_open: bool, url: str | None, region: str | None, stack: str | None, as_json: bool) -> None:
+def console(
+    port: int,
+    no_open: bool,
+    url: str | None,
+    region: str | None,
+    stack: str | None,
+    metrics: str | None,
+    as_json: bool,
+) -> None:
     """Show topics, records, consumers and the state of the service in your browser.
 
     The pages call the service with your own credentials, and nothing is deployed. The console listens on 127.0.0.1 and
@@ -51,6 +62,7 @@ def console(port: int, no_open: bool, url: str | None, region: str | None, stack
         from penstock.console.server import ConsoleServer, listen
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}: `penstock console` needs `pip install 'penstock[console]'`") from error
+    place = None if metrics is None else address_of(metrics, "--metrics")
     given = click.get_current_context().obj  # a test's transport
     name = stack or os.environ.get("PENSTOCK_STACK") or DEFAULT_STACK
     try:
@@ -66,7 +78,17 @@ def console(port: int, no_open: bool, url: str | None, region: str | None, stack
     with listening:
         port = listening.getsockname()[1]
         server = ConsoleServer(transport, port, links.say, read_account=read_account, job_places=job_places)
-        asyncio.run(_serve(server, listening))
+        with _metrics(server, place, links):
+            asyncio.run(_serve(server, listening))
+
+
+def _metrics(server: "ConsoleServer", place: tuple[str, int] | None, links: "Links") -> AbstractContextManager[object]:
+    """Answers Prometheus by the readings of the overview, and its own where nobody looks at that."""
+    if place is None:
+        return nullcontext()
+    answering = metrics_server(server.memory.figures.collector, place, "--metrics")
+    links.metrics_url = answering.url
+    return answering.in_background()
 
 
 def _job_places(stack: str, region: str | None, *, is_local: bool) -> dict[str, Callable[[], JobPlace]]:
@@ -106,12 +128,15 @@ class Links:
         self._as_json = as_json
         self._is_opening = is_opening
         self._is_first = True
+        self.metrics_url: str | None = None
 
     def say(self, link: str) -> None:
         """Print the link."""
         if self._as_json and self._is_first:
-            click.echo(json.dumps({"url": link}))
+            click.echo(json.dumps({"url": link, **({"metrics": self.metrics_url} if self.metrics_url else {})}))
         elif not self._as_json:
+            if self._is_first and self.metrics_url:
+                click.echo(f"Metrics are at {self.metrics_url}")
             click.echo(f"The console is at {link}" if self._is_first else f"To open it again: {link}")
         sys.stdout.flush()
         if self._is_first and self._is_opening:

@@ -4,7 +4,7 @@ import click
 
 from penstock.cli.service import Service, service_command
 from penstock.metrics.collector import Collector
-from penstock.metrics.endpoint import PATH, MetricsServer
+from penstock.metrics.endpoint import MetricsServer
 from penstock_core.plain_text import escaped
 
 _PORT_MAX = 65_535
@@ -15,7 +15,7 @@ _PORT_MAX = 65_535
 @service_command
 def metrics(service: Service, serve: str | None) -> None:
     """Print lag and age of each consumer, and the records of each topic, in Prometheus' text format."""
-    place = None if serve is None else _address(serve)
+    place = None if serve is None else address_of(serve, "--serve")
     collector = Collector(service.transport)
     text = collector.text()
     if place is None and service.as_json:
@@ -27,19 +27,22 @@ def metrics(service: Service, serve: str | None) -> None:
 
 
 def _serve(service: Service, collector: Collector, place: tuple[str, int]) -> None:
-    try:
-        server = MetricsServer(collector, *place)
-    except OSError as error:
-        raise click.BadParameter(f"{place[0]}:{place[1]} cannot be taken: {error}", param_hint="--serve") from error
-    with server:
-        host, port = str(server.server_address[0]), server.server_address[1]
-        url = f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
-        service.say({"url": url}, f"metrics are at {url}")
+    with metrics_server(collector, place, "--serve") as server:
+        service.say({"url": server.url}, f"metrics are at {server.url}")
         server.serve_forever()
 
 
-def _address(text: str) -> tuple[str, int]:
+def metrics_server(collector: Collector, place: tuple[str, int], option: str) -> MetricsServer:
+    """A server that listens there. Raises BadParameter of the option if the place cannot be taken."""
+    try:
+        return MetricsServer(collector, *place)
+    except OSError as error:
+        raise click.BadParameter(f"{place[0]}:{place[1]} cannot be taken: {error}", param_hint=option) from error
+
+
+def address_of(text: str, option: str) -> tuple[str, int]:
+    """Host and port of the text. Raises BadParameter of the option."""
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
-        raise click.BadParameter(f"{text!r}: give an address and a port, such as 127.0.0.1:9464", param_hint="--serve")
+        raise click.BadParameter(f"{text!r}: give an address and a port, such as 127.0.0.1:9464", param_hint=option)
     return host, int(port)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from penstock.api.topic_heat import hot_partitions
 from penstock.console.background import Background, Look
 from penstock.http.transport import Transport
 from penstock.metrics.collector import Collector, CountedTransport, Lag, TopicExtent
@@ -12,11 +13,15 @@ from penstock_core.limits import CONSOLE_FIGURES_MS_MIN, CONSOLE_FIGURES_REQUEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFigure:
-    """A topic's records, and those that came in a second between the last two readings, None before the second."""
+    """A topic's records, and those that came in a second between the last two readings, None before the second.
+
+    `hot` has the partitions that got far more of these than the others did, the hottest first.
+    """
 
     name: str
     held: int
     rate: float | None
+    hot: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +59,21 @@ class Snapshot:
         """The topics that get records, the one that gets most first."""
         return sorted((each for each in self.topics if each.rate), key=lambda each: (-(each.rate or 0), each.name))
 
+    @property
+    def hot(self) -> Sequence[TopicFigure]:
+        """The topics with hot partitions, the one that gets most records first."""
+        return [each for each in self.busiest if each.hot]
+
 
 class Figures:
     """Reads the figures of one service when somebody looks."""
 
     def __init__(self, transport: Transport, *, clock_ms: Callable[[], int] = monotonic_ms) -> None:
         self._transport = CountedTransport(transport)
-        self._collector = Collector(self._transport, clock_ms=clock_ms)
+        self.collector = Collector(self._transport, clock_ms=clock_ms)
         self._requests = 0  # of the last reading
-        self._appended: dict[str, tuple[int, int]] = {}  # by topic: how many, and when that was read
-        self._rates: dict[str, float] = {}
+        self._last: dict[str, tuple[TopicExtent, int]] = {}  # by topic: what was there, and when that was read
+        self._growth: dict[str, tuple[float, Sequence[int]]] = {}  # by topic: the rate, and the hot partitions
         self._background = Background(self._read, self._interval_ms, clock_ms=clock_ms)
 
     def look(self, wait_ms: int) -> Look[Snapshot]:
@@ -76,24 +86,26 @@ class Figures:
 
     def _read(self) -> Snapshot:
         before = self._transport.requests
-        figures = self._collector.figures()
+        figures = self.collector.figures()
         self._requests = self._transport.requests - before
         topics, consumers = [], []
         for each in figures:
             if isinstance(each.value, TopicExtent):
-                rate = self._rate(each.name, each.value.appended, each.read_at_ms)
-                topics.append(TopicFigure(name=each.name, held=each.value.held, rate=rate))
+                rate, hot = self._grown(each.name, each.value, each.read_at_ms)
+                topics.append(TopicFigure(name=each.name, held=each.value.held, rate=rate, hot=hot))
             elif isinstance(each.value, Lag):
                 age_ms = each.value.oldest_age_ms
                 consumers.append(
                     ConsumerFigure(kind=each.kind, name=each.name, lag=each.value.records, oldest_age_ms=age_ms)
                 )
-        return Snapshot(topics=topics, consumers=consumers, is_complete=self._collector.is_complete)
+        return Snapshot(topics=topics, consumers=consumers, is_complete=self.collector.is_complete)
 
-    def _rate(self, topic: str, appended: int, read_at_ms: int) -> float | None:
-        """The topic's rate; the last one if the topic was not read again."""
-        was, was_at_ms = self._appended.get(topic, (appended, read_at_ms))
-        self._appended[topic] = (appended, read_at_ms)
+    def _grown(self, topic: str, found: TopicExtent, read_at_ms: int) -> tuple[float | None, Sequence[int]]:
+        """The topic's rate and its hot partitions; the last ones if the topic was not read again."""
+        was, was_at_ms = self._last.get(topic, (found, read_at_ms))
+        self._last[topic] = (found, read_at_ms)
         if read_at_ms > was_at_ms:
-            self._rates[topic] = max(0, appended - was) * 1_000 / (read_at_ms - was_at_ms)
-        return self._rates.get(topic)
+            rate = max(0, found.appended - was.appended) * 1_000 / (read_at_ms - was_at_ms)
+            came = {number: max(0, end - was.ends.get(number, 0)) for number, end in found.ends.items()}
+            self._growth[topic] = (rate, tuple(hot_partitions(came)))
+        return self._growth.get(topic, (None, ()))

@@ -49,11 +49,15 @@ class Lag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicExtent:
-    """A topic's partitions, the records ever appended to it, and those that it holds. Offsets count as records."""
+    """A topic's partitions, the records ever appended to it, and those that it holds. Offsets count as records.
+
+    `ends` has the end of each partition that takes new records.
+    """
 
     partitions: int
     appended: int
     held: int
+    ends: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +100,8 @@ class Collector:
     def text(self) -> str:
         """The figures, read anew if the last reading is old. Raises the classes of penstock.errors."""
         with self._lock:
-            now_ms = self._clock_ms()
-            if self._read_ms is None or now_ms - self._read_ms >= self._interval_ms:
-                self._text = exposition(self._read())
-                self._read_ms = now_ms
+            if self._read_ms is None or self._clock_ms() - self._read_ms >= self._interval_ms:
+                self._read()
             return self._text
 
     def figures(self) -> Sequence[Figure]:
@@ -116,7 +118,8 @@ class Collector:
         """The last reading has read all of it."""
         return self._after is None
 
-    def _read(self) -> Sequence[Family]:
+    def _read(self) -> None:
+        began_ms = self._clock_ms()
         ends_at = self._transport.requests + self._requests_max
         began_at = self._transport.requests
         names = [*self._names()]
@@ -134,7 +137,8 @@ class Collector:
             if self._transport.requests >= ends_at and at + 1 < len(ahead):
                 self._after = name
                 break
-        return self._families(self._transport.requests - began_at)
+        self._text = exposition(self._families(self._transport.requests - began_at))
+        self._read_ms = began_ms
 
     def _names(self) -> Iterator[tuple[str, str]]:
         yield from ((GROUP, each.group) for each in self._admin.list_groups())
@@ -149,6 +153,7 @@ class Collector:
                 partitions=len(offsets),
                 appended=sum(each.high_watermark for each in offsets),
                 held=sum(each.high_watermark - each.log_start_offset for each in offsets),
+                ends={each.partition: each.high_watermark for each in offsets if each.state == "active"},
             )
         found: Sequence[tuple[int | None, int | None]]
         if kind == GROUP:

@@ -1,6 +1,9 @@
 """An HTTP endpoint that answers Prometheus at `/metrics`."""
 
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -35,6 +38,24 @@ class MetricsServer(ThreadingHTTPServer):
         """Raises OSError if the address cannot be taken."""
         self.collector = collector
         super().__init__((host, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        """The place that Prometheus scrapes."""
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
+
+    @contextmanager
+    def in_background(self) -> Iterator[None]:
+        """Answers in a thread until the block ends, then closes the server."""
+        thread = threading.Thread(target=self.serve_forever, name="penstock-metrics", daemon=True)
+        with self:
+            thread.start()
+            try:
+                yield
+            finally:
+                self.shutdown()
+                thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

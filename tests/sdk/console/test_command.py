@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import pytest
+import urllib3
 from click.testing import CliRunner
 
 from penstock.cli import main
 from penstock.cli.console import Links
+from penstock.testing import MemoryPenstock
 from tests.sdk.console.visitor import Visitor
 from tests.support.child_process import bare_environment, child_process
 from tests.support.deadlines import DEADLINE_S
@@ -19,13 +21,15 @@ from tests.support.deadlines import DEADLINE_S
 @pytest.mark.slow
 def test_command_prints_a_link_that_opens_the_console_and_ends_by_a_signal() -> None:
     program = [sys.executable, "-c", "from penstock.cli import main; main()"]
-    command = [*program, "console", "--no-open", "--json", "--url", "http://127.0.0.1:9"]
+    command = [*program, "console", "--no-open", "--json", "--url", "http://127.0.0.1:9", "--metrics", "127.0.0.1:0"]
     environment = {**bare_environment(), "AWS_REGION": "r", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
     with child_process(command, deadline_s=DEADLINE_S, env=environment, stdout=subprocess.PIPE, text=True) as console:
         assert console.stdout is not None
-        link = json.loads(console.stdout.readline())["url"]
+        said = json.loads(console.stdout.readline())
+        link = said["url"]
         origin = link.partition("/enter")[0]
         assert Visitor(origin).open(link).status == 503  # there is no service at port 9
+        assert urllib3.request("GET", said["metrics"] + "/other", retries=False).status == 404
         console.send_signal(signal.SIGTERM)
         assert console.stdout.read() == ""
         console.wait(DEADLINE_S)
@@ -38,6 +42,16 @@ def test_port_that_is_taken_is_told() -> None:
         result = CliRunner().invoke(main, ["console", "--port", str(port), "--no-open"], obj=object())
     assert result.exit_code == 2
     assert f"{port} cannot be taken" in result.output
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("9464", "give an address and a port"), ("192.0.2.1:1", "cannot be taken")]
+)
+def test_place_of_metrics_that_cannot_be_is_told(place: str, said: str, service: MemoryPenstock) -> None:
+    command = ["console", "--no-open", "--metrics", place]
+    result = CliRunner().invoke(main, command, obj=service.transport)
+    assert result.exit_code == 2
+    assert said in result.output
 
 
 def test_only_the_first_link_is_opened_and_for_programs(

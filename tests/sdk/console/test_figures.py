@@ -36,6 +36,34 @@ def test_rates_are_what_came_between_two_readings(service: MemoryPenstock) -> No
     assert (behind.kind, behind.name, behind.lag) == ("group", "billing", 20)
 
 
+def test_partition_that_gets_far_more_than_the_others_is_hot(service: MemoryPenstock) -> None:
+    service.create_topic("orders", partitions=4)
+    service.create_topic("even", partitions=2)
+    now_ms = 0
+    figures = Figures(service.transport, clock_ms=lambda: now_ms)
+    figures.look(int(DEADLINE_S * 1_000))
+    with service.producer() as producer:
+        for number in range(300):
+            producer.send("orders", "x", partition=2 if number % 3 else 0)
+            producer.send("even", "x", partition=number % 2)
+    now_ms = 10_000
+    found = until_read(figures)
+    assert [(each.name, [*each.hot]) for each in found.hot] == [("orders", [2])]
+    now_ms = 20_000
+    assert [*until_read(figures).hot] == []  # nothing came since
+
+
+def test_text_for_prometheus_is_that_of_the_last_reading(service: MemoryPenstock) -> None:
+    service.create_topic("orders")
+    now_ms = 0
+    figures = Figures(service.transport, clock_ms=lambda: now_ms)
+    figures.look(int(DEADLINE_S * 1_000))
+    service.create_topic("later")
+    assert "later" not in figures.collector.text()
+    now_ms = 30_000
+    assert 'penstock_topic_partitions{topic="later"} 1' in figures.collector.text()
+
+
 def test_furthest_behind_is_the_consumer_with_the_oldest_record() -> None:
     young = ConsumerFigure(kind="group", name="a", lag=900, oldest_age_ms=10)
     old = ConsumerFigure(kind="share_group", name="b", lag=1, oldest_age_ms=5_000)

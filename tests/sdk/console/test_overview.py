@@ -1,5 +1,9 @@
 from collections.abc import Mapping
 
+import pytest
+
+from penstock.console.background import Look
+from penstock.console.figures import Snapshot, TopicFigure
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
@@ -39,6 +43,18 @@ def test_overview_shows_zones_counts_and_who_is_behind(
     assert "Share groups 1" in seen.text
     assert seen.text.count("in sync") >= 3
     assert "AWS has no alarms and no costs for it" in seen.text
+
+
+def test_hot_partition_is_told_with_a_link(
+    service: MemoryPenstock, console: RunningConsole, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = TopicFigure(name="orders", held=1, rate=9.0, hot=(3, 1))
+    found = Snapshot(topics=[hot], consumers=[], is_complete=True)
+    look = Look(value=found, age_ms=0, error=None, is_reading=False)
+    monkeypatch.setattr(console.memory.figures, "look", lambda _: look)
+    seen = visitor.get("/")
+    assert "orders : partition 3 gets far more records than the others." in seen.text
+    assert 'href="/topics/orders/hot"' in seen.html
 
 
 def test_list_that_is_denied_leaves_the_rest_of_the_page(service: MemoryPenstock) -> None:
