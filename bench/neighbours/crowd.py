@@ -22,7 +22,7 @@ from penstock_core.quotas.wait_pool import VARIABLE
 
 ACCOUNT = 10
 POOL = ACCOUNT // 4  # as a stage that knows its account has by default
-WARM_UP_S = 10  # a new instance takes seconds here, and counts as one that runs
+WARM_UP_S = 25  # a new instance takes seconds here, and counts as one that runs
 _FUNCTION = "penstock-fetch"
 
 

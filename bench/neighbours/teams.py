@@ -26,7 +26,7 @@ CLIENTS = 4
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Of each kind.")
 @click.option("--seconds", default=15, show_default=True, type=click.IntRange(5), help="Of one round.")
 @click.option(
-    "--quota", default=4, show_default=True, type=click.IntRange(1), help="Team A's produces and fetches a second."
+    "--quota", default=1, show_default=True, type=click.IntRange(1), help="Team A's produces and fetches a second."
 )
 @click.option("--pause-ms", default=50, show_default=True, type=click.IntRange(0), help="Of team B, behind each call.")
 def main(report: Report, rounds: int, seconds: int, quota: int, pause_ms: int) -> None:
