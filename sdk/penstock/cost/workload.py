@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.limits import BATCH_BYTES_MAX
+from penstock_core.limits import BATCH_BYTES_MAX, KIB
 
 HOURS_PER_MONTH = 730
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3_600
 IN_FLIGHT = 5  # requests of a producer at once, by default
+TURN_BYTES = 256 * KIB  # a batch: what a partition gets in a row of a long stream without keys
 ANSWER_MS = 50.0
 """Of a request, from the client's side, assumed: 30 ms in a function, and 20 ms outside of it."""
 
@@ -57,13 +58,15 @@ class Workload:
     def records_per_request(self) -> float:
         """The mean number of records in a produce request, 1 at least.
 
-        A partition is in one request at a time, and a producer has five requests under way at most. So a busy producer
-        gathers records while it waits for answers.
+        A partition is in one request at a time, so a busy producer gathers records while it waits for answers. With
+        keys it has five requests under way at most. Without, a long stream sticks to a partition for `TURN_BYTES`.
         """
         if self.request_bytes is not None:
             return max(1.0, self.request_bytes / self.record_bytes)
-        interval_ms = max(self.linger_ms, ANSWER_MS / min(IN_FLIGHT, self.partitions))
-        gathered = self.records_per_s / self.producers * interval_ms / 1_000
+        per_ms = self.records_per_s / self.producers / 1_000
+        turns = IN_FLIGHT if self.has_keys else per_ms * ANSWER_MS * self.record_bytes / TURN_BYTES
+        interval_ms = max(self.linger_ms, ANSWER_MS / max(1.0, min(turns, IN_FLIGHT, self.partitions)))
+        gathered = per_ms * interval_ms
         return min(max(1.0, gathered), max(1.0, BATCH_BYTES_MAX / self.record_bytes))
 
     @property

@@ -15,9 +15,16 @@ def test_slow_producer_sends_one_record_a_request() -> None:
 def test_busy_producer_gathers_records_while_it_waits_for_answers() -> None:
     one_partition = Workload(records_per_s=10_000, partitions=1)
     assert one_partition.records_per_request == 500  # of 50 ms
-    assert replace(one_partition, partitions=6).records_per_request == 100  # five requests are under way
+    assert replace(one_partition, partitions=6, has_keys=True).records_per_request == 100  # five are under way
     assert replace(one_partition, linger_ms=100).records_per_request == 1_000
     assert replace(one_partition, producers=100).records_per_request == 5
+
+
+def test_records_without_keys_stick_to_a_partition_for_a_batch() -> None:
+    slow = Workload(records_per_s=200, partitions=6)
+    assert slow.records_per_request == 10  # of 50 ms, in one request after the other
+    assert replace(slow, has_keys=True).records_per_request == 2
+    assert replace(slow, records_per_s=10_000).records_per_request == pytest.approx(256)  # they move on when it is full
 
 
 def test_request_has_at_most_what_the_service_takes() -> None:
