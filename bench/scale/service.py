@@ -14,6 +14,7 @@ from bench.scale.latencies import (
     PRODUCE_CPU_MS_PER_MIB,
     REQUEST_CPU_MS,
     Latencies,
+    Latency,
     moving_ms,
 )
 from bench.scale.scenario import Scenario
@@ -165,7 +166,8 @@ class Service:
             yield self.environment.timeout(gets + moving_ms(2 * size) + size / MIB * FETCH_CPU_MS_PER_MIB)
 
     def _draw(self, step: str) -> float:
-        return getattr(self.latencies, step).draw(self.chance)
+        latency: Latency = getattr(self.latencies, step)
+        return latency.draw(self.chance)
 
     def _refusal(self, by: str) -> ThrottledError:
         self.refused[by] += 1

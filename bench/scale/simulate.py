@@ -77,8 +77,8 @@ def simulate(whole: Scenario, *, seed: int = 1, latencies: Latencies | None = No
     for partition in partitions:
         partition.owner.partitions.append(partition)
     producers = [Producer(service, partitions, measured, chance) for _ in range(scenario.producers)]
-    for client in (*producers, *consumers):
-        environment.process(client.run())
+    for run in (*(each.run() for each in producers), *(each.run() for each in consumers)):
+        environment.process(run)
     end_ms = (WARM_UP_S + scenario.seconds) * 1_000
     environment.run(until=end_ms)
     share = measured.appended_bytes / (scenario.bytes_per_s * scenario.seconds)
