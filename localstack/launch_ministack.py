@@ -2,7 +2,8 @@
 
 MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check, and
 event_api_types.py the CloudFormation types that MiniStack lacks. resource_policies.py lets policies of queues and event
-buses mean what they mean on AWS, and disabled_mappings.py lets a disabled mapping say so. like_aws/ has rules of AWS
+buses mean what they mean on AWS, and disabled_mappings.py lets a disabled mapping say so. token_checks.py lets an API
+check tokens. like_aws/ has rules of AWS
 that the emulator lacks. All of them are off until `penstock local up --like-aws` switches some on.
 
 MiniStack's own CRC-32C is pure Python at 5 MB/s, and every produce puts its segment three times. With the compiled one,
@@ -22,12 +23,13 @@ import tempfile
 import threading
 import types
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import crc32c
 from ministack import app as ministack_app
 from ministack.core import iam_actions, iam_evaluator, lambda_runtime
-from ministack.services import appsync_events, eventbridge, lambda_svc, s3
+from ministack.services import apigateway, appsync_events, eventbridge, lambda_svc, s3
 from ministack.services.cloudformation import provisioners
 
 _extracting = threading.Lock()
@@ -68,6 +70,10 @@ lambda_runtime.zipfile = types.SimpleNamespace(**{**vars(zipfile), "ZipFile": Sh
 _ours("event_api_types").add_event_api_types(provisioners._RESOURCE_HANDLERS, appsync_events)
 _ours("disabled_mappings").tell_disabled_mappings(provisioners._RESOURCE_HANDLERS, lambda_svc)
 _ours("resource_policies").add_resource_policies(iam_actions, iam_evaluator, eventbridge)
-ministack_app.app = _ours("request_guard").guarded(_ours("like_aws.layer").around(ministack_app.app))
+token_checks = _ours("token_checks")
+token_checks.add_token_checks(apigateway)
+ministack_app.app = _ours("request_guard").guarded(
+    _ours("like_aws.layer").around(ministack_app.app), partial(token_checks.takes_token, apigateway)
+)
 os.umask(0o077)  # the emulator's state has secrets
 ministack_app.main()

@@ -14,6 +14,7 @@ from typing import Any
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+TakesToken = Callable[[str, str], bool]  # of a method and a decoded path
 App = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
 
 _OPEN_PATHS = ("/_ministack/health", "/_ministack/ready")
@@ -36,6 +37,7 @@ _SIGNATURE = re.compile(
     rb"AWS4-HMAC-SHA256 +Credential=[^/, ]+/\d{8}/[^/, ]+/([a-z0-9-]+)/aws4_request, *"
     rb"SignedHeaders=[a-z0-9;_-]+, *Signature=[0-9a-f]{64}"
 )
+_TOKEN = re.compile(rb"Bearer [A-Za-z0-9._~+/=-]{1,8192}")
 # The service of an X-Amz-Target, which names the operation of a request to "/".
 _TARGETS = {
     b"DynamoDB_20120810": "dynamodb",
@@ -45,15 +47,17 @@ _TARGETS = {
 }
 
 
-def guarded(app: App) -> App:
-    """The ASGI application `app` behind the check."""
+def guarded(app: App, takes_token: TakesToken = lambda _method, _path: False) -> App:
+    """The ASGI application `app` behind the check. Only a route of which `takes_token` is true may have a token."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and refusal_of_websocket(scope["path"], scope["headers"]) is not None:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
             return
-        why = refusal(scope["method"], scope["path"], scope["headers"]) if scope["type"] == "http" else None
+        why = (
+            refusal(scope["method"], scope["path"], scope["headers"], takes_token) if scope["type"] == "http" else None
+        )
         if why is None:
             await app(scope, receive, send)
             return
@@ -65,7 +69,12 @@ def guarded(app: App) -> App:
     return serve
 
 
-def refusal(method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+def refusal(
+    method: str,
+    path: str,
+    headers: Iterable[tuple[bytes, bytes]],
+    takes_token: TakesToken = lambda _method, _path: False,
+) -> str | None:
     """The reason why the request must not reach the emulator, or None. `path` is decoded."""
     given = _given(headers)
     hosts = given.get(b"host", [])
@@ -80,6 +89,8 @@ def refusal(method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> s
         return None
     if path.strip("/").partition("/")[0].lower() in _OWN_PATHS:
         return "the emulator's own routes are closed; reset the stack by `penstock local down` and removing its folder"
+    if not is_event and _is_token(given) and takes_token(method, path):
+        return None
     return _refusal_of_signature(given, _EVENTS_SERVICE if is_event else _called_service(path, given))
 
 
@@ -105,6 +116,11 @@ def refusal_of_websocket(path: str, headers: Iterable[tuple[bytes, bytes]]) -> s
     except (ValueError, TypeError, AttributeError, StopIteration):
         return "the signature among its subprotocols is not base64 of JSON with an authorization"
     return _refusal_of_signature({b"authorization": [authorization.encode()]}, _EVENTS_SERVICE)
+
+
+def _is_token(given: dict[bytes, list[bytes]]) -> bool:
+    values = given.get(b"authorization", [])
+    return len(values) == 1 and _TOKEN.fullmatch(values[0]) is not None
 
 
 def _given(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:

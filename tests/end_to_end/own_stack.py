@@ -33,6 +33,7 @@ class OwnStack:
     outputs: Mapping[str, str]
     url: str
     transport: HttpTransport
+    configuration: Configuration
 
     def admin(self) -> Admin:
         """Makes a client of this stack's Penstock."""
@@ -67,9 +68,5 @@ def opened(local: LocalStack, outputs: Mapping[str, str]) -> OwnStack:
     tags = {each["Key"]: each["Value"] for each in iam.list_user_tags(UserName=user)["Tags"]}
     signing = local.configuration(tags["id"], tags["secret"])
     url = f"{local.endpoint_url}/_aws/execute-api/{outputs['QueueApiId']}"
-    return OwnStack(
-        local=local,
-        outputs=outputs,
-        url=url,
-        transport=HttpTransport(Configuration(url=url, region=signing.region, credentials=signing.credentials)),
-    )
+    own = Configuration(url=url, region=signing.region, credentials=signing.credentials)
+    return OwnStack(local=local, outputs=outputs, url=url, transport=HttpTransport(own), configuration=own)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localstack.request_guard import guarded
+from localstack.request_guard import guarded, refusal
 
 API = "/_aws/execute-api/abc/v1/topics"
 SIGNED = (
@@ -236,3 +236,21 @@ ANSWER = "/_ministack/cfn-response/01234567-89ab-cdef-0123-456789abcdef"
 )
 def test_function_may_answer_cloudformation_by_its_token_only(path: str, method: str, status: int) -> None:
     assert ask(path, [("host", "localhost:4566")], method)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("authorization", "takes", "status"),
+    [
+        ("Bearer a.b.c", True, 200),
+        ("Bearer a.b.c", False, 403),
+        ("Bearer a b", True, 403),
+        ("Bearer ", True, 403),
+        ("bearer a.b.c", True, 403),
+        ("Basic YTpi", True, 403),
+    ],
+)
+def test_token_reaches_only_a_route_that_takes_one(authorization: str, takes: bool, status: int) -> None:
+    raw = [(b"host", b"127.0.0.1:4566"), (b"authorization", authorization.encode())]
+    why = refusal("GET", API, raw, lambda method, path: takes and (method, path) == ("GET", API))
+    assert (why is None) == (status == 200)
+    assert refusal("GET", API, [*raw, (b"origin", b"null")], lambda _method, _path: True) is not None
