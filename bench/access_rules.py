@@ -22,7 +22,7 @@ from penstock_core.acls.access import UNRESTRICTED
 from penstock_core.acls.principal import iam_principal
 from penstock_core.acls.rule import parse_rule
 from penstock_core.acls.settings import AclSettings
-from penstock_core.limits import ACL_RULES_MAX
+from penstock_core.limits import ACL_AGE_MS_MAX, ACL_RULES_MAX
 from penstock_core.records import frame
 from penstock_core.records.codec import NewRecord, encode
 from penstock_handlers import produce
@@ -60,6 +60,7 @@ def main(report: Report, rounds: int, partitions: int) -> None:
     costs: dict[str, list[float]] = {side: [] for side in SIDES}
     counted: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     drawn = random.Random(1)
+    started_s = time.monotonic()
     for number in range(-WARM_UP, rounds):
         # Each sixteenth append rolls heads and costs more: by chance, both sides get as many of them.
         for side in drawn.sample([*costs], len(costs)):
@@ -94,7 +95,9 @@ def main(report: Report, rounds: int, partitions: int) -> None:
     instance.acl_cache.forget()
     instance.acl_cache.access_of(iam_principal(PRINCIPAL))
     report.show("a look that finds other rules", [{"rules": ACL_RULES_MAX, "cpu_ms": _since(begin)}])
-    report.judge(holds=max(added.values()) <= ADDED_MS_MAX and not _calls_to("acls", counted[WITH_BOTH]))
+    looks = sum(_calls_to("acls", each) for each in counted.values())  # a request in ten seconds is not warm
+    is_warm = looks <= (time.monotonic() - started_s) * 1_000 // ACL_AGE_MS_MAX
+    report.judge(holds=max(added.values()) <= ADDED_MS_MAX and is_warm)
 
 
 def _calls_to(store: str, calls: Counter[str]) -> int:
