@@ -92,7 +92,12 @@ def _million() -> Iterator[Scenario]:
     base = replace(BASE, bytes_per_s=1_000 * MB, partitions=1_000, producers=1_000, consumers=1_000)
     yield replace(base, name="linger_ms=5, default limits")
     yield replace(base, name="linger_ms=100, default limits", linger_ms=100)
-    yield replace(base, name="linger_ms=100, raised limits", linger_ms=100, limits=RAISED, limits_name="raised")
+    yield replace(
+        base,
+        name="linger_ms=100, raised limits",
+        linger_ms=100,
+        limits=RAISED,
+    )
     yield replace(
         base,
         name="100 producers, linger_ms=100, default limits",
@@ -110,7 +115,6 @@ def _new_account() -> Iterator[Scenario]:
             name=f"{kb:,} KB/s, 10 instances",
             bytes_per_s=kb * 1_000,
             limits=NEW_ACCOUNT,
-            limits_name="new account",
         )
     yield replace(
         BASE,
@@ -120,7 +124,6 @@ def _new_account() -> Iterator[Scenario]:
         consumers=1,
         linger_ms=100,
         limits=NEW_ACCOUNT,
-        limits_name="new account",
     )
 
 

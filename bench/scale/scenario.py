@@ -23,7 +23,6 @@ class Scenario:
     linger_ms: float = 5.0
     profile: str = "express3"
     limits: Limits = DEFAULT
-    limits_name: str = "default"
     seconds: float = 10.0
 
     @property

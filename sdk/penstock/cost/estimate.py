@@ -55,11 +55,6 @@ class Estimate:
         """The dollars of the month."""
         return sum(line.usd for line in self.lines)
 
-    @property
-    def is_verified(self) -> bool:
-        """No figure of it is from memory or second hand."""
-        return not self.note.startswith("unverified")
-
 
 def by_price(lines: Sequence[CostLine]) -> tuple[CostLine, ...]:
     """The lines that cost something, the dearest first."""

@@ -26,6 +26,7 @@ def test_estimate_as_json_has_the_same_parts(service: MemoryPenstock) -> None:
     assert found["workload"]["bytes_per_request"] == 65_536
 
 
+@pytest.mark.slow
 def test_plot_is_drawn_beside_the_estimate(tmp_path: Path) -> None:
     result = run(None, "cost", "--rate", "10", "--plot", str(tmp_path / "month.png"))
     assert result.exit_code == 0, result.output

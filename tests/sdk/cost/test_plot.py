@@ -17,6 +17,7 @@ def test_plot_has_a_curve_for_each_system_around_the_rate() -> None:
     assert found["Penstock express3"][8][0] == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_plot_is_written_in_the_format_of_its_name(tmp_path: Path) -> None:
     write_plot(tmp_path / "month.svg", WORKLOAD)
     assert "<svg" in (tmp_path / "month.svg").read_text()
