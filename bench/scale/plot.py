@@ -9,6 +9,7 @@ from bench.report.result import Row, load_results
 
 _TABLES = ("By rate", "By producers, 10 MB/s", "A new account")
 _COLUMNS = {"append_p50_p99_ms": "acknowledged", "consume_p50_p99_ms": "consumed"}
+_COLOURS = {"append_p50_p99_ms": "tab:blue", "consume_p50_p99_ms": "tab:orange"}
 
 
 @click.command(help=__doc__)
@@ -20,10 +21,9 @@ def main(file: Path) -> None:
     axes = figure.add_subplot()
     for column, label in _COLUMNS.items():
         spans = [span_of(row, column) for row in rows]
-        axes.hlines(
-            range(len(rows)), [low for low, _ in spans], [high for _, high in spans], lw=5, alpha=0.5, label=label
-        )
-        axes.plot([low for low, _ in spans], range(len(rows)), "k|")
+        low, high = [each for each, _ in spans], [each for _, each in spans]
+        axes.hlines(range(len(rows)), low, high, lw=5, alpha=0.6, label=label, color=_COLOURS[column])
+        axes.plot(low, range(len(rows)), "k|")
     axes.set_yticks(range(len(rows)), [str(row["case"]) for row in rows])
     axes.set(xscale="log", xlabel="ms, from p50 to p99", title="Simulated: Penstock has not run on AWS")
     axes.invert_yaxis()

@@ -81,7 +81,10 @@ def _usage_from_metrics(cloudwatch: Any, stage: str, start_s: float) -> DayUsage
         )
         for at, topic in enumerate(topics)
     ]
-    missing = ["storage, members that wait, and the stage's own floor: `penstock cost --rate` estimates them"]
+    missing = [
+        "requests in JSON, of transactions and of share groups: only those of produce and fetch are priced",
+        "storage, members that wait, and the stage's own floor: `penstock cost --rate` estimates them",
+    ]
     if any(topic == "(other)" for topic in topics):
         missing.append("topics without a series of their own: they are together in (other)")
     return DayUsage(
