@@ -6,8 +6,10 @@ from unittest.mock import patch
 from penstock.producer.batching.accumulator import Accumulator, Entry
 from penstock.producer.batching.producer_batch import TopicQueues
 from penstock_core.groups.topic_reach import TopicReach, topic_reach
-from penstock_core.ids import GroupName, Partition, TopicId
+from penstock_core.ids import Partition, PartitionKey, TopicId
+from penstock_core.log.index import unknown_partition
 from penstock_core.log.topic import Topic
+from penstock_service.adapters.memory.transactions import MemoryTransactionStore
 from penstock_service.groups import readable_ends as ends_module
 from penstock_service.groups import rebalance as rebalance_module
 from penstock_service.index import open_generation as open_module
@@ -29,7 +31,7 @@ def _one_head_closes() -> Patch:
 
 
 def _group_waits_for_nothing() -> Patch:
-    def no_ends(_: Instance, __: GroupName, ___: Sequence[Topic]) -> Mapping[TopicId, TopicReach]:
+    def no_ends(*_: object) -> Mapping[TopicId, TopicReach]:
         return {}
 
     return patch.object(rebalance_module, "readable_ends", no_ends)
@@ -86,7 +88,19 @@ def _refused_records_move_at_once() -> Patch:
     return patch.object(Accumulator, "_refused", refused)
 
 
+def _transaction_in_closed_heads() -> Patch:
+    def check(self: MemoryTransactionStore, partitions: Iterable[PartitionKey]) -> None:
+        wanted = [*partitions]
+        heads = self._log.heads(wanted)
+        for key in wanted:
+            if key not in heads:
+                raise unknown_partition(key)
+
+    return patch.object(MemoryTransactionStore, "_check_heads", check)
+
+
 GENERATION_MUTANTS = [
+    Mutant("transaction in closed heads", "generations", _transaction_in_closed_heads),
     Mutant("no head closes", "generations", _no_head_closes),
     Mutant("one head closes", "generations", _one_head_closes),
     Mutant("group waits for nothing", "generations", _group_waits_for_nothing),

@@ -11,24 +11,34 @@ with a filter: they commit behind the records that match, and pass the others.
 
 Before, the topic had more partitions, without the setting. The operator who took them died before their heads closed,
 and one producer has not heard of it.
+
+A ledger writes transactions to partitions that it looks up. So it comes to closed partitions, too, and ends what an
+operator who died has begun.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from penstock.producer.batching.producer_batch import ProducerBatch
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import parse_subscription
-from penstock_core.ids import PartitionKey
+from penstock_core.ids import NONCE_BYTES, Nonce, PartitionKey, TransactionalId
 from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, GROUP_CHECK_MS_MAX
 from penstock_core.records.codec import decode
+from penstock_core.transaction import Begin, TransactionalProducer, TransactionState
 from penstock_core.zones.quorum import Acks
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.groups.heartbeat import HeartbeatRequest, heartbeat, leave
 from penstock_service.instance.instance import Instance
 from penstock_service.records.fetch import FetchEntry, FetchResult, fetch
+from penstock_service.records.produce import ProduceEntry
 from penstock_service.topics.alter_topic import alter_topic
+from penstock_service.transactions.begin_transactions import begin_transactions
+from penstock_service.transactions.commit_transaction import commit_transaction
+from penstock_service.transactions.transaction_part import TransactionPart
+from tests.history import format as history
 from tests.simulation.clients.admin import SimulatedAdmin
 from tests.simulation.clients.observer import Observer
 from tests.simulation.clients.producer import SimulatedProducer
@@ -36,6 +46,7 @@ from tests.simulation.clients.reader import SimulatedReader
 from tests.simulation.engine.timing import EPOCH_MS
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.simulation import Simulation
+from tests.support.service import batch
 
 _TOPIC = "turning"
 _GROUP = "turners"
@@ -68,6 +79,7 @@ def install(simulation: Simulation) -> None:
         producer.start(delay_ms=random.uniform(0.0, 4_000.0))
     acks = random.choice(simulation.acks_allowed)
     _StaleProducer(simulation, "gs", _TOPIC, records=20, acks=acks, pace_ms=400.0).start()
+    simulation.scheduler.spawn("ledger", _Ledger(simulation).run)
     SimulatedReader(simulation, "gr", _TOPIC, is_topic_stable=True).start()
     Observer(simulation, "go", _TOPIC).start()
 
@@ -120,6 +132,57 @@ class _StaleProducer(SimulatedProducer):
         return batch
 
 
+class _Ledger:
+    """Commits a transaction of two partitions now and then, by a view of the topic that may be old."""
+
+    _ID = TransactionalId("ledger")
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._random = simulation.scheduler.random
+        self._sent = 0
+
+    def run(self) -> None:
+        topic = self._simulation.bare.topic_cache.read_through(_TOPIC)
+        for _ in range(self._random.choice([4, 12])):
+            self._simulation.scheduler.pause(self._random.uniform(50.0, 1_500.0))
+            with suppress(PenstockError):
+                state = self._simulation.call(partial(self._begin, Begin(nonce=self._nonce())), is_read=False)
+                self._transact(state, [*{topic.first_writable, topic.writable_end - 1}])
+            if self._random.random() < 0.5:
+                topic = self._simulation.bare.topic_cache.read_through(_TOPIC)
+
+    def _transact(self, state: TransactionState, partitions: Sequence[int]) -> None:
+        values = {f"ledger-{self._sent + index}": partition for index, partition in enumerate(partitions)}
+        self._sent += len(values)
+        sends = [history.Send((_TOPIC, partition), value) for value, partition in values.items()]
+        recorder = self._simulation.recorder
+        operation = recorder.invoke("ledger", history.Function.SEND, sends, acks=history.Acks.QUORUM)
+        try:
+            self._simulation.call(partial(self._commit, state, self._nonce(), values), is_read=False)
+            self._simulation.count("transaction in a generation")
+        finally:
+            recorder.maybe(operation, attempts=1)
+
+    def _begin(self, begin: Begin, instance: Instance) -> TransactionState:
+        return begin_transactions(instance.stores.transactions, instance.entropy, self._ID, begin)
+
+    def _commit(
+        self, state: TransactionState, nonce: Nonce, values: Mapping[str, int], instance: Instance
+    ) -> Sequence[object]:
+        part = TransactionPart(
+            producer=TransactionalProducer(transactional_id=self._ID, epoch=state.epoch),
+            number=state.number + 1,
+            entries=[ProduceEntry(topic=_TOPIC, partition=each, data=batch(value)) for value, each in values.items()],
+            acks=Acks.QUORUM,
+            nonce=nonce,
+        )
+        return commit_transaction(instance, part, [], 0)
+
+    def _nonce(self) -> Nonce:
+        return Nonce(self._random.randbytes(NONCE_BYTES))
+
+
 class _Order:
     """The order in which the group meets records for the first time, and the generations that appends went to."""
 
@@ -129,17 +192,24 @@ class _Order:
         self._met: dict[str, None] = {}
 
     def observe(self, label: str, method: str, arguments: tuple[Any, ...], outcome: Any) -> None:
-        if label != "log" or isinstance(outcome, PenstockError):
+        if isinstance(outcome, PenstockError):
             return
-        if method not in ("append", "append_in_sequence") or not outcome.is_appended:
-            return
+        if label == "log" and method in ("append", "append_in_sequence") and outcome.is_appended:
+            self._append([arguments[0]])
+        elif (label, method, outcome) == ("transactions", "commit", True):
+            self._append([*arguments[0].refs])
+
+    def _append(self, keys: Sequence[PartitionKey]) -> None:
         topic = self._simulation.bare.topic_cache.read_through(_TOPIC)
-        key: PartitionKey = arguments[0]
-        if key.topic_id != topic.topic_id:
-            return
-        start = max(each for each in topic.generations if each <= key.partition)
-        expect(start >= self._newest, f"{key} took an append after partition {self._newest} did")
-        self._newest = start
+        starts = {
+            max(each for each in topic.generations if each <= key.partition)
+            for key in keys
+            if key.topic_id == topic.topic_id
+        }
+        expect(len(starts) < 2, f"one transaction wrote to generations {starts}")
+        for start in starts:
+            expect(start >= self._newest, f"{keys} took an append after partition {self._newest} did")
+            self._newest = start
 
     def meet(self, value: str) -> None:
         """A member of the group handles a record."""
