@@ -123,6 +123,21 @@ def test_copy_stops_the_earlier_process_when_another_one_begins(service: MemoryP
     assert held(service) == sent(source)
 
 
+def test_copy_has_each_record_once_when_an_earlier_process_commits_after_the_notes_were_read(
+    service: MemoryPenstock,
+) -> None:
+    source, other = _source(), _source()
+    first, second = copier_of(source, service), copier_of(other, service)
+    first.prepare()
+    second.prepare()
+    with pytest.raises(FencedError):
+        first.step()
+    second.run(lambda positions: all(positions[each] == end for each, end in enumerate(other.ends)))
+    first.close()
+    second.close()
+    assert held(service) == sent(source)
+
+
 def test_copy_places_by_key_when_partitions_are_rehashed(service: MemoryPenstock) -> None:
     source = MemorySource(5)
     for number in range(40):
