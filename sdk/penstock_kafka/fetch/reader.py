@@ -139,7 +139,7 @@ class Reader:
             found = await self._call(wish, chunk, keys, max(left, 1), ends)
             readings.update(found)
             left -= sum(len(each.records) for each in found.values())
-            if left <= 0 or any(each.is_final for each in found.values()):
+            if left <= 0 or wish.gone.is_set() or any(each.is_final for each in found.values()):
                 break
         return ends
 
@@ -168,6 +168,8 @@ class Reader:
         await self._budget.take(bytes_max)
         held = bytes_max
         try:
+            if wish.gone.is_set():  # many may have waited for the budget before: no call for a client that has gone
+                return {}
             answer = await self._fetched(body, len(chunk))
             data = answer.body
             self._context.figures.fetched_bytes += len(data)
