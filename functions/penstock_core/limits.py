@@ -474,6 +474,23 @@ CONSOLE_ACCOUNT_MS_MIN = 60_000  # between two readings of the account's alarms 
 CONSOLE_TOP_ROWS = 10  # consumers and topics on the overview
 CONSOLE_SESSIONS_MAX = 8  # browsers that came by a link; then the oldest must come by a new one
 
+# `penstock kafka`, the gateway (docs/adr/0055).
+KAFKA_CONNECTIONS_DEFAULT_MAX = 2_000
+KAFKA_REQUEST_BYTES_MAX = 1 * MIB  # of one request, but those that produce
+KAFKA_PIPELINED_MAX = 32  # requests of one connection that run side by side
+KAFKA_LOGIN_MS_MAX = 30_000  # between two requests of a client that has not logged in
+KAFKA_IDLE_MS_MAX = 600_000  # between two requests
+KAFKA_FRAME_MS_MAX = 30_000  # from the first byte of a request to its last
+KAFKA_WRITE_MS_MAX = 30_000  # for a client to take one answer
+KAFKA_DRAIN_MS_MAX = 10_000  # for open requests, when the gateway stops
+KAFKA_REQUESTS_BYTES_MAX = 64 * MIB  # of all requests that are read or handled
+KAFKA_PRODUCE_BYTES_MAX = 8 * MIB  # of one produce request
+KAFKA_PRODUCE_CALLS_MAX = 8  # of the service, side by side
+KAFKA_FETCHES_BYTES_MAX = 32 * MIB  # of all answers to fetches, until their clients have them
+KAFKA_SESSIONS_MAX = 2_000  # of fetches
+KAFKA_SESSION_PARTITIONS_MAX = 10_000  # of one client
+KAFKA_POLLS_MAX = 16  # long polls, where the service has no wake-ups
+
 # Quotas (docs/adr/0049).
 QUOTAS_MAX = 1_000  # of a stage, defaults and those of single principals and topics: each instance remembers all
 QUOTA_RATE_MAX = 10**12  # bytes or requests in a second

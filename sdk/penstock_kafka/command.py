@@ -13,6 +13,7 @@ import click
 
 from penstock.errors import NotConfiguredError
 from penstock.http.async_transport import AsyncTransport, open_async_transport
+from penstock_core.limits import KAFKA_CONNECTIONS_DEFAULT_MAX
 from penstock_kafka.security.tls import server_tls
 from penstock_kafka.security.users import UsersFileError, read_users
 from penstock_kafka.settings import DEFAULT_PORT, Address, Settings
@@ -55,7 +56,11 @@ class Places:
     help="The partitions of a topic that the gateway creates.",
 )
 @click.option(
-    "--connections-max", type=click.IntRange(1, 60_000), default=2_000, show_default=True, help="Connections at once."
+    "--connections-max",
+    type=click.IntRange(1, 60_000),
+    default=KAFKA_CONNECTIONS_DEFAULT_MAX,
+    show_default=True,
+    help="Connections at once.",
 )
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="The certificate chain, in PEM: clients use TLS.")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="The certificate's key, in PEM.")

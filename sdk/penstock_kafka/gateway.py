@@ -5,6 +5,7 @@ import ssl
 from dataclasses import dataclass
 
 from penstock.http.async_transport import AsyncTransport
+from penstock_core.limits import KAFKA_REQUESTS_BYTES_MAX
 from penstock_kafka.apis import open_registry
 from penstock_kafka.context import Context
 from penstock_kafka.metrics_endpoint import MetricsEndpoint
@@ -14,8 +15,6 @@ from penstock_kafka.settings import Settings
 from penstock_kafka.wire.budget import ByteBudget
 from penstock_kafka.wire.connection import Desk
 from penstock_kafka.wire.server import Server
-
-REQUEST_BYTES_MAX = 64 * 1024 * 1024  # of all requests that are read or handled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class Gateway:
     def __init__(self, transport: AsyncTransport, settings: Settings, protection: Protection | None = None) -> None:
         protection = protection or Protection()
         self._context = Context(service=Service(transport), settings=settings)
-        budget = ByteBudget(REQUEST_BYTES_MAX)
+        budget = ByteBudget(KAFKA_REQUESTS_BYTES_MAX)
         desk = Desk(
             registry=open_registry(self._context, protection.users),
             budget=budget,

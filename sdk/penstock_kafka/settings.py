@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_core.limits import FETCH_WAIT_MS_MAX
+from penstock_core.limits import FETCH_WAIT_MS_MAX, KAFKA_CONNECTIONS_DEFAULT_MAX
 
 DEFAULT_PORT = 9092
 CLUSTER_ID = "penstock"
@@ -27,5 +27,5 @@ class Settings:
     advertised: Address
     creates_topics: bool = False  # of names that a producer or a consumer asks for
     created_partitions: int = 1
-    connections_max: int = 2_000
+    connections_max: int = KAFKA_CONNECTIONS_DEFAULT_MAX
     poll_ms_max: int = FETCH_WAIT_MS_MAX  # of one long poll, where the service has no wake-ups

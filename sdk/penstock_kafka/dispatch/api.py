@@ -7,6 +7,8 @@ from enum import IntEnum
 from typing import Any
 from uuid import UUID  # noqa: TID251 - the type of topics' ids on the wire: no id is made here
 
+from penstock_core.limits import KAFKA_REQUEST_BYTES_MAX
+
 Uuid = UUID
 
 # A request as kio reads it. Its fields depend on the version, which the client chooses.
@@ -105,4 +107,4 @@ class Api:
     handler: Handler
     is_pipelined: bool = False
     is_before_login: bool = False
-    bytes_max: int = 1024 * 1024  # of one request
+    bytes_max: int = KAFKA_REQUEST_BYTES_MAX  # of one request

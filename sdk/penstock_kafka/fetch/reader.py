@@ -26,7 +26,7 @@ from penstock.retry import RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import parse_topic_name
-from penstock_core.limits import FETCH_BYTES_MAX, REQUEST_PARTITIONS_MAX
+from penstock_core.limits import FETCH_BYTES_MAX, KAFKA_FETCHES_BYTES_MAX, REQUEST_PARTITIONS_MAX
 from penstock_core.records.record_batch import BytesLike
 from penstock_kafka.context import Context
 from penstock_kafka.errors import KafkaError, RequestRefused, kafka_error
@@ -35,7 +35,6 @@ from penstock_kafka.fetch.sessions import PartitionName, Wanted
 from penstock_kafka.fetch.tails import End, TailKey, Tails, binary_fetch
 from penstock_kafka.wire.budget import ByteBudget
 
-READ_BYTES_MAX = 32 * 1024 * 1024  # that all fetches hold; each byte stands in memory some three times
 _RETRY_MS_MAX = 5_000
 _UNKNOWN = -1
 
@@ -79,7 +78,7 @@ class Reader:
         self._topics = context.service.topics
         self._tails = tails
         self._retry = retry or RetryPolicy()
-        self._budget = ByteBudget(READ_BYTES_MAX)
+        self._budget = ByteBudget(KAFKA_FETCHES_BYTES_MAX)
 
     async def read(self, wish: FetchWish) -> dict[PartitionName, Reading]:
         """The readings of the partitions that are known. A partition that no call has reached is not among them."""

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from penstock_core.limits import KAFKA_SESSION_PARTITIONS_MAX, KAFKA_SESSIONS_MAX
 from penstock_kafka.dispatch.api import Request, Uuid
 from penstock_kafka.errors import KafkaError, RequestRefused
 
-SESSIONS_MAX = 2_000
-SESSION_PARTITIONS_MAX = 10_000
 NO_SESSION = 0
 _NO_TOPIC = Uuid(int=0)
 _FINAL = -1
@@ -63,8 +62,8 @@ class Session:
                 name = PartitionName(_topic(topic), partition)
                 self.wanted.pop(name, None)
                 self.told.pop(name, None)
-        if len(self.wanted) > SESSION_PARTITIONS_MAX:
-            raise RequestRefused(KafkaError.invalid_request, f"more than {SESSION_PARTITIONS_MAX:,} partitions")
+        if len(self.wanted) > KAFKA_SESSION_PARTITIONS_MAX:
+            raise RequestRefused(KafkaError.invalid_request, f"more than {KAFKA_SESSION_PARTITIONS_MAX:,} partitions")
 
     def read(self, names: Iterable[PartitionName]) -> None:
         """These had records: the next fetch looks at the others first."""
@@ -102,7 +101,7 @@ class Sessions:
     def _keep(self, session: Session) -> None:
         session.epoch = session.epoch % _EPOCH_MAX + 1
         self._sessions[session.session_id] = session
-        if len(self._sessions) > SESSIONS_MAX:
+        if len(self._sessions) > KAFKA_SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
 
     def _new_id(self) -> int:

@@ -23,10 +23,9 @@ from penstock.wake_ups.events import WakeUp
 from penstock.wake_ups.wake_task import WakeTask
 from penstock.wake_ups.watch import Watch
 from penstock_core.errors import PenstockError
-from penstock_core.limits import REQUEST_PARTITIONS_MAX, SDK_SAFETY_NET_MS, SDK_WAKE_UP_HOLD_MS
+from penstock_core.limits import KAFKA_POLLS_MAX, REQUEST_PARTITIONS_MAX, SDK_SAFETY_NET_MS, SDK_WAKE_UP_HOLD_MS
 from penstock_kafka.context import Context
 
-_POLLS_MAX = 16  # side by side: partitions beyond them are read again when their clients ask again
 _BRIEF_POLL_MS = 500
 _POLL_PAUSE_S = 0.2  # after a poll that failed
 _IDLE_MS = 60_000  # a partition that no client waits for is forgotten
@@ -153,7 +152,7 @@ class Tails:
         self._wake_task.wake()
         keys = [*to_poll]
         for start in range(0, len(keys), REQUEST_PARTITIONS_MAX):
-            if self._polls < _POLLS_MAX:
+            if self._polls < KAFKA_POLLS_MAX:
                 chunk = {key: to_poll[key] for key in keys[start : start + REQUEST_PARTITIONS_MAX]}
                 self._begin_poll(chunk)
         return may_wait

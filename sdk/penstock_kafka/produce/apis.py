@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 
+from penstock_core.limits import KAFKA_PRODUCE_BYTES_MAX
 from penstock_kafka.context import Context
 from penstock_kafka.dispatch.api import Api, ApiKey
 from penstock_kafka.produce.produce import Produce
 from penstock_kafka.produce.sender import Sender
-
-_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 
 
 def apis(context: Context) -> Iterable[Api]:
@@ -18,5 +17,5 @@ def apis(context: Context) -> Iterable[Api]:
         versions=(3, 11),
         handler=produce.answer,
         is_pipelined=True,
-        bytes_max=_REQUEST_BYTES_MAX,
+        bytes_max=KAFKA_PRODUCE_BYTES_MAX,
     )

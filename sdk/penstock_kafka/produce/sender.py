@@ -19,11 +19,10 @@ from penstock.producer.produce_call import produce_results
 from penstock.retry import RetryPolicy
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.errors import PenstockError
+from penstock_core.limits import KAFKA_PRODUCE_CALLS_MAX
 from penstock_core.records import frame
 from penstock_kafka.context import Context
 from penstock_kafka.produce.lanes import Lanes, Outcome, PendingBatch, Run
-
-CALLS_MAX = 8  # side by side
 
 
 class Sender:
@@ -48,7 +47,7 @@ class Sender:
 
     def _pump(self) -> None:
         self._is_due = False
-        while self._calls < CALLS_MAX and (runs := self._lanes.take()):
+        while self._calls < KAFKA_PRODUCE_CALLS_MAX and (runs := self._lanes.take()):
             self._calls += 1
             self._context.start(self._send(runs), "penstock-kafka-produce")
 

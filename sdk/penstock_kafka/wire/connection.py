@@ -21,6 +21,13 @@ from typing import Any
 
 from penstock.system import monotonic_ms
 from penstock_core.errors import PenstockError
+from penstock_core.limits import (
+    KAFKA_FRAME_MS_MAX,
+    KAFKA_IDLE_MS_MAX,
+    KAFKA_LOGIN_MS_MAX,
+    KAFKA_PIPELINED_MAX,
+    KAFKA_WRITE_MS_MAX,
+)
 from penstock_kafka.dispatch.api import Api, ApiKey, Call, Peer
 from penstock_kafka.dispatch.messages import (
     MalformedRequestError,
@@ -37,11 +44,6 @@ from penstock_kafka.wire.budget import ByteBudget
 
 _log = logging.getLogger("penstock.kafka")
 
-PIPELINED_MAX = 32  # requests of one connection that run side by side
-LOGIN_S_MAX = 30.0  # between two requests of a client that has not logged in
-IDLE_S_MAX = 600.0  # between two requests, as Kafka's connections.max.idle.ms
-FRAME_S_MAX = 30.0  # from the first byte of a request to its last
-WRITE_S_MAX = 30.0  # of one answer
 _LENGTH_BYTES = 4
 _PREFIX_BYTES = 8
 _WRITE_HIGH_WATER = 64 * 1024
@@ -95,7 +97,7 @@ class Connection:
         self._peer = peer
         self._reader = reader
         self._writer = writer
-        self._open: asyncio.Queue[_OpenRequest | None] = asyncio.Queue(PIPELINED_MAX)
+        self._open: asyncio.Queue[_OpenRequest | None] = asyncio.Queue(KAFKA_PIPELINED_MAX)
         writer.transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
 
     def stop(self) -> None:
@@ -135,7 +137,7 @@ class Connection:
     async def _read_frame(self) -> bytes | None:
         """The next request, whose bytes the budget counts from now on; None if the client has closed."""
         try:
-            async with asyncio.timeout(IDLE_S_MAX if self._is_in else LOGIN_S_MAX):
+            async with asyncio.timeout(KAFKA_IDLE_MS_MAX / 1_000 if self._is_in else KAFKA_LOGIN_MS_MAX / 1_000):
                 head = await self._reader.readexactly(_LENGTH_BYTES)
         except asyncio.IncompleteReadError as error:
             if error.partial:
@@ -144,7 +146,7 @@ class Connection:
         size = int.from_bytes(head, "big", signed=True)
         if size < _PREFIX_BYTES:
             raise MalformedRequestError(f"a request says that it has {size} bytes")
-        async with asyncio.timeout(FRAME_S_MAX):
+        async with asyncio.timeout(KAFKA_FRAME_MS_MAX / 1_000):
             prefix = await self._reader.readexactly(_PREFIX_BYTES)
         key = int.from_bytes(prefix[:2], "big", signed=True)
         bytes_max = self._desk.registry.bytes_max(key)
@@ -152,7 +154,7 @@ class Connection:
             raise MalformedRequestError(f"a request to API {key} has {size:,} bytes: {bytes_max:,} at most")
         await self._desk.budget.take(size)
         try:
-            async with asyncio.timeout(FRAME_S_MAX):
+            async with asyncio.timeout(KAFKA_FRAME_MS_MAX / 1_000):
                 return prefix + await self._reader.readexactly(size - _PREFIX_BYTES)
         except BaseException:
             self._desk.budget.give_back(size)
@@ -209,7 +211,7 @@ class Connection:
 
     async def _write(self, data: bytes) -> None:
         self._writer.write(data)
-        async with asyncio.timeout(WRITE_S_MAX):
+        async with asyncio.timeout(KAFKA_WRITE_MS_MAX / 1_000):
             await self._writer.drain()
 
     def _leave_open(self) -> None:

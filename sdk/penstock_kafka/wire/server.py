@@ -7,12 +7,12 @@ import logging
 import socket
 import ssl
 
+from penstock_core.limits import KAFKA_DRAIN_MS_MAX
 from penstock_kafka.dispatch.api import Peer
 from penstock_kafka.wire.connection import Connection, Desk, PeerReader
 
 _log = logging.getLogger("penstock.kafka")
 
-DRAIN_S_MAX = 10.0  # for open requests, when the gateway stops
 _HANDSHAKE_S_MAX = 10.0  # of TLS
 _BACKLOG = 1_024
 
@@ -49,7 +49,7 @@ class Server:
             connection.stop()
         tasks = set(self._connections.values())
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=DRAIN_S_MAX)
+            _, late = await asyncio.wait(tasks, timeout=KAFKA_DRAIN_MS_MAX / 1_000)
             for task in late:
                 task.cancel()
             if late:

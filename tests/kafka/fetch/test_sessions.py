@@ -2,8 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from penstock_core.limits import KAFKA_SESSIONS_MAX
 from penstock_kafka.errors import KafkaError, RequestRefused
-from penstock_kafka.fetch.sessions import SESSIONS_MAX, PartitionName, Sessions, Wanted
+from penstock_kafka.fetch.sessions import PartitionName, Sessions, Wanted
 
 
 def _request(session: tuple[int, int], wanted: dict[int, int], forgotten: tuple[int, ...] = ()) -> SimpleNamespace:
@@ -63,7 +64,7 @@ def test_session_ends_when_the_client_closes_it(sessions: Sessions) -> None:
 
 
 def test_oldest_session_ends_when_there_are_too_many(sessions: Sessions) -> None:
-    for _ in range(SESSIONS_MAX + 1):
+    for _ in range(KAFKA_SESSIONS_MAX + 1):
         sessions.of(_request((0, 0), {0: 0}))
     with pytest.raises(RequestRefused):
         sessions.of(_request((1, 1), {}))
