@@ -79,6 +79,36 @@ def test_late_commit_does_not_rewind_a_client_that_took_its_leases_along(service
     assert committed(service) == {0: 1}
 
 
+def test_late_commit_does_not_rewind_a_client_that_has_joined_again_elsewhere(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        first, second = GroupDesk(service), GroupDesk(service)
+        joined = await first.join(**cooperative([]))
+        assert await first.commit(joined, {0: 6}) == {0: "none"}
+        await second.join(joined["member_id"], **cooperative(ALL))
+        assert await first.commit(joined, {0: 3}) == {0: "illegal_generation"}
+
+    run(work())
+    assert committed(service) == {0: 6}
+
+
+def test_client_comes_back_to_a_gateway_that_knows_its_past(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        first, second = GroupDesk(service), GroupDesk(service)
+        joined = await first.join()
+        assert await second.beat(joined) == "rebalance_in_progress"
+        again = await second.join(joined["member_id"])
+        assert await first.commit(again, {0: 2}) == {0: "none"}
+        assert await first.beat(again) == "rebalance_in_progress"
+        moved = await GroupDesk(service).join(joined["member_id"])
+        back = await first.join(joined["member_id"])
+        assert (back["error_code"].name, back["member_id"]) == ("none", joined["member_id"])
+        assert (await first.sync(back))["assignment"] == write_assignment(ALL)
+        assert moved["error_code"].name == "none"
+
+    run(work())
+    assert len(service.admin().describe_group("g").members) == 1
+
+
 def test_member_may_seek_behind_a_commit_of_somebody_else_after_it_has_joined_again(service: MemoryPenstock) -> None:
     async def work() -> None:
         first, second = GroupDesk(service), GroupDesk(service)

@@ -25,6 +25,7 @@ _SUBSCRIPTIONS = [
     )
     for version in range(_SUBSCRIPTION_VERSION_MAX + 1)
 ]
+_read_assignment: Any = entity_reader(ConsumerProtocolAssignment)
 _write_assignment: Any = entity_writer(ConsumerProtocolAssignment)
 _write_subscription: Any = entity_writer(ConsumerProtocolSubscription)
 
@@ -72,6 +73,14 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
         by_topic.setdefault(topic, []).append(number)
     assigned = [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic.items()]
     return _written(_write_assignment, entity_of(ConsumerProtocolAssignment, {"assigned_partitions": assigned}))
+
+
+def read_assignment(data: bytes) -> frozenset[TopicPartition]:
+    """The inverse of `write_assignment`."""
+    found, _ = _read_assignment(data, _VERSION.size)
+    return frozenset(
+        TopicPartition(str(each.topic), int(number)) for each in found.assigned_partitions for number in each.partitions
+    )
 
 
 def _written(write: Any, entity: object) -> bytes:

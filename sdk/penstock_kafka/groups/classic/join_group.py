@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.model import TopicPartition
 from penstock.system import monotonic_ms, new_member_id
-from penstock_core.errors import PenstockError
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.group import Subscription, parse_subscription
 from penstock_core.limits import (
     HEARTBEAT_INTERVAL_MS_DEFAULT,
@@ -55,7 +55,14 @@ class JoinGroup:
                 member = self._new(call, member_id)
             else:
                 member = await self._known(call, member_id, offered)
-            await self._join(call, member, protocol, offered)
+            try:
+                await self._join(call, member, protocol, offered)
+            except PenstockError as error:
+                if error.code is not ErrorCode.UNKNOWN_MEMBER:
+                    raise
+                # What the gateway knew of it was old: the session has ended, or goes on from another gateway.
+                member = await self._known(call, member_id, offered)
+                await self._join(call, member, protocol, offered)
         except (PenstockError, RequestRefused) as error:
             return _refused(group_error(error), member_id)
         return {

@@ -72,8 +72,6 @@ class ConsumerGroupHeartbeat:
     async def _stay(self, request: Request) -> Answer:
         names = _names(request, str(request.member_id))
         member = await self._sessions.find(names, request.member_epoch)
-        if request.member_epoch > member.generation:
-            raise RequestRefused(KafkaError.fenced_member_epoch, f"the member's epoch is {member.generation}")
         member.is_classic = False
         member.subscription = _subscription(request, member.subscription or Subscription())
         owned = request.topic_partitions

@@ -44,9 +44,9 @@ class MemberNames:
 class KafkaMember:
     """One member. `generation` is what Kafka calls a generation, or a member epoch: it rises with each assignment.
 
-    Its numbers are minutes since 2020, at least one above the last. So they rise from one gateway to the next, although
-    gateways share nothing. The service never sees them: leases fence commits there. They stay below 2^24 until 2051:
-    librdkafka 2.16 reads a member id up to the first zero byte, which is the first byte of the epoch behind it.
+    Its numbers are minutes since 2020, at least one above the last that the gateway has heard of. The service never
+    sees them: leases fence commits there. They stay below 2^24 until 2051: librdkafka 2.16 reads a member id up to the
+    first zero byte, which is the first byte of the epoch behind it.
 
     `protocol` is the assignor that a classic client has named first. `owned` has what a client of the newer protocol
     said last that it holds, None before. `is_untold`: the client may not know its assignment. `joins` counts the

@@ -32,10 +32,14 @@ class Sessions:
     async def find(self, names: MemberNames, generation: int) -> KafkaMember:
         """The member: one that this gateway serves, or one that another gateway has served until now.
 
-        The description of the group costs more than a heartbeat, but only the first request of a client pays it. Raises
-        UNKNOWN_MEMBER, and MEMBER_FENCED if another process has the instance id.
+        A client that names a newer generation than this gateway knows has been elsewhere since. The group's description
+        costs more than a heartbeat, but only the first request of a client pays it. Raises UNKNOWN_MEMBER, and
+        MEMBER_FENCED if another process has the instance id.
         """
         member = self.book.find(names.group, names.member_id)
+        if member is not None and generation > member.generation >= 0:
+            self.book.forget(member)
+            member = None
         return member or await self._take_over(names, generation)
 
     async def beat(self, member: KafkaMember, config: Mapping[str, Any] | None = None) -> HeartbeatResponse:
@@ -53,6 +57,17 @@ class Sessions:
             member.release_unheard(member.told if held is None else held)
             if answer.is_complete or answer.heartbeat_after_ms > 0:
                 return
+
+    async def is_newest(self, member: KafkaMember) -> bool:
+        """True if the last heartbeat of the member came from here: no other gateway has let its client join since.
+
+        It reads the group's description.
+        """
+        description = await self.service.describe(member.names.group)
+        return any(
+            each.member_id == member.names.member_id and each.sequence == member.sequence
+            for each in description.members
+        )
 
     async def leave(self, member: KafkaMember) -> None:
         """The member leaves the group. A member that the service does not know has left."""

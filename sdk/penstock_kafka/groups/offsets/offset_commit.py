@@ -6,7 +6,7 @@ Kafka lets the last commit win. The service lets offsets only rise, unless a com
 | the commit comes from                                      | below the group's offset                              |
 |------------------------------------------------------------|-------------------------------------------------------|
 | a member, and the gateway knows the group's offset         | goes back: the client has sought there                |
-| a member, and another gateway has committed, or served it  | refused, until the client has joined again            |
+| a member, and another gateway has let it join or commit    | refused, until the client has joined again            |
 | a client without a member (generation -1)                  | goes back: an operator's tool, or manual assignment   |
 """
 
@@ -124,6 +124,8 @@ class OffsetCommit:
             for each, error in errors.items()
             if error.code is ErrorCode.OFFSET_BEHIND and member.may_go_back(each, error.facts["committed_offset"])
         }
+        if back and not await self._sessions.is_newest(member):
+            back = {}
         errors = _but(errors, back) | await self._go_back(group, items, back, names)
         for each, item in items.items():
             error = errors.get(each)
