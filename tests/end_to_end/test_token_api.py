@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from penstock_cdk import Jwt
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.own_stack import NAME, SETTINGS, OwnStack, deploy_app
 from tests.support.deadlines import until
+from tests.support.penstock_command import penstock
 
 from penstock_cdk import Penstock  # isort: skip # own_stack sets a variable of jsii first
 
@@ -85,6 +87,31 @@ def signed(issuer: str, key: rsa.RSAPrivateKey = KEY, **changed: Any) -> str:
     head = {"alg": "RS256", "kid": "1"}
     text = ".".join(_text(json.dumps(part).encode()) for part in (head, given))
     return f"{text}.{_text(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+def test_commands_change_and_ask_the_rules_of_a_deployed_stage(own: OwnStack, tmp_path: Path) -> None:
+    keys = own.configuration.credentials.get_frozen_credentials()
+    operator = {
+        "PENSTOCK_URL": own.url,
+        "AWS_REGION": own.configuration.region,
+        "AWS_ACCESS_KEY_ID": keys.access_key,
+        "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+    }
+    right = ("jwt:carol", "write", "topic:orders")
+    assert penstock(tmp_path, operator, "acls", "check", *right)[0] == 1
+    code, told, said = penstock(tmp_path, operator, "acls", "add", *right)
+    assert (code, "added: allow jwt:http" in told) == (0, True), said
+    assert "no rule is new" in penstock(tmp_path, operator, "acls", "add", *right)[1]
+    assert penstock(tmp_path, operator, "acls", "check", *right)[0] == 0
+    code, listed, said = penstock(tmp_path, operator, "acls", "list", "--principal", "jwt:carol", "--json")
+    assert [each["resource"] for each in json.loads(listed)] == ["topic:orders"], said
+    assert penstock(tmp_path, operator, "acls", "add", "*", "write", "topic:orders", "--deny")[0] == 0
+    code, told, _ = penstock(tmp_path, operator, "acls", "check", *right)
+    assert (code, "a deny rule" in told) == (1, True), told
+    assert penstock(tmp_path, operator, "acls", "remove", "*", "write", "topic:orders", "--deny")[0] == 0
+    code, told, _ = penstock(tmp_path, operator, "acls", "remove", *right)
+    assert (code, told.startswith("removed: allow")) == (0, True), told
+    assert penstock(tmp_path, operator, "acls", "check", *right)[0] == 1
 
 
 Bearer = Callable[[str], HttpTransport]

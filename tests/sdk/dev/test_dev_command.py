@@ -21,6 +21,7 @@ from penstock.configuration import find_configuration
 from penstock.http.transport import HttpTransport
 from tests.sdk.console.visitor import Visitor
 from tests.support.child_process import child_process
+from tests.support.penstock_command import penstock
 
 pytestmark = pytest.mark.slow
 
@@ -242,3 +243,39 @@ def test_command_of_a_checkout_names_dev_outside_of_one(
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 1
     assert "`penstock dev`" in done.output
+
+
+def _environment(path: Path) -> dict[str, str]:
+    assert path.stat().st_mode & 0o077 == 0, "others may read the keys"
+    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+
+
+@pytest.mark.minutes
+def test_users_and_tokens_work_by_rules_when_the_server_denies_by_default(
+    start: Callable[..., Command], here: Path
+) -> None:
+    """As a user walks it, each step a process: refused, told the way out, allowed, refused again."""
+    server = start("--acl-default", "deny", "--principal", "shop", "--token", "alice", "--topic", "orders")
+    shop, alice = (_environment(here / ".penstock" / f"{name}.env") for name in ("shop", "alice"))
+    user = "arn:aws:iam::000000000000:user/shop"
+    for caller, name in ((shop, user), (alice, "jwt:alice")):
+        code, _, said = penstock(here, caller, "topics", "describe", "orders")
+        assert (code, "may not describe" in said, "penstock acls add" in said) == (1, True, True), said
+        code, told, _ = penstock(here, {}, "acls", "check", name, "read", "topic:orders")
+        assert (code, "may not read" in told) == (1, True), told
+        assert penstock(here, {}, "acls", "add", name, "read", "topic:orders")[0] == 0
+        code, told, _ = penstock(here, {}, "acls", "check", name, "read", "topic:orders")
+        assert (code, "an allow rule" in told) == (0, True), told
+    assert penstock(here, shop, "topics", "describe", "orders")[0] == 0
+    assert penstock(here, alice, "topics", "describe", "orders")[0] == 0
+    code, listed, _ = penstock(here, {}, "acls", "list", "--json")
+    assert code == 0
+    assert {rule["principal"] for rule in json.loads(listed)} == {user, "jwt:https://dev.penstock.invalid#alice"}
+    code, _, said = penstock(here, alice, "acls", "add", "jwt:alice", "all", "*")
+    assert (code, "takes no tokens" in said) == (1, True), said
+    assert penstock(here, {}, "acls", "remove", user, "read", "topic:orders")[0] == 0
+    assert penstock(here, shop, "topics", "describe", "orders")[0] == 1
+    code, _, said = penstock(here, {}, "acls", "add", "somebody", "read", "topic:orders")
+    assert (code, "jwt:ISSUER#SUBJECT" in said) == (1, True), said
+    server.end(signal.SIGTERM)
+    assert not [*(here / ".penstock").glob("*.env")]
