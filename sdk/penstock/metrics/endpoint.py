@@ -8,6 +8,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from penstock.local_files import is_loopback
 from penstock.metrics.collector import Collector
 from penstock.metrics.exposition import CONTENT_TYPE
 from penstock_core.errors import PenstockError
@@ -27,6 +28,13 @@ def answer(collector: Collector, path: str) -> tuple[HTTPStatus, str, str]:
     except PenstockError as error:
         logger.warning("the service cannot be read: %s", error)
         return HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", f"{error}\n"
+
+
+def is_foreign(address: str, host: str) -> bool:
+    """True for a server of this machine alone that a request reaches by another name: an attack by DNS."""
+    return is_loopback(f"http://[{address}]" if ":" in address else f"http://{address}") and not is_loopback(
+        f"http://{host}"
+    )
 
 
 class MetricsServer(ThreadingHTTPServer):
@@ -65,7 +73,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: MetricsServer
 
     def do_GET(self) -> None:
-        status, content_type, text = answer(self.server.collector, self.path)
+        if is_foreign(str(self.server.server_address[0]), self.headers.get("Host", "")):
+            status, content_type, text = HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", "this is another host\n"
+        else:
+            status, content_type, text = answer(self.server.collector, self.path)
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", content_type)

@@ -9,7 +9,7 @@ import urllib3
 
 from penstock.errors import UnavailableError
 from penstock.metrics.collector import Collector
-from penstock.metrics.endpoint import PATH, MetricsServer, answer
+from penstock.metrics.endpoint import PATH, MetricsServer, answer, is_foreign
 from penstock.metrics.exposition import CONTENT_TYPE
 from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
@@ -29,11 +29,28 @@ def test_scrape_gets_the_text_with_its_content_type(collector: Collector) -> Non
         try:
             host, port = server.server_address[:2]
             response = urllib3.request("GET", f"http://{host!s}:{port}{PATH}")
+            foreign = urllib3.request("GET", f"http://{host!s}:{port}{PATH}", headers={"Host": "evil.example"})
         finally:
             server.shutdown()
             thread.join()
     assert (response.status, response.headers["Content-Type"]) == (200, CONTENT_TYPE)
     assert 'penstock_topic_partitions{topic="orders"} 1\n' in response.data.decode()
+    assert (foreign.status, foreign.data) == (403, b"this is another host\n")
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "foreign"),
+    [
+        ("127.0.0.1", "localhost:9464", False),
+        ("127.0.0.1", "127.0.0.1:9464", False),
+        ("::1", "[::1]:9464", False),
+        ("127.0.0.1", "evil.example:9464", True),
+        ("127.0.0.1", "", True),
+        ("0.0.0.0", "metrics.internal:9464", False),
+    ],
+)
+def test_server_of_this_machine_alone_answers_its_own_names_only(address: str, host: str, foreign: bool) -> None:
+    assert is_foreign(address, host) is foreign
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/other", "/metricsx"])
