@@ -128,10 +128,19 @@ class Connection:
     async def _read_all(self) -> None:
         while (frame := await self._read_frame()) is not None:
             try:
-                await self._begin(frame)
-            except MalformedRequestError:
+                request, is_pipelined = await self._begin(frame)
+            except BaseException:  # a cancellation too: the connection may break while the request waits for its turn
                 self._desk.budget.give_back(len(frame))
                 raise
+            try:
+                await self._open.put(request)
+            except BaseException:
+                self._leave(request)
+                raise
+            if not is_pipelined:
+                await self._open.join()
+            if self._peer.is_refused:
+                raise MalformedRequestError("SASL/PLAIN was given a wrong name or password")
         await self._open.put(None)
 
     async def _read_frame(self) -> bytes | None:
@@ -160,16 +169,15 @@ class Connection:
             self._desk.budget.give_back(size)
             raise
 
-    async def _begin(self, frame: bytes) -> None:
-        """Start to handle a request. Returns when the next one may be read."""
+    async def _begin(self, frame: bytes) -> tuple[_OpenRequest, bool]:
+        """Start to handle a request, when it is its turn. True if the next one may be read before its answer."""
         prefix = read_prefix(frame)
         api = self._desk.registry.find(prefix.api_key, prefix.version)
         if api is None:
             if prefix.api_key != ApiKey.API_VERSIONS:
                 raise MalformedRequestError(f"API {prefix.api_key} version {prefix.version} is not served")
             answer = write_unsupported_versions(prefix.correlation_id, self._desk.registry.versions())
-            await self._open.put(_OpenRequest(size=len(frame), answer=_said(answer)))
-            return
+            return _OpenRequest(size=len(frame), answer=_said(answer)), True
         if not (self._is_in or api.is_before_login):
             raise MalformedRequestError(f"a request to {api.key.name} comes before SASL/PLAIN has named a user")
         client_id, request = read_request(prefix, frame)
@@ -177,11 +185,7 @@ class Connection:
             await self._open.join()
         call = Call(key=api.key, version=prefix.version, client_id=client_id, peer=self._peer, request=request)
         answering = asyncio.ensure_future(self._handled(api, call, prefix))
-        await self._open.put(_OpenRequest(size=len(frame), answer=answering, afterwards=call.afterwards))
-        if not api.is_pipelined:
-            await self._open.join()
-        if self._peer.is_refused:
-            raise MalformedRequestError("SASL/PLAIN was given a wrong name or password")
+        return _OpenRequest(size=len(frame), answer=answering, afterwards=call.afterwards), api.is_pipelined
 
     @property
     def _is_in(self) -> bool:

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from tests.kafka.running_gateway import RunningGateway, read_answer, request_bytes
+from tests.support.deadlines import until
 
 METADATA_OF_ALL = b"\xff\xff\xff\xff"  # null in version 1
 
@@ -54,3 +55,15 @@ def test_answers_come_before_the_end_when_the_gateway_stops(gateway: RunningGate
     gateway.close()
     assert link.recv(1) == b""
     link.close()
+
+
+def test_bytes_are_given_back_when_clients_break_off(gateway: RunningGateway) -> None:
+    produce = struct.pack(">hhih", -1, 1, 1_000, 0)[:8] + struct.pack(">i", 0)  # of nothing, version 3
+    for _ in range(10):
+        link = socket.create_connection(("127.0.0.1", gateway.port))
+        link.sendall(b"".join(request_bytes(0, 3, number, produce) for number in range(60)))
+        link.sendall(request_bytes(3, 1, 99, METADATA_OF_ALL))
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        link.close()  # by a reset
+    lines = "penstock_kafka_request_held_bytes 0\n", "penstock_kafka_connections 0\n"
+    until(lambda: all(each in gateway.gateway.metrics.text() for each in lines), shown=gateway.gateway.metrics.text)
