@@ -37,6 +37,7 @@ CONSUME_ROUTES = (
     routes.HEARTBEAT,
     routes.COMMIT_OFFSETS,
     routes.COMMITTED_OFFSETS,
+    routes.DESCRIBE_GROUP,  # by which a gateway of Kafka clients takes members over (docs/adr/0057)
     routes.ACQUIRE_RECORDS,
     routes.ACQUIRE,
     routes.ACKNOWLEDGE,

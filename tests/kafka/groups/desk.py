@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from kio.index import load_request_schema
 
+from penstock.http.transport import Transport
 from penstock.model import TopicPartition
 from penstock.system import wall_clock_ms
 from penstock.testing import MemoryPenstock, ThreadedTransport
@@ -24,8 +25,8 @@ Result = TypeVar("Result")
 class GroupDesk:
     """Answers requests to the APIs of groups, each in a version of your choice."""
 
-    def __init__(self, service: MemoryPenstock) -> None:
-        context = Context(service=Service(ThreadedTransport(service.transport)), settings=SETTINGS)
+    def __init__(self, service: MemoryPenstock, transport: Transport | None = None) -> None:
+        context = Context(service=Service(ThreadedTransport(transport or service.transport)), settings=SETTINGS)
         self._registry = Registry(apis.apis(context))
         self._peer = Peer(number=1, address="test")
 

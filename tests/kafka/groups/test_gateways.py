@@ -1,9 +1,11 @@
 """Several gateways serve one group, and one of them may be gone at any time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
+from penstock.http.http_message import Response
+from penstock.http.transport import Transport
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from penstock_kafka.groups.classic.consumer_protocol import write_assignment
@@ -136,6 +138,33 @@ def test_assignment_that_a_gateway_took_along_is_told_by_the_next_one(service: M
 
     run(work())
     assert len({*owners(service).values()}) == 1
+
+
+class _WithoutDescribe:
+    """A role that may not describe groups, as API Gateway refuses it."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        if (method, path) == ("GET", "/v1/groups/g"):
+            return Response(403, {"content-type": "application/json"}, b'{"message": "Forbidden"}')
+        return self._inner.call(method, path, query, headers, body)
+
+    def close(self) -> None:
+        pass
+
+
+def test_client_joins_anew_when_the_gateway_may_not_describe_groups(service: MemoryPenstock) -> None:
+    async def work() -> None:
+        joined = await GroupDesk(service).join()
+        other = GroupDesk(service, _WithoutDescribe(service.transport))
+        assert await other.beat(joined) == "unknown_member_id"
+        assert (await other.join())["error_code"].name == "none"
+
+    run(work())
 
 
 def test_gateway_whose_clock_is_behind_goes_on_with_a_member(

@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from penstock.group.heartbeat import HeartbeatResponse
+from penstock.group_model import GroupDescription
 from penstock.model import TopicPartition
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.groups.sessions import unknown_member
@@ -16,6 +17,7 @@ from penstock_kafka.groups.members.member import KafkaMember, MemberNames, resto
 from penstock_kafka.groups.members.member_book import MemberBook
 
 _HEARTBEAT_TRIES = 4  # of one heartbeat that meets another one of its member, or a gateway with a clock ahead
+_UNKNOWN = (ErrorCode.UNKNOWN_GROUP, ErrorCode.ACCESS_DENIED, ErrorCode.NOT_AUTHORIZED)
 _ROUNDS_MAX = 8  # heartbeats that the service wants at once, for one request of a client
 _LOG = logging.getLogger("penstock.kafka.groups")
 
@@ -63,7 +65,7 @@ class Sessions:
 
         It reads the group's description.
         """
-        description = await self.service.describe(member.names.group)
+        description = await self._describe(member.names)
         return any(
             each.member_id == member.names.member_id and each.sequence == member.sequence
             for each in description.members
@@ -93,12 +95,7 @@ class Sessions:
         raise AssertionError("the last try returns or raises")
 
     async def _take_over(self, names: MemberNames, generation: int) -> KafkaMember:
-        try:
-            description = await self.service.describe(names.group)
-        except PenstockError as error:
-            if error.code is ErrorCode.UNKNOWN_GROUP:
-                raise _unknown(names) from error
-            raise
+        description = await self._describe(names)
         known = self.book.find(names.group, names.member_id)  # another request of the client was faster
         if known is not None:
             return known
@@ -113,6 +110,15 @@ class Sessions:
         self.book.remember(member)
         _LOG.info("group %s: member %s comes from another gateway", names.group, names.member_id)
         return member
+
+    async def _describe(self, names: MemberNames) -> GroupDescription:
+        """The group as the service knows it. Without it, or the right to it, the member is unknown: it joins anew."""
+        try:
+            return await self.service.describe(names.group)
+        except PenstockError as error:
+            if error.code in _UNKNOWN:
+                raise _unknown(names) from error
+            raise
 
     async def _recover(self, member: KafkaMember, error: PenstockError, *, is_last: bool) -> None:
         """Make the next try possible, or raise."""
@@ -129,7 +135,7 @@ class Sessions:
     async def _learn_sequence(self, member: KafkaMember) -> None:
         """Take the sequence that the service knows. Another gateway's clock may be ahead of this one's."""
         names = member.names
-        description = await self.service.describe(names.group)
+        description = await self._describe(names)
         found = next((each for each in description.members if each.member_id == names.member_id), None)
         if found is None:
             self.book.forget(member)
