@@ -150,6 +150,12 @@ class Reader:
         bytes_max: int,
         ends: dict[TailKey, End],
     ) -> dict[PartitionName, Reading]:
+        await self._budget.take(bytes_max)
+        # Many may have waited for the budget: one of them has found the end that the others would look for.
+        chunk = [name for name in chunk if not self._tails.is_quiet(keys[name], wish.wanted[name].offset)]
+        if not chunk or wish.gone.is_set():
+            self._budget.give_back(bytes_max)
+            return {}
         partitions = [
             {
                 "topic": keys[name].topic,
@@ -164,11 +170,8 @@ class Reader:
         body: dict[str, object] = {"partitions": partitions, "max_bytes": bytes_max, "wait_ms": 0}
         if any(each.subscription for each in covers.values()):
             body["arm"] = True
-        await self._budget.take(bytes_max)
         held = bytes_max
         try:
-            if wish.gone.is_set():  # many may have waited for the budget before: no call for a client that has gone
-                return {}
             answer = await self._fetched(body, len(chunk))
             data = answer.body
             self._context.figures.fetched_bytes += len(data)
