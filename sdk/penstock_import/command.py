@@ -85,7 +85,7 @@ def import_(service: Service, source: str, to: str | None, follow: bool, until_e
         raise click.UsageError("give --follow or --until-empty, not both")
     if isinstance(address, QueueAddress):
         _check_queue_options(options)
-        _drain(service, address, to or address.name.replace(".fifo", ""), follows=follow)
+        _drain(service, address, to or address.name.removesuffix(".fifo"), follows=follow)
         return
     if until_empty:
         raise click.UsageError("--until-empty is for sqs://; a copy of a Kafka topic ends at its present end anyway")
@@ -173,7 +173,7 @@ def _stayed(groups: Sequence[GroupMove]) -> bool:
 def _drain(service: Service, address: QueueAddress, to: str, *, follows: bool) -> None:
     admin = Admin(transport=service.transport)
     admin.describe_topic(to)  # says so if there is no such topic, or no service
-    queue = SqsQueue(sqs_client(None), address)
+    queue = SqsQueue(sqs_client(address), address)
     settings = DrainSettings(topic=to, wait_ms=IMPORT_QUEUE_WAIT_MS, follows=follows)
     with (
         Report(f"{address.name} to {to}", as_json=service.as_json) as report,

@@ -19,6 +19,7 @@ from penstock.admin.admin import Admin
 from penstock.errors import ConflictError, FencedError, OffsetOutOfRangeError, RecordTooLargeError
 from penstock.http.transport import Transport
 from penstock.model import Topic
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.delivery import Delivery
 from penstock.producer.producer import Producer
 from penstock.system import monotonic_ms, random_fraction
@@ -150,7 +151,7 @@ class Copier:
             self._next_note = offset + 1
             if has_begun:  # a commit of this process, whose answer was lost
                 self.records += sum(each.records for each in note.sources.values())
-        self._bounds = {each: end or 0 for each, end in self._admin.list_offsets(self._settings.topic.name).items()}
+        self._bounds = self._ends_of(self._settings.topic.name)
         known = dict(self.positions)
         held = self._reader.bounds()
         positions = first_positions(self._settings.start, self._settings.topic.name, held, known, self._bounds)
@@ -221,8 +222,10 @@ class Copier:
                 )
                 firsts.setdefault(target, sent)
             noted = transaction.send(self.progress.name, note.encode(), key=self.progress.key, partition=0)
-        self._bounds |= chunk.ends({each: sent.result().offset for each, sent in firsts.items()})
-        self._next_note = noted.result().offset + 1
+        if self._follow_note(noted):
+            self._bounds |= chunk.ends({each: sent.result().offset for each, sent in firsts.items()})
+        else:
+            self._bounds = self._ends_of(topic.name)
 
     def _commit_starts(self, positions: Mapping[int, int]) -> None:
         """Note where partitions begin that no note names. Options of the first run need not be given again then."""
@@ -235,7 +238,17 @@ class Copier:
         )
         with self._producer.transaction() as transaction:
             noted = transaction.send(self.progress.name, note.encode(), key=self.progress.key, partition=0)
-        self._next_note = noted.result().offset + 1
+        self._follow_note(noted)
+
+    def _follow_note(self, noted: Delivery) -> bool:
+        """Begin the next look at the notes behind this one. False if the commit is known, and its offsets are not."""
+        offset = noted.result().offset
+        is_known = offset != UNKNOWN_OFFSET
+        self._next_note = offset + 1 if is_known else self._ends_of(self.progress.name)[0]
+        return is_known
+
+    def _ends_of(self, topic: str) -> dict[int, int]:
+        return {each: end or 0 for each, end in self._admin.list_offsets(topic).items()}
 
     def _take(self, note: ChunkNote) -> None:
         settings = self._settings

@@ -16,6 +16,7 @@ from typing import Protocol
 from penstock.admin.admin import Admin
 from penstock.errors import FencedError, RecordTooLargeError
 from penstock.http.transport import Transport
+from penstock.producer.batching.accumulator import UNKNOWN_OFFSET
 from penstock.producer.producer import Producer
 from penstock.system import monotonic_ms, random_fraction
 from penstock_core.backoff import full_jitter_ms
@@ -183,7 +184,9 @@ class Drain:
                     ) from error
             noted = transaction.send(self.progress.name, encode_ids(ids), key=self.progress.key, partition=0)
         self._taken.add(ids)
-        self._next_note = noted.result().offset + 1
+        offset = noted.result().offset
+        if offset != UNKNOWN_OFFSET:  # else a later look reads this note again
+            self._next_note = offset + 1
 
     def _fenced_by_others(self, call: Callable[[], object]) -> None:
         try:

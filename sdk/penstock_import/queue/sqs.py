@@ -1,5 +1,6 @@
 """An SQS queue by botocore."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -14,18 +15,21 @@ from penstock_core.limits import IMPORT_VISIBILITY_S, PUSH_ENTRIES_MAX
 from penstock_import.queue.messages import DEDUPLICATION_ID_HEADER, MESSAGE_ID_HEADER, QueueCounts, QueueMessage
 from penstock_import.source.address import QueueAddress
 
+_REGION = re.compile(r"https?://sqs\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/")
 _UNKNOWN = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 _DENIED = ("AccessDenied", "AccessDeniedException", "InvalidClientTokenId", "SignatureDoesNotMatch", "ExpiredToken")
 
 
-def sqs_client(region: str | None) -> Any:
-    """A client by the usual AWS chain of credentials, region and endpoint."""
+def sqs_client(address: QueueAddress) -> Any:
+    """A client by the usual AWS chain of credentials, region and endpoint. The URL of a queue tells its region."""
+    found = _REGION.match(address.queue)
+    region = found[1] if found else None
     try:
         return botocore.session.get_session().create_client(
             "sqs", region_name=region, config=Config(retries={"mode": "standard", "total_max_attempts": 5})
         )
     except botocore.exceptions.NoRegionError as error:
-        raise NotConfiguredError("no AWS region for the queue: set AWS_REGION, or give --region") from error
+        raise NotConfiguredError("no AWS region for the queue: set AWS_REGION, or give its URL") from error
 
 
 class SqsQueue:

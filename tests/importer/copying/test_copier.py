@@ -15,6 +15,7 @@ from penstock.errors import (
 from penstock.http.http_message import Response
 from penstock.http.transport import Transport
 from penstock.testing import MemoryPenstock
+from penstock_core.errors import ErrorCode
 from penstock_import.copying import chunk
 from penstock_import.copying.starts import StartSettings
 from tests.importer.copies import Told, copier_of, copy, held, sent
@@ -110,6 +111,36 @@ def test_copy_has_each_record_once_when_answers_are_lost(
     assert copy(source, service, transport=losing).records == 9
     assert losing.lost
     assert held(service) == sent(source)
+
+
+class _LearningTransport:
+    """Commits, and answers that nobody knows: the producer has to learn the outcome by itself."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        answer = self._inner.call(method, path, query, headers, body)
+        if path == "/v1/transactions":
+            raise ConflictError(ErrorCode.CONCURRENT_UPDATE, "nobody knows", maybe_applied=True)
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def test_copy_and_its_bounds_are_right_when_only_the_outcome_of_commits_is_learnt(
+    service: MemoryPenstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk, "IMPORT_CHUNK_RECORDS", 2)
+    source = _source()
+    source.groups = {"billing": {0: source.records[0][-1].offset, 1: source.records[1][1].offset}}
+    outcome = copy(source, service, "billing", transport=_LearningTransport(service.transport))
+    assert outcome.records == 9
+    assert held(service) == sent(source)
+    assert dict(outcome.groups[0].offsets) == {0: len(source.records[0]) - 1, 1: 1}
 
 
 def test_copy_stops_the_earlier_process_when_another_one_begins(service: MemoryPenstock) -> None:

@@ -1,8 +1,5 @@
-import pytest
-
 from penstock.testing import MemoryPenstock
 from penstock_import.progress.progress_topic import ProgressTopic
-from tests.importer.dying_transport import Death, DyingTransport
 
 
 def test_topic_keeps_its_notes_for_ever_and_is_made_once() -> None:
@@ -25,13 +22,3 @@ def test_notes_are_those_of_one_source_from_an_offset_on() -> None:
     assert list(progress.notes(service.admin())) == [(0, b"0"), (2, b"2"), (3, b"3")]
     assert list(progress.notes(service.admin(), 1)) == [(2, b"2"), (3, b"3")]
     assert list(progress.notes(service.admin(), 4)) == []
-
-
-def test_notes_fail_when_the_process_dies_while_it_reads_them() -> None:
-    service = MemoryPenstock()
-    ProgressTopic(service.transport, "orders", "a").create(service.admin())
-    with service.producer() as producer:
-        producer.send("orders.import", b"1", key=b"a", partition=0)
-    dying = ProgressTopic(DyingTransport(service.transport, 1, is_carried_out=False), "orders", "a")
-    with pytest.raises(Death):
-        list(dying.notes(service.admin()))

@@ -7,7 +7,7 @@ import pytest
 from botocore.stub import Stubber
 
 from penstock.errors import NotFoundError
-from penstock_import.queue.sqs import SqsQueue, queue_message
+from penstock_import.queue.sqs import SqsQueue, queue_message, sqs_client
 from penstock_import.source.address import QueueAddress
 
 
@@ -30,6 +30,13 @@ def test_message_becomes_key_headers_and_time() -> None:
         ("sqs-message-id", b"m-1"),
         ("sqs-deduplication-id", b"d"),
     )
+
+
+def test_client_is_of_the_region_that_the_url_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    url = "https://sqs.eu-central-1.amazonaws.com/1/orders"
+    assert sqs_client(QueueAddress(queue=url)).meta.region_name == "eu-central-1"
+    assert sqs_client(QueueAddress(queue="orders")).meta.region_name == "us-east-1"
 
 
 def _client() -> Any:
