@@ -1,6 +1,6 @@
 """One signed request and its answer, awaited: the port of the asynchronous clients."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from penstock.configuration import Configuration, find_configuration
@@ -32,7 +32,7 @@ def open_async_transport(
     """
     if transport is not None:
         return transport
-    return _by_aiohttp(find_configuration(url, region))
+    return _by_aiohttp(lambda: find_configuration(url, region))
 
 
 def async_token_transport(token: TokenProvider, url: str | None = None) -> AsyncTransport:
@@ -40,12 +40,12 @@ def async_token_transport(token: TokenProvider, url: str | None = None) -> Async
 
     Raises NotConfiguredError, also if aiohttp is not installed.
     """
-    return _by_aiohttp(find_configuration(url, token=token))
+    return _by_aiohttp(lambda: find_configuration(url, token=token))
 
 
-def _by_aiohttp(configuration: Configuration) -> AsyncTransport:
+def _by_aiohttp(find: Callable[[], Configuration]) -> AsyncTransport:
     try:
         from penstock.http.aiohttp_transport import AiohttpTransport
     except ModuleNotFoundError as error:
         raise NotConfiguredError(f"{error}: the asynchronous clients need `pip install 'penstock[async]'`") from error
-    return AiohttpTransport(configuration)
+    return AiohttpTransport(find())

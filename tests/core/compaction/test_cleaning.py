@@ -8,7 +8,7 @@ from penstock_core.records.codec import NewRecord, decode, encode
 from penstock_core.records.record_batch import BytesLike, parse_header, stamp, walk
 
 KEYS = st.none() | st.sampled_from([b"a", b"b", b"k" * 16, b"k" * 17])
-RECORDS = st.builds(NewRecord, timestamp_ms=st.just(5), key=KEYS, value=st.none() | st.just(b"v"))
+RECORDS = st.builds(NewRecord, timestamp_ms=st.just(5), key=KEYS, value=st.none() | st.just(b"v"), headers=st.just(()))
 BATCHES = st.lists(st.lists(RECORDS, min_size=1, max_size=4), min_size=1, max_size=5)
 DAY_MS = 86_400_000
 

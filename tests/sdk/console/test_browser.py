@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from penstock.acl_model import AccessRule
 from penstock.model import TopicPartition
@@ -134,7 +135,7 @@ def test_topic_is_made_looked_at_and_destroyed_by_hand(
     tab.go("/new/topic")
     tab.page.get_by_label("Name").fill("payments")
     tab.page.keyboard.press("Enter")
-    assert tab.page.get_by_role("heading", level=1).inner_text() == "payments"
+    expect(tab.page.get_by_role("heading", level=1)).to_have_text("payments")
     assert tab.page.get_by_role("status").inner_text() == "Created payments."
     tab.page.get_by_role("link", name="Settings").click()
     tab.page.locator("summary", has_text="Delete the topic").click()
