@@ -133,6 +133,8 @@ TARGET_CHUNK_BYTES = 300 * KIB  # of a target assignment, in one item of 400 KB 
 # Share groups.
 SHARE_NONCE_LENGTH_MIN = 8  # characters: 48 bits keep the live locks of one partition apart
 SHARE_NONCE_LENGTH_MAX = 22  # characters, as 16 bytes have in base64: each lock stores its id twice
+SHARE_LOCK_NAME_LENGTH_MAX = 12  # characters of a consumer's name in a nonce, beside its random part
+SHARE_HOLDERS_MAX = 20  # consumers with locks that a description tells for each partition
 SHARE_LOCKS_MAX = 64  # of one partition in one share group, for acquires of fresh records
 SHARE_ITEM_BYTES = 12 * KIB  # a share item as large as this gives no fresh records: a write costs a unit for each KiB
 SHARE_MERGE_BYTES = 2 * KIB  # from this size on, an acquire merges entries that wait for about the same time

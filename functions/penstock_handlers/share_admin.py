@@ -9,6 +9,7 @@ from penstock_core.acls.right import Kind, Operation
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import GROUP_PAGE_MAX, SHARE_GROUP_LIST_MAX
 from penstock_core.quotas.claim import ClaimKind
+from penstock_core.share.holders import Holder
 from penstock_core.share.share_group import ShareGroup, share_group_config_to_json
 from penstock_handlers.edge.entry import entry_point
 from penstock_handlers.edge.json_api import (
@@ -29,6 +30,7 @@ from penstock_handlers.edge.models.share_answers import (
     ShareGroupDescriptionAnswer,
     ShareGroupList,
     ShareGroupPartitionAnswer,
+    ShareHolderAnswer,
 )
 from penstock_service.quotas.claim_resource import forget_claim
 from penstock_service.share.admin.delete_share_group import delete_share_group
@@ -92,9 +94,16 @@ def delete(group: Annotated[str, Path()]) -> Response[None]:
 
 @app.operation("POST /v1/share-groups/<group>/reset", "resetShareGroup", "Reset a share group")
 def reset(group: Annotated[str, Path()], request: ResetShareGroup) -> ResetResults:
-    """Set the place at which a share group goes on in a topic. All of its locks there are lost."""
+    """Set the place at which a share group goes on in a topic, or show it. A reset loses all of its locks there."""
     caller_of(app).require(Operation.READ, Kind.TOPIC, request.topic)
-    results = reset_share_group(instance_of(app), group, request.topic, _reset_to(request), request.partitions)
+    results = reset_share_group(
+        instance_of(app),
+        group,
+        request.topic,
+        _reset_to(request),
+        request.partitions,
+        is_dry_run=request.dry_run,
+    )
     return reset_results(results)
 
 
@@ -129,6 +138,17 @@ def _partition(each: ShareGroupPartition) -> ShareGroupPartitionAnswer:
         "waiting": each.waiting,
         "lag": each.lag,
         "oldest_age_ms": each.oldest_age_ms,
+        "holders": [*map(_holder, each.holders)],
+        "holders_left_out": each.holders_left_out,
+    }
+
+
+def _holder(each: Holder) -> ShareHolderAnswer:
+    return {
+        "consumer": each.consumer,
+        "locks": each.locks,
+        "records": each.records,
+        "locked_until_ms": each.until_ms,
     }
 
 

@@ -95,6 +95,7 @@ from penstock.share_model import (
     ShareGroup,
     ShareGroupDescription,
     ShareGroupPartition,
+    ShareHolder,
     ShareRecord,
 )
 from penstock.subscription_model import (
@@ -169,6 +170,7 @@ __all__ = [
     "ShareGroup",
     "ShareGroupDescription",
     "ShareGroupPartition",
+    "ShareHolder",
     "ShareRecord",
     "Subscription",
     "SubscriptionDescription",

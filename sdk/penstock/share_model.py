@@ -67,12 +67,27 @@ class ShareGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHolder:
+    """A consumer with locks, or all those without a name together, whose `consumer` is empty.
+
+    `consumer` is the end of its `client_id`, as 12 letters, digits, `-` and `_` at most. `records` are locked under
+    `locks` locks. The last of them ends at `locked_until_ms`.
+    """
+
+    consumer: str
+    locks: int
+    records: int
+    locked_until_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupPartition:
     """One partition of a share group.
 
     The records below `start_offset` are finished, and those from `position` on were not handed out yet. `in_flight`
     records are locked. `available` ones may be acquired now, and `waiting` ones later. `lag` counts the records that
     are not finished. `oldest_age_ms` is the age of the oldest of them since its append, None if there is none.
+    `holders` have locks now. `holders_left_out` counts further ones.
     """
 
     topic: str
@@ -84,6 +99,8 @@ class ShareGroupPartition:
     waiting: int
     lag: int
     oldest_age_ms: int | None
+    holders: tuple[ShareHolder, ...] = ()
+    holders_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +109,25 @@ class ShareGroupDescription:
 
     group: ShareGroup
     partitions: tuple[ShareGroupPartition, ...]
+
+    @property
+    def holders(self) -> tuple[ShareHolder, ...]:
+        """The consumers with locks in any partition, the one with the most records first.
+
+        The service keeps no members: a consumer that waits for records, or works on none, is not among them.
+        """
+        found: dict[str, ShareHolder] = {}
+        for each in (holder for partition in self.partitions for holder in partition.holders):
+            seen = found.get(each.consumer) or ShareHolder(
+                consumer=each.consumer, locks=0, records=0, locked_until_ms=0
+            )
+            found[each.consumer] = ShareHolder(
+                consumer=each.consumer,
+                locks=seen.locks + each.locks,
+                records=seen.records + each.records,
+                locked_until_ms=max(seen.locked_until_ms, each.locked_until_ms),
+            )
+        return tuple(sorted(found.values(), key=lambda each: (-each.records, each.consumer)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

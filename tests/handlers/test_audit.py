@@ -140,8 +140,9 @@ def test_refused_change_leaves_nothing(service: Service, method: str, path: str,
     assert notes_of(service) == []
 
 
-def test_dry_run_leaves_nothing(service: Service) -> None:
-    answer = service.call("POST", "/v1/groups/billing/reset", {"topic": "orders", "to": "earliest", "dry_run": True})
+@pytest.mark.parametrize("kind", ["groups", "share-groups"])
+def test_dry_run_leaves_nothing(service: Service, kind: str) -> None:
+    answer = service.call("POST", f"/v1/{kind}/billing/reset", {"topic": "orders", "to": "earliest", "dry_run": True})
     assert answer.status == 200
     assert notes_of(service) == []
 

@@ -17,7 +17,7 @@ PORTS = """
     Transport async_token_transport token_transport
 """
 GROUP_VALUES = "Group GroupDescription GroupMember GroupPartition ResetOffset"
-SHARE_VALUES = "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareRecord"
+SHARE_VALUES = "Redrive Reject ShareGroup ShareGroupDescription ShareGroupPartition ShareHolder ShareRecord"
 QUOTA_VALUES = "Quota"
 PUSH_VALUES = "Subscription SubscriptionDescription SubscriptionLanes SubscriptionPartition"
 HEAT_VALUES = "HotPartition TopicHeat"

@@ -48,6 +48,7 @@ def parse_acquire(fields: Mapping[str, Any]) -> AcquireWish:
         must_arm=take_flag(fields, "arm"),
         topics=_topics(fields),
         acknowledgements=_entries(fields) if "acknowledge" in fields else (),
+        consumer_id=consumer_id,
     )
 
 

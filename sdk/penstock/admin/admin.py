@@ -213,14 +213,15 @@ class Admin(QuotaMethods):
         offset: int | None = None,
         timestamp_ms: int | None = None,
         partitions: Sequence[int] | None = None,
+        dry_run: bool = False,
     ) -> dict[int, ResetOffset]:
         """Hand out a topic's records again from a place on, in all partitions or some. Give one of three targets.
 
         `to` is "earliest" or "latest". All locks of these partitions are lost, and records below the place count as
-        finished. It tries all partitions, then raises the first error.
+        finished. It tries all partitions, then raises the first error. A dry run changes nothing.
         """
         target = share_group_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
-        return self._client.call(share_group_calls.reset_share_group(group, topic, target, partitions))
+        return self._client.call(share_group_calls.reset_share_group(group, topic, target, partitions, dry_run=dry_run))
 
     def delete_share_group(self, group: str) -> None:
         """Delete the group and its state. All its locks are lost. Raises NotFoundError."""

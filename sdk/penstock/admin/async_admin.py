@@ -164,10 +164,12 @@ class AsyncAdmin(AsyncQuotaMethods):
         offset: int | None = None,
         timestamp_ms: int | None = None,
         partitions: Sequence[int] | None = None,
+        dry_run: bool = False,
     ) -> dict[int, ResetOffset]:
         """As `Admin.reset_share_group`, awaited."""
         target = share_group_calls.ShareResetTarget(to=to, offset=offset, timestamp_ms=timestamp_ms)
-        return await self._client.call(share_group_calls.reset_share_group(group, topic, target, partitions))
+        calls = share_group_calls.reset_share_group(group, topic, target, partitions, dry_run=dry_run)
+        return await self._client.call(calls)
 
     async def delete_share_group(self, group: str) -> None:
         """As `Admin.delete_share_group`, awaited."""

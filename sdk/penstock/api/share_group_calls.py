@@ -10,7 +10,7 @@ from penstock.arguments import check, check_mapping, check_whole, checked_name, 
 from penstock.group_model import ResetOffset
 from penstock.http.http_message import json_request
 from penstock.http.steps import Calls
-from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription, ShareGroupPartition
+from penstock.share_model import Redrive, ShareGroup, ShareGroupDescription, ShareGroupPartition, ShareHolder
 from penstock_core.ids import parse_group_name
 
 _CONFIG_EXAMPLE = "{'deliveries_max': 3, 'dead_letter_topic': 'orders.dead'}"
@@ -44,11 +44,16 @@ def list_share_groups() -> Calls[list[ShareGroup]]:
 def describe_share_group(name: str) -> Calls[ShareGroupDescription]:
     """The group and its partitions. One request per page."""
     found = yield from pages(share_group_path(name))
-    partitions = (value_of(ShareGroupPartition, each) for page in found for each in page["partitions"])
+    partitions = (_partition(each) for page in found for each in page["partitions"])
     return ShareGroupDescription(
         group=value_of(ShareGroup, found[-1]),
         partitions=tuple(sorted(partitions, key=lambda each: (each.topic, each.partition))),
     )
+
+
+def _partition(answer: Mapping[str, Any]) -> ShareGroupPartition:
+    holders = tuple(value_of(ShareHolder, each) for each in answer.get("holders", ()))
+    return value_of(ShareGroupPartition, {**answer, "holders": holders})
 
 
 def delete_share_group(name: str) -> Calls[None]:
@@ -83,13 +88,13 @@ class ShareResetTarget:
 
 
 def reset_share_group(
-    name: str, topic: str, target: ShareResetTarget, partitions: Sequence[int] | None
+    name: str, topic: str, target: ShareResetTarget, partitions: Sequence[int] | None, *, dry_run: bool
 ) -> Calls[dict[int, ResetOffset]]:
     """Raises the first partition's error after all were tried."""
     numbers = None if partitions is None else list(partitions)
     for each in numbers or ():
         check_whole("partitions: partition", each, 0)
-    body = {"topic": checked_topic(topic), "partitions": numbers, "to": target.to_json()}
+    body = {"topic": checked_topic(topic), "partitions": numbers, "to": target.to_json(), "dry_run": dry_run}
     answer = yield json_request("POST", f"{share_group_path(name)}/reset", body=body, is_repeatable=True)
     raise_first_error(answer["partitions"])
     return {each["partition"]: value_of(ResetOffset, each) for each in answer["partitions"]}

@@ -17,7 +17,7 @@ from penstock.cli.options.settings import (
     parse_settings,
     settings_text,
 )
-from penstock.cli.resets import AT, PARTITIONS, TO, show_resets
+from penstock.cli.resets import AT, DRY_RUN, PARTITIONS, TO, reset_title, show_resets
 from penstock.cli.service import Service, parse_offsets, service_command, time_text
 from penstock.model import CommittedOffset, TopicPartition
 
@@ -148,7 +148,7 @@ def alter(service: Service, group: str, settings: tuple[str, ...], defaults: tup
 @AT
 @click.option("--shift-by", type=int, metavar="N", help="By N records forward, or back if N is negative.")
 @PARTITIONS
-@click.option("--dry-run", is_flag=True, help="Show the new offsets, and change nothing.")
+@DRY_RUN
 @click.option("--force", is_flag=True, help="Even if the group has members: they start again from the new offsets.")
 @service_command
 def reset(
@@ -175,8 +175,7 @@ def reset(
         dry_run=dry_run,
         force=force,
     )
-    title = f"{group} would be set, nothing was changed" if dry_run else f"{group} was set"
-    show_resets(service, done, title=title, what="offset")
+    show_resets(service, done, title=reset_title(group, dry_run=dry_run), what="offset")
 
 
 @groups.command()

@@ -17,6 +17,13 @@ PARTITIONS = click.option(
     "--partition", "partitions", type=int, multiple=True, help="Only this partition; you may repeat this."
 )
 
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Show the new offsets, and change nothing.")
+
+
+def reset_title(group: str, *, dry_run: bool) -> str:
+    """The line above the offsets."""
+    return f"{group} would be set, nothing was changed" if dry_run else f"{group} was set"
+
 
 def show_resets(service: Service, done: Mapping[int, ResetOffset], *, title: str, what: str) -> None:
     """Print `what`, such as the offset, of each partition before the reset and after it."""

@@ -1,7 +1,7 @@
 """`penstock share-groups`: create, list, describe, alter, reset and delete share groups."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,10 +12,10 @@ from penstock.cli.completion import complete_share_groups, complete_topics
 from penstock.cli.options.confirmation import YES, confirm
 from penstock.cli.options.filters import filter_text
 from penstock.cli.options.settings import BACK_TO_DEFAULT, config_option, dead_letters_option, parse_settings
-from penstock.cli.resets import AT, PARTITIONS, TO, show_resets
+from penstock.cli.resets import AT, DRY_RUN, PARTITIONS, TO, reset_title, show_resets
 from penstock.cli.service import Service, service_command
 from penstock.durations import duration_text
-from penstock.share_model import ShareGroup
+from penstock.share_model import ShareGroup, ShareHolder
 
 
 def parse_filter(_: click.Context, __: click.Parameter, text: str | None) -> dict[str, Any] | None:
@@ -38,6 +38,10 @@ FILTER = click.option(
     metavar="POLICY",
     help="Only the records whose headers match this SNS filter policy, or the one in a file: @policy.json.",
 )
+NO_NAME = "(no name)"  # of consumers that tell none
+
+_NAMES_SHOWN = 10
+
 CONFIG = config_option("lock_ms=1m or ordering=key")
 DEAD_LETTERS = dead_letters_option("records that no consumer can handle")
 
@@ -99,8 +103,8 @@ def describe(service: Service, group: str) -> None:
     service.show(
         {**asdict(found.group), "partitions": [asdict(each) for each in found.partitions]},
         title=f"{group}; {_settings_text(found.group.config)}; {sum(each.lag for each in found.partitions)} not "
-        "finished in all",
-        columns=("topic", "partition", "start", "position", "in flight", "available", "waiting", "lag", "oldest"),
+        f"finished in all; locks: {_holders_text(found.holders)}",
+        columns=("topic", "partition", "start", "position", "in flight", "available", "waiting", "lag", "oldest", "by"),
         rows=[
             (
                 each.topic,
@@ -112,6 +116,7 @@ def describe(service: Service, group: str) -> None:
                 each.waiting,
                 each.lag,
                 _duration(each.oldest_age_ms),
+                " ".join(holder.consumer or NO_NAME for holder in each.holders[:_NAMES_SHOWN]) or None,
             )
             for each in found.partitions
         ],
@@ -149,6 +154,7 @@ def alter(
 @AT
 @click.option("--offset", type=click.IntRange(min=0), help="To this offset.")
 @PARTITIONS
+@DRY_RUN
 @YES
 @service_command
 def reset(
@@ -159,16 +165,18 @@ def reset(
     at_ms: int | None,
     offset: int | None,
     partitions: tuple[int, ...],
+    dry_run: bool,
     yes: bool,
 ) -> None:
     """Hand out the records of TOPIC again from a place on. All locks of these partitions are lost."""
     if sum(each is not None for each in (to, at_ms, offset)) != 1:
         raise click.UsageError("give one of --to, --at and --offset")
-    confirm(f"Reset share group {group} in {topic}? Consumers lose their locks.", yes=yes)
+    if not dry_run:
+        confirm(f"Reset share group {group} in {topic}? Consumers lose their locks.", yes=yes)
     done = Admin(transport=service.transport).reset_share_group(
-        group, topic, to=to, timestamp_ms=at_ms, offset=offset, partitions=partitions or None
+        group, topic, to=to, timestamp_ms=at_ms, offset=offset, partitions=partitions or None, dry_run=dry_run
     )
-    show_resets(service, done, title=f"{group} was set", what="position")
+    show_resets(service, done, title=reset_title(group, dry_run=dry_run), what="position")
 
 
 @share_groups.command()
@@ -197,6 +205,13 @@ def _say(service: Service, group: ShareGroup) -> None:
 
 def _settings_text(config: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={_value_text(value)}" for name, value in config.items() if value is not None)
+
+
+def _holders_text(holders: Sequence[ShareHolder]) -> str:
+    """The consumers with locks, and the records of each."""
+    names = [f"{each.consumer or NO_NAME} ({each.records})" for each in holders[:_NAMES_SHOWN]]
+    more = len(holders) - len(names)
+    return ", ".join([*names, f"and {more} more"] if more else names) or "none"
 
 
 def _value_text(value: Any) -> str:

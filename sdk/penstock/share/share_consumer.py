@@ -16,14 +16,13 @@ from penstock.share.settings import LOCK_MS_MAX, ShareOptions, ShareSettings
 from penstock.share.share_core import ShareCore
 from penstock.share.share_threads import ShareThreads
 from penstock.share_model import ShareAcceptance, ShareRecord
-from penstock.system import monotonic_ms, new_nonce, process_name, wall_clock_ms
+from penstock.system import monotonic_ms, process_name, random_bytes, wall_clock_ms
 from penstock.telemetry.opening import open_notes
 from penstock.telemetry.operations import Notes
 from penstock.workers.fork_guard import ForkGuard
 from penstock.workers.signals import stopped_by_signals
 from penstock_core.limits import CLIENT_ID_LENGTH_MAX, SDK_CALL_MS_MAX
-
-_NONCE_LENGTH = 22
+from penstock_core.share.holders import RANDOM_BYTES, named_nonce
 
 
 class ShareConsumer:
@@ -234,12 +233,13 @@ class ShareConsumer:
 
 def share_core(settings: ShareSettings, topics: tuple[str, ...], notes: Notes | None) -> ShareCore:
     """The core of a consumer, on this machine's clocks. Raises InvalidError for a topic's name."""
+    consumer_id = (settings.client_id or process_name())[:CLIENT_ID_LENGTH_MAX]
     return ShareCore(
         settings,
         [checked_topic(topic) for topic in topics],
-        consumer_id=(settings.client_id or process_name())[:CLIENT_ID_LENGTH_MAX],
+        consumer_id=consumer_id,
         now=lambda: Moment(monotonic_ms(), wall_clock_ms()),
-        new_nonce=lambda: new_nonce()[:_NONCE_LENGTH],
+        new_nonce=lambda: named_nonce(consumer_id, random_bytes(RANDOM_BYTES)),
         notes=notes,
     )
 

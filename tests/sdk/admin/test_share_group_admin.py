@@ -48,6 +48,21 @@ def test_group_is_made_listed_and_described(call: Call, service: MemoryPenstock)
     assert [each.oldest_age_ms is None for each in found.partitions] == [True, True, True, False]
 
 
+def test_holders_of_locks_are_told_by_the_ends_of_their_names(call: Call, service: MemoryPenstock) -> None:
+    call("create_share_group", "workers", "orders")
+    with service.producer() as producer:
+        for number in range(4):
+            producer.send("orders", b"%d" % number, partition=number % 2)
+    settings = {"group_id": "workers", "client_id": "packing/worker-1", "acknowledge": "explicit"}
+    with service.share_consumer("orders", **settings) as consumer:
+        while len(consumer.poll(timeout_ms=100)):
+            pass
+        found = call("describe_share_group", "workers")
+        assert [(each.consumer, each.records) for each in found.holders] == [("ing-worker-1", 4)]
+        assert [[holder.records for holder in each.holders] for each in found.partitions] == [[2], [2]]
+    assert call("describe_share_group", "workers").holders == ()
+
+
 def test_settings_and_topics_are_altered(call: Call) -> None:
     call("create_share_group", "workers", "orders", {"lock_ms": 60_000})
     assert call("alter_share_group", "workers", {"in_flight_max": 7}).config["lock_ms"] == 60_000
@@ -63,7 +78,10 @@ def test_reset_goes_back_in_the_partitions_that_are_named(call: Call, service: M
     with service.share_consumer("orders", group_id="workers", consumer_timeout_ms=0) as consumer:
         while consumer.poll(timeout_ms=100):
             pass
+    planned = call("reset_share_group", "workers", "orders", offset=1, partitions=[1], dry_run=True)
+    assert [each.lag for each in call("describe_share_group", "workers").partitions] == [0, 0]
     done = call("reset_share_group", "workers", "orders", offset=1, partitions=[1])
+    assert planned == done
     assert {number: (each.old_offset, each.new_offset) for number, each in done.items()} == {1: (2, 1)}
     assert [each.lag for each in call("describe_share_group", "workers").partitions] == [0, 1]
 

@@ -45,8 +45,21 @@ def test_reset_asks_first_and_needs_one_target(service: MemoryPenstock) -> None:
     transport = service.transport
     assert run(transport, "share-groups", "reset", "workers", "orders", "--yes").exit_code == 2
     assert run(transport, "share-groups", "reset", "workers", "orders", "--to", "earliest", stdin=b"n\n").exit_code == 1
+    planned = run(transport, "share-groups", "reset", "workers", "orders", "--to", "latest", "--dry-run")
+    assert "workers would be set, nothing was changed" in planned.stdout
     done = run_json(transport, "share-groups", "reset", "workers", "orders", "--to", "latest", "--yes")
     assert done == [{"partition": 0, "old_offset": None, "new_offset": 0}]
+
+
+def test_description_names_the_consumers_with_locks(service: MemoryPenstock) -> None:
+    service.create_share_group("workers", "orders")
+    with service.producer() as producer:
+        producer.send("orders", b"1")
+    with service.share_consumer("orders", group_id="workers", client_id="packer", acknowledge="explicit") as consumer:
+        assert len(consumer.poll(timeout_ms=1_000)) == 1
+        assert "locks: packer (1)" in " ".join(
+            run(service.transport, "share-groups", "describe", "workers").stdout.split()
+        )
 
 
 def test_alter_without_a_change_is_wrong_usage(service: MemoryPenstock) -> None:

@@ -25,6 +25,30 @@ def test_page_shows_what_is_not_finished(visitor: Visitor) -> None:
     assert "deliveries_max" in seen.text
 
 
+def test_page_names_the_consumers_with_locks(service: MemoryPenstock, visitor: Visitor) -> None:
+    assert "No consumer holds a lock." in visitor.get("/share-groups/workers").text
+    with service.share_consumer("orders", group_id="workers", client_id="packer", acknowledge="explicit") as consumer:
+        assert consumer.poll(timeout_ms=1_000)
+        assert "packer" in visitor.get("/share-groups/workers").text
+
+
+def test_reset_shows_first_what_it_would_do(service: MemoryPenstock, visitor: Visitor) -> None:
+    seen = visitor.get("/share-groups/workers/reset?topic=orders&to=latest")
+    assert "Nothing has changed yet." in seen.text
+    assert "0 – 4 – 1 – 4 –" in seen.text
+    seen = visitor.get("/share-groups/workers/reset?topic=orders&to=offset&offset=2&partition=1")
+    assert "1 – 2 –" in seen.text
+    assert visitor.get("/share-groups/workers/reset?topic=orders&to=offset&offset=9").status == 416
+    assert visitor.get("/share-groups/workers/reset?to=latest").status == 400
+    assert [each.position for each in service.admin().describe_share_group("workers").partitions] == [0, 0]
+    with service.share_consumer("orders", group_id="workers", acknowledge="explicit") as consumer:
+        assert consumer.poll(timeout_ms=1_000)
+        assert (
+            "Their consumers lose these locks."
+            in visitor.get("/share-groups/workers/reset?topic=orders&to=earliest").text
+        )
+
+
 def test_reset_asks_for_the_name(service: MemoryPenstock, visitor: Visitor) -> None:
     visitor.get("/share-groups/workers")
     assert visitor.post("/share-groups/workers/reset", topic="orders", to="latest", confirm="x").status == 400

@@ -134,7 +134,7 @@ AUDITED: Mapping[str, AuditedRoute] = {
         action="delete_share_group", kind="share_group", parameter="group", read=state_of_share_group
     ),
     "POST /v1/share-groups/{group}/reset": AuditedRoute(
-        action="reset_share_group", kind="share_group", parameter="group"
+        action="reset_share_group", kind="share_group", parameter="group", has_dry_run=True
     ),
     "PUT /v1/subscriptions/{name}": AuditedRoute(
         action="put_subscription", kind="subscription", parameter="name", read=state_of_subscription

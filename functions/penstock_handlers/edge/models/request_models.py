@@ -184,6 +184,7 @@ class ResetShareGroup(JsonRequest):
     topic: str
     partitions: list[PartitionNumber] | None = Field(default=None, min_length=1, max_length=limits.TOPIC_PARTITIONS_MAX)
     to: Literal["earliest", "latest"] | ShareResetPlace
+    dry_run: bool = False
 
 
 class MoveZone(JsonRequest):

@@ -24,8 +24,20 @@ class ShareGroupList(TypedDict):
     next_after: str | None
 
 
+class ShareHolderAnswer(TypedDict):
+    """A consumer with locks: the end of its name, empty for those without one, and when its last lock ends."""
+
+    consumer: str
+    locks: int
+    records: int
+    locked_until_ms: int
+
+
 class ShareGroupPartitionAnswer(TypedDict):
-    """One partition: what is locked, what may be acquired now, and what later; `lag` is all of it."""
+    """One partition: what is locked, and by which consumers, what may be acquired now, and what later.
+
+    `lag` is all of it. `holders_left_out` counts the consumers that the list has no room for.
+    """
 
     topic: str
     topic_id: str
@@ -37,6 +49,8 @@ class ShareGroupPartitionAnswer(TypedDict):
     waiting: int
     lag: int
     oldest_age_ms: int | None
+    holders: list[ShareHolderAnswer]
+    holders_left_out: int
 
 
 class ShareGroupDescriptionAnswer(ShareGroupAnswer):

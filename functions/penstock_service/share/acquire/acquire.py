@@ -4,7 +4,6 @@ An acquire may carry acknowledgements. Where they are for the partition that it 
 So a busy worker costs two reads, one update and the ranged gets for each batch of records.
 """
 
-import base64
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from penstock_core.limits import (
 )
 from penstock_core.share.acquire import AcquireRequest, next_available_ms
 from penstock_core.share.bury import has_burials
+from penstock_core.share.holders import RANDOM_BYTES, named_nonce
 from penstock_core.share.share_group import ShareGroup
 from penstock_core.share.share_state import ShareKey
 from penstock_core.share.share_update import arming
@@ -37,7 +37,6 @@ from penstock_service.share.dead_letters.bury import bury
 from penstock_service.share.share_partitions import SharePartition
 from penstock_service.share.wake_workers import wake_workers
 
-_NONCE_BYTES = 6  # 8 letters
 _REACH_GROWTH = 4
 _LOOKS_MAX = 3  # of a call that finds something each time that it arms
 
@@ -46,7 +45,7 @@ _LOOKS_MAX = 3  # of a call that finds something each time that it arms
 class AcquireWish:
     """A wish for records as a client sent it.
 
-    - `nonce` is None for a client that never repeats an acquire.
+    - `nonce` is None for a client that never repeats an acquire. Then its locks get the name in `consumer_id`.
     - `lock_ms` None is the group's. `topics` None are all topics of the group.
     - `may_take` are the topics that the caller's rights and quotas leave of these, None if they leave all. It may have
       names that the group has not.
@@ -62,6 +61,7 @@ class AcquireWish:
     topics: frozenset[str] | None = None
     may_take: frozenset[str] | None = None
     acknowledgements: Sequence[AckEntry] = ()
+    consumer_id: str = ""
 
     @property
     def taken_topics(self) -> frozenset[str] | None:
@@ -125,7 +125,7 @@ def acquire(instance: Instance, group_name: str, wish: AcquireWish) -> Acquired:
 def acquire_of(instance: Instance, group: ShareGroup, wish: AcquireWish) -> Acquired:
     """As `acquire`, for a group that was found."""
     _check(group, wish)
-    nonce = wish.nonce or _new_nonce(instance)
+    nonce = wish.nonce or named_nonce(wish.consumer_id, instance.entropy.random_bytes(RANDOM_BYTES))
     entries = wish.acknowledgements
     outcomes: list[AckOutcome] = []
     if entries and strays(nonce):
@@ -275,7 +275,3 @@ def _check(group: ShareGroup, wish: AcquireWish) -> None:
             f"max_records={wish.records_max}: {SHARE_KEY_RECORDS_MAX} at most with ordering=key",
             limit=SHARE_KEY_RECORDS_MAX,
         )
-
-
-def _new_nonce(instance: Instance) -> LockNonce:
-    return LockNonce(base64.urlsafe_b64encode(instance.entropy.random_bytes(_NONCE_BYTES)).decode())

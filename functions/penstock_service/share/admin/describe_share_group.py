@@ -7,6 +7,7 @@ from penstock_core.ids import Offset, TopicName
 from penstock_core.limits import HEADS_AT_ONCE, SHARE_GROUP_LIST_MAX
 from penstock_core.log.index import Head
 from penstock_core.pages import show_all, shown_page
+from penstock_core.share.holders import Holder, holders_of
 from penstock_core.share.read_first import NO_KEY
 from penstock_core.share.record_set import RecordSet
 from penstock_core.share.retry import available_ms, is_last_delivery
@@ -25,6 +26,7 @@ class ShareGroupPartition:
     - `in_flight` records are locked. `available` ones may be acquired now, and all fresh ones count among them.
       `waiting` ones may be later, are behind another one of their key, or wait for the dead-letter topic. Compaction
       may have removed some of them.
+    - `holders` are the consumers with locks, and `holders_left_out` counts those beyond `SHARE_HOLDERS_MAX`.
     - `oldest_age_ms` is the age of the oldest of all these, None if there are none. `record_age_ms` tells from when
       it counts.
     """
@@ -36,6 +38,8 @@ class ShareGroupPartition:
     in_flight: int
     available: int
     waiting: int
+    holders: Sequence[Holder]
+    holders_left_out: int
     oldest_age_ms: int | None
 
     @property
@@ -104,6 +108,7 @@ def _partition(
     in_flight, available, waiting = _counts(group.config, head, state, now_ms)
     available += max(0, head.next_offset - max(state.position, head.log_start_offset))
     start = Offset(max(state.start_offset, head.log_start_offset))
+    holders, left_out = holders_of(state, head.log_start_offset, now_ms)
     return ShareGroupPartition(
         topic=topic,
         key=key,
@@ -112,6 +117,8 @@ def _partition(
         in_flight=in_flight,
         available=available,
         waiting=waiting,
+        holders=holders,
+        holders_left_out=left_out,
         oldest_age_ms=record_age_ms(instance, key.partition_key, head, start),
     )
 

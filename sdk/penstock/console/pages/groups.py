@@ -61,10 +61,14 @@ def preview_reset(asked: Asked) -> Shown:
     done = asked.admin.reset_group_offsets(name, _topic(asked), **_target(asked), dry_run=True)
     fields = ("topic", "to", "time", "shift")
     return Shown(
-        template="group_reset.html",
+        template="reset.html",
         title=f"Reset {name}?",
         facts={
             "group": name,
+            "parent": ("Groups", "/groups"),
+            "base": _path(name),
+            "warning": None,
+            "may_force": True,
             "resets": paged(sorted(done.items()), asked),
             "fields": {field: asked.word(field) for field in fields if asked.word(field)},
             "topic": _topic(asked),

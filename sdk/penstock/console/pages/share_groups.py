@@ -1,4 +1,4 @@
-"""Share groups: what is locked, available and waiting, and a reset."""
+"""Share groups: what is locked, and by whom, available and waiting, and a reset that shows first what it does."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ from penstock.console.paging import paged
 from penstock.console.parsing import time_of
 from penstock.errors import InvalidError
 from penstock_core.errors import ErrorCode, shown
+
+_FIELDS = ("topic", "partition", "to", "time", "offset")
 
 
 def show_list(asked: Asked) -> Shown:
@@ -25,6 +27,8 @@ def show(asked: Asked) -> Shown:
         facts={
             "group": found.group,
             "partitions": paged(found.partitions, asked),
+            "holders": paged(found.holders, asked, name="holders"),
+            "holders_left_out": sum(each.holders_left_out for each in found.partitions),
             "totals": {
                 name: sum(getattr(each, name) for each in found.partitions)
                 for name in ("in_flight", "available", "waiting", "lag")
@@ -34,11 +38,35 @@ def show(asked: Asked) -> Shown:
     )
 
 
+def preview_reset(asked: Asked) -> Shown:
+    """The places at which a reset would go on, and the locks that it would take away. Nothing changes."""
+    name, topic = asked.path["group"], _topic(asked)
+    done = asked.admin.reset_share_group(name, topic, **_target(asked), dry_run=True)
+    partitions = asked.admin.describe_share_group(name).partitions
+    locked = sum(each.in_flight for each in partitions if each.topic == topic and each.partition in done)
+    return Shown(
+        template="reset.html",
+        title=f"Reset {name}?",
+        facts={
+            "group": name,
+            "parent": ("Share groups", "/share-groups"),
+            "base": path_of("share-groups", name),
+            "warning": f"{locked:,} records of {topic} are locked now. Their consumers lose these locks."
+            if locked
+            else None,
+            "may_force": False,
+            "resets": paged(sorted(done.items()), asked),
+            "fields": {field: asked.word(field) for field in _FIELDS if asked.word(field)},
+            "topic": topic,
+        },
+    )
+
+
 def reset(asked: Asked) -> Moved:
     """Hand out records again from a place on."""
     name = asked.path["group"]
     asked.check_name(name)
-    topic = asked.word("topic")
+    topic = _topic(asked)
     done = asked.admin.reset_share_group(name, topic, **_target(asked))
     places = ", ".join(f"{partition}: {each.new_offset:,}" for partition, each in [*sorted(done.items())][:5])
     more = f" and {len(done) - 5} more" if len(done) > 5 else ""
@@ -53,13 +81,24 @@ def delete(asked: Asked) -> Moved:
     return Moved(to="/share-groups", said=f"Deleted {name}.")
 
 
+def _topic(asked: Asked) -> str:
+    topic = asked.word("topic")
+    if not topic:
+        raise InvalidError(ErrorCode.INVALID_REQUEST, "choose the topic whose records are to be handed out again")
+    return topic
+
+
 def _target(asked: Asked) -> dict[str, Any]:
+    """The target of a reset, as `Admin.reset_share_group` takes it."""
     to = asked.word("to")
+    partitions = [asked.number("partition", 0)] if asked.word("partition") else None
     if to == "time":
-        return {"timestamp_ms": time_of(asked.word("time"), asked.now_ms)}
+        return {"timestamp_ms": time_of(asked.word("time"), asked.now_ms), "partitions": partitions}
+    if to == "offset":
+        return {"offset": asked.number("offset", 0), "partitions": partitions}
     if to not in ("earliest", "latest"):
-        raise InvalidError(ErrorCode.INVALID_REQUEST, f"to={shown(to)}: choose earliest, latest or time")
-    return {"to": to}
+        raise InvalidError(ErrorCode.INVALID_REQUEST, f"to={shown(to)}: choose earliest, latest, time or offset")
+    return {"to": to, "partitions": partitions}
 
 
 PAGE = Page(
@@ -68,6 +107,7 @@ PAGE = Page(
     routes=(
         Route(method="GET", path="/share-groups", answer=show_list),
         Route(method="GET", path="/share-groups/{group}", answer=show),
+        Route(method="GET", path="/share-groups/{group}/reset", answer=preview_reset),
         Route(method="POST", path="/share-groups/{group}/reset", answer=reset),
         Route(method="POST", path="/share-groups/{group}/delete", answer=delete),
     ),

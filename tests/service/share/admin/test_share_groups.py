@@ -9,6 +9,7 @@ from penstock_core.limits import TIERING_MS_MAX
 from penstock_core.outcomes import outcome_of
 from penstock_core.records.codec import NewRecord, encode
 from penstock_core.share.acknowledge import AckResult, AckType
+from penstock_core.share.share_state import ShareKey
 from penstock_core.zones.quorum import Acks
 from penstock_service.compaction.tier import tier
 from penstock_service.instance.instance import Instance
@@ -177,6 +178,42 @@ def test_reset_goes_to_its_place(instance: Instance, to: ShareResetTo, offset: i
         (1, offset),
     ]
     assert [state_of(instance, partition).position for partition in range(2)] == [offset, offset]
+
+
+@pytest.mark.parametrize("to", [ShareResetTo(end=OffsetSpec.LATEST), ShareResetTo(offset=4)])
+def test_dry_run_of_a_reset_tells_what_it_would_do_and_keeps_the_locks(instance: Instance, to: ShareResetTo) -> None:
+    filled_topic(instance, partitions=2, records=10)
+    new_group(instance)
+    held = take(instance, 3)
+    before = instance.stores.share.find_states(keys_of(instance))
+    planned = reset_share_group(instance, GROUP, "orders", to, is_dry_run=True)
+    assert instance.stores.share.find_states(keys_of(instance)) == before
+    assert [each.result for each in finish(instance, held)] == [AckResult.OK]
+    assert reset_share_group(instance, GROUP, "orders", to) == planned
+
+
+def test_dry_run_of_a_reset_refuses_what_the_reset_refuses(instance: Instance) -> None:
+    filled_topic(instance, partitions=1, records=2)
+    new_group(instance)
+    [(_, bad)] = reset_share_group(instance, GROUP, "orders", ShareResetTo(offset=3), is_dry_run=True)
+    assert isinstance(bad, PenstockError)
+    assert bad.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_description_tells_which_consumers_hold_locks(instance: Instance, clock: SteppedClock) -> None:
+    filled_topic(instance, partitions=1, records=10)
+    new_group(instance)
+    take(instance, 3, consumer_id="worker-1"), take(instance, 4, consumer_id="worker-2"), take(instance, 1)
+    _, [partition], _ = describe_share_group(instance, GROUP, "", 10)
+    assert [(each.consumer, each.records) for each in partition.holders] == [("worker-2", 4), ("worker-1", 3), ("", 1)]
+    clock.sleep_ms(60_000)
+    _, [partition], _ = describe_share_group(instance, GROUP, "", 10)
+    assert (partition.holders, partition.holders_left_out) == ([], 0)
+
+
+def keys_of(instance: Instance) -> list[ShareKey]:
+    group, topic = instance.share_group_cache.read_through(GROUP), instance.topic_cache.read_through("orders")
+    return [ShareKey(group.share_group_id, topic.topic_id, number) for number in topic.all_partitions()]
 
 
 def test_reset_beyond_the_log_is_refused_by_partition(instance: Instance) -> None:
