@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
 from penstock.api.calls import list_topics, topic_metadata
 from penstock.http.async_client import AsyncClient
@@ -23,6 +24,7 @@ class TopicDirectory:
         self._client = client
         self._topics: dict[str, tuple[Topic, int]] = {}
         self._names: dict[Uuid, str] = {}
+        self._asked: dict[str, asyncio.Task[Topic]] = {}  # by name: clients that ask together share one call
         self._listed_at_ms = -LIST_AGE_MS_MAX
         self._listing = asyncio.Lock()
         self._list: list[Topic] = []
@@ -32,14 +34,10 @@ class TopicDirectory:
         known = self._topics.get(name)
         if known is not None and monotonic_ms() - known[1] <= TOPIC_AGE_MS_MAX:
             return known[0]
-        try:
-            topic = await self._client.call(topic_metadata(name))
-        except PenstockError as error:
-            if error.code is ErrorCode.UNKNOWN_TOPIC:
-                self.forget(name)
-            raise
-        self.remember([topic])
-        return topic
+        if name not in self._asked:
+            self._asked[name] = asyncio.get_running_loop().create_task(self._ask(name), name="penstock-kafka-topic")
+            self._asked[name].add_done_callback(partial(self._told, name))
+        return await asyncio.shield(self._asked[name])  # a client that goes leaves the call to the others
 
     async def topics(self) -> list[Topic]:
         """All topics, sorted by name, a few seconds old at most."""
@@ -71,7 +69,24 @@ class TopicDirectory:
         known = self._topics.pop(name, None)
         if known is not None:
             self._names.pop(uuid_of(known[0]), None)
+        self._asked.pop(name, None)  # its answer may be the old one
         self._listed_at_ms = -LIST_AGE_MS_MAX
+
+    async def _ask(self, name: str) -> Topic:
+        try:
+            topic = await self._client.call(topic_metadata(name))
+        except PenstockError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC:
+                self.forget(name)
+            raise
+        self.remember([topic])
+        return topic
+
+    def _told(self, name: str, task: "asyncio.Task[Topic]") -> None:
+        if self._asked.get(name) is task:
+            del self._asked[name]
+        if not task.cancelled():
+            task.exception()  # those that still wait raise it
 
 
 def uuid_of(topic: Topic) -> Uuid:
