@@ -4,6 +4,8 @@ All records have 100 random bytes and are not compressed. Nothing else should us
 functions and emulator share it. CPU seconds are those of a million records.
 """
 
+from collections.abc import Callable
+
 import click
 
 from bench.kafka import added_latency, connections, throughput
@@ -19,7 +21,7 @@ _LATENCY, _MEMORY = "produce of one record", "memory"
 @click.option("--samples", default=200, show_default=True, type=click.IntRange(2), help="Of the latency.")
 @click.option("--connections", "connection_count", default=1_000, show_default=True, type=click.IntRange(1))
 def main(report: Report, records: int, samples: int, connection_count: int) -> None:
-    parts = {
+    parts: dict[str, Callable[[], list[Row]]] = {
         "librdkafka alone, with its mock broker": lambda: throughput.of_the_client(records),
         "gateway and a service that does nothing": lambda: throughput.of_the_gateway(records),
         "gateway and local stack": lambda: _with_bars(throughput.of_the_stack(records)),

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
@@ -63,7 +64,7 @@ _SOME_KEYS = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
 
 def _produced(gateway: GatewayProcess, topic: str, count: int) -> list[Row]:
     return [
-        _measured(gateway, request, lambda settings=settings: produce(gateway.address, topic, count, settings))
+        _measured(gateway, request, partial(produce, gateway.address, topic, count, settings))
         for request, settings in _PRODUCES.items()
     ]
 
